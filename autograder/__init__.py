@@ -1,0 +1,1 @@
+"""The engine: releases, checks, grades and reports exercises. It knows nothing of attention."""

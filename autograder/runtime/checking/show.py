@@ -117,9 +117,7 @@ def as_html(report):
     parts.append("</ul>")
     if any(result.status != "passed" for result in report.results):
         read = f"Read: {_inline(report.read)}<br>" if report.read else ""
-        parts.append(
-            f'<p style="margin:.5em 0 0">{read}The same inputs again: <code>seed={report.seed}</code></p>'
-        )
+        parts.append(f'<p style="margin:.5em 0 0">{read}The same inputs again: <code>seed={report.seed}</code></p>')
     return "".join(parts) + "</div>"
 
 
@@ -140,7 +138,7 @@ def _html_matrices(where):
         for values, wrong in zip(where[f"{name}_matrix"], where["wrong_matrix"], strict=True):
             cells = "".join(
                 f'<td style="padding:.1em .5em;text-align:right;font-variant-numeric:tabular-nums;'
-                f"{_cell(bad and name == 'got')}\">{number(value)}</td>"
+                f'{_cell(bad and name == "got")}">{number(value)}</td>'
                 for value, bad in zip(values, wrong, strict=True)
             )
             rows.append(f"<tr>{cells}</tr>")

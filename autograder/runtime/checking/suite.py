@@ -221,9 +221,7 @@ class Suite:
         agreed = []
         for wrong in self.listed("wrong_for", subject):
             same = {
-                name
-                for name, own in calls.items()
-                if _same_calls(own, _try(checks[name], subject, wrong, seed)[0])
+                name for name, own in calls.items() if _same_calls(own, _try(checks[name], subject, wrong, seed)[0])
             }
             agreed.append((wrong, same))
         # The answer that behaves alike in most checks explains most.

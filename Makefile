@@ -1,0 +1,57 @@
+# The two commands that do all the set-up: `make course` and `make test`. The rest are their parts.
+
+.DEFAULT_GOAL := help
+.PHONY: help course test install release book sample serve lint clean
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PY := .venv/bin/python
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+help:
+	@echo "make course   install, build the book, release the exercises, grade the sample class"
+	@echo "make test     install, and pass the tests"
+	@echo "make serve    open the book on http://127.0.0.1:8000"
+	@echo "make release  solutions/ -> exercises/        make book    build the book"
+	@echo "make sample   grade the sample class          make lint    ruff"
+
+course: release book sample
+	@echo
+	@echo "The book is built: run 'make serve' and open http://127.0.0.1:8000"
+	@echo "The sample class is graded: _build/sample/report.html has every student's feedback."
+
+install: .venv/.installed
+
+.venv/.installed: requirements.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 was not found. Install it, with its venv module."; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "This course needs Python 3.11; $(PYTHON) is older. Run: make course PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(PY) || "$(PYTHON)" -m venv .venv || \
+		{ echo "Python's venv module is missing (Debian and Ubuntu: apt install python3.11-venv)."; exit 1; }
+	$(PY) -m pip install -r requirements.txt
+	$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+release: install
+	@$(PY) -m autograder release
+
+book: install
+	@$(PY) book/build.py
+
+sample: release
+	@$(PY) -m autograder grade --submitted examples/class --into _build/sample
+	@$(PY) -m autograder report --into _build/sample
+
+test: release
+	@$(PY) -m pytest
+
+serve: install
+	@test -e _build/html/index.html || { echo "The book is not built yet. Run: make course"; exit 1; }
+	@echo "The book: http://127.0.0.1:8000 (Ctrl-C ends it)"
+	@$(PY) -m http.server --bind 127.0.0.1 --directory _build/html 8000
+
+lint: install
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+
+clean:
+	rm -rf _build

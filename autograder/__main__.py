@@ -1,0 +1,5 @@
+"""Lets `python -m autograder` run the command line."""
+
+from autograder.cli import main
+
+main()

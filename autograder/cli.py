@@ -1,0 +1,293 @@
+"""The command line: `python -m autograder`."""
+
+import csv
+import logging
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from autograder.course import ROOT, Course, UserError
+
+app = typer.Typer(
+    help="Release, check and grade the course's exercises.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+out = Console()
+err = Console(stderr=True)
+
+Names = Annotated[
+    list[str] | None, typer.Argument(help="Exercises, such as 01-qkv. Default: all.", show_default=False)
+]
+Into = Annotated[
+    Path, typer.Option(help="Folder of the gradebook, autograded/ and feedback/.", show_default="the course's folder")
+]
+Database = Annotated[
+    str, typer.Option("--db", help="SQLAlchemy URL of the gradebook.", show_default="gradebook.db in --into")
+]
+
+
+def main():
+    """Run the command line; a fault that the user can mend is one line and status 1."""
+    warnings.filterwarnings("ignore")
+    logging.getLogger("traitlets").setLevel(logging.CRITICAL)
+    try:
+        app(standalone_mode=True)
+    except UserError as error:
+        err.print(f"[bold red]Error:[/] {_plain(error)}", highlight=False, soft_wrap=True)
+        sys.exit(1)
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        err.print(
+            f"[bold red]Error:[/] {_plain(error.strerror or error)}{_plain(where)}", highlight=False, soft_wrap=True
+        )
+        sys.exit(1)
+
+
+@app.command()
+def release(exercises: Names = None):
+    """Build what students get: solutions/ -> exercises/, through nbgrader."""
+    from autograder import gradebook
+    from autograder.release import release as build
+
+    course = Course()
+    with _progress("Releasing") as progress:
+        chosen = course.exercises(exercises or ())
+        task = progress.add_task("", total=len(chosen))
+        for exercise in chosen:
+            progress.update(task, description=exercise.name)
+            with gradebook.opened(course):
+                folder = build(course, exercise)
+            progress.advance(task)
+    for exercise in chosen:
+        out.print(f"Released {folder.parent.relative_to(ROOT) / exercise.name}", highlight=False)
+
+
+@app.command()
+def check(notebook: Annotated[Path, typer.Argument(help="Your notebook, such as 01-qkv.ipynb.")]):
+    """Grade your own notebook and see the feedback here. Nothing is handed in, and your file stays as it is."""
+    import nbformat
+
+    from autograder import engine, submission
+    from checking import show
+
+    if not notebook.exists():
+        raise UserError(f"There is no file {notebook}.")
+    course = Course()
+    try:
+        own = submission.read(notebook)
+    except submission.Malformed as error:
+        raise UserError(f"{error} Open it in Jupyter and save it again, or start from the released one.") from None
+    exercise = _exercise_of(course, notebook, own)
+    restored = submission.restore(own, nbformat.read(exercise.notebook, as_version=4))
+    code = [cell for cell in restored.notebook.cells if cell.cell_type == "code"]
+    with _progress("Running your cells") as progress:
+        task = progress.add_task(exercise.name, total=len(code))
+        ended = engine.execute(
+            restored.notebook,
+            exercise,
+            _fresh_seed(),
+            extras=notebook.parent if notebook.parent.resolve() != exercise.released.resolve() else None,
+            on_cell=lambda cell: progress.advance(task, cell.cell_type == "code"),
+        )
+    earned, most = 0.0, 0.0
+    for cell in restored.notebook.cells:
+        if not engine.is_check(cell):
+            for output in cell.get("outputs", []):
+                if output.output_type == "error":
+                    title = f"The cell {cell.id} ended in an error: {output.ename}: {output.evalue}\n"
+                    show.write(title)
+            continue
+        points, worth = engine.points_of(cell)
+        earned, most = earned + points, most + worth
+        texts = [out.data["text/plain"] for out in cell.outputs if out.output_type == "display_data"]
+        texts = texts or [out.text for out in cell.outputs if out.output_type == "stream"]
+        show.write("\n".join(texts) + "\n")
+    for line in restored.repairs:
+        out.print(line, highlight=False)
+    if ended:
+        out.print(f"Stopped early: {ended}", highlight=False)
+    out.print(f"[bold]{earned:g} of {most:g} points[/]", highlight=False)
+
+
+@app.command()
+def grade(
+    exercises: Names = None,
+    submitted: Annotated[
+        Path, typer.Option(help="Folder with STUDENT/EXERCISE/EXERCISE.ipynb.", show_default="submitted/")
+    ] = ROOT / "submitted",
+    into: Into = ROOT,
+    db: Database = "",
+    force: Annotated[bool, typer.Option("--force", help="Grade unchanged submissions again as well.")] = False,
+):
+    """Grade a class into nbgrader's gradebook, and write autograded/ and feedback/.
+
+    A submission that has not changed since it was graded is not graded again. Whatever students handed in,
+    every one of them gets a grade and a reason, and the command ends with status 0.
+    """
+    from autograder import grade as grading
+    from autograder import gradebook, submission
+
+    course = Course(into=into.resolve(), db=db)
+    chosen = course.exercises(exercises or ())
+    if not submitted.is_dir():
+        raise UserError(f"There is no folder {submitted}. Name the one with the submissions: --submitted DIR")
+    items = submission.find(course, chosen, submitted.resolve())
+    with _progress("Grading") as progress:
+        task = progress.add_task("starting", total=len(items))
+        grading.prepare(course, chosen, items, submitted)
+        versions = {
+            exercise.name: grading.exercise_digest(exercise) for exercise in chosen if exercise.notebook.exists()
+        }
+        records, kept = [], 0
+        with gradebook.opened(course) as book:
+            for item in items:
+                progress.update(task, description=f"{item.student} {item.exercise.name}")
+                version = versions[item.exercise.name]
+                record = None if force else grading.current(course, book, item, version)
+                kept += record is not None
+                book.db.rollback()  # leave no transaction open while the submission runs
+                records.append(record or grading.grade(course, item, version))
+                progress.advance(task)
+    out.print(_table(records, grading.reasons))
+    done = f"Graded {len(records) - kept}"
+    if kept:
+        done += f"; {kept} unchanged and not graded again (--force does)"
+    out.print(
+        f"{done}. Gradebook: {_short(course.db_url)}  Feedback: {_short(course.into / 'feedback')}", highlight=False
+    )
+
+
+@app.command()
+def report(
+    into: Into = ROOT,
+    db: Database = "",
+    anonymous: Annotated[
+        bool, typer.Option("--anonymous", help="No names and no links, for showing to others.")
+    ] = False,
+    to: Annotated[Path | None, typer.Option(help="File to write.", show_default="report.html in --into")] = None,
+):
+    """Write one HTML page for the instructor: scores, what cost the class most, and every student's row."""
+    from autograder.report import write
+
+    course = Course(into=into.resolve(), db=db)
+    path = to or course.into / ("report-anonymous.html" if anonymous else "report.html")
+    write(course, path, anonymous)
+    out.print(f"Report: {_short(path)}", highlight=False)
+
+
+@app.command()
+def export(
+    into: Into = ROOT,
+    db: Database = "",
+    to: Annotated[Path | None, typer.Option(help="File to write.", show_default="grades.csv in --into")] = None,
+):
+    """Write the grades as CSV, in the columns of nbgrader's own export."""
+    from autograder import gradebook
+
+    course = Course(into=into.resolve(), db=db)
+    _must_exist(course)
+    rows = gradebook.rows(course)
+    if not rows:
+        raise UserError(f"There is no grade in {course.db_url} yet. Run: python -m autograder grade")
+    path = to or course.into / "grades.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    out.print(f"{len(rows)} grades: {_short(path)}", highlight=False)
+
+
+@app.command()
+def doctor():
+    """Show in one screen what this machine has and lacks for reading, checking, grading and building."""
+    from autograder.doctor import findings
+
+    table = Table(show_edge=False, header_style="bold")
+    for name in ("", "What", "Found", "What it is for, or the mend"):
+        table.add_column(name)
+    needed = 0
+    for finding in findings():
+        mark = {"ok": "[green]ok[/]", "missing": "[red]missing[/]", "optional": "[yellow]absent[/]"}[finding.state]
+        table.add_row(mark, finding.what, finding.found, finding.note)
+        needed += finding.state == "missing"
+    out.print(table)
+    if needed:
+        raise UserError(
+            f"{needed} needed thing{'s are' if needed > 1 else ' is'} missing; the last column says what to do."
+        )
+
+
+def _exercise_of(course, path, notebook):
+    """Return the exercise that a notebook answers: by its file name, else by its graded cells."""
+    import nbformat
+
+    exercises = [exercise for exercise in course.exercises() if exercise.notebook.exists()]
+    for exercise in exercises:
+        if exercise.name == path.stem:
+            return exercise
+    own = {cell.get("id") for cell in notebook.cells}
+    for exercise in exercises:
+        if len(own & {cell.id for cell in nbformat.read(exercise.notebook, as_version=4).cells}) > 2:
+            return exercise
+    names = ", ".join(exercise.name for exercise in exercises)
+    raise UserError(f"{path.name} belongs to no exercise here. The exercises are: {names or 'none released yet'}.")
+
+
+def _table(records, reasons):
+    table = Table(show_edge=False, header_style="bold")
+    for name, justify in (("Student", "left"), ("Exercise", "left"), ("Points", "right"), ("Lost to", "left")):
+        table.add_column(name, justify=justify, overflow="fold")
+    for record in records:
+        points = f"{record['score']:g} / {record['max_score']:g}"
+        if record["needs_manual_grade"]:
+            points += " +"
+        table.add_row(
+            _plain(record["student"]), record["assignment"], points, _plain("\n".join(reasons(record)) or "–")
+        )
+    if any(record["needs_manual_grade"] for record in records):
+        table.caption = "+ waits for a manual grade"
+    return table
+
+
+def _must_exist(course):
+    path = course.into / "gradebook.db"
+    if not course.db and not path.exists():
+        raise UserError(f"There is no gradebook at {path}. Grade first: python -m autograder grade")
+
+
+def _fresh_seed():
+    import secrets
+
+    return secrets.randbits(48)
+
+
+def _plain(text):
+    from rich.markup import escape
+
+    return escape(str(text))
+
+
+def _short(path):
+    text = str(path)
+    return text.replace(f"{ROOT}/", "").replace(str(Path(tempfile.gettempdir()) / ""), "")
+
+
+def _progress(title):
+    return Progress(
+        SpinnerColumn(),
+        TextColumn(title),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+        console=err,
+    )

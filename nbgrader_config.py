@@ -1,0 +1,20 @@
+"""nbgrader's configuration of this course: nbgrader's own commands and `python -m autograder` both read it."""
+
+c = get_config()  # noqa: F821 (traitlets puts it here)
+
+c.CourseDirectory.course_id = "attention-by-hand"
+c.CourseDirectory.source_directory = "solutions"
+c.CourseDirectory.release_directory = "exercises"
+
+# nbgrader copies every other file of an exercise's folder to students: never the text with the solutions.
+c.CourseDirectory.ignore = [
+    ".ipynb_checkpoints",
+    "__pycache__",
+    "*.pyc",
+    "[0-9][0-9]-*.py",
+    "grade.json",
+]
+
+# The copy of an exercise that students get is rebuilt whole each time.
+c.GenerateAssignment.force = True
+c.ExecutePreprocessor.timeout = 60
