@@ -1,15 +1,19 @@
 """The course on disk: its folders, its exercises, and nbgrader's configuration of it."""
 
 import difflib
+import os
 import re
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from nbgrader.apps import NbGrader
-from traitlets.config import Config
+from traitlets.config import PyFileConfigLoader
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# nbgrader calls alembic by name when it makes a gradebook; it lies beside this Python, activated or not.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 
 class UserError(Exception):
@@ -64,9 +68,7 @@ class Course:
     @cached_property
     def config(self):
         """nbgrader's configuration of this course, as `nbgrader_config.py` gives it."""
-        app = NbGrader()
-        app.load_config_file("nbgrader_config", path=[str(self.root)])
-        config = Config(app.config)
+        config = PyFileConfigLoader("nbgrader_config.py", path=str(self.root)).load_config()
         config.CourseDirectory.root = str(self.root)
         config.CourseDirectory.db_url = self.db_url
         config.CourseDirectory.autograded_directory = str(self.into / "autograded")

@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from subprocess import DEVNULL
 
 import nbformat
 from jupyter_client.manager import AsyncKernelManager
@@ -51,7 +52,6 @@ def execute(notebook, exercise, seed, extras=None, on_cell=lambda cell: None):
         shutil.copytree(
             exercise.released, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.ipynb", "__pycache__")
         )
-        # What the cells print goes into the notebook; a kernel that grumbles has no place in our own output.
         ended = asyncio.run(_run(notebook, folder, seed, on_cell))
     for cell in notebook.cells:
         if is_check(cell):
@@ -114,7 +114,7 @@ def _links_and_notebooks(folder, names):
 
 
 async def _run(notebook, folder, seed, on_cell):
-    manager = AsyncKernelManager()
+    manager = AsyncKernelManager(connection_file=str(folder / ".kernel.json"))
     manager.kernel_spec.argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     client = NotebookClient(
         notebook,
@@ -124,7 +124,7 @@ async def _run(notebook, folder, seed, on_cell):
         interrupt_on_timeout=False,
         resources={"metadata": {"path": str(folder)}},
     )
-    # nbclient and the kernel it starts talk in warnings and log lines; what counts is in the outputs.
+    # What the cells print goes into the notebook; what the kernel itself says has no place in our output.
     client.log.setLevel("CRITICAL")
     environment = {
         **os.environ,
@@ -133,7 +133,7 @@ async def _run(notebook, folder, seed, on_cell):
     }
     ended = ""
     try:
-        async with client.async_setup_kernel(env=environment):
+        async with client.async_setup_kernel(env=environment, stdout=DEVNULL, stderr=DEVNULL):
             for place, cell in enumerate(notebook.cells):
                 try:
                     await client.async_execute_cell(cell, place, store_history=True)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import nbformat
 from dateutil import parser as dates
 from nbclient.exceptions import CellExecutionError
+from nbgrader.utils import determine_grade, is_grade
 
 from autograder import engine, gradebook, submission
 from autograder.course import UserError
@@ -110,7 +111,7 @@ def grade(course, item, version, on_cell=lambda cell: None):
             raise UserError(
                 f"{item.student}, {item.exercise.name}: {error}. Run `python -m autograder doctor`."
             ) from error
-    cells = {cell.metadata.nbgrader.grade_id: _cell_record(cell) for cell in notebook.cells if engine.is_check(cell)}
+    cells = {cell.metadata.nbgrader.grade_id: _cell_record(cell) for cell in notebook.cells if is_grade(cell)}
     if not kind and any(own["points"] < own["max_points"] for own in cells.values()):
         kind = "wrong"
     saved = gradebook.save(course, item, notebook, timestamp, f"{kind}: {reason}" if reason else "")
@@ -142,7 +143,7 @@ def reasons(record):
     if record["kind"] != "malformed":
         for grade_id, cell in record["cells"].items():
             lost = cell["max_points"] - cell["points"]
-            if lost > 1e-9:
+            if lost > 1e-9 and (cell["checks"] or not record["reason"]):
                 lines.append(f"{cell['subject'] or grade_id} −{lost:g}: {lost_to(cell)}")
     if record["penalty"]:
         lines.append(f"late −{record['penalty']:g}")
@@ -164,7 +165,11 @@ def lost_to(cell):
 
 
 def _cell_record(cell):
-    points, most = engine.points_of(cell)
+    points, most = determine_grade(cell)
+    if not engine.is_check(cell):  # graded by hand: only an untouched cell has points already, none
+        error = "" if points is None else "no response"
+        points = most if points is None else points
+        return {"points": points, "max_points": most, "subject": "", "checks": [], "error": error}
     report = engine.report_of(cell) or {}
     kept = ("name", "title", "weight", "status", "message", "cause", "hint")
     text = "".join(out.get("text", "") for out in cell.outputs if out.output_type == "stream").strip()

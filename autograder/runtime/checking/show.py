@@ -53,12 +53,12 @@ def text(report):
         lines.append(f"          {result.message}")
         if result.held:
             lines.append(f"          Held: {'; '.join(result.held)}.")
-        if result.where:
-            lines.append(f"          {element(result.where)}")
-            lines += [f"          {line}" for line in _text_matrices(result.where)]
         if result.hint and result.cause not in hinted:
             hinted.add(result.cause)
             lines.append(f"          Likely cause: {result.hint}")
+        if result.where:
+            lines.append(f"          {element(result.where)}")
+            lines += [f"          {line}" for line in _text_matrices(result.where)]
     waiting = {result.message for result in report.results if result.status == "waiting"}
     lines += [f"  {message}" for message in sorted(waiting)]
     if any(result.status != "passed" for result in report.results):
@@ -71,19 +71,17 @@ def text(report):
 def _text_matrices(where):
     if "got_matrix" not in where:
         return []
-    columns = []
+    place = f" at {where['lead']}" if where["lead"] else ""
+    lines = []
     for name in ("expected", "got"):
-        rows = []
+        lines.append(f"{name}{place}:" if name == "expected" else f"{name}{place} (* = wrong):")
         for values, wrong in zip(where[f"{name}_matrix"], where["wrong_matrix"], strict=True):
             cells = [
                 number(value) + ("*" if bad and name == "got" else " ")
                 for value, bad in zip(values, wrong, strict=True)
             ]
-            rows.append(" ".join(f"{cell:>9}" for cell in cells))
-        columns.append([name.rjust(len(rows[0]))] + rows)
-    slice_of = f"(at leading index {where['lead']}) " if where["lead"] else ""
-    lines = [f"{left}   |{right}" for left, right in zip(*columns, strict=True)]
-    return lines + [f"{slice_of}* = wrong"]
+            lines.append("".join(f"{cell:>10}" for cell in cells))
+    return lines
 
 
 def as_html(report):
@@ -105,11 +103,11 @@ def as_html(report):
             parts.append(f'<div style="margin:.3em 0 .3em 1.4em">{_inline(result.message)}')
             if result.held:
                 parts.append(f"<br>Held: {_inline('; '.join(result.held))}.")
-            if result.where:
-                parts.append(f"<br>{_inline(element(result.where))}{_html_matrices(result.where)}")
             if result.hint and result.cause not in hinted:
                 hinted.add(result.cause)
                 parts.append(f'<p style="margin:.4em 0"><strong>Likely cause:</strong> {_inline(result.hint)}</p>')
+            if result.where:
+                parts.append(f"{_inline(element(result.where))}{_html_matrices(result.where)}")
             parts.append("</div>")
         elif result.status == "waiting":
             parts.append(f'<div style="margin:.2em 0 .2em 1.4em">{_inline(result.message)}</div>')
@@ -152,5 +150,5 @@ def _html_matrices(where):
 
 def _cell(bad):
     if bad:
-        return "outline:2px solid rgb(213,94,0);background:rgba(213,94,0,.18);font-weight:bold"
+        return "border:1px solid rgb(213,94,0);background:rgba(213,94,0,.18);font-weight:bold"
     return "border:1px solid rgba(128,128,128,.3)"
