@@ -156,9 +156,9 @@ def lost_to(cell):
     waiting = [check for check in cell["checks"] if check["status"] == "waiting"]
     if failed:
         named = [check for check in failed if check["cause"]]
-        cause = f" (likely: {named[0]['cause'].replace('_', ' ')})" if named else ""
         others = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
-        return f"{failed[0]['title'].rstrip('.')}{others}{cause}"
+        cause = f"likely: {named[0]['cause'].replace('_', ' ')}" if named else failed[0]["message"][:160]
+        return f"{failed[0]['title'].rstrip('.')}{others} ({cause})"
     if waiting:
         return waiting[0]["message"]
     return cell["error"] or "the check did not run to its end"

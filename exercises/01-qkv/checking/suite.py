@@ -1,0 +1,317 @@
+"""Suites: declare checks, run them on a function, and recognise a mistake that has a name."""
+
+import contextlib
+import copy
+import importlib
+import inspect
+import os
+import secrets
+import sys
+import warnings
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from checking import show
+from checking.draw import Draw
+from checking.expect import RTOL, Failed, as_array, describe
+
+MIME = "application/vnd.checking.report+json"
+"""The MIME type under which a check cell's output carries its `Report`, for whoever grades."""
+
+
+@dataclass
+class Call:
+    """One call of the function under test: what it returned or raised, and its arguments afterwards."""
+
+    arguments: tuple
+    result: object = None
+    error: BaseException | None = None
+
+
+class Subject:
+    """The function under test, by name: called like the function, and remembers every call.
+
+    `lookup` returns the function as it stands now; whatever runs the checks elsewhere than in the
+    student's own process gives its own.
+    """
+
+    def __init__(self, name, function):
+        self.name, self.function, self.calls = name, function, []
+
+    def __call__(self, *arguments):
+        """Return what the function returns; raise `Failed`, with the shapes, if it raises."""
+        call = self._call(arguments)
+        if call.error is None:
+            return call.result
+        shapes = ", ".join(str(np.shape(argument)) for argument in arguments)
+        kind = type(call.error).__name__
+        raise Failed(f"{self.name} raised {kind} for arguments of shape {shapes}: {call.error}")
+
+    def error(self, *arguments):
+        """Return the exception that the function raises for these arguments, or None."""
+        return self._call(arguments).error
+
+    def _call(self, arguments):
+        call = Call(arguments)
+        self.calls.append(call)
+        try:
+            # A warning is not a fault, and nbgrader takes whatever stands on stderr for one.
+            with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.redirect_stderr(sys.stdout):
+                warnings.simplefilter("ignore")
+                call.result = self.function(*arguments)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a SystemExit in a submission is a wrong answer too
+            call.error = error
+        # What a later call does in place must not change what this one is remembered by.
+        call.arguments = copy.deepcopy(arguments)
+        call.result = copy.deepcopy(call.result) if call.error is None else None
+        return call
+
+
+@dataclass
+class Result:
+    """What one check found. `status` is passed, failed, or waiting (for a check it needs)."""
+
+    name: str
+    title: str
+    weight: float
+    status: str = "passed"
+    message: str = ""
+    held: list = field(default_factory=list)
+    where: dict | None = None
+    cause: str = ""
+    hint: str = ""
+
+
+@dataclass
+class Report:
+    """What all the checks of one function found, and the points that come of it."""
+
+    subject: str
+    points: float
+    score: float
+    seed: int
+    read: str
+    results: list
+
+    def to_dict(self):
+        """Return the report as plain lists, dicts, strings and numbers."""
+        return asdict(self)
+
+
+def misconception(subject, hint):
+    """Declare a wrong answer for `subject`: a function that people really write, and what to tell them."""
+
+    def declare(function):
+        function.wrong_for, function.hint = subject, hint
+        return function
+
+    return declare
+
+
+def right(subject):
+    """Declare a right answer for `subject` that is written differently from ours."""
+
+    def declare(function):
+        function.right_for = subject
+        return function
+
+    return declare
+
+
+class Suite:
+    """The checks of one exercise.
+
+    Parameters
+    ----------
+    module : str
+        `__name__` of the exercise's checks module. A module `misconceptions` beside it is read when a check fails.
+    read : dict
+        For each function under test, where in the book to read.
+    """
+
+    def __init__(self, module, read):
+        self.module, self.read = module, read
+        self.checks = []
+
+    def check(self, weight=1, needs=()):
+        """Declare a check: its first parameter names the function under test, its docstring is its title.
+
+        `weight` is relative to the function's other checks. `needs` names checks that must hold before this
+        one says anything useful; until they do, this one waits.
+        """
+
+        def declare(function):
+            function.weight, function.needs = weight, tuple(needs)
+            function.subject = next(iter(inspect.signature(function).parameters))
+            self.checks.append(function)
+            return function
+
+        return declare
+
+    def of(self, subject):
+        """Return the checks of one function, in the order in which they were declared."""
+        return [check for check in self.checks if check.subject == subject]
+
+    def listed(self, kind, subject):
+        """Return the answers listed for `subject`; `kind` is `wrong_for` or `right_for`."""
+        listed = vars(importlib.import_module("misconceptions")).values()
+        return [answer for answer in listed if getattr(answer, kind, None) == subject]
+
+    def run(self, subject, points, seed=None):
+        """Check the function named `subject` of the running notebook or script; show the feedback.
+
+        Parameters
+        ----------
+        subject : str
+            The name of the function under test.
+        points : float
+            What the cell is worth.
+        seed : int, optional
+            Repeats an earlier run's inputs. Without it they are drawn afresh.
+
+        Returns
+        -------
+        float
+            The points earned, from 0 to `points`.
+        """
+        function = vars(sys.modules["__main__"]).get(subject)
+        if seed is None:
+            seed = int(os.environ.get("CHECKING_SEED") or secrets.randbits(48))
+        report = self.examine(subject, function, points, seed)
+        show.report(report, MIME)
+        return report.score
+
+    def examine(self, subject, function, points=1.0, seed=0):
+        """Return the `Report` on `function`, which stands for `subject`."""
+        checks = self.of(subject)
+        if not checks:
+            raise ValueError(f"there is no check for {subject!r} in {self.module}")
+        results, calls = [], {}
+        unwritten = _unwritten(subject, function)
+        for check in checks:
+            result = Result(check.__name__, inspect.getdoc(check).strip(), check.weight)
+            results.append(result)
+            passed = {earlier.name for earlier in results if earlier.status == "passed"}
+            waits = [need for need in check.needs if need not in passed - {check.__name__}]
+            if unwritten or waits:
+                result.status = "waiting"
+                titles = [earlier.title.rstrip(".") for earlier in results if earlier.name in waits]
+                result.message = unwritten or f"Waits until this holds: {'; '.join(titles)}."
+                continue
+            calls[check.__name__], failure = _try(check, subject, function, seed)
+            if failure is None:
+                continue
+            if calls[check.__name__] and isinstance(calls[check.__name__][0].error, NotImplementedError):
+                unwritten = f"{subject} is not written yet: it raises NotImplementedError."
+                result.status, result.message = "waiting", unwritten
+                continue
+            result.status, result.message, result.held = "failed", failure.message, failure.held
+            result.where = _where(failure)
+        self._diagnose(subject, results, calls, seed)
+        total = sum(check.weight for check in checks)
+        earned = sum(result.weight for result in results if result.status == "passed")
+        score = round(float(points) * earned / total, 2)
+        return Report(subject, float(points), score, seed, self.read.get(subject, ""), results)
+
+    def _diagnose(self, subject, results, calls, seed):
+        """Name the cause of each failed check: the listed wrong answer that behaves as this function did."""
+        failed = [result for result in results if result.status == "failed"]
+        if not failed:
+            return
+        checks = {check.__name__: check for check in self.of(subject)}
+        agreed = []
+        for wrong in self.listed("wrong_for", subject):
+            same = {
+                name for name, own in calls.items() if _same_calls(own, _try(checks[name], subject, wrong, seed)[0])
+            }
+            agreed.append((wrong, same))
+        # The answer that behaves alike in most checks explains most.
+        agreed.sort(key=lambda pair: -len(pair[1]))
+        for result in failed:
+            for wrong, same in agreed:
+                if result.name in same:
+                    result.cause, result.hint = wrong.__name__, wrong.hint
+                    break
+
+
+def _unwritten(subject, function):
+    """Return why there is nothing to check, or an empty string."""
+    if function is None:
+        return f"{subject} is not defined: run the cell that defines it, and see whether it ends in an error."
+    if not callable(function):
+        return f"{subject} should be a function, and is {describe(function)}."
+    return ""
+
+
+def _try(check, subject, function, seed):
+    """Run one check on one function; return the calls it made and the `Failed`, or None."""
+    under_test = Subject(subject, function)
+    failure = None
+    try:
+        check(under_test, Draw(seed, check.__name__))
+    except Failed as error:
+        failure = error
+    except Exception as error:  # a result so odd that the check itself stumbled over it
+        if not under_test.calls:
+            raise
+        returned = describe(under_test.calls[-1].result)
+        failure = Failed(f"{subject} returned {returned}, which does not work here: {error}")
+    return under_test.calls, failure
+
+
+def _same_calls(own, other):
+    """Tell whether two functions did the same in every call: results, exceptions, changed arguments."""
+    return len(own) == len(other) and all(
+        _same_error(a.error, b.error) and _same(a.result, b.result) and _same(a.arguments, b.arguments)
+        for a, b in zip(own, other, strict=True)
+    )
+
+
+def _same_error(a, b):
+    return type(a) is type(b) and str(a) == str(b)
+
+
+def _same(a, b):
+    if isinstance(a, (tuple, list)) and type(a) is type(b):
+        return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+    x, y = as_array(a), as_array(b)
+    if x is None or y is None:
+        return x is y and type(a) is type(b)
+    if x.shape != y.shape or x.dtype != y.dtype:
+        return False
+    if not x.size:
+        return True
+    with np.errstate(all="ignore"):
+        scale = np.nanmax(np.abs(y, where=np.isfinite(y), out=np.zeros(y.shape)), initial=0.0) or 1.0
+        return bool(np.allclose(x, y, rtol=0, atol=RTOL * scale, equal_nan=True))
+
+
+def _where(failure, most=6):
+    """Return the first wrong element and the matrix around it (at most 6 by 6), as plain values."""
+    if failure.wrong is None or not failure.wrong.ndim:
+        if failure.wrong is None:
+            return None
+        return {"index": [], "expected": float(failure.expected), "got": float(failure.got)}
+    index = tuple(int(i) for i in np.argwhere(failure.wrong)[0])
+    lead = index[:-2]
+    rows, columns = failure.wrong.shape[-2:] if failure.wrong.ndim > 1 else (1, failure.wrong.shape[-1])
+    top = min(index[-2] // most * most, rows - 1) if failure.wrong.ndim > 1 else 0
+    left = index[-1] // most * most
+    window = (slice(top, top + most), slice(left, left + most))
+
+    def cut(array):
+        return np.atleast_2d(array[lead])[window].astype(float).tolist()
+
+    return {
+        "index": list(index),
+        "expected": float(failure.expected[index]),
+        "got": float(failure.got[index]),
+        "lead": list(lead),
+        "origin": [top, left],
+        "expected_matrix": cut(failure.expected),
+        "got_matrix": cut(failure.got),
+        "wrong_matrix": np.atleast_2d(failure.wrong[lead])[window].tolist(),
+    }

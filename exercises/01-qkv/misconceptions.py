@@ -1,0 +1,1 @@
+"""Wrong answers that have a name, and right ones that look different."""

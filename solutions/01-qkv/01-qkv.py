@@ -1,0 +1,325 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "title", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# # 1. Queries, keys and values
+#
+# Five short functions take you from a sequence of vectors to attention: `project`, `qkv`, `scores`, `weighted_sum`
+# and `soft_lookup`. Each is a line or three of NumPy. Read chapter 1 of the book first; it shows every step on one
+# query, and here you write the general form.
+#
+# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your code,
+# run that cell, then run the check below it. Run the check as often as you like: it draws new inputs every time.
+#
+# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits* (something
+# that it builds on does not hold yet). A failed check says what held, what did not, and where; when it recognises the
+# mistake, it names the likely cause. `seed=...` repeats the same inputs: `checks.run("project", points=4, seed=...)` in a
+# cell of your own. Points are partial, and the checks are readable: open `checks.py` beside this notebook.
+#
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it has,
+# `01-qkv.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "conventions", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## Four rules for all five functions
+#
+# - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all arguments of that
+#   shape. `X` of shape (..., n, d) holds one sequence of n vectors for each index of the leading axes.
+# - Sizes that do not fit raise `ValueError`. A size of 1 is a size too: it must not be stretched to fit another.
+#   (`@` raises by itself; `*` and `np.einsum` stretch a 1 without a word.)
+# - The result has the inputs' floating dtype: float32 in, float32 out.
+# - The inputs are left as they were.
+
+# %% nbgrader={"grade": false, "grade_id": "given", "locked": true, "schema_version": 3, "solution": false, "task": false}
+import matplotlib.pyplot as plt
+import numpy as np
+
+
+def softmax(S):
+    """Softmax over the last axis (given; chapter 3 is about it).
+
+    Parameters
+    ----------
+    S : array, shape (..., n)
+        Scores.
+
+    Returns
+    -------
+    array, shape (..., n)
+        Positive weights that sum to 1 along the last axis, of the dtype of `S`.
+    """
+    E = np.exp(S - S.max(axis=-1, keepdims=True))
+    return E / E.sum(axis=-1, keepdims=True)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_project", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 1.1 `project`: one matrix, applied to every vector
+#
+# Each row of `X` is one token's vector. The same matrix `W` turns each of them into a new vector: row i of the result is
+# $x_i W$.
+#
+# By hand, with n = 2, d_in = 2, d_out = 3:
+#
+# $$
+# \begin{pmatrix} 1 & 2 \\ 0 & 3 \end{pmatrix}
+# \begin{pmatrix} 1 & 0 & 2 \\ 0 & 1 & 1 \end{pmatrix} =
+# \begin{pmatrix} 1 & 2 & 4 \\ 0 & 3 & 3 \end{pmatrix}
+# $$
+
+# %% nbgrader={"grade": false, "grade_id": "project", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def project(X, W):
+    """Project every vector of a sequence with one matrix.
+
+    Parameters
+    ----------
+    X : array, shape (..., n, d_in)
+        n vectors of d_in numbers, for each index of the leading axes.
+    W : array, shape (d_in, d_out)
+        The matrix that all of them share.
+
+    Returns
+    -------
+    array, shape (..., n, d_out)
+
+    Raises
+    ------
+    ValueError
+        If the two sizes d_in differ.
+    """
+    ### BEGIN SOLUTION
+    return X @ W
+    ### END SOLUTION
+
+# %%
+# Yours to play with. Write the function, then take the # away.
+# project(np.array([[1.0, 2.0], [0.0, 3.0]]), np.array([[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]]))
+
+# %% nbgrader={"grade": true, "grade_id": "check_project", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("project", points=4)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_qkv", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 1.2 `qkv`: three views of the same sequence
+#
+# What a token asks (its query), what it answers to (its key) and what it passes on (its value) are three projections of
+# the same vector. Queries and keys must live in the same space, d_k; values may have a width of their own, d_v.
+#
+# By hand: $x = (1, 2)$ with $W_q = \begin{pmatrix} 1 \\ 0 \end{pmatrix}$, $W_k = \begin{pmatrix} 0 \\ 1 \end{pmatrix}$
+# and $W_v = \begin{pmatrix} 1 & 1 \\ 0 & 1 \end{pmatrix}$ gives $q = (1)$, $k = (2)$, $v = (1, 3)$.
+
+# %% nbgrader={"grade": false, "grade_id": "qkv", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def qkv(X, W_q, W_k, W_v):
+    """Make the queries, keys and values of a sequence.
+
+    Parameters
+    ----------
+    X : array, shape (..., n, d_in)
+    W_q, W_k : array, shape (d_in, d_k)
+    W_v : array, shape (d_in, d_v)
+
+    Returns
+    -------
+    Q, K : array, shape (..., n, d_k)
+    V : array, shape (..., n, d_v)
+        A tuple of three, in this order.
+
+    Raises
+    ------
+    ValueError
+        If the d_in of a matrix differs from that of `X`.
+    """
+    ### BEGIN SOLUTION
+    return project(X, W_q), project(X, W_k), project(X, W_v)
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# qkv(np.array([[1.0, 2.0]]), np.array([[1.0], [0.0]]), np.array([[0.0], [1.0]]), np.array([[1.0, 1.0], [0.0, 1.0]]))
+
+# %% nbgrader={"grade": true, "grade_id": "check_qkv", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("qkv", points=3)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_scores", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 1.3 `scores`: every query meets every key
+#
+# The score of query i and key j is their dot product, $S_{ij} = q_i \cdot k_j$, not scaled yet (that is chapter 2). Rows
+# belong to queries, columns to keys. There may be more keys than queries, or fewer.
+#
+# By hand, with n_q = 1, n_k = 3, d_k = 2: $q = (1, 2)$ meets $k_1 = (3, 0)$, $k_2 = (0, 1)$, $k_3 = (1, 1)$ and scores
+# $(3, 2, 3)$.
+
+# %% nbgrader={"grade": false, "grade_id": "scores", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def scores(Q, K):
+    """Return the dot product of every query with every key.
+
+    Parameters
+    ----------
+    Q : array, shape (..., n_q, d_k)
+    K : array, shape (..., n_k, d_k)
+
+    Returns
+    -------
+    array, shape (..., n_q, n_k)
+        Entry (i, j) is q_i . k_j.
+
+    Raises
+    ------
+    ValueError
+        If the two sizes d_k differ.
+    """
+    ### BEGIN SOLUTION
+    return Q @ np.swapaxes(K, -1, -2)
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# scores(np.array([[1.0, 2.0]]), np.array([[3.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
+
+# %% nbgrader={"grade": true, "grade_id": "check_scores", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("scores", points=4)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_weighted_sum", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 1.4 `weighted_sum`: mix the values
+#
+# Row i of `A` holds query i's weights, one for each key. Its result is the values, each times its weight, added up:
+# $z_i = \sum_j A_{ij} v_j$.
+#
+# By hand, with n_q = 1, n_k = 2, d_v = 3: the weights $(0.25, 0.75)$ on $v_1 = (4, 0, 8)$ and $v_2 = (0, 4, 8)$ give
+# $(1, 3, 8)$.
+
+# %% nbgrader={"grade": false, "grade_id": "weighted_sum", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def weighted_sum(A, V):
+    """Mix the values with each query's weights.
+
+    Parameters
+    ----------
+    A : array, shape (..., n_q, n_k)
+        Row i holds the weights of query i. They are used as they are.
+    V : array, shape (..., n_k, d_v)
+
+    Returns
+    -------
+    array, shape (..., n_q, d_v)
+
+    Raises
+    ------
+    ValueError
+        If the two sizes n_k differ.
+    """
+    ### BEGIN SOLUTION
+    return A @ V
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# weighted_sum(np.array([[0.25, 0.75]]), np.array([[4.0, 0.0, 8.0], [0.0, 4.0, 8.0]]))
+
+# %% nbgrader={"grade": true, "grade_id": "check_weighted_sum", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("weighted_sum", points=4)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_soft_lookup", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 1.5 `soft_lookup`: a dictionary that answers with a mixture
+#
+# A dictionary finds the one key that equals the query. Attention compares the query with all keys, turns the scores into
+# weights with `softmax` (given above) and mixes all values. Put your functions together.
+#
+# By hand: $q = (1)$, $k_1 = (0)$ and $k_2 = (\ln 3)$ give the scores $(0, \ln 3)$, the weights $(1/4, 3/4)$, and with
+# $v_1 = (4)$ and $v_2 = (8)$ the result $(7)$.
+
+# %% nbgrader={"grade": false, "grade_id": "soft_lookup", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def soft_lookup(Q, K, V):
+    """Look every query up among the keys; return the mixture of the values.
+
+    Parameters
+    ----------
+    Q : array, shape (..., n_q, d_k)
+    K : array, shape (..., n_k, d_k)
+    V : array, shape (..., n_k, d_v)
+
+    Returns
+    -------
+    array, shape (..., n_q, d_v)
+        Row i is the sum of the values, weighted by the softmax of query i's raw scores.
+
+    Raises
+    ------
+    ValueError
+        If the two sizes d_k differ, or the numbers of keys and values.
+    """
+    ### BEGIN SOLUTION
+    return weighted_sum(softmax(scores(Q, K)), V)
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# soft_lookup(np.array([[1.0]]), np.array([[0.0], [np.log(3.0)]]), np.array([[4.0], [8.0]]))
+
+# %% nbgrader={"grade": true, "grade_id": "check_soft_lookup", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("soft_lookup", points=5)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "sentence", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## A sentence, seen by its own words
+#
+# Five words, each with a vector made by hand: (is it a person, is it food, is it an action). The matrices are made by
+# hand as well: an action asks for persons and for food, and a noun asks for actions. Each row below is one word's
+# weights over all five, and they come from your functions.
+
+# %% nbgrader={"grade": false, "grade_id": "demo_sentence", "locked": true, "schema_version": 3, "solution": false, "task": false}
+words = ["Ada", "bakes", "Boris", "fresh", "bread"]
+X = np.array([[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 0.4, 0], [0, 1, 0]], dtype=float)
+W_q = np.array([[0, 2], [0, 2], [3, 0]], dtype=float)  # (3, 2): nouns ask for actions, actions for nouns
+W_k = np.array([[1, 0], [1, 0], [0, 1]], dtype=float)  # (3, 2): am I a noun, am I an action
+W_v = np.eye(3)  # (3, 3): pass on what you are
+
+
+def show_weights(A, title):
+    """Draw weights (n, n): a row for each word that asks, a column for each word that it looks at."""
+    figure, axes = plt.subplots(figsize=(4.6, 4))
+    picture = axes.imshow(A, cmap="cividis", vmin=0, vmax=1)
+    axes.set_xticks(range(len(words)), words, rotation=45)
+    axes.set_yticks(range(len(words)), words)
+    axes.set(xlabel="looks at", ylabel="word that asks", title=title)
+    figure.colorbar(picture, label="weight")
+    figure.tight_layout()
+
+
+Q, K, V = qkv(X, W_q, W_k, W_v)
+show_weights(softmax(scores(Q, K)), "Who looks at whom")
+print("bakes, after looking round:", np.round(soft_lookup(Q, K, V)[1], 2), "(person, food, action)")
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "wider", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## A question for the next chapter
+#
+# The same five words, with random queries and keys of d numbers each. Move the slider to a larger d: the scores grow, and
+# each word ends up looking at one other word alone. Chapter 2 says why, and what to do about it.
+
+# %% nbgrader={"grade": false, "grade_id": "demo_width", "locked": true, "schema_version": 3, "solution": false, "task": false}
+def show_width(d=64):
+    """Draw the weights of random queries and keys that have d numbers each."""
+    rng = np.random.default_rng(1)
+    Q, K = rng.standard_normal((2, len(words), d))
+    show_weights(softmax(scores(Q, K)), f"d = {d}")
+
+
+try:
+    from ipywidgets import interact
+
+    interact(show_width, d=(1, 257, 8)) if "get_ipython" in globals() else show_width()
+except ImportError:
+    show_width()

@@ -1,0 +1,444 @@
+"""Checks of exercise 1. Yours to read: each is one sentence about a function, and inputs that would show it false.
+
+Results are compared with a specification that is written as sums over elements. The tolerance is `RTOL` in
+`checking/expect.py`, which says how it was chosen; the tests of the course measure the distance on both sides.
+"""
+
+import numpy as np
+
+from checking import Suite, expect, expect_array, expect_close, expect_raises, expect_unchanged
+
+suite = Suite(
+    __name__,
+    read={
+        "project": "chapter 1, from one vector to a matrix of them",
+        "qkv": "chapter 1, what queries, keys and values are for",
+        "scores": "chapter 1, the matrix form of the scores",
+        "weighted_sum": "chapter 1, the weighted sum of the values",
+        "soft_lookup": "chapter 1, hard and soft lookup",
+    },
+)
+check = suite.check
+run = suite.run
+
+
+# What is asked, as sums over elements.
+
+
+def projected(X, W):
+    return np.einsum("...ni,io->...no", X, W)
+
+
+def dot_products(Q, K):
+    return (Q[..., :, None, :] * K[..., None, :, :]).sum(-1)
+
+
+def mixture(A, V):
+    return (A[..., None] * V[..., None, :, :]).sum(-2)
+
+
+def looked_up(Q, K, V):
+    S = dot_products(Q, K)
+    # e^(s_j) / sum_l e^(s_l) = 1 / sum_l e^(s_l - s_j), which is exact for scores of any size.
+    with np.errstate(over="ignore"):
+        return mixture(1 / np.exp(S[..., None, :] - S[..., :, None]).sum(-1), V)
+
+
+def view(array):
+    """Return the same values, laid out in memory with the last two axes exchanged."""
+    return np.swapaxes(np.swapaxes(array, -1, -2).copy(), -1, -2)
+
+
+def expect_agrees(function, specification, *arguments):
+    """Fail unless the function returns what the specification does."""
+    expected = specification(*arguments)  # first, in case the function changes its arguments
+    expect_close(function(*arguments), expected)
+
+
+def expect_dtypes(function, *arguments):
+    """Fail unless a single result has the floating dtype of the arguments, for three of them."""
+    for dtype in (np.float32, np.float64, np.float16):
+        expect_array(function(*[argument.astype(dtype) for argument in arguments]), dtype=dtype)
+
+
+def expect_left_alone(function, names, *arguments):
+    """Fail if the function changes one of its arguments."""
+    before = [argument.copy() for argument in arguments]
+    function(*arguments)
+    for name, after, earlier in zip(names, arguments, before, strict=True):
+        expect_unchanged(after, earlier, name)
+
+
+# project
+
+
+@check(weight=1)
+def project_shape(project, draw):
+    """`X` (n, d_in) and `W` (d_in, d_out) give an array of shape (n, d_out)."""
+    n, d_in, d_out = draw.sizes(3)
+    expect_array(project(draw.array(n, d_in), draw.array(d_in, d_out)), (n, d_out))
+
+
+@check(weight=3, needs=["project_shape"])
+def project_values(project, draw):
+    """Entry (i, j) is row i of `X` times column j of `W`, added up over d_in."""
+    n, d_in, d_out = draw.sizes(3)
+    X, W = draw.array(n, d_in), draw.array(d_in, d_out)
+    expect_agrees(project, projected, X, W)
+    X, W = view(draw.array(n, d_in)), view(draw.array(d_in, d_out))
+    expect_agrees(project, projected, X, W)
+
+
+@check(weight=2, needs=["project_values"])
+def project_batch(project, draw):
+    """Leading axes, one or several, are kept: every sequence is projected by the same `W`."""
+    n, d_in, d_out, b = draw.sizes(4)
+    W = draw.array(d_in, d_out)
+    for lead in [(b,), (2, b)]:
+        X = draw.array(*lead, n, d_in)
+        expect_agrees(project, projected, X, W)
+
+
+@check(weight=1, needs=["project_values"])
+def project_ones(project, draw):
+    """Sizes of 1 stay axes: one vector, one sequence in the batch, one number in a vector."""
+    n, d_in, d_out = draw.sizes(3)
+    for X_shape, W_shape in [((1, d_in), (d_in, d_out)), ((n, 1), (1, d_out)), ((1, n, d_in), (d_in, 1))]:
+        X, W = draw.array(*X_shape), draw.array(*W_shape)
+        expect_agrees(project, projected, X, W)
+
+
+@check(weight=1, needs=["project_values"])
+def project_refuses(project, draw):
+    """Two sizes d_in that differ raise `ValueError`, a size of 1 too."""
+    n, d_in, d_out, other = draw.sizes(4)
+    for left, right in [(d_in, other), (d_in, 1), (1, d_in)]:
+        X, W = draw.array(n, left), draw.array(right, d_out)
+        expect_raises([ValueError], project, X, W, because=f"d_in is {left} and {right}")
+
+
+@check(weight=0.5, needs=["project_shape"])
+def project_dtype(project, draw):
+    """The result has the inputs' dtype: float32 gives float32, float16 gives float16."""
+    n, d_in, d_out = draw.sizes(3)
+    expect_dtypes(project, draw.array(n, d_in), draw.array(d_in, d_out))
+
+
+@check(weight=0.5, needs=["project_shape"])
+def project_inputs(project, draw):
+    """`X` and `W` are as they were after the call."""
+    n, d_in, d_out, b = draw.sizes(4)
+    expect_left_alone(project, "XW", draw.array(b, n, d_in), draw.array(d_in, d_out))
+
+
+# qkv
+
+
+def three(result):
+    """Return the three arrays of a result of `qkv`, or say what it is instead."""
+    if isinstance(result, np.ndarray):
+        expect(False, f"The result should be a tuple of three arrays, and is one array of shape {result.shape}.")
+    expect(
+        isinstance(result, (tuple, list)) and len(result) == 3,
+        f"The result should be a tuple of three arrays, (Q, K, V), and is {_described(result)}.",
+    )
+    return [expect_array(part, what=name) for part, name in zip(result, "QKV", strict=True)]
+
+
+def _described(result):
+    if result is None:
+        return "None (is a `return` missing?)"
+    return f"a {type(result).__name__}" + (f" of {len(result)}" if hasattr(result, "__len__") else "")
+
+
+def expect_qkv(qkv, X, matrices):
+    """Fail unless each of the three is its own projection of `X`."""
+    expected = [projected(X, W) for W in matrices]
+    parts = three(qkv(X, *matrices))
+    for part, right, name in zip(parts, expected, "QKV", strict=True):
+        expect_close(part, right, what=name)
+
+
+@check(weight=1)
+def qkv_shape(qkv, draw):
+    """The result is a tuple of three: Q (n, d_k), K (n, d_k) and V (n, d_v)."""
+    n, d_in, d_k, d_v = draw.sizes(4)
+    X, matrices = draw.array(n, d_in), [draw.array(d_in, width) for width in (d_k, d_k, d_v)]
+    parts = three(qkv(X, *matrices))
+    for part, width, name in zip(parts, (d_k, d_k, d_v), "QKV", strict=True):
+        expect_array(part, (n, width), what=name)
+
+
+@check(weight=3, needs=["qkv_shape"])
+def qkv_values(qkv, draw):
+    """Q is `X` projected by `W_q`, K by `W_k`, V by `W_v`."""
+    n, d_in, d_k, d_v = draw.sizes(4)
+    expect_qkv(qkv, draw.array(n, d_in), [draw.array(d_in, width) for width in (d_k, d_k, d_v)])
+    expect_qkv(qkv, view(draw.array(n, d_in)), [view(draw.array(d_in, width)) for width in (d_k, d_k, d_v)])
+
+
+@check(weight=2, needs=["qkv_values"])
+def qkv_batch(qkv, draw):
+    """Leading axes, one or several, are kept in all three."""
+    n, d_in, d_k, d_v, b = draw.sizes(5)
+    matrices = [draw.array(d_in, width) for width in (d_k, d_k, d_v)]
+    for lead in [(b,), (2, b)]:
+        expect_qkv(qkv, draw.array(*lead, n, d_in), matrices)
+
+
+@check(weight=1, needs=["qkv_values"])
+def qkv_ones(qkv, draw):
+    """Sizes of 1 stay axes: one vector, one sequence in the batch, one number in a query, key or value."""
+    n, d_in, d_k, d_v = draw.sizes(4)
+    expect_qkv(qkv, draw.array(1, d_in), [draw.array(d_in, width) for width in (d_k, d_k, d_v)])
+    expect_qkv(qkv, draw.array(1, n, d_in), [draw.array(d_in, width) for width in (1, 1, d_v)])
+    expect_qkv(qkv, draw.array(n, 1), [draw.array(1, width) for width in (d_k, d_k, 1)])
+
+
+@check(weight=1, needs=["qkv_values"])
+def qkv_refuses(qkv, draw):
+    """A matrix whose d_in differs from that of `X` raises `ValueError`, a size of 1 too."""
+    n, d_in, d_k, d_v, other = draw.sizes(5)
+    for at, name in enumerate(["W_q", "W_k", "W_v"]):
+        for wrong in (other, 1):
+            rows = [wrong if i == at else d_in for i in range(3)]
+            matrices = [draw.array(row, width) for row, width in zip(rows, (d_k, d_k, d_v), strict=True)]
+            because = f"d_in is {d_in} in X and {wrong} in {name}"
+            expect_raises([ValueError], qkv, draw.array(n, d_in), *matrices, because=because)
+
+
+@check(weight=0.5, needs=["qkv_shape"])
+def qkv_dtype(qkv, draw):
+    """Q, K and V have the inputs' dtype: float32 gives float32, float16 gives float16."""
+    n, d_in, d_k, d_v = draw.sizes(4)
+    X, matrices = draw.array(n, d_in), [draw.array(d_in, width) for width in (d_k, d_k, d_v)]
+    for dtype in (np.float32, np.float64, np.float16):
+        parts = three(qkv(X.astype(dtype), *[W.astype(dtype) for W in matrices]))
+        for part, name in zip(parts, "QKV", strict=True):
+            expect_array(part, dtype=dtype, what=name)
+
+
+@check(weight=0.5, needs=["qkv_shape"])
+def qkv_inputs(qkv, draw):
+    """`X` and the three matrices are as they were after the call."""
+    n, d_in, d_k, d_v, b = draw.sizes(5)
+    matrices = [draw.array(d_in, width) for width in (d_k, d_k, d_v)]
+    expect_left_alone(qkv, ["X", "W_q", "W_k", "W_v"], draw.array(b, n, d_in), *matrices)
+
+
+# scores
+
+
+@check(weight=1)
+def scores_shape(scores, draw):
+    """`Q` (n_q, d_k) and `K` (n_k, d_k) give an array of shape (n_q, n_k)."""
+    n_q, n_k, d_k = draw.sizes(3)
+    expect_array(scores(draw.array(n_q, d_k), draw.array(n_k, d_k)), (n_q, n_k))
+
+
+@check(weight=3, needs=["scores_shape"])
+def scores_values(scores, draw):
+    """Entry (i, j) is the dot product of query i and key j, neither scaled nor normalised."""
+    n_q, n_k, d_k = draw.sizes(3)
+    Q, K = draw.array(n_q, d_k), draw.array(n_k, d_k)
+    expect_agrees(scores, dot_products, Q, K)
+    Q, K = view(draw.array(n_k, d_k)), view(draw.array(n_q, d_k))
+    expect_agrees(scores, dot_products, Q, K)
+
+
+@check(weight=2, needs=["scores_values"])
+def scores_batch(scores, draw):
+    """Leading axes, one or several, are kept: queries meet the keys of their own sequence alone."""
+    n_q, n_k, d_k, b = draw.sizes(4)
+    for lead in [(b,), (2, b)]:
+        Q, K = draw.array(*lead, n_q, d_k), draw.array(*lead, n_k, d_k)
+        expect_agrees(scores, dot_products, Q, K)
+
+
+@check(weight=1, needs=["scores_values"])
+def scores_ones(scores, draw):
+    """Sizes of 1 stay axes: one query, one key, one number in each, one sequence in the batch."""
+    n_q, n_k, d_k = draw.sizes(3)
+    for Q_shape, K_shape in [
+        ((1, d_k), (n_k, d_k)),
+        ((n_q, d_k), (1, d_k)),
+        ((n_q, 1), (n_k, 1)),
+        ((1, n_q, d_k), (1, n_k, d_k)),
+    ]:
+        Q, K = draw.array(*Q_shape), draw.array(*K_shape)
+        expect_agrees(scores, dot_products, Q, K)
+
+
+@check(weight=1, needs=["scores_values"])
+def scores_refuses(scores, draw):
+    """Two sizes d_k that differ raise `ValueError`, a size of 1 too."""
+    n_q, n_k, d_k, other = draw.sizes(4)
+    for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
+        Q, K = draw.array(n_q, left), draw.array(n_k, right)
+        expect_raises([ValueError], scores, Q, K, because=f"d_k is {left} and {right}")
+
+
+@check(weight=0.5, needs=["scores_shape"])
+def scores_dtype(scores, draw):
+    """The result has the inputs' dtype: float32 gives float32, float16 gives float16."""
+    n_q, n_k, d_k = draw.sizes(3)
+    expect_dtypes(scores, draw.array(n_q, d_k), draw.array(n_k, d_k))
+
+
+@check(weight=0.5, needs=["scores_shape"])
+def scores_inputs(scores, draw):
+    """`Q` and `K` are as they were after the call."""
+    n_q, n_k, d_k = draw.sizes(3)
+    expect_left_alone(scores, "QK", draw.array(n_q, d_k), draw.array(n_k, d_k))
+
+
+# weighted_sum
+
+
+@check(weight=1)
+def weighted_sum_shape(weighted_sum, draw):
+    """`A` (n_q, n_k) and `V` (n_k, d_v) give an array of shape (n_q, d_v)."""
+    n_q, n_k, d_v = draw.sizes(3)
+    expect_array(weighted_sum(draw.weights(n_q, n_k), draw.array(n_k, d_v)), (n_q, d_v))
+
+
+@check(weight=3, needs=["weighted_sum_shape"])
+def weighted_sum_values(weighted_sum, draw):
+    """Row i is every row j of `V` times `A[i, j]`, added up; the weights are used as they are."""
+    n_q, n_k, d_v = draw.sizes(3)
+    A, V = draw.weights(n_q, n_k), draw.array(n_k, d_v)
+    expect_agrees(weighted_sum, mixture, A, V)
+    # These rows do not sum to 1, and nothing in the definition asks for it.
+    A, V = view(draw.array(n_q, n_k)), view(draw.array(n_k, d_v))
+    expect_agrees(weighted_sum, mixture, A, V)
+
+
+@check(weight=2, needs=["weighted_sum_values"])
+def weighted_sum_batch(weighted_sum, draw):
+    """Leading axes, one or several, are kept: weights mix the values of their own sequence alone."""
+    n_q, n_k, d_v, b = draw.sizes(4)
+    for lead in [(b,), (2, b)]:
+        A, V = draw.weights(*lead, n_q, n_k), draw.array(*lead, n_k, d_v)
+        expect_agrees(weighted_sum, mixture, A, V)
+
+
+@check(weight=1, needs=["weighted_sum_values"])
+def weighted_sum_ones(weighted_sum, draw):
+    """Sizes of 1 stay axes: one query, one value, one number in a value, one sequence in the batch."""
+    n_q, n_k, d_v = draw.sizes(3)
+    for A_shape, V_shape in [
+        ((1, n_k), (n_k, d_v)),
+        ((n_q, 1), (1, d_v)),
+        ((n_q, n_k), (n_k, 1)),
+        ((1, n_q, n_k), (1, n_k, d_v)),
+    ]:
+        A, V = draw.array(*A_shape), draw.array(*V_shape)
+        expect_agrees(weighted_sum, mixture, A, V)
+
+
+@check(weight=1, needs=["weighted_sum_values"])
+def weighted_sum_refuses(weighted_sum, draw):
+    """Two sizes n_k that differ raise `ValueError`, a size of 1 too."""
+    n_q, n_k, d_v, other = draw.sizes(4)
+    for left, right in [(n_k, other), (n_k, 1), (1, n_k)]:
+        A, V = draw.weights(n_q, left), draw.array(right, d_v)
+        expect_raises([ValueError], weighted_sum, A, V, because=f"n_k is {left} and {right}")
+
+
+@check(weight=0.5, needs=["weighted_sum_shape"])
+def weighted_sum_dtype(weighted_sum, draw):
+    """The result has the inputs' dtype: float32 gives float32, float16 gives float16."""
+    n_q, n_k, d_v = draw.sizes(3)
+    expect_dtypes(weighted_sum, draw.weights(n_q, n_k), draw.array(n_k, d_v))
+
+
+@check(weight=0.5, needs=["weighted_sum_shape"])
+def weighted_sum_inputs(weighted_sum, draw):
+    """`A` and `V` are as they were after the call."""
+    n_q, n_k, d_v = draw.sizes(3)
+    expect_left_alone(weighted_sum, "AV", draw.weights(n_q, n_k), draw.array(n_k, d_v))
+
+
+# soft_lookup
+
+
+def lookup(draw, *lead, n_q, n_k, d_k, d_v):
+    """Return Q, K, V whose weights are neither even nor all on one key: there a wrong softmax shows."""
+    Q = draw.array(*lead, n_q, d_k) * (1.2 / np.sqrt(d_k))
+    return Q, draw.array(*lead, n_k, d_k), draw.array(*lead, n_k, d_v)
+
+
+@check(weight=1)
+def soft_lookup_shape(soft_lookup, draw):
+    """`Q` (n_q, d_k), `K` (n_k, d_k) and `V` (n_k, d_v) give an array of shape (n_q, d_v)."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    Q, K, V = lookup(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+    expect_array(soft_lookup(Q, K, V), (n_q, d_v))
+
+
+@check(weight=3, needs=["soft_lookup_shape"])
+def soft_lookup_values(soft_lookup, draw):
+    """Row i is the values, weighted by the softmax of query i's raw scores over the keys."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    Q, K, V = lookup(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+    expect_agrees(soft_lookup, looked_up, Q, K, V)
+    Q, K, V = map(view, lookup(draw, n_q=n_k, n_k=n_q, d_k=d_k, d_v=d_v))
+    expect_agrees(soft_lookup, looked_up, Q, K, V)
+
+
+@check(weight=2, needs=["soft_lookup_values"])
+def soft_lookup_batch(soft_lookup, draw):
+    """Leading axes, one or several, are kept: each sequence is looked up on its own."""
+    n_q, n_k, d_k, d_v, b = draw.sizes(5)
+    for lead in [(b,), (2, b)]:
+        Q, K, V = lookup(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+        expect_agrees(soft_lookup, looked_up, Q, K, V)
+
+
+@check(weight=1, needs=["soft_lookup_values"])
+def soft_lookup_ones(soft_lookup, draw):
+    """Sizes of 1 stay axes: one query, one key, d_k = 1, d_v = 1, one sequence in the batch."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    for change in [{"n_q": 1}, {"n_k": 1}, {"d_k": 1}, {"d_v": 1}]:
+        Q, K, V = lookup(draw, **({"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v} | change))
+        expect_agrees(soft_lookup, looked_up, Q, K, V)
+    Q, K, V = lookup(draw, 1, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+    expect_agrees(soft_lookup, looked_up, Q, K, V)
+
+
+@check(weight=1, needs=["soft_lookup_values"])
+def soft_lookup_large(soft_lookup, draw):
+    """Scores in the thousands, of either sign, give the same weights as small ones with the same differences."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    # Whole numbers, so that float32 holds the scores exactly; the first number of each query shifts its scores.
+    Q, K = (draw.rng.integers(-1, 2, size=(n, d_k)).astype(float) for n in (n_q, n_k))
+    K[:, 0] = 1
+    Q[:, 0] = np.where(np.arange(n_q) % 2, -2000, 2000)
+    V = draw.array(n_k, d_v)
+    expect_agrees(soft_lookup, looked_up, Q, K, V)
+
+
+@check(weight=1, needs=["soft_lookup_values"])
+def soft_lookup_refuses(soft_lookup, draw):
+    """Sizes d_k that differ, and numbers of keys and values that differ, raise `ValueError`, a size of 1 too."""
+    n_q, n_k, d_k, d_v, other = draw.sizes(5)
+    for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
+        Q, K, V = draw.array(n_q, left), draw.array(n_k, right), draw.array(n_k, d_v)
+        expect_raises([ValueError], soft_lookup, Q, K, V, because=f"d_k is {left} and {right}")
+    for keys, values in [(n_k, other), (n_k, 1), (1, n_k)]:
+        Q, K, V = draw.array(n_q, d_k), draw.array(keys, d_k), draw.array(values, d_v)
+        expect_raises([ValueError], soft_lookup, Q, K, V, because=f"{keys} keys, values: {values}")
+
+
+@check(weight=0.5, needs=["soft_lookup_shape"])
+def soft_lookup_dtype(soft_lookup, draw):
+    """The result has the inputs' dtype: float32 gives float32, float16 gives float16."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    expect_dtypes(soft_lookup, *lookup(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v))
+
+
+@check(weight=0.5, needs=["soft_lookup_shape"])
+def soft_lookup_inputs(soft_lookup, draw):
+    """`Q`, `K` and `V` are as they were after the call."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    expect_left_alone(soft_lookup, "QKV", *lookup(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v))

@@ -1,0 +1,359 @@
+"""Release, check, grade, report and export, on a toy course that has nothing to do with attention."""
+
+import csv
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbgrader.api import Gradebook
+from typer.testing import CliRunner
+
+from autograder import cli, engine, grade, gradebook, submission
+from autograder.course import ROOT, Course, UserError
+from autograder.release import release
+
+TOY = Path(__file__).parent / "toy"
+RIGHT = {"add": "def add(a, b):\n    return b + a", "twice": "def twice(a):\n    return a + a"}
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    """A released toy course in a folder whose name has a space."""
+    root = tmp_path_factory.mktemp("a course")
+    shutil.copytree(TOY, root, dirs_exist_ok=True)
+    shutil.copy(ROOT / "nbgrader_config.py", root)
+    course = Course(root=root, into=root)
+    for exercise in course.exercises():
+        release(course, exercise)
+    return course
+
+
+def hand_in(
+    folder, student, answers=None, raw=None, stamp=None, change=lambda notebook: None, name="01-toy", toy=None
+):
+    """Write a submission below `folder`: the released notebook with these answers, or these bytes."""
+    own = folder / student / "01-toy"
+    own.mkdir(parents=True, exist_ok=True)
+    if raw is not None:
+        (own / "01-toy.ipynb").write_bytes(raw)
+    else:
+        notebook = nbformat.read(toy.exercises()[0].notebook, as_version=4)
+        for cell in notebook.cells:
+            grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
+            cell.source = (answers or {}).get(grade_id, cell.source)
+        change(notebook)
+        nbformat.write(notebook, own / f"{name}.ipynb")
+    if stamp:
+        (own / "timestamp.txt").write_text(stamp)
+
+
+def altered(notebook):
+    cells = {cell.id: cell for cell in notebook.cells}
+    cells["check_add"].source = "4.0"
+    cells["check_add"].metadata.nbgrader.points = 500
+    cells["check_twice"].metadata.tags = ["skip-execution"]
+
+
+def copied(notebook):
+    notebook.cells.insert(3, nbformat.from_dict(notebook.cells[2]))
+
+
+def deleted(notebook):
+    notebook.cells = [cell for cell in notebook.cells if cell.id != "check_add"]
+
+
+def stripped(notebook):
+    for cell in notebook.cells:
+        cell.metadata = {}
+
+
+NOISY = (
+    "import sys, warnings\ndef add(a, b):\n    warnings.warn('hm')\n    print(1, file=sys.stderr)\n    return a + b"
+)
+CLASS = {
+    # student: (what is handed in, points, kind, what the reasons must say)
+    "right": (dict(answers=RIGHT), 6, "wrong", ["proof −3: no response"]),
+    "proved": (dict(answers={**RIGHT, "proof": "Because."}), 6, "right", []),
+    "minus": (dict(answers={**RIGHT, "add": "def add(a, b):\n    return a - b"}), 3, "wrong", ["likely: subtracts"]),
+    "blank": (dict(), 0, "wrong", ["add is not written yet"]),
+    "noisy": (dict(answers={**RIGHT, "add": NOISY}), 6, "wrong", []),
+    "syntax": (dict(answers={**RIGHT, "add": "def add(a, b) return a"}), 2, "wrong", ["add is not defined"]),
+    "dies": (dict(answers={**RIGHT, "twice": "import os; os._exit(0)"}), 4, "limit", ["ended Python itself"]),
+    "exits": (dict(answers={**RIGHT, "add": "def add(a, b):\n    raise SystemExit(0)"}), 2, "wrong", ["SystemExit"]),
+    "garbage": (dict(raw=b"no json"), 0, "malformed", ["not valid JSON"]),
+    "empty": (dict(raw=b""), 0, "malformed", ["is empty"]),
+    "latin": (dict(raw="é".encode("latin-1")), 0, "malformed", ["not UTF-8"]),
+    "list": (dict(raw=b"[1, 2]"), 0, "malformed", ["not a notebook"]),
+    "altered": (dict(change=altered), 0, "wrong", ["locked cell check_add had been changed"]),
+    "copied": (dict(answers=RIGHT, change=copied), 6, "wrong", ["stands twice"]),
+    "deleted": (dict(answers=RIGHT, change=deleted), 6, "wrong", ["check_add was missing"]),
+    "stripped": (dict(answers=RIGHT, change=stripped), 6, "wrong", []),
+    "renamed": (dict(answers=RIGHT, name="my solution"), 6, "wrong", ["was called my solution.ipynb"]),
+    "odd [name]*": (dict(answers=RIGHT), 6, "wrong", []),
+}
+
+
+@pytest.fixture(scope="module")
+def graded(toy, tmp_path_factory):
+    """The toy class, graded by the command line: its folder of grades, and what the command printed."""
+    folder = tmp_path_factory.mktemp("submitted")
+    for student, (handed_in, *_) in CLASS.items():
+        hand_in(folder, student, toy=toy, **handed_in)
+    result = run(toy, "grade", "--submitted", folder, "--into", toy.root)
+    assert result.exit_code == 0, result.output
+    return toy, folder, result.output
+
+
+def run(course, *arguments):
+    """Run the command line on a course; a UserError comes back as exit code 1 with its message."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "Course", functools.partial(Course, root=course.root))
+        patch.setattr(cli, "out", cli.Console(width=200))
+        result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+    if isinstance(result.exception, UserError):
+        result.stdout_bytes += f"Error: {result.exception}".encode()
+    elif result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def record_of(course, student):
+    return json.loads((course.into / "autograded" / student / "01-toy" / "grade.json").read_text())
+
+
+def test_the_release_has_checks_and_runtime_and_no_solution(toy):
+    exercise = toy.exercises()[0]
+    names = {path.relative_to(exercise.released).as_posix() for path in exercise.released.rglob("*.*")}
+    assert {"01-toy.ipynb", "checks.py", "misconceptions.py", "checking/suite.py"} <= names
+    assert "01-toy.py" not in names
+    everything = "".join(p.read_text() for p in exercise.released.rglob("*.*") if p.suffix in (".ipynb", ".py"))
+    assert "return a + b" not in everything and "addition commutes" not in everything
+
+
+def test_a_release_is_the_same_each_time(toy, tmp_path):
+    exercise = toy.exercises()[0]
+    release(toy, exercise, into=tmp_path / "again")
+    for path in exercise.released.rglob("*"):
+        if path.is_file() and "__pycache__" not in path.parts:
+            assert (tmp_path / "again" / path.relative_to(exercise.released)).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("student", CLASS)
+def test_every_submission_gets_its_grade_and_a_reason(graded, student):
+    course, _, output = graded
+    _, points, kind, says = CLASS[student]
+    record = record_of(course, student)
+    lines = "\n".join(grade.reasons(record))
+    assert (record["score"], record["kind"]) == (points, kind), lines
+    for words in says:
+        assert words in lines
+    with Gradebook(course.db_url, course.course_id) as book:
+        assert book.find_submission("01-toy", student).score == points
+    page = (course.into / "feedback" / student / "01-toy" / "01-toy.html").read_text()
+    assert f"Score: {points:.1f} / 9.0" in page
+    assert student.split("[")[0] in output
+
+
+@pytest.mark.slow
+def test_unchanged_submissions_are_not_graded_again_and_history_is_kept(graded):
+    course, folder, _ = graded
+    before = record_of(course, "minus")
+    result = run(course, "grade", "--submitted", folder, "--into", course.into)
+    assert f"{len(CLASS)} unchanged" in result.output and "Graded 0" in result.output
+    hand_in(folder, "minus", RIGHT, toy=course)
+    try:
+        result = run(course, "grade", "--submitted", folder, "--into", course.into)
+        after = record_of(course, "minus")
+        assert "Graded 1" in result.output
+        assert (after["score"], len(after["history"]), after["history"][0]["score"]) == (6, 1, before["score"])
+    finally:
+        hand_in(folder, "minus", CLASS["minus"][0]["answers"], toy=course)
+        run(course, "grade", "--submitted", folder, "--into", course.into)
+    again = record_of(course, "minus")
+    assert again["seed"] == before["seed"] and again["cells"] == before["cells"]
+    assert [old["score"] for old in again["history"]] == [3, 6]
+
+
+@pytest.mark.slow
+def test_a_manual_grade_outlives_a_regrading(graded):
+    course, folder, _ = graded
+    with Gradebook(course.db_url, course.course_id) as book:
+        own = book.find_grade("proof", "01-toy", "01-toy", "proved")
+        assert own.needs_manual_grade
+        own.manual_score, own.needs_manual_grade = 2.5, False
+        book.db.commit()
+    run(course, "grade", "--force", "--submitted", folder, "--into", course.into)
+    with Gradebook(course.db_url, course.course_id) as book:
+        assert book.find_submission("01-toy", "proved").score == 8.5
+        own = book.find_grade("proof", "01-toy", "01-toy", "proved")
+        own.manual_score = None
+        book.db.commit()
+
+
+@pytest.mark.slow
+def test_late_penalties_are_nbgraders(toy, tmp_path):
+    plugin = "c.SubmissionPlugin.penalty_method = 'zero'\nc.LateSubmissionPlugin.penalty_method = 'zero'\n"
+    root = tmp_path / "course"
+    shutil.copytree(toy.root, root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback"))
+    with (root / "nbgrader_config.py").open("a") as config:
+        config.write(plugin)
+    course = Course(root=root, into=root)
+    gradebook.register(course, course.exercises()[0])
+    with Gradebook(course.db_url, course.course_id) as book:
+        book.update_or_create_assignment("01-toy", duedate="2026-01-10T00:00:00", course_id=course.course_id)
+    hand_in(root / "submitted", "late", RIGHT, stamp="2026-01-11 01:00:00 CET", toy=course)
+    hand_in(root / "submitted", "early", RIGHT, stamp="2026-01-09 00:00:00 UTC", toy=course)
+    hand_in(root / "submitted", "undated", RIGHT, stamp="some day", toy=course)
+    result = run(course, "grade", "--submitted", root / "submitted", "--into", root)
+    assert result.exit_code == 0
+    late, early, undated = (record_of(course, name) for name in ("late", "early", "undated"))
+    assert (late["score"], late["penalty"], early["score"]) == (0, 6, 6)
+    assert "late −6" in grade.reasons(late)
+    assert undated["score"] == 6 and "could not be read as a date" in undated["repairs"][0]
+
+
+@pytest.mark.slow
+def test_report_and_export(graded):
+    course, _, _ = graded
+    assert run(course, "report", "--into", course.into).exit_code == 0
+    page = (course.into / "report.html").read_text()
+    assert 'href="feedback/minus/01-toy/01-toy.html"' in page and "You subtract." in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert run(course, "report", "--anonymous", "--into", course.into).exit_code == 0
+    page = (course.into / "report-anonymous.html").read_text()
+    assert "Student 1<" in page and "href" not in page
+    assert not any(f">{student}<" in page for student in CLASS) and "my solution" not in page
+    assert run(course, "export", "--into", course.into).exit_code == 0
+    with (course.into / "grades.csv").open(newline="") as file:
+        rows = {row["student_id"]: row for row in csv.DictReader(file)}
+    assert set(rows) == set(CLASS)
+    assert all(float(rows[student]["score"]) == points for student, (_, points, _, _) in CLASS.items())
+
+
+@pytest.mark.slow
+def test_check_shows_a_student_the_feedback(graded):
+    course, folder, _ = graded
+    own = folder / "minus" / "01-toy" / "01-toy.ipynb"
+    before = own.read_bytes()
+    process = subprocess.run(
+        [sys.executable, "-c", _CHECK.format(root=str(course.root)), str(own)], capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr
+    assert "You subtract." in process.stdout and "3 of 6 points" in process.stdout
+    assert own.read_bytes() == before
+
+
+_CHECK = """
+import functools, sys
+from pathlib import Path
+from autograder import cli
+from autograder.course import Course
+cli.Course = functools.partial(Course, root=Path({root!r}))
+sys.argv = ["autograder", "check", sys.argv[1]]
+cli.main()
+"""
+
+
+@pytest.mark.slow
+def test_nbgraders_own_commands_grade_the_same(graded, tmp_path):
+    """`nbgrader autograde`, `generate_feedback` and the formgrader's API work on the course after `release`."""
+    course, folder, _ = graded
+    root = tmp_path / "course"
+    shutil.copytree(course.root, root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback"))
+    own = Course(root=root, into=root)
+    release(own, own.exercises()[0])
+    for student in ("right", "minus", "blank", "noisy"):
+        shutil.copytree(folder / student, root / "submitted" / student)
+    environment = {**os.environ, "CHECKING_SEED": "7"}
+    for command in ("autograde", "generate_feedback"):
+        process = subprocess.run(
+            [sys.executable, "-m", "nbgrader", command, "01-toy"],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            env=environment,
+        )
+        assert process.returncode == 0, process.stderr[-2000:]
+    for student in ("right", "minus", "blank", "noisy"):
+        with Gradebook(own.db_url, own.course_id) as book:
+            assert book.find_submission("01-toy", student).score == CLASS[student][1]
+        assert (root / "feedback" / student / "01-toy" / "01-toy.html").exists()
+        assert not (root / "autograded" / student / "01-toy" / "01-toy.py").exists()
+    from nbgrader.apps import NbGraderAPI
+
+    rows = {row["student"]: row for row in NbGraderAPI(config=own.config).get_submissions("01-toy")}
+    assert rows["minus"]["score"] == 3 and rows["minus"]["autograded"]
+
+
+def one_line(result, *words):
+    assert result.exit_code == 1
+    message = result.output.strip().splitlines()[-1]
+    assert message.startswith("Error: ") and "Traceback" not in result.output
+    for word in words:
+        assert word in message, message
+
+
+def test_bad_input_gets_one_clear_line(toy, tmp_path):
+    one_line(run(toy, "release", "01-tay"), "01-tay", "Did you mean 01-toy?")
+    one_line(run(toy, "grade", "09-none", "--into", tmp_path), "09-none", "01-toy")
+    one_line(run(toy, "grade", "--submitted", tmp_path / "none", "--into", tmp_path), "no folder", "--submitted")
+    (tmp_path / "submitted").mkdir()
+    empty = run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path)
+    one_line(empty, "Nothing to grade", "STUDENT/01-toy/01-toy.ipynb")
+    one_line(run(toy, "check", tmp_path / "none.ipynb"), "no file")
+    (tmp_path / "bad.ipynb").write_text("{")
+    one_line(run(toy, "check", tmp_path / "bad.ipynb"), "not valid JSON", "Open it in Jupyter")
+    nbformat.write(nbformat.v4.new_notebook(), tmp_path / "other.ipynb")
+    one_line(run(toy, "check", tmp_path / "other.ipynb"), "belongs to no exercise", "01-toy")
+    one_line(run(toy, "report", "--into", tmp_path / "new"), "Nothing is graded")
+    one_line(run(toy, "export", "--into", tmp_path / "new"), "no gradebook")
+
+
+def test_a_gradebook_of_another_course_is_left_alone(toy, tmp_path):
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db", "chemistry") as book:
+        book.add_assignment("acids", course_id="chemistry")
+    hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
+    one_line(run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path), "chemistry", "--db")
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db", "chemistry") as book:
+        assert [a.name for a in book.assignments] == ["acids"] and not book.students
+    (tmp_path / "gradebook.db").write_bytes(b"this is no database, whatever its name says" * 100)
+    one_line(run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path), "gradebook.db")
+
+
+def test_a_folder_that_cannot_be_written_is_named(toy, tmp_path):
+    hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
+    (tmp_path / "file").write_text("in the way")
+    one_line(run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path / "file"), "--into")
+
+
+@pytest.mark.parametrize("text", ["nan", "-3", "500.0", "False", "None", "inf", "'4'"])
+def test_an_outcome_that_is_no_number_of_points_is_zero(text):
+    cell = nbformat.v4.new_code_cell("", metadata={"nbgrader": {"grade": True, "points": 4, "grade_id": "x"}})
+    cell.outputs = [nbformat.v4.new_output("execute_result", {"text/plain": text})]
+    engine.settle(cell)
+    assert engine.points_of(cell) == (0.0, 4.0)
+    cell.outputs = [nbformat.v4.new_output("execute_result", {"text/plain": "2.5"})]
+    engine.settle(cell)
+    assert engine.points_of(cell) == (2.5, 4.0)
+
+
+def test_a_cell_that_was_not_run_gets_no_points():
+    cell = nbformat.v4.new_code_cell("", metadata={"nbgrader": {"grade": True, "points": 4, "grade_id": "x"}})
+    engine.settle(cell)
+    assert engine.points_of(cell) == (0.0, 4.0)
+
+
+def test_added_cells_keep_their_place(toy):
+    released = nbformat.read(toy.exercises()[0].notebook, as_version=4)
+    own = nbformat.from_dict(released)
+    own.cells.insert(2, nbformat.v4.new_code_cell("helper = 1", metadata={"tags": ["skip-execution"]}))
+    restored = submission.restore(own, released)
+    assert [cell.source for cell in restored.notebook.cells][2] == "helper = 1"
+    assert not restored.notebook.cells[2].metadata and not restored.repairs

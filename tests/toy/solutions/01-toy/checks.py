@@ -1,0 +1,27 @@
+"""Checks of the toy."""
+from checking import Suite, expect_array, expect_close
+
+suite = Suite(__name__, read={"add": "chapter 1"})
+check, run = suite.check, suite.run
+
+
+@check(weight=1)
+def keeps_shape(add, draw):
+    """The result has the shape of a."""
+    n, m = draw.sizes(2)
+    expect_array(add(draw.array(n, m), draw.array(n, m)), (n, m))
+
+
+@check(weight=3, needs=["keeps_shape"])
+def adds(add, draw):
+    """Each element is the sum of the two."""
+    n, m = draw.sizes(2)
+    a, b = draw.array(n, m), draw.array(n, m)
+    expect_close(add(a, b), [[x + y for x, y in zip(u, v)] for u, v in zip(a, b)])
+
+
+@check()
+def doubles(twice, draw):
+    """The result is twice the argument."""
+    a = draw.array(3)
+    expect_close(twice(a), a + a)
