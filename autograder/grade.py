@@ -10,9 +10,8 @@ from collections import Counter
 from datetime import UTC, datetime
 
 import nbformat
-from dateutil import parser as dates
 from nbclient.exceptions import CellExecutionError
-from nbgrader.utils import determine_grade, is_grade
+from nbgrader.utils import determine_grade, is_grade, parse_utc
 
 from autograder import engine, gradebook, submission
 from autograder.course import UserError
@@ -186,15 +185,11 @@ def _timestamp(item):
     """Return when a submission came in (UTC, without a zone, as the gradebook wants it), or None."""
     path = item.folder / "timestamp.txt"
     try:
-        text = path.read_text().strip()
-        moment = dates.parse(text)
+        return parse_utc(path.read_text().strip()), []
     except OSError:
         return None, []
     except (ValueError, OverflowError):
         return None, ["timestamp.txt could not be read as a date; the submission counts as in time."]
-    if moment.tzinfo:
-        moment = moment.astimezone(UTC).replace(tzinfo=None)
-    return moment, []
 
 
 def _unanswered(released, reason):

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -78,7 +79,7 @@ NOISY = (
 )
 CLASS = {
     # student: (what is handed in, points, kind, what the reasons must say)
-    "right": (dict(answers=RIGHT), 6, "wrong", ["proof −3: no response"]),
+    "rita": (dict(answers=RIGHT), 6, "wrong", ["proof −3: no response"]),
     "proved": (dict(answers={**RIGHT, "proof": "Because."}), 6, "right", []),
     "minus": (dict(answers={**RIGHT, "add": "def add(a, b):\n    return a - b"}), 3, "wrong", ["likely: subtracts"]),
     "blank": (dict(), 0, "wrong", ["add is not written yet"]),
@@ -117,8 +118,8 @@ def run(course, *arguments):
         patch.setattr(cli, "out", cli.Console(width=200))
         result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
     if isinstance(result.exception, UserError):
-        result.stdout_bytes += f"Error: {result.exception}".encode()
-    elif result.exception and not isinstance(result.exception, SystemExit):
+        return SimpleNamespace(exit_code=1, output=f"{result.output}\nError: {result.exception}")
+    if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
 
@@ -208,7 +209,7 @@ def test_late_penalties_are_nbgraders(toy, tmp_path):
     gradebook.register(course, course.exercises()[0])
     with Gradebook(course.db_url, course.course_id) as book:
         book.update_or_create_assignment("01-toy", duedate="2026-01-10T00:00:00", course_id=course.course_id)
-    hand_in(root / "submitted", "late", RIGHT, stamp="2026-01-11 01:00:00 CET", toy=course)
+    hand_in(root / "submitted", "late", RIGHT, stamp="2026-01-11 00:30:00 America/Los_Angeles", toy=course)
     hand_in(root / "submitted", "early", RIGHT, stamp="2026-01-09 00:00:00 UTC", toy=course)
     hand_in(root / "submitted", "undated", RIGHT, stamp="some day", toy=course)
     result = run(course, "grade", "--submitted", root / "submitted", "--into", root)
@@ -253,6 +254,7 @@ def test_check_shows_a_student_the_feedback(graded):
 _CHECK = """
 import functools, sys
 from pathlib import Path
+from types import SimpleNamespace
 from autograder import cli
 from autograder.course import Course
 cli.Course = functools.partial(Course, root=Path({root!r}))
@@ -269,7 +271,7 @@ def test_nbgraders_own_commands_grade_the_same(graded, tmp_path):
     shutil.copytree(course.root, root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback"))
     own = Course(root=root, into=root)
     release(own, own.exercises()[0])
-    for student in ("right", "minus", "blank", "noisy"):
+    for student in ("rita", "minus", "blank", "noisy"):
         shutil.copytree(folder / student, root / "submitted" / student)
     environment = {**os.environ, "CHECKING_SEED": "7"}
     for command in ("autograde", "generate_feedback"):
@@ -281,7 +283,7 @@ def test_nbgraders_own_commands_grade_the_same(graded, tmp_path):
             env=environment,
         )
         assert process.returncode == 0, process.stderr[-2000:]
-    for student in ("right", "minus", "blank", "noisy"):
+    for student in ("rita", "minus", "blank", "noisy"):
         with Gradebook(own.db_url, own.course_id) as book:
             assert book.find_submission("01-toy", student).score == CLASS[student][1]
         assert (root / "feedback" / student / "01-toy" / "01-toy.html").exists()
