@@ -1,0 +1,200 @@
+"""The house of the book: everything served from the book itself, and the exercise card.
+
+* Drops sphinx-thebe, whose script breaks every page and names a CDN.
+* Copies what pages need in the browser (MathJax, fonts, the widgets' runtime) out of `_build/npm/`.
+* `{exercise} 01-qkv` shows an exercise: title, points, one zip to download, how to open it and how to check it.
+  The page that holds the card also gets a line under its title that leads there.
+"""
+
+import filecmp
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import anywidget
+from docutils import nodes
+from sphinx.errors import ExtensionError
+from sphinx.locale import get_translation
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+logger = logging.getLogger(__name__)
+_ = get_translation("house")
+
+# What a page may ask for, as npm package and the place it gets under _static/vendor/.
+# MathJax's other outputs, its menu and its speech engine are 10 MB that nothing here asks for.
+VENDOR = {
+    "mathjax/es5/tex-chtml.js": "mathjax/tex-chtml.js",
+    "mathjax/es5/input/tex/extensions": "mathjax/input/tex/extensions",
+    "mathjax/es5/output/chtml/fonts/woff-v2": "mathjax/output/chtml/fonts/woff-v2",
+    "mathjax/LICENSE": "mathjax/LICENSE",
+    "requirejs/require.js": "require.js",
+    "@jupyter-widgets/html-manager/dist/embed-amd.js": "html-manager/embed-amd.js",
+    "@jupyter-widgets/html-manager/dist/*.woff2": "html-manager/",
+    "@fontsource-variable/inter/files/inter-latin-wght-normal.woff2": "fonts/inter.woff2",
+    "@fontsource-variable/inter/LICENSE": "fonts/inter-LICENSE",
+    "@fontsource-variable/source-serif-4/files/source-serif-4-latin-opsz-normal.woff2": "fonts/serif.woff2",
+    "@fontsource-variable/source-serif-4/files/source-serif-4-latin-opsz-italic.woff2": "fonts/serif-italic.woff2",
+    "@fontsource-variable/source-serif-4/LICENSE": "fonts/source-serif-4-LICENSE",
+    "@fontsource-variable/jetbrains-mono/files/jetbrains-mono-latin-wght-normal.woff2": "fonts/mono.woff2",
+    "@fontsource-variable/jetbrains-mono/LICENSE": "fonts/jetbrains-mono-LICENSE",
+}
+SKIP = {"__pycache__", ".ipynb_checkpoints"}
+
+
+def copy(source, target):
+    """Copy a file or folder where it differs."""
+    if source.is_dir():
+        for path in source.iterdir():
+            copy(path, target / path.name)
+    elif not target.exists() or not filecmp.cmp(source, target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
+
+
+def copy_vendor(app):
+    """Put what pages load beside them."""
+    if app.builder.format != "html":
+        return
+    npm = Path(app.srcdir) / "_build" / "npm" / "node_modules"
+    vendor = Path(app.outdir) / "_static" / "vendor"
+    for package_path, place in VENDOR.items():
+        folder, _slash, name = package_path.rpartition("/")
+        found = list((npm / folder).glob(name))
+        if not found:
+            raise ExtensionError(f"_build/npm has no {package_path}: run `make book`, which fetches it")
+        for path in found:
+            copy(path, vendor / place / path.name if place.endswith("/") else vendor / place)
+    copy(Path(anywidget.__file__).parent / "nbextension" / "index.js", vendor / "anywidget.js")
+
+
+def drop_thebe(app):
+    """Undo what sphinx-thebe registered; Jupyter Book loads it whether it is used or not."""
+    for listeners in app.events.listeners.values():
+        listeners[:] = [entry for entry in listeners if entry.handler.__module__ != "sphinx_thebe"]
+    app.registry.css_files[:] = [
+        (name, attributes) for name, attributes in app.registry.css_files if name != "sphinx-thebe.css"
+    ]
+
+
+def read_exercise(path):
+    """The title and points of a released notebook: its first heading, and the sum over its graded cells."""
+    cells = json.loads(path.read_text(encoding="utf8"))["cells"]
+    prose = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    heading = next((line for line in prose.splitlines() if line.startswith("# ")), path.stem)
+    metadata = [cell["metadata"].get("nbgrader", {}) for cell in cells]
+    points = sum(cell.get("points", 0) for cell in metadata if cell.get("grade"))
+    return heading.removeprefix("# ").strip(), points
+
+
+def pack(folder, target):
+    """Zip a released exercise under its own name; the same files always make the same bytes."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            parts = path.relative_to(folder).parts
+            if path.is_file() and not SKIP & set(parts) and path.suffix != ".pyc":
+                entry = zipfile.ZipInfo("/".join((folder.name, *parts)), date_time=(2026, 1, 1, 0, 0, 0))
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                entry.external_attr = 0o100644 << 16
+                archive.writestr(entry, path.read_bytes())
+
+
+def pack_exercises(app, exception):
+    """Make one zip of each released exercise."""
+    if exception or app.builder.format != "html":
+        return
+    zips = Path(app.outdir) / "exercises"
+    shutil.rmtree(zips, ignore_errors=True)
+    for notebook in sorted((Path(app.srcdir) / "exercises").glob("*/*.ipynb")):
+        if notebook.stem == notebook.parent.name:
+            pack(notebook.parent, zips / f"{notebook.stem}.zip")
+
+
+class exercise_card(nodes.container):  # noqa: N801 (docutils names its nodes so)
+    """The card; `pointer` is the line about it that goes under the page's title."""
+
+
+class ExerciseDirective(SphinxDirective):
+    """`{exercise} NN-name`: the card of exercises/NN-name/."""
+
+    required_arguments = 1
+
+    def run(self):
+        name = self.arguments[0]
+        notebook = Path(self.env.srcdir) / "exercises" / name / f"{name}.ipynb"
+        self.env.note_dependency(str(notebook))
+        if not notebook.exists():
+            message = "exercises/%s/%s.ipynb is missing: run `make release`, which makes it from solutions/"
+            logger.warning(message, name, name, location=self.get_location(), type="house")
+            return []
+        title, points = read_exercise(notebook)
+        worth = _("%g points") % points
+        up = "../" * (self.env.docname.count("/"))
+
+        card = exercise_card(classes=["abh-exercise"], ids=[f"exercise-{name}"])
+        card["pointer"] = (title, worth)
+        card += nodes.paragraph("", _("Exercise"), classes=["abh-kicker"])
+        card += nodes.paragraph("", title, classes=["abh-exercise-title"])
+        download = nodes.paragraph(classes=["abh-exercise-facts"])
+        link = nodes.reference("", _("Download %s") % f"{name}.zip", refuri=f"{up}exercises/{name}.zip")
+        link["classes"] = ["abh-button"]
+        download += [link, nodes.inline("", worth, classes=["abh-points"])]
+        card += download
+        card += nodes.paragraph("", _("Unpack and open it:"))
+        card += shell(f"python -m zipfile -e {name}.zip .\njupyter lab {name}/{name}.ipynb")
+        card += nodes.paragraph("", _("Check it, from the course's folder, as grading does:"))
+        card += shell(f"python -m autograder check PATH/{name}.ipynb")
+        return [card]
+
+
+def shell(text):
+    """A block of commands."""
+    return nodes.literal_block(text, text, language="bash")
+
+
+def point_to_exercise(app, doctree):
+    """Say under a page's title which exercise it has, and lead there."""
+    for card in list(doctree.findall(exercise_card)):
+        title, worth = card.attributes.pop("pointer")
+        line = nodes.paragraph(classes=["abh-pointer"])
+        line += nodes.inline("", _("Exercise"), classes=["abh-kicker"])
+        line += nodes.reference("", title, refid=card["ids"][0], internal=True)
+        line += nodes.inline("", worth, classes=["abh-points"])
+        section = next(doctree.findall(nodes.section))
+        section.insert(section.first_child_matching_class(nodes.title) + 1, line)
+
+
+def notice_formulas(app, doctree, docname):
+    """Let a page have MathJax whose formulas came late, from a directive that is filled in at the end."""
+    if next(doctree.findall(lambda node: isinstance(node, nodes.math | nodes.math_block)), None):
+        app.env.get_domain("math").data["has_equations"][docname] = True
+
+
+def visit_card(translator, node):
+    """Open the card as a landmark of its own."""
+    translator.body.append(translator.starttag(node, "aside", CLASS="", **{"aria-label": _("Exercise")}))
+
+
+def depart_card(translator, node):
+    """Close the card."""
+    translator.body.append("</aside>\n")
+
+
+def show(translator, node):
+    """Other builders show the card's content."""
+
+
+def setup(app):
+    """Register all of it; must be loaded after sphinx_thebe, as local extensions are."""
+    drop_thebe(app)
+    app.add_css_file("house.css", priority=900)
+    app.add_js_file("house.js", loading_method="defer")
+    app.add_node(exercise_card, html=(visit_card, depart_card), latex=(show, show), text=(show, show))
+    app.add_directive("exercise", ExerciseDirective)
+    app.connect("builder-inited", copy_vendor)
+    app.connect("doctree-read", point_to_exercise)
+    app.connect("doctree-resolved", notice_formulas, priority=900)
+    app.connect("build-finished", pack_exercises)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,41 @@
+// What CSS alone cannot do: let the keyboard reach whatever scrolls sideways, and mend a few labels of the theme.
+(() => {
+  const scrollers = "div.math, mjx-container[display='true'], .abh-scroll, .highlight pre, .cell_output pre, .output";
+
+  // Wide tables scroll within a frame of their own, so that they stay tables for a screen reader.
+  for (const table of document.querySelectorAll(".bd-article table")) {
+    if (table.closest(".abh-scroll, .pst-scrollable-table-container, .widget-subarea")) continue;
+    const frame = document.createElement("div");
+    frame.className = "abh-scroll";
+    table.replaceWith(frame);
+    frame.append(table);
+  }
+
+  // A control's name must contain its visible text: where there is text, let it be the name.
+  for (const control of document.querySelectorAll(".search-button-field, summary[aria-label='Toggle hidden content']")) {
+    control.removeAttribute("aria-label");
+  }
+  // What this one holds are icons, drawn as text.
+  for (const control of document.querySelectorAll(".theme-switch-button")) {
+    const name = document.createElement("span");
+    name.className = "visually-hidden";
+    name.textContent = control.getAttribute("aria-label");
+    control.removeAttribute("aria-label");
+    for (const icon of control.children) icon.setAttribute("aria-hidden", "true");
+    control.append(name);
+  }
+  for (const entry of document.querySelectorAll(".citation-list > .citation")) entry.setAttribute("role", "listitem");
+
+  const reach = () => {
+    for (const element of document.querySelectorAll(scrollers)) {
+      if (element.scrollWidth > element.clientWidth + 1) element.tabIndex = 0;
+      else if (element.getAttribute("tabindex") === "0") element.removeAttribute("tabindex");
+    }
+  };
+  addEventListener("load", () => {
+    reach();
+    // MathJax loads late, and its formulas are what is most often too wide.
+    window.MathJax?.startup?.promise?.then(reach);
+  });
+  addEventListener("resize", reach);
+})();

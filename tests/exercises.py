@@ -1,0 +1,54 @@
+"""Load an exercise's modules as its notebook would: `checks` and `misconceptions`, found beside each other."""
+
+import importlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import jupytext
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = sorted(text.parent for text in (ROOT / "solutions").glob("*/*.py") if text.stem == text.parent.name)
+
+
+@dataclass
+class Exercise:
+    """One exercise, loaded: its folder, its two modules, and its notebook with solutions."""
+
+    folder: Path
+    checks: ModuleType
+    misconceptions: ModuleType
+    notebook: object
+
+    @property
+    def suite(self):
+        """The exercise's checks."""
+        return self.checks.suite
+
+    @property
+    def subjects(self):
+        """The names of the functions under test, in order."""
+        return list(dict.fromkeys(check.subject for check in self.suite.checks))
+
+    def cells(self, **flags):
+        """Return the cells whose nbgrader metadata have these values."""
+        found = []
+        for cell in self.notebook.cells:
+            metadata = cell.metadata.get("nbgrader", {})
+            if metadata and all(metadata.get(flag) == value for flag, value in flags.items()):
+                found.append(cell)
+        return found
+
+
+def load(folder):
+    """Return the `Exercise` in `folder`, whatever exercise was loaded before."""
+    for name in ("checks", "misconceptions"):
+        sys.modules.pop(name, None)
+    importlib.invalidate_caches()
+    sys.path.insert(0, str(folder))
+    try:
+        modules = importlib.import_module("checks"), importlib.import_module("misconceptions")
+    finally:
+        sys.path.remove(str(folder))
+    return Exercise(folder, *modules, jupytext.read(folder / f"{folder.name}.py"))

@@ -1,0 +1,208 @@
+"""The built book in a real browser: every page, in light and dark, wide and narrow, with no network."""
+
+import io
+import json
+import math
+import re
+import zipfile
+from urllib.request import urlopen
+
+import pytest
+from conftest import HTML, ROOT
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+PAGES = ["index", *re.findall(r"file: book/(\S+)", (ROOT / "_toc.yml").read_text())]
+EXERCISES = [
+    name
+    for page in PAGES
+    for name in re.findall(r"^[`:]+\{exercise\} (\S+)", (ROOT / "book" / f"{page}.md").read_text(), re.M)
+]
+AXE = ROOT / "_build" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
+SETTLED = """async () => {
+    if (document.readyState !== "complete") await new Promise(done => addEventListener("load", done));
+    await window.MathJax?.startup?.promise;
+    await document.fonts.ready;
+}"""
+
+
+def watch(page, site):
+    """Collect what must not happen on a page: errors, failed answers, requests to elsewhere."""
+    trouble = []
+    page.on("console", lambda message: message.type == "error" and trouble.append(message.text))
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("response", lambda answer: answer.status >= 400 and trouble.append(f"{answer.status} {answer.url}"))
+    inside = (site + "/", "data:", "blob:")
+    page.on("request", lambda request: request.url.startswith(inside) or trouble.append(request.url))
+    return trouble
+
+
+def visit(page, site, name, mode="light"):
+    """Open a page of the book and wait until its formulas, fonts and widgets are there."""
+    page.add_init_script(f"localStorage.setItem('mode', '{mode}'); localStorage.setItem('theme', '{mode}')")
+    page.goto(f"{site}/book/{name}.html")
+    page.wait_for_load_state("networkidle")
+    page.evaluate(SETTLED)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_works_without_network(page, site, name):
+    trouble = watch(page, site)
+    visit(page, site, name)
+    assert not trouble
+    assert page.locator("h1").count() >= 1
+    # Prose as the reader sees it: no formula left raw, no role or directive left unread.
+    text = page.locator("article.bd-article").evaluate(
+        "article => { const copy = article.cloneNode(true);"
+        " copy.querySelectorAll('pre, code, script, mjx-container').forEach(e => e.remove());"
+        " return copy.textContent; }"
+    )
+    assert not re.search(r"\\\(|\\\[|\$\$|\{(term|ref|cite|doc)[^}]*\}`|^:::", text, re.M)
+    if page.locator(".math").count():
+        assert page.locator("mjx-container").count() > 0
+        # Screen readers get the formulas as MathML.
+        assert page.locator("mjx-assistive-mml").count() == page.locator("mjx-container").count()
+        assert page.locator("mjx-merror").count() == 0
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_page_is_accessible(page, site, name, mode):
+    visit(page, site, name, mode)
+    assert page.evaluate("document.documentElement.dataset.theme") == mode
+    page.add_script_tag(path=AXE)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    assert not [
+        f"{violation['id']}: {node['target']} {node['failureSummary']}"
+        for violation in found
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"][:5]
+    ]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_fits_a_phone(page, site, name):
+    page.set_viewport_size({"width": 360, "height": 740})
+    visit(page, site, name)
+    wide = page.evaluate("""() => {
+        // What scrolls within itself may be wide; nothing else may reach past the edge.
+        const scrolls = e => e && (/auto|scroll|hidden|clip/.test(getComputedStyle(e).overflowX)
+                                   || scrolls(e.parentElement));
+        return [...document.querySelectorAll("main *")].filter(e => {
+            const box = e.getBoundingClientRect();
+            const seen = e.checkVisibility({visibilityProperty: true});
+            return seen && box.right > innerWidth + 1 && !scrolls(e.parentElement);
+        }).map(e => e.outerHTML.slice(0, 120));
+    }""")
+    assert not wide
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_front_door_leads_to_the_landing_page(page, site):
+    page.goto(site + "/")
+    page.wait_for_url("**/book/index.html")
+    page.get_by_role("link", name="Start with chapter 1").click()
+    page.wait_for_url("**/book/01-qkv.html")
+    page.locator("a.navbar-brand").first.click()
+    page.wait_for_url("**/book/index.html")
+
+
+def test_hero_numbers_are_right(page, site):
+    visit(page, site, "index")
+    hero = page.locator(".abh-hero-figure")
+    q, keys, values, weights, z = (
+        [[float(number) for number in row.split()] for row in hero.get_attribute(f"data-{name}").split(",")]
+        for name in ("q", "k", "v", "a", "z")
+    )
+    powers = [math.exp(sum(a * b for a, b in zip(q[0], key, strict=True))) for key in keys]
+    right = [power / sum(powers) for power in powers]
+    assert weights[0] == [round(weight, 2) for weight in right]
+    assert z[0] == [round(sum(w * v[c] for w, v in zip(right, values, strict=True)), 2) for c in (0, 1)]
+    shown = hero.locator("text").all_text_contents()
+    assert {f"{number:.2f}" for number in weights[0] + z[0]} <= set(shown)
+
+
+def test_search_finds_softmax(page, site):
+    trouble = watch(page, site)
+    page.goto(f"{site}/search.html?q=softmax")
+    page.locator("#search-results li a").first.wait_for()
+    assert any("notation" in link.get_attribute("href") for link in page.locator("#search-results li a").all())
+    assert not trouble
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_exercise_downloads_and_opens(page, site, name, tmp_path):
+    visit(page, site, name)
+    line = page.locator(".abh-pointer a")
+    assert line.count() == 1
+    line.click()
+    card = page.locator(f"#exercise-{name}")
+    assert card.is_visible()
+    with page.expect_download() as download:
+        card.get_by_role("link", name=f"{name}.zip").click()
+    with zipfile.ZipFile(download.value.path()) as archive:
+        names = archive.namelist()
+        assert all(entry.startswith(f"{name}/") for entry in names)
+        assert {f"{name}/{name}.ipynb", f"{name}/checks.py"} <= set(names)
+        assert not [entry for entry in names if re.search(r"__pycache__|checkpoints|\.pyc$", entry)]
+        for entry in names:
+            assert archive.read(entry) == (ROOT / "exercises" / entry).read_bytes()
+        notebook = json.loads(archive.read(f"{name}/{name}.ipynb"))
+    points = sum(
+        cell["metadata"]["nbgrader"].get("points", 0)
+        for cell in notebook["cells"]
+        if cell["metadata"].get("nbgrader", {}).get("grade")
+    )
+    assert f"{points:g} points" in card.inner_text()
+
+
+def test_keyboard_reaches_the_main_controls(page, site):
+    visit(page, site, "index")
+    reached = []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.append(
+            page.evaluate(
+                "() => { const e = document.activeElement;"
+                " return [e.innerText || e.getAttribute('aria-label') || e.title || '',"
+                " getComputedStyle(e).outlineStyle]; }"
+            )
+        )
+    labels = " | ".join(label for label, _outline in reached)
+    assert reached[0][0] == "Skip to main content"
+    for control in ("Search", "Notation", "Start with chapter 1", "Set up"):
+        assert control in labels, control
+    assert all(outline != "none" for label, outline in reached if label in ("Start with chapter 1", "Set up"))
+
+
+def test_wide_code_scrolls_for_the_keyboard(page, site):
+    page.set_viewport_size({"width": 360, "height": 740})
+    visit(page, site, "index")
+    block = page.locator(".highlight pre").first
+    assert block.evaluate("e => e.scrollWidth > e.clientWidth")
+    assert block.get_attribute("tabindex") == "0"
+
+
+def test_no_solution_is_published(html):
+    for path in html.rglob("*"):
+        assert "solutions" not in path.relative_to(html).parts, path
+        if path.is_file() and "vendor" not in path.parts:
+            assert b"BEGIN SOLUTION" not in path.read_bytes(), path
+    for path in html.rglob("*.zip"):
+        with zipfile.ZipFile(path) as archive:
+            assert not [entry for entry in archive.namelist() if b"BEGIN SOLUTION" in archive.read(entry)]
+    # The exercises themselves are there only as zips.
+    assert not list(html.rglob("*.ipynb"))
+
+
+def test_zip_is_the_same_each_time(site):
+    import sys
+
+    sys.path.insert(0, str(ROOT / "book" / "_ext"))
+    from house import pack
+
+    for name in EXERCISES:
+        again = HTML.parent / "zip-test" / f"{name}.zip"
+        pack(ROOT / "exercises" / name, again)
+        with urlopen(f"{site}/exercises/{name}.zip") as answer:
+            assert io.BytesIO(answer.read()).getvalue() == again.read_bytes()

@@ -1,0 +1,154 @@
+"""Every exercise is held to its promises: wrong answers fail and are recognised, right ones pass, always.
+
+Whatever folder appears in `solutions/` is tested here without a change.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import exercises
+import numpy as np
+import pytest
+from checking.expect import RTOL
+from checking.suite import _try
+
+WRONG_SEEDS = range(5)
+RIGHT_SEEDS = range(30)
+LEAST_WRONG, LEAST_RIGHT = 10, 4
+LEAST_MARGIN = 100
+SUBJECTS = [(folder, subject) for folder in exercises.FOLDERS for subject in exercises.load(folder).subjects]
+each_exercise = pytest.mark.parametrize("folder", exercises.FOLDERS, ids=lambda folder: folder.name)
+each_subject = pytest.mark.parametrize(
+    ("folder", "subject"), SUBJECTS, ids=[f"{folder.name}-{subject}" for folder, subject in SUBJECTS]
+)
+
+
+def failures(report):
+    return [result for result in report.results if result.status == "failed"]
+
+
+@each_subject
+def test_enough_answers_are_listed(folder, subject):
+    suite = exercises.load(folder).suite
+    wrong, right = suite.listed("wrong_for", subject), suite.listed("right_for", subject)
+    assert len(wrong) >= LEAST_WRONG, [answer.__name__ for answer in wrong]
+    assert len(right) >= LEAST_RIGHT, [answer.__name__ for answer in right]
+    assert len({answer.hint for answer in wrong}) == len(wrong), "two wrong answers share a hint"
+
+
+@each_subject
+def test_wrong_answers_fail_and_are_recognised(folder, subject):
+    """The first check that fails names the answer's own hint: not merely some hint."""
+    suite = exercises.load(folder).suite
+    unlike = []
+    for wrong in suite.listed("wrong_for", subject):
+        for seed in WRONG_SEEDS:
+            report = suite.examine(subject, wrong, points=1, seed=seed)
+            failed = failures(report)
+            if not failed or report.score >= 1:
+                unlike.append(f"{wrong.__name__}, seed {seed}: not caught")
+            elif failed[0].cause != wrong.__name__:
+                unlike.append(f"{wrong.__name__}, seed {seed}: taken for {failed[0].cause or 'nothing'}")
+    assert not unlike, "\n".join(unlike)
+
+
+@each_subject
+def test_right_answers_get_full_points(folder, subject):
+    suite = exercises.load(folder).suite
+    for right in suite.listed("right_for", subject):
+        for seed in RIGHT_SEEDS:
+            report = suite.examine(subject, right, points=1, seed=seed)
+            messages = [f"{result.name}: {result.message}" for result in report.results if result.message]
+            assert report.score == 1, f"{right.__name__}, seed {seed}: {messages}"
+
+
+@each_subject
+def test_an_unwritten_stub_gets_nothing_and_is_not_called_wrong(folder, subject):
+    def stub(*arguments, **named):
+        raise NotImplementedError
+
+    suite = exercises.load(folder).suite
+    for function in (stub, None):
+        report = suite.examine(subject, function, points=1)
+        assert report.score == 0
+        assert {result.status for result in report.results} == {"waiting"}
+    assert suite.examine(subject, lambda *arguments: None, points=1).score == 0
+
+
+@each_subject
+def test_every_check_is_earned(folder, subject):
+    """A check that no listed wrong answer fails may be checking nothing."""
+    suite = exercises.load(folder).suite
+    idle = {check.__name__ for check in suite.of(subject)}
+    for wrong in suite.listed("wrong_for", subject):
+        idle -= {result.name for result in failures(suite.examine(subject, wrong, seed=1))}
+    assert not idle
+
+
+@each_subject
+def test_wrong_values_lie_far_outside_the_tolerance(folder, subject):
+    suite = exercises.load(folder).suite
+    for wrong in suite.listed("wrong_for", subject):
+        for seed in WRONG_SEEDS:
+            name = failures(suite.examine(subject, wrong, seed=seed))[0].name
+            check = next(check for check in suite.of(subject) if check.__name__ == name)
+            failure = _try(check, subject, wrong, seed)[1]
+            if failure.expected is None:
+                continue
+            distance = np.abs(failure.got - failure.expected).max() / (np.abs(failure.expected).max() or 1)
+            # NaN and inf are as far as can be.
+            assert not distance <= LEAST_MARGIN * RTOL, f"{wrong.__name__}, seed {seed}: {distance / RTOL:.0f}"
+
+
+@each_exercise
+def test_points_in_the_call_are_the_points_of_the_cell(folder):
+    exercise = exercises.load(folder)
+    checked = []
+    for cell in exercise.cells(grade=True, solution=False):
+        call = re.fullmatch(r'import checks\n\nchecks\.run\("(\w+)", points=([\d.]+)\)', cell.source)
+        assert call, f"{cell.metadata.nbgrader.grade_id}: {cell.source}"
+        assert float(call[2]) == cell.metadata.nbgrader.points
+        assert cell.metadata.nbgrader.grade_id == f"check_{call[1]}"
+        assert cell.metadata.nbgrader.locked
+        checked.append(call[1])
+    assert checked == exercise.subjects
+    assert set(exercise.suite.read) == set(exercise.subjects)
+
+
+@each_exercise
+def test_solution_cells_have_solutions_and_the_rest_is_locked(folder):
+    exercise = exercises.load(folder)
+    written = exercise.cells(solution=True)
+    assert written
+    for cell in written:
+        if cell.cell_type == "code":
+            assert cell.source.count("### BEGIN SOLUTION") == cell.source.count("### END SOLUTION") == 1
+    for cell in exercise.notebook.cells:
+        if "nbgrader" not in cell.metadata:
+            assert all(line.startswith("#") for line in cell.source.splitlines() if line), cell.source
+        elif not cell.metadata.nbgrader.solution:
+            assert cell.metadata.nbgrader.locked, cell.metadata.nbgrader.grade_id
+            assert "### BEGIN SOLUTION" not in cell.source
+
+
+@each_exercise
+def test_the_solution_runs_as_a_plain_script_with_full_points(folder, tmp_path):
+    """From another folder, without a display, without a word on stderr."""
+    copy = shutil.copytree(folder, tmp_path / "there" / folder.name)
+    environment = os.environ | {"MPLBACKEND": "Agg", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, str(copy / f"{folder.name}.py")],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    earned = re.findall(r"^(\w+): ([\d.]+) of ([\d.]+) points$", done.stdout, re.M)
+    assert [subject for subject, *_ in earned] == exercises.load(folder).subjects
+    assert all(score == points for _, score, points in earned), done.stdout
