@@ -3,7 +3,6 @@
 import csv
 import logging
 import sys
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Annotated
@@ -277,8 +276,8 @@ def _plain(text):
 
 
 def _short(path):
-    text = str(path)
-    return text.replace(f"{ROOT}/", "").replace(str(Path(tempfile.gettempdir()) / ""), "")
+    """Shorten a path or URL below the course's folder, so that a line of output stays readable."""
+    return str(path).replace(f"{ROOT}/", "")
 
 
 def _progress(title):

@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 from collections import Counter
 from datetime import UTC, datetime
@@ -172,6 +173,7 @@ def _cell_record(cell):
     report = engine.report_of(cell) or {}
     kept = ("name", "title", "weight", "status", "message", "cause", "hint")
     text = "".join(out.get("text", "") for out in cell.outputs if out.output_type == "stream").strip()
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)  # a traceback's colours
     return {
         "points": points,
         "max_points": most,

@@ -9,9 +9,10 @@ import shutil
 import subprocess
 import sys
 
-import exercises
 import numpy as np
 import pytest
+
+import exercises
 from checking.expect import RTOL
 from checking.suite import _try
 
@@ -152,3 +153,14 @@ def test_the_solution_runs_as_a_plain_script_with_full_points(folder, tmp_path):
     earned = re.findall(r"^(\w+): ([\d.]+) of ([\d.]+) points$", done.stdout, re.M)
     assert [subject for subject, *_ in earned] == exercises.load(folder).subjects
     assert all(score == points for _, score, points in earned), done.stdout
+
+
+def test_the_sample_class_is_made_from_this_release(tmp_path):
+    """Mend: `python examples/make_class.py`, and commit what it writes."""
+    made, kept = tmp_path / "class", exercises.ROOT / "examples" / "class"
+    subprocess.run([sys.executable, str(exercises.ROOT / "examples" / "make_class.py"), str(made)], check=True)
+    files = {path.relative_to(made): path.read_bytes() for path in made.rglob("*") if path.is_file()}
+    committed = {path.relative_to(kept): path.read_bytes() for path in kept.rglob("*") if path.is_file()}
+    assert sorted(files) == sorted(committed)
+    assert [str(path) for path in files if files[path] != committed[path]] == []
+    assert len({path.parts[0] for path in files}) == 8

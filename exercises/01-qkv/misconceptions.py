@@ -1,1 +1,1242 @@
-"""Wrong answers that have a name, and right ones that look different."""
+"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+
+A check that fails is explained by the listed answer that behaves as the student's function does. The tests
+of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+"""
+
+import numpy as np
+
+from checking import misconception, right
+
+
+def softmax(S, axis=-1):
+    E = np.exp(S - S.max(axis=axis, keepdims=True))
+    return E / E.sum(axis=axis, keepdims=True)
+
+
+def transposed(K):
+    return np.swapaxes(K, -1, -2)
+
+
+def attend(Q, K, V):
+    return softmax(Q @ transposed(K)) @ V
+
+
+def stretched(left, right):
+    """Multiply (..., a, b) with (..., b, c) by broadcasting, which stretches a b of 1."""
+    return (left[..., :, :, None] * right[..., None, :, :]).sum(-2)
+
+
+def fits(a, b, name="size"):
+    if a != b:
+        raise ValueError(f"the {name} is {a} and {b}")
+
+
+# project: wrong
+
+
+@misconception("project", hint="`W` is turned over. It has shape (d_in, d_out) already: `X @ W`, without `.T`.")
+def project_with_turned_matrix(X, W):
+    return X @ W.T
+
+
+@misconception(
+    "project",
+    hint="The matrix stands on the left. Vectors are rows here, so it goes on the right: `X @ W`.",
+)
+def project_from_the_left(X, W):
+    return W @ X
+
+
+@misconception(
+    "project",
+    hint="The result is transposed, (d_out, n): `W.T @ X.T` treats vectors as columns. Here they are rows: "
+    "`X @ W`.",
+)
+def project_columns(X, W):
+    return transposed(X @ W)
+
+
+@misconception(
+    "project",
+    hint="`*` multiplies entry by entry and needs equal shapes. A matrix product, `@`, multiplies rows by columns.",
+)
+def project_entrywise(X, W):
+    return X * W
+
+
+@misconception(
+    "project",
+    hint="The products are there but not added up: the axis d_in is still in the result. Sum over it, or use `@`.",
+)
+def project_without_sum(X, W):
+    return X[..., :, None] * W
+
+
+@misconception(
+    "project",
+    hint="The sum runs over d_out, so that (..., n, d_in) is left. Sum over d_in, the axis that `X` and `W` share.",
+)
+def project_sum_over_outputs(X, W):
+    return (X[..., :, None] * W).sum(-1)
+
+
+@misconception(
+    "project",
+    hint="A size d_in of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. "
+    'Compare `X.shape[-1]` with `W.shape[0]` and raise `ValueError`, or use `@`, which raises by itself.',
+)
+def project_stretches_ones(X, W):
+    return (X[..., :, None] * W).sum(-2)
+
+
+@misconception(
+    "project",
+    hint="`row = X` gives the array a second name; it makes no copy, so `row *= ...` changes `X` itself. "
+    "Write `X * W[:, j]`, which makes a new array.",
+)
+def project_second_name(X, W):
+    columns = []
+    for j in range(W.shape[1]):
+        row = X
+        row *= W[:, j]
+        columns.append(row.sum(-1))
+    return np.stack(columns, axis=-1)
+
+
+@misconception(
+    "project",
+    hint="`X.resize(...)`, like assigning to `X.shape`, reshapes the caller's own array. `X.reshape(...)` "
+    "returns a new one.",
+)
+def project_reshapes_in_place(X, W):
+    lead, d_in = X.shape[:-1], X.shape[-1]
+    if X.ndim > 2:
+        X.resize((X.size // d_in, d_in), refcheck=False)
+    return (X @ W).reshape(*lead, -1)
+
+
+@misconception(
+    "project",
+    hint="The result is float64 for float32 inputs: `np.zeros(shape)` makes float64, and so does `astype(float)`. "
+    "Give the dtype, `np.zeros(shape, dtype=X.dtype)`, or let `@` choose it.",
+)
+def project_to_float64(X, W):
+    return X.astype(np.float64) @ W
+
+
+@misconception(
+    "project",
+    hint="The result is float32 whatever the inputs are. Leave the dtype as it comes, or use `X.dtype`.",
+)
+def project_to_float32(X, W):
+    return (X @ W).astype(np.float32)
+
+
+@misconception("project", hint="A list came back. Leave `.tolist()` out, or end with `np.array(...)`.")
+def project_to_list(X, W):
+    return (X @ W).tolist()
+
+
+@misconception(
+    "project",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
+def project_without_return(X, W):
+    return None
+
+
+@misconception("project", hint="Only the first vector was projected. `X @ W` takes all rows at once.")
+def project_first_vector(X, W):
+    return X[0] @ W
+
+
+@misconception(
+    "project",
+    hint="The number of axes is fixed: `n, d = X.shape` works for two. Take sizes from the end, `X.shape[-1]`, and "
+    "let `@` carry the leading axes.",
+)
+def project_two_axes_only(X, W):
+    n, d = X.shape
+    return X @ W
+
+
+@misconception(
+    "project",
+    hint="`X[0]` takes the first sequence and forgets the rest of the batch. `X @ W` keeps the leading axes.",
+)
+def project_first_sequence(X, W):
+    return (X[0] if X.ndim > 2 else X) @ W
+
+
+@misconception(
+    "project",
+    hint="The batch was made flat and stayed so. Bring the leading axes back: `.reshape(*X.shape[:-1], "
+    "W.shape[1])`.",
+)
+def project_stays_flat(X, W):
+    return X.reshape(-1, X.shape[-1]) @ W
+
+
+@misconception(
+    "project",
+    hint="An axis of size 1 is gone: `squeeze` removes it. One vector is still a sequence, of shape (1, d).",
+)
+def project_squeezed(X, W):
+    return (X @ W).squeeze()
+
+
+@misconception("project", hint="This is the mean over d_in. A projection is the sum: leave the division out.")
+def project_mean(X, W):
+    return X @ W / X.shape[-1]
+
+
+@misconception(
+    "project",
+    hint="Decimals are cut off: the array that takes the result holds whole numbers (`dtype=int`).",
+)
+def project_whole_numbers(X, W):
+    return np.trunc(X @ W)
+
+
+@misconception(
+    "project",
+    hint="A length is written into the code: only the first 2 vectors are projected. Take n from "
+    "`X.shape[-2]`.",
+)
+def project_two_vectors(X, W):
+    result = X @ W
+    result[..., 2:, :] = 0
+    return result
+
+
+# project: right
+
+
+@right("project")
+def project_loops(X, W):
+    fits(X.shape[-1], W.shape[0])
+    result = np.zeros((*X.shape[:-1], W.shape[1]), dtype=X.dtype)
+    for at in np.ndindex(*result.shape):
+        result[at] = sum(X[at[:-1]][i] * W[i, at[-1]] for i in range(W.shape[0]))
+    return result
+
+
+@right("project")
+def project_einsum(X, W):
+    fits(X.shape[-1], W.shape[0])
+    return np.einsum("...ij,jk->...ik", X, W)
+
+
+@right("project")
+def project_tensordot(X, W):
+    return np.tensordot(X, W, axes=([-1], [0]))
+
+
+@right("project")
+def project_dot(X, W):
+    return np.dot(X, W)
+
+
+@right("project")
+def project_rows_listed(X, W):
+    flat = X.reshape(-1, X.shape[-1])
+    return np.stack([row @ W for row in flat]).reshape(*X.shape[:-1], -1)
+
+
+@right("project")
+def project_in_long_double(X, W):
+    return (X.astype(np.longdouble) @ W.astype(np.longdouble)).astype(X.dtype)
+
+
+@right("project")
+def project_broadcast(X, W):
+    assert W.ndim == 2
+    if X.shape[-1] != W.shape[0]:
+        raise ValueError("X and W disagree about d_in")
+    return (X[..., None] * W).sum(axis=-2)
+
+
+@right("project")
+def project_torch(X, W):
+    import torch
+
+    fits(X.shape[-1], W.shape[0])
+    return (torch.tensor(X) @ torch.tensor(W)).numpy()
+
+
+# qkv: wrong
+
+
+@misconception("qkv", hint="The order is Q, V, K. Return `Q, K, V`.")
+def qkv_values_second(X, W_q, W_k, W_v):
+    return X @ W_q, X @ W_v, X @ W_k
+
+
+@misconception("qkv", hint="Q and K changed places: the first of the three is `X` projected by `W_q`.")
+def qkv_keys_first(X, W_q, W_k, W_v):
+    return X @ W_k, X @ W_q, X @ W_v
+
+
+@misconception("qkv", hint="All three are made with `W_q`. Keys have `W_k`, values have `W_v`.")
+def qkv_one_matrix(X, W_q, W_k, W_v):
+    return X @ W_q, X @ W_q, X @ W_q
+
+
+@misconception("qkv", hint="The keys are the queries again: K is `X` projected by `W_k`, not by `W_q`.")
+def qkv_keys_are_queries(X, W_q, W_k, W_v):
+    return X @ W_q, X @ W_q, X @ W_v
+
+
+@misconception("qkv", hint="The queries are the keys again: Q is `X` projected by `W_q`, not by `W_k`.")
+def qkv_queries_are_keys(X, W_q, W_k, W_v):
+    return X @ W_k, X @ W_k, X @ W_v
+
+
+@misconception(
+    "qkv",
+    hint="The values are the keys: V is `X` projected by `W_v`. What is compared and what is passed on may "
+    "differ.",
+)
+def qkv_values_are_keys(X, W_q, W_k, W_v):
+    return X @ W_q, X @ W_k, X @ W_k
+
+
+@misconception("qkv", hint="The values are `X` itself. They are projected as well, by `W_v`.")
+def qkv_values_unprojected(X, W_q, W_k, W_v):
+    return X @ W_q, X @ W_k, X
+
+
+@misconception("qkv", hint="`W_k` was applied to Q. Each of the three is a projection of `X` itself.")
+def qkv_chained(X, W_q, W_k, W_v):
+    Q = X @ W_q
+    K = Q @ W_k
+    return Q, K, K @ W_v
+
+
+@misconception("qkv", hint="The matrices are turned over. They have shape (d_in, d_out) already: no `.T`.")
+def qkv_turned_matrices(X, W_q, W_k, W_v):
+    return X @ W_q.T, X @ W_k.T, X @ W_v.T
+
+
+@misconception("qkv", hint="Each of the three is transposed, (d, n). Vectors are rows here: `X @ W` gives (n, d).")
+def qkv_columns(X, W_q, W_k, W_v):
+    return transposed(X @ W_q), transposed(X @ W_k), transposed(X @ W_v)
+
+
+@misconception(
+    "qkv", hint="The three are joined into one array. They may have different widths; return a tuple, `Q, K, V`."
+)
+def qkv_joined(X, W_q, W_k, W_v):
+    return np.concatenate([X @ W_q, X @ W_k, X @ W_v], axis=-1)
+
+
+@misconception("qkv", hint="`np.stack` needs equal shapes, and d_v may differ from d_k. Return a tuple, `Q, K, V`.")
+def qkv_stacked(X, W_q, W_k, W_v):
+    return np.stack([X @ W_q, X @ W_k, X @ W_v])
+
+
+@misconception(
+    "qkv",
+    hint="The joined projection is cut into three equal parts, but d_v may differ from d_k. Cut at d_k and "
+    "at 2 d_k.",
+)
+def qkv_equal_thirds(X, W_q, W_k, W_v):
+    joined = X @ np.concatenate([W_q, W_k, W_v], axis=1)
+    third = joined.shape[-1] // 3
+    return joined[..., :third], joined[..., third : 2 * third], joined[..., 2 * third :]
+
+
+@misconception("qkv", hint="A dictionary came back. Return the three in order, as a tuple: `return Q, K, V`.")
+def qkv_dictionary(X, W_q, W_k, W_v):
+    return {"Q": X @ W_q, "K": X @ W_k, "V": X @ W_v}
+
+
+@misconception(
+    "qkv",
+    hint="Only Q came back. `return` ends the function at once: one `return Q, K, V` for all three.",
+)
+def qkv_queries_only(X, W_q, W_k, W_v):
+    return X @ W_q
+
+
+@misconception(
+    "qkv",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
+def qkv_without_return(X, W_q, W_k, W_v):
+    return None
+
+
+@misconception(
+    "qkv",
+    hint="The queries are scaled by 1/sqrt(d_k). Here they are the plain projection; scaling is chapter 2.",
+)
+def qkv_scaled_queries(X, W_q, W_k, W_v):
+    return X @ W_q / W_q.shape[1] ** 0.5, X @ W_k, X @ W_v
+
+
+@misconception(
+    "qkv",
+    hint="`X` was centred in place, which changes the caller's array, and nothing here asks for it. Project "
+    "`X` as it is.",
+)
+def qkv_centred(X, W_q, W_k, W_v):
+    X -= X.mean(-1, keepdims=True)
+    return X @ W_q, X @ W_k, X @ W_v
+
+
+@misconception(
+    "qkv",
+    hint="`X[0]` takes the first sequence and forgets the rest of the batch. `X @ W` keeps the leading axes.",
+)
+def qkv_first_sequence(X, W_q, W_k, W_v):
+    X = X[0] if X.ndim > 2 else X
+    return X @ W_q, X @ W_k, X @ W_v
+
+
+@misconception(
+    "qkv",
+    hint="The batch was made flat and stayed so. `X @ W` keeps leading axes; nothing needs to be flat.",
+)
+def qkv_stays_flat(X, W_q, W_k, W_v):
+    X = X.reshape(-1, X.shape[-1])
+    return X @ W_q, X @ W_k, X @ W_v
+
+
+@misconception(
+    "qkv",
+    hint="An axis of size 1 is gone: `squeeze` removes it. One vector is still a sequence, of shape (1, d).",
+)
+def qkv_squeezed(X, W_q, W_k, W_v):
+    return (X @ W_q).squeeze(), (X @ W_k).squeeze(), (X @ W_v).squeeze()
+
+
+@misconception(
+    "qkv",
+    hint="A size d_in of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. "
+    "Use your `project`, once it raises `ValueError`, or `@`.",
+)
+def qkv_stretches_ones(X, W_q, W_k, W_v):
+    return stretched(X, W_q), stretched(X, W_k), stretched(X, W_v)
+
+
+@misconception(
+    "qkv",
+    hint="Results are float64 for float32 inputs. Leave the dtype as it comes from `@`, or use `X.dtype`.",
+)
+def qkv_to_float64(X, W_q, W_k, W_v):
+    X = X.astype(np.float64)
+    return X @ W_q, X @ W_k, X @ W_v
+
+
+@misconception("qkv", hint="Results are float32 whatever the inputs are. Leave the dtype as it comes from `@`.")
+def qkv_to_float32(X, W_q, W_k, W_v):
+    return tuple((X @ W).astype(np.float32) for W in (W_q, W_k, W_v))
+
+
+# qkv: right
+
+
+@right("qkv")
+def qkv_one_product(X, W_q, W_k, W_v):
+    d_k = W_q.shape[1]
+    joined = X @ np.concatenate([W_q, W_k, W_v], axis=1)
+    return joined[..., :d_k], joined[..., d_k : 2 * d_k], joined[..., 2 * d_k :]
+
+
+@right("qkv")
+def qkv_listed(X, W_q, W_k, W_v):
+    return [np.matmul(X, W) for W in (W_q, W_k, W_v)]
+
+
+@right("qkv")
+def qkv_einsum(X, W_q, W_k, W_v):
+    for W in (W_q, W_k, W_v):
+        fits(X.shape[-1], len(W))
+    return tuple(np.einsum("...i,io->...o", X, W) for W in (W_q, W_k, W_v))
+
+
+@right("qkv")
+def qkv_loops(X, W_q, W_k, W_v):
+    return tuple(project_loops(X, W) for W in (W_q, W_k, W_v))
+
+
+@right("qkv")
+def qkv_torch(X, W_q, W_k, W_v):
+    return tuple(project_torch(X, W) for W in (W_q, W_k, W_v))
+
+
+@right("qkv")
+def qkv_split(X, W_q, W_k, W_v):
+    widths = np.cumsum([W_q.shape[1], W_k.shape[1]])
+    return tuple(np.split(np.dot(X, np.hstack([W_q, W_k, W_v])), widths, axis=-1))
+
+
+# scores: wrong
+
+
+@misconception(
+    "scores",
+    hint="Rows and columns are exchanged: this is `K @ Q^T`. Queries make the rows: `Q @ K^T`.",
+)
+def scores_turned(Q, K):
+    return K @ transposed(Q)
+
+
+@misconception("scores", hint="Keys meet keys, so the shape is (n_k, n_k). Each query meets each key: `Q @ K^T`.")
+def scores_keys_with_keys(Q, K):
+    return K @ transposed(K)
+
+
+@misconception(
+    "scores",
+    hint="Queries meet queries, so the shape is (n_q, n_q). Each query meets each key: `Q @ K^T`.",
+)
+def scores_queries_with_queries(Q, K):
+    return Q @ transposed(Q)
+
+
+@misconception(
+    "scores",
+    hint="`K` is not transposed. (n_q, d_k) times (d_k, n_k) fits: exchange the last two axes of `K`.",
+)
+def scores_without_transpose(Q, K):
+    return Q @ K
+
+
+@misconception(
+    "scores",
+    hint="The scores are divided by sqrt(d_k). Raw dot products are asked here; scaling is chapter 2.",
+)
+def scores_scaled(Q, K):
+    return Q @ transposed(K) / np.sqrt(Q.shape[-1])
+
+
+@misconception(
+    "scores",
+    hint="`Q` is scaled in place: the caller's array changes, and raw dot products are asked here. Leave `Q` "
+    "as it is.",
+)
+def scores_scaled_in_place(Q, K):
+    Q /= np.sqrt(Q.shape[-1])
+    return Q @ transposed(K)
+
+
+@misconception(
+    "scores",
+    hint="These are weights: softmax was applied already. `scores` returns the dot products themselves.",
+)
+def scores_are_weights(Q, K):
+    return softmax(Q @ transposed(K))
+
+
+@misconception(
+    "scores",
+    hint="`*` multiplies entry by entry. A dot product of each query with each key is `Q @ K^T`.",
+)
+def scores_entrywise(Q, K):
+    return Q * K
+
+
+@misconception(
+    "scores",
+    hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, -2)`.",
+)
+def scores_all_axes_reversed(Q, K):
+    return Q @ K.T
+
+
+@misconception(
+    "scores",
+    hint="The axes are counted from the front: `swapaxes(1, 2)` or `transpose(0, 2, 1)` needs exactly three. "
+    "Count from the end: `np.swapaxes(K, -1, -2)`.",
+)
+def scores_three_axes_only(Q, K):
+    return Q @ K.swapaxes(1, 2)
+
+
+@misconception(
+    "scores",
+    hint="`reshape` refills the numbers in their old order; it does not transpose. Use `np.swapaxes(K, -1, -2)`.",
+)
+def scores_reshaped(Q, K):
+    return Q @ K.reshape(*K.shape[:-2], K.shape[-1], K.shape[-2])
+
+
+@misconception(
+    "scores",
+    hint="A size d_k of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. "
+    "Compare `Q.shape[-1]` with `K.shape[-1]` and raise `ValueError`, or use `@`.",
+)
+def scores_stretch_ones(Q, K):
+    return stretched(Q, transposed(K))
+
+
+@misconception(
+    "scores",
+    hint="This is cosine similarity: vectors are divided by their lengths. Raw dot products are asked.",
+)
+def scores_cosine(Q, K):
+    Q = Q / np.linalg.norm(Q, axis=-1, keepdims=True)
+    return Q @ transposed(K / np.linalg.norm(K, axis=-1, keepdims=True))
+
+
+@misconception(
+    "scores",
+    hint="This is minus the squared distance. A score is the dot product: multiply, then add up over d_k.",
+)
+def scores_distance(Q, K):
+    return -((Q[..., :, None, :] - K[..., None, :, :]) ** 2).sum(-1)
+
+
+@misconception(
+    "scores",
+    hint="Each vector is summed before the product. Multiply first, number by number, then sum: `Q @ K^T`.",
+)
+def scores_sum_first(Q, K):
+    return Q.sum(-1)[..., :, None] * K.sum(-1)[..., None, :]
+
+
+@misconception(
+    "scores",
+    hint="The products are not added up: the axis d_k is still in the result. Sum over it, or use `@`.",
+)
+def scores_without_sum(Q, K):
+    return Q[..., :, None, :] * K[..., None, :, :]
+
+
+@misconception(
+    "scores",
+    hint="Query i meets key i alone. Every query meets every key: the result has n_q rows and n_k columns.",
+)
+def scores_pairs(Q, K):
+    n = min(Q.shape[-2], K.shape[-2])
+    return (Q[..., :n, :] * K[..., :n, :]).sum(-1)
+
+
+@misconception(
+    "scores",
+    hint="The result is square: its columns are counted by n_q. There is one column for each key, n_k.",
+)
+def scores_square(Q, K):
+    n_q, n_k = Q.shape[-2], K.shape[-2]
+    S = np.zeros((*Q.shape[:-2], n_q, n_q), dtype=Q.dtype)
+    columns = min(n_q, n_k)
+    S[..., :columns] = (Q @ transposed(K))[..., :columns]
+    return S
+
+
+@misconception(
+    "scores",
+    hint="`Q[0]` takes the first sequence and forgets the rest of the batch. `@` keeps the leading axes.",
+)
+def scores_first_sequence(Q, K):
+    return Q[0] @ K[0].T if Q.ndim > 2 else Q @ K.T
+
+
+@misconception(
+    "scores",
+    hint="Every sequence meets the keys of all the others: `np.inner`, `np.dot` and `np.tensordot` pair all "
+    "leading "
+    "axes. `@` keeps each sequence to itself.",
+)
+def scores_all_pairs_of_sequences(Q, K):
+    return np.inner(Q, K)
+
+
+@misconception(
+    "scores",
+    hint="An axis of size 1 is gone: `squeeze` removes it. One query is still a row, of shape (1, n_k).",
+)
+def scores_squeezed(Q, K):
+    return (Q @ transposed(K)).squeeze()
+
+
+@misconception(
+    "scores",
+    hint="The result is float64 for float32 inputs. Give `np.zeros` the dtype of `Q`, or let `@` choose it.",
+)
+def scores_to_float64(Q, K):
+    return Q.astype(np.float64) @ transposed(K)
+
+
+@misconception(
+    "scores",
+    hint="The result is float32 whatever the inputs are. Leave the dtype as it comes from `@`.",
+)
+def scores_to_float32(Q, K):
+    return (Q @ transposed(K)).astype(np.float32)
+
+
+@misconception(
+    "scores",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
+def scores_without_return(Q, K):
+    return None
+
+
+# scores: right
+
+
+@right("scores")
+def scores_loops(Q, K):
+    fits(Q.shape[-1], K.shape[-1])
+    S = np.empty((*Q.shape[:-1], K.shape[-2]), dtype=Q.dtype)
+    for *lead, i, j in np.ndindex(*S.shape):
+        S[(*lead, i, j)] = np.dot(Q[(*lead, i)], K[(*lead, j)])
+    return S
+
+
+@right("scores")
+def scores_einsum(Q, K):
+    fits(Q.shape[-1], K.shape[-1])
+    return np.einsum("...qd,...kd->...qk", Q, K)
+
+
+@right("scores")
+def scores_moveaxis(Q, K):
+    return np.matmul(Q, np.moveaxis(K, -1, -2))
+
+
+@right("scores")
+def scores_transpose_of_swapped(Q, K):
+    return (K @ Q.mT).mT
+
+
+@right("scores")
+def scores_broadcast(Q, K):
+    fits(Q.shape[-1], K.shape[-1])
+    return (Q[..., :, None, :] * K[..., None, :, :]).sum(-1)
+
+
+@right("scores")
+def scores_key_by_key(Q, K):
+    return np.stack([(Q @ K[..., j, :, None])[..., 0] for j in range(K.shape[-2])], axis=-1)
+
+
+@right("scores")
+def scores_sequence_by_sequence(Q, K):
+    if Q.ndim == 2:
+        return np.dot(Q, K.T)
+    return np.array([scores_sequence_by_sequence(q, k) for q, k in zip(Q, K, strict=True)])
+
+
+@right("scores")
+def scores_torch(Q, K):
+    import torch
+
+    fits(Q.shape[-1], K.shape[-1])
+    return (torch.tensor(Q) @ torch.tensor(K).transpose(-1, -2)).numpy()
+
+
+# weighted_sum: wrong
+
+
+@misconception("weighted_sum", hint="`A` is turned over. Its rows belong to queries already: `A @ V`.")
+def weighted_sum_turned(A, V):
+    return transposed(A) @ V
+
+
+@misconception("weighted_sum", hint="The order is exchanged. (n_q, n_k) times (n_k, d_v) fits: `A @ V`.")
+def weighted_sum_from_the_left(A, V):
+    return V @ A
+
+
+@misconception("weighted_sum", hint="The result is transposed, (d_v, n_q). Queries make the rows: `A @ V`.")
+def weighted_sum_columns(A, V):
+    return transposed(A @ V)
+
+
+@misconception(
+    "weighted_sum",
+    hint="`*` multiplies entry by entry. Multiply each value by its weight and add up: `A @ V`.",
+)
+def weighted_sum_entrywise(A, V):
+    return A * V
+
+
+@misconception(
+    "weighted_sum",
+    hint="The sum is divided by n_k. The weights are the shares already: no further mean.",
+)
+def weighted_sum_mean(A, V):
+    return A @ V / A.shape[-1]
+
+
+@misconception(
+    "weighted_sum",
+    hint="The weights are divided by their sum. They are used as they are; making them sum to 1 is softmax's task.",
+)
+def weighted_sum_normalised(A, V):
+    return (A / A.sum(-1, keepdims=True)) @ V
+
+
+@misconception(
+    "weighted_sum",
+    hint="Only the value with the largest weight is taken: a hard lookup. A soft one mixes all values, `A @ V`.",
+)
+def weighted_sum_hard(A, V):
+    return np.take_along_axis(V, A.argmax(-1)[..., None], axis=-2)
+
+
+@misconception(
+    "weighted_sum",
+    hint="The values are added up without their weights, so every query gets the same. Use `A`.",
+)
+def weighted_sum_plain(A, V):
+    return np.repeat(V.sum(-2, keepdims=True), A.shape[-2], axis=-2)
+
+
+@misconception("weighted_sum", hint="Softmax is applied to `A`, which holds weights already. Use them as they are.")
+def weighted_sum_softmax(A, V):
+    return softmax(A) @ V
+
+
+@misconception(
+    "weighted_sum",
+    hint="The sum runs over d_v, so that (n_q, n_k) is left. Sum over the keys, the axis that `A` and `V` share.",
+)
+def weighted_sum_over_numbers(A, V):
+    return (A[..., None] * V[..., None, :, :]).sum(-1)
+
+
+@misconception(
+    "weighted_sum",
+    hint="The weighted values are not added up: the axis n_k is still in the result. Sum over it, or use "
+    "`@`.",
+)
+def weighted_sum_without_sum(A, V):
+    return A[..., None] * V[..., None, :, :]
+
+
+@misconception(
+    "weighted_sum",
+    hint="Every query gets the mixture of the first. Each has weights of its own: row i of `A`.",
+)
+def weighted_sum_first_query(A, V):
+    return np.repeat((A @ V)[..., :1, :], A.shape[-2], axis=-2)
+
+
+@misconception(
+    "weighted_sum",
+    hint="The signs are lost: an absolute value is taken on the way. Values may be negative: `A @ V`.",
+)
+def weighted_sum_absolute(A, V):
+    return A @ np.abs(V)
+
+
+@misconception(
+    "weighted_sum",
+    hint="`mixed = V` gives the array a second name; it makes no copy, so `mixed *= ...` changes `V` itself, "
+    "and the "
+    "next query finds it changed. Write `V * A[..., i, :, None]`, which makes a new array.",
+)
+def weighted_sum_second_name(A, V):
+    rows = []
+    for i in range(A.shape[-2]):
+        mixed = V
+        mixed *= A[..., i, :, None]
+        rows.append(mixed.sum(-2))
+    return np.stack(rows, axis=-2)
+
+
+@misconception(
+    "weighted_sum",
+    hint="A number of keys of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. "
+    "Compare `A.shape[-1]` with `V.shape[-2]` and raise `ValueError`, or use `@`.",
+)
+def weighted_sum_stretches_ones(A, V):
+    return stretched(A, V)
+
+
+@misconception(
+    "weighted_sum",
+    hint="Weights or values that are left over are dropped, as `zip` does. Different numbers of them are a "
+    "mistake of the "
+    "caller: raise `ValueError`.",
+)
+def weighted_sum_drops_rest(A, V):
+    n = min(A.shape[-1], V.shape[-2])
+    return A[..., :n] @ V[..., :n, :]
+
+
+@misconception(
+    "weighted_sum",
+    hint="`A[0]` takes the first sequence and forgets the rest of the batch. `A @ V` keeps the leading axes.",
+)
+def weighted_sum_first_sequence(A, V):
+    return A[0] @ V[0] if A.ndim > 2 else A @ V
+
+
+@misconception(
+    "weighted_sum",
+    hint="Every sequence meets the values of all the others: `np.dot` and `np.tensordot` pair all leading axes. "
+    "`@` keeps each sequence to itself.",
+)
+def weighted_sum_all_pairs_of_sequences(A, V):
+    return np.dot(A, V)
+
+
+@misconception(
+    "weighted_sum",
+    hint="An axis of size 1 is gone: `squeeze` removes it. One query is still a row, of shape (1, d_v).",
+)
+def weighted_sum_squeezed(A, V):
+    return (A @ V).squeeze()
+
+
+@misconception(
+    "weighted_sum",
+    hint="The result is float64 for float32 inputs. Give `np.zeros` the dtype of `V`, or let `@` choose it.",
+)
+def weighted_sum_to_float64(A, V):
+    return A.astype(np.float64) @ V
+
+
+@misconception(
+    "weighted_sum",
+    hint="The result is float32 whatever the inputs are. Leave the dtype as it comes from `@`.",
+)
+def weighted_sum_to_float32(A, V):
+    return (A @ V).astype(np.float32)
+
+
+@misconception(
+    "weighted_sum",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
+def weighted_sum_without_return(A, V):
+    return None
+
+
+# weighted_sum: right
+
+
+@right("weighted_sum")
+def weighted_sum_loops(A, V):
+    fits(A.shape[-1], V.shape[-2])
+    Z = np.zeros((*A.shape[:-1], V.shape[-1]), dtype=V.dtype)
+    for *lead, i, j in np.ndindex(*A.shape):
+        Z[(*lead, i)] += A[(*lead, i, j)] * V[(*lead, j)]
+    return Z
+
+
+@right("weighted_sum")
+def weighted_sum_einsum(A, V):
+    fits(A.shape[-1], V.shape[-2])
+    return np.einsum("...qk,...kd->...qd", A, V)
+
+
+@right("weighted_sum")
+def weighted_sum_broadcast(A, V):
+    fits(A.shape[-1], V.shape[-2])
+    return np.sum(A[..., :, :, np.newaxis] * V[..., np.newaxis, :, :], axis=-2)
+
+
+@right("weighted_sum")
+def weighted_sum_in_float32(A, V):
+    return (A.astype(np.float32) @ V.astype(np.float32)).astype(A.dtype)
+
+
+@right("weighted_sum")
+def weighted_sum_row_by_row(A, V):
+    return np.concatenate([A[..., i : i + 1, :] @ V for i in range(A.shape[-2])], axis=-2)
+
+
+@right("weighted_sum")
+def weighted_sum_turned_twice(A, V):
+    return (V.mT @ A.mT).mT
+
+
+@right("weighted_sum")
+def weighted_sum_torch(A, V):
+    import torch
+
+    fits(A.shape[-1], V.shape[-2])
+    return torch.matmul(torch.tensor(A), torch.tensor(V)).numpy()
+
+
+# soft_lookup: wrong
+
+
+@misconception(
+    "soft_lookup",
+    hint="Softmax runs over the queries: the columns sum to 1. Each query shares out its weight over the "
+    "keys, the last axis.",
+)
+def soft_lookup_over_queries(Q, K, V):
+    return softmax(Q @ transposed(K), axis=-2) @ V
+
+
+@misconception(
+    "soft_lookup",
+    hint="Softmax runs over the whole matrix, so that all weights together sum to 1. Each row sums to 1: "
+    "`axis=-1`.",
+)
+def soft_lookup_over_everything(Q, K, V):
+    return softmax(Q @ transposed(K), axis=(-1, -2)) @ V
+
+
+@misconception(
+    "soft_lookup",
+    hint="Softmax is missing: the raw scores are used as weights. `softmax(scores(Q, K))` first.",
+)
+def soft_lookup_without_softmax(Q, K, V):
+    return Q @ transposed(K) @ V
+
+
+@misconception(
+    "soft_lookup",
+    hint="The scores are divided by sqrt(d_k). The raw ones are asked here; scaling is chapter 2.",
+)
+def soft_lookup_scaled(Q, K, V):
+    return softmax(Q @ transposed(K) / np.sqrt(Q.shape[-1])) @ V
+
+
+@misconception(
+    "soft_lookup",
+    hint="`Q` is scaled in place: the caller's array changes, and the raw scores are asked here. Leave `Q` "
+    "as it is.",
+)
+def soft_lookup_scaled_in_place(Q, K, V):
+    Q /= np.sqrt(Q.shape[-1])
+    return attend(Q, K, V)
+
+
+@misconception(
+    "soft_lookup",
+    hint="`Q` and `K` are exchanged: the scores have a row for each key. Rows belong to queries: `Q @ K^T`.",
+)
+def soft_lookup_turned(Q, K, V):
+    return softmax(K @ transposed(Q)) @ V
+
+
+@misconception("soft_lookup", hint="The keys are mixed. They serve to compare; what is mixed are the values, `V`.")
+def soft_lookup_mixes_keys(Q, K, V):
+    return softmax(Q @ transposed(K)) @ K
+
+
+@misconception(
+    "soft_lookup",
+    hint="`K` and `V` are exchanged: queries are compared with keys, and values are mixed.",
+)
+def soft_lookup_compares_values(Q, K, V):
+    return softmax(Q @ transposed(V)) @ K
+
+
+@misconception(
+    "soft_lookup",
+    hint="Keys are compared with keys, so there is a row for each key. Compare `Q` with `K`.",
+)
+def soft_lookup_keys_with_keys(Q, K, V):
+    return softmax(K @ transposed(K)) @ V
+
+
+@misconception("soft_lookup", hint="These are the weights, (n_q, n_k). One step is left: mix the values with them.")
+def soft_lookup_weights(Q, K, V):
+    return softmax(Q @ transposed(K))
+
+
+@misconception("soft_lookup", hint="A pair came back, result and weights. Here the result alone is asked.")
+def soft_lookup_pair(Q, K, V):
+    A = softmax(Q @ transposed(K))
+    return A @ V, A
+
+
+@misconception(
+    "soft_lookup",
+    hint="The best key takes everything: a hard lookup. A soft one mixes all values by their weights.",
+)
+def soft_lookup_hard(Q, K, V):
+    return np.take_along_axis(V, (Q @ transposed(K)).argmax(-1)[..., None], axis=-2)
+
+
+@misconception(
+    "soft_lookup",
+    hint="The sign of the scores is turned: the least similar key weighs most. `softmax(S)`, not of `-S`.",
+)
+def soft_lookup_negative(Q, K, V):
+    return softmax(-Q @ transposed(K)) @ V
+
+
+@misconception("soft_lookup", hint="Softmax is applied twice, which makes the weights nearly even. Once is enough.")
+def soft_lookup_softmax_twice(Q, K, V):
+    return softmax(softmax(Q @ transposed(K))) @ V
+
+
+@misconception(
+    "soft_lookup",
+    hint="The exponentials are not divided by their sum: weights must sum to 1 along each row.",
+)
+def soft_lookup_not_normalised(Q, K, V):
+    S = Q @ transposed(K)
+    return np.exp(S - S.max(-1, keepdims=True)) @ V
+
+
+@misconception(
+    "soft_lookup",
+    hint="Scores are divided by their sum. Negative scores then give negative weights: take `softmax`, which "
+    "is given.",
+)
+def soft_lookup_share_of_sum(Q, K, V):
+    S = Q @ transposed(K)
+    return S / S.sum(-1, keepdims=True) @ V
+
+
+@misconception(
+    "soft_lookup",
+    hint="`np.exp` of a large score is infinite, and inf / inf is NaN. Subtract each row's maximum first, or "
+    "take the "
+    "`softmax` that is given.",
+)
+def soft_lookup_overflows(Q, K, V):
+    E = np.exp(Q @ transposed(K))
+    return E / E.sum(-1, keepdims=True) @ V
+
+
+@misconception(
+    "soft_lookup",
+    hint="One maximum of all scores is subtracted; a row far below it becomes 0 / 0, which is NaN. Subtract "
+    "each row's own, "
+    "with `axis=-1, keepdims=True`.",
+)
+def soft_lookup_one_maximum(Q, K, V):
+    S = Q @ transposed(K)
+    E = np.exp(S - S.max())
+    return E / E.sum(-1, keepdims=True) @ V
+
+
+@misconception(
+    "soft_lookup",
+    hint="Keys that come after the query get no weight: that is a causal mask (chapter 5). Here every key "
+    "may be looked at.",
+)
+def soft_lookup_causal(Q, K, V):
+    S = Q @ transposed(K)
+    return softmax(np.where(np.tri(*S.shape[-2:], dtype=bool), S, S.dtype.type(-np.inf))) @ V
+
+
+@misconception(
+    "soft_lookup",
+    hint="`Q[0]` takes the first sequence and forgets the rest of the batch. `@` keeps the leading axes.",
+)
+def soft_lookup_first_sequence(Q, K, V):
+    return attend(Q[0], K[0], V[0]) if Q.ndim > 2 else attend(Q, K, V)
+
+
+@misconception(
+    "soft_lookup",
+    hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, "
+    "-2)`, or use your `scores`.",
+)
+def soft_lookup_all_axes_reversed(Q, K, V):
+    return softmax(Q @ K.T) @ V
+
+
+@misconception(
+    "soft_lookup",
+    hint="An axis of size 1 is gone: `squeeze` removes it. One query is still a row, of shape (1, d_v).",
+)
+def soft_lookup_squeezed(Q, K, V):
+    return attend(Q, K, V).squeeze()
+
+
+@misconception(
+    "soft_lookup",
+    hint="A size of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. Use your "
+    "`scores` and "
+    "`weighted_sum`, once they raise `ValueError`.",
+)
+def soft_lookup_stretches_ones(Q, K, V):
+    return stretched(softmax(stretched(Q, transposed(K))), V)
+
+
+@misconception(
+    "soft_lookup",
+    hint="Keys or values that are left over are dropped, as `zip` does. A key without a value is a mistake "
+    "of the caller: "
+    "raise `ValueError`.",
+)
+def soft_lookup_drops_rest(Q, K, V):
+    n = min(K.shape[-2], V.shape[-2])
+    return attend(Q, K[..., :n, :], V[..., :n, :])
+
+
+@misconception(
+    "soft_lookup",
+    hint="The result is float64 for float32 inputs. Some step makes float64: `np.zeros` without a dtype, or "
+    "`astype(float)`.",
+)
+def soft_lookup_to_float64(Q, K, V):
+    return attend(Q.astype(np.float64), K, V)
+
+
+@misconception("soft_lookup", hint="The result is float32 whatever the inputs are. Leave the dtype as it comes.")
+def soft_lookup_to_float32(Q, K, V):
+    return attend(Q, K, V).astype(np.float32)
+
+
+@misconception(
+    "soft_lookup",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
+def soft_lookup_without_return(Q, K, V):
+    return None
+
+
+# soft_lookup: right
+
+
+@right("soft_lookup")
+def soft_lookup_log_sum_exp(Q, K, V):
+    S = Q @ transposed(K)
+    top = S.max(-1, keepdims=True)
+    return np.exp(S - top - np.log(np.exp(S - top).sum(-1, keepdims=True))) @ V
+
+
+@right("soft_lookup")
+def soft_lookup_einsum(Q, K, V):
+    fits(Q.shape[-1], K.shape[-1])
+    fits(K.shape[-2], V.shape[-2])
+    return np.einsum("...qk,...kd->...qd", softmax(np.einsum("...qd,...kd->...qk", Q, K)), V)
+
+
+@right("soft_lookup")
+def soft_lookup_normalised_last(Q, K, V):
+    S = np.matmul(Q, transposed(K))
+    E = np.exp(S - S.max(-1)[..., None])
+    return (E @ V) / E.sum(-1)[..., None]
+
+
+@right("soft_lookup")
+def soft_lookup_query_by_query(Q, K, V):
+    fits(Q.shape[-1], K.shape[-1])
+    fits(K.shape[-2], V.shape[-2])
+    Z = np.zeros((*Q.shape[:-1], V.shape[-1]), dtype=Q.dtype)
+    for *lead, i in np.ndindex(*Q.shape[:-1]):
+        lead = tuple(lead)
+        a = softmax(np.array([Q[lead][i] @ k for k in K[lead]]))
+        Z[lead][i] = sum(weight * v for weight, v in zip(a, V[lead], strict=True))
+    return Z
+
+
+@right("soft_lookup")
+def soft_lookup_in_float32(Q, K, V):
+    return attend(*(array.astype(np.float32) for array in (Q, K, V))).astype(Q.dtype)
+
+
+@right("soft_lookup")
+def soft_lookup_in_long_double(Q, K, V):
+    return attend(*(array.astype(np.longdouble) for array in (Q, K, V))).astype(Q.dtype)
+
+
+@right("soft_lookup")
+def soft_lookup_torch(Q, K, V):
+    import torch
+
+    fits(Q.shape[-1], K.shape[-1])
+    fits(K.shape[-2], V.shape[-2])
+    Q, K, V = torch.tensor(Q), torch.tensor(K), torch.tensor(V)
+    return torch.nn.functional.scaled_dot_product_attention(Q, K, V, scale=1.0).numpy()

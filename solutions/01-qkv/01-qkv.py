@@ -13,26 +13,29 @@
 # %% [markdown] nbgrader={"grade": false, "grade_id": "title", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # # 1. Queries, keys and values
 #
-# Five short functions take you from a sequence of vectors to attention: `project`, `qkv`, `scores`, `weighted_sum`
-# and `soft_lookup`. Each is a line or three of NumPy. Read chapter 1 of the book first; it shows every step on one
-# query, and here you write the general form.
+# Five short functions take you from a sequence of vectors to attention: `project`, `qkv`, `scores`,
+# `weighted_sum` and `soft_lookup`. Each is a line or three of NumPy. Read chapter 1 of the book first; it shows
+# every step on one query, and here you write the general form.
 #
-# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your code,
-# run that cell, then run the check below it. Run the check as often as you like: it draws new inputs every time.
+# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your
+# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
+# every time.
 #
-# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits* (something
-# that it builds on does not hold yet). A failed check says what held, what did not, and where; when it recognises the
-# mistake, it names the likely cause. `seed=...` repeats the same inputs: `checks.run("project", points=4, seed=...)` in a
-# cell of your own. Points are partial, and the checks are readable: open `checks.py` beside this notebook.
+# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
+# (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
+# it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("project", points=4, seed=...)` in a cell of your own. Points are partial, and the checks are
+# readable: open `checks.py` beside this notebook.
 #
-# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it has,
-# `01-qkv.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
+# has, `01-qkv.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "conventions", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # ## Four rules for all five functions
 #
-# - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all arguments of that
-#   shape. `X` of shape (..., n, d) holds one sequence of n vectors for each index of the leading axes.
+# - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all
+#   arguments that have it. `X` of shape (..., n, d) holds one sequence of n vectors for each index of
+#   the leading axes.
 # - Sizes that do not fit raise `ValueError`. A size of 1 is a size too: it must not be stretched to fit another.
 #   (`@` raises by itself; `*` and `np.einsum` stretch a 1 without a word.)
 # - The result has the inputs' floating dtype: float32 in, float32 out.
@@ -62,8 +65,8 @@ def softmax(S):
 # %% [markdown] nbgrader={"grade": false, "grade_id": "ask_project", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # ## 1.1 `project`: one matrix, applied to every vector
 #
-# Each row of `X` is one token's vector. The same matrix `W` turns each of them into a new vector: row i of the result is
-# $x_i W$.
+# Each row of `X` is one token's vector. The same matrix `W` turns each of them into a new vector: row i of the
+# result is $x_i W$.
 #
 # By hand, with n = 2, d_in = 2, d_out = 3:
 #
@@ -109,10 +112,12 @@ checks.run("project", points=4)
 # %% [markdown] nbgrader={"grade": false, "grade_id": "ask_qkv", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # ## 1.2 `qkv`: three views of the same sequence
 #
-# What a token asks (its query), what it answers to (its key) and what it passes on (its value) are three projections of
-# the same vector. Queries and keys must live in the same space, d_k; values may have a width of their own, d_v.
+# What a token asks (its query), what it answers to (its key) and what it passes on (its value) are three
+# projections of the same vector. Queries and keys must live in the same space, d_k; values may have a width of
+# their own, d_v.
 #
-# By hand: $x = (1, 2)$ with $W_q = \begin{pmatrix} 1 \\ 0 \end{pmatrix}$, $W_k = \begin{pmatrix} 0 \\ 1 \end{pmatrix}$
+# By hand: $x = (1, 2)$ with
+# $W_q = \begin{pmatrix} 1 \\ 0 \end{pmatrix}$, $W_k = \begin{pmatrix} 0 \\ 1 \end{pmatrix}$
 # and $W_v = \begin{pmatrix} 1 & 1 \\ 0 & 1 \end{pmatrix}$ gives $q = (1)$, $k = (2)$, $v = (1, 3)$.
 
 # %% nbgrader={"grade": false, "grade_id": "qkv", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -142,7 +147,8 @@ def qkv(X, W_q, W_k, W_v):
 
 # %%
 # Yours to play with.
-# qkv(np.array([[1.0, 2.0]]), np.array([[1.0], [0.0]]), np.array([[0.0], [1.0]]), np.array([[1.0, 1.0], [0.0, 1.0]]))
+# W_q, W_k, W_v = np.array([[1.0], [0.0]]), np.array([[0.0], [1.0]]), np.array([[1.0, 1.0], [0.0, 1.0]])
+# qkv(np.array([[1.0, 2.0]]), W_q, W_k, W_v)
 
 # %% nbgrader={"grade": true, "grade_id": "check_qkv", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 import checks
@@ -152,11 +158,11 @@ checks.run("qkv", points=3)
 # %% [markdown] nbgrader={"grade": false, "grade_id": "ask_scores", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # ## 1.3 `scores`: every query meets every key
 #
-# The score of query i and key j is their dot product, $S_{ij} = q_i \cdot k_j$, not scaled yet (that is chapter 2). Rows
-# belong to queries, columns to keys. There may be more keys than queries, or fewer.
+# The score of query i and key j is their dot product, $S_{ij} = q_i \cdot k_j$, not scaled yet (that is chapter
+# 2). Rows belong to queries, columns to keys. There may be more keys than queries, or fewer.
 #
-# By hand, with n_q = 1, n_k = 3, d_k = 2: $q = (1, 2)$ meets $k_1 = (3, 0)$, $k_2 = (0, 1)$, $k_3 = (1, 1)$ and scores
-# $(3, 2, 3)$.
+# By hand, with n_q = 1, n_k = 3, d_k = 2: $q = (1, 2)$ meets $k_1 = (3, 0)$, $k_2 = (0, 1)$, $k_3 = (1, 1)$ and
+# scores $(3, 2, 3)$.
 
 # %% nbgrader={"grade": false, "grade_id": "scores", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def scores(Q, K):
@@ -193,11 +199,11 @@ checks.run("scores", points=4)
 # %% [markdown] nbgrader={"grade": false, "grade_id": "ask_weighted_sum", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # ## 1.4 `weighted_sum`: mix the values
 #
-# Row i of `A` holds query i's weights, one for each key. Its result is the values, each times its weight, added up:
-# $z_i = \sum_j A_{ij} v_j$.
+# Row i of `A` holds query i's weights, one for each key. Its result is the values, each times its weight, added
+# up: $z_i = \sum_j A_{ij} v_j$.
 #
-# By hand, with n_q = 1, n_k = 2, d_v = 3: the weights $(0.25, 0.75)$ on $v_1 = (4, 0, 8)$ and $v_2 = (0, 4, 8)$ give
-# $(1, 3, 8)$.
+# By hand, with n_q = 1, n_k = 2, d_v = 3: the weights $(0.25, 0.75)$ on $v_1 = (4, 0, 8)$ and $v_2 = (0, 4, 8)$
+# give $(1, 3, 8)$.
 
 # %% nbgrader={"grade": false, "grade_id": "weighted_sum", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def weighted_sum(A, V):
@@ -234,11 +240,11 @@ checks.run("weighted_sum", points=4)
 # %% [markdown] nbgrader={"grade": false, "grade_id": "ask_soft_lookup", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # ## 1.5 `soft_lookup`: a dictionary that answers with a mixture
 #
-# A dictionary finds the one key that equals the query. Attention compares the query with all keys, turns the scores into
-# weights with `softmax` (given above) and mixes all values. Put your functions together.
+# A dictionary finds the one key that equals the query. Attention compares the query with all keys, turns the
+# scores into weights with `softmax` (given above) and mixes all values. Put your functions together.
 #
-# By hand: $q = (1)$, $k_1 = (0)$ and $k_2 = (\ln 3)$ give the scores $(0, \ln 3)$, the weights $(1/4, 3/4)$, and with
-# $v_1 = (4)$ and $v_2 = (8)$ the result $(7)$.
+# By hand: $q = (1)$, $k_1 = (0)$ and $k_2 = (\ln 3)$ give the scores $(0, \ln 3)$, the weights $(1/4, 3/4)$,
+# and with $v_1 = (4)$ and $v_2 = (8)$ the result $(7)$.
 
 # %% nbgrader={"grade": false, "grade_id": "soft_lookup", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def soft_lookup(Q, K, V):
@@ -276,9 +282,9 @@ checks.run("soft_lookup", points=5)
 # %% [markdown] nbgrader={"grade": false, "grade_id": "sentence", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # ## A sentence, seen by its own words
 #
-# Five words, each with a vector made by hand: (is it a person, is it food, is it an action). The matrices are made by
-# hand as well: an action asks for persons and for food, and a noun asks for actions. Each row below is one word's
-# weights over all five, and they come from your functions.
+# Five words, each with a vector made by hand: (is it a person, is it food, is it an action). The matrices are
+# made by hand as well: an action asks for persons and for food, and a noun asks for actions. Each row below is
+# one word's weights over all five, and they come from your functions.
 
 # %% nbgrader={"grade": false, "grade_id": "demo_sentence", "locked": true, "schema_version": 3, "solution": false, "task": false}
 words = ["Ada", "bakes", "Boris", "fresh", "bread"]
@@ -306,8 +312,8 @@ print("bakes, after looking round:", np.round(soft_lookup(Q, K, V)[1], 2), "(per
 # %% [markdown] nbgrader={"grade": false, "grade_id": "wider", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # ## A question for the next chapter
 #
-# The same five words, with random queries and keys of d numbers each. Move the slider to a larger d: the scores grow, and
-# each word ends up looking at one other word alone. Chapter 2 says why, and what to do about it.
+# The same five words, with random queries and keys of d numbers each. Move the slider to a larger d: the scores
+# grow, and each word ends up looking at one other word alone. Chapter 2 says why, and what to do about it.
 
 # %% nbgrader={"grade": false, "grade_id": "demo_width", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def show_width(d=64):

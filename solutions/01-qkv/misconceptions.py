@@ -40,7 +40,10 @@ def project_with_turned_matrix(X, W):
     return X @ W.T
 
 
-@misconception("project", hint="The matrix stands on the left. Vectors are rows here, so it goes on the right: `X @ W`.")
+@misconception(
+    "project",
+    hint="The matrix stands on the left. Vectors are rows here, so it goes on the right: `X @ W`.",
+)
 def project_from_the_left(X, W):
     return W @ X
 
@@ -80,7 +83,7 @@ def project_sum_over_outputs(X, W):
 @misconception(
     "project",
     hint="A size d_in of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. "
-    'Compare `X.shape[-1]` with `W.shape[0]` and raise `ValueError`, or use `@`, which raises by itself.',
+    "Compare `X.shape[-1]` with `W.shape[0]` and raise `ValueError`, or use `@`, which raises by itself.",
 )
 def project_stretches_ones(X, W):
     return (X[..., :, None] * W).sum(-2)
@@ -102,7 +105,8 @@ def project_second_name(X, W):
 
 @misconception(
     "project",
-    hint="`X.resize(...)`, like assigning to `X.shape`, reshapes the caller's own array. `X.reshape(...)` returns a new one.",
+    hint="`X.resize(...)`, like assigning to `X.shape`, reshapes the caller's own array. `X.reshape(...)` "
+    "returns a new one.",
 )
 def project_reshapes_in_place(X, W):
     lead, d_in = X.shape[:-1], X.shape[-1]
@@ -120,7 +124,10 @@ def project_to_float64(X, W):
     return X.astype(np.float64) @ W
 
 
-@misconception("project", hint="The result is float32 whatever the inputs are. Leave the dtype as it comes, or use `X.dtype`.")
+@misconception(
+    "project",
+    hint="The result is float32 whatever the inputs are. Leave the dtype as it comes, or use `X.dtype`.",
+)
 def project_to_float32(X, W):
     return (X @ W).astype(np.float32)
 
@@ -130,7 +137,10 @@ def project_to_list(X, W):
     return (X @ W).tolist()
 
 
-@misconception("project", hint="The function ends without `return`. Printing shows a result; only `return` hands it on.")
+@misconception(
+    "project",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
 def project_without_return(X, W):
     return None
 
@@ -150,7 +160,10 @@ def project_two_axes_only(X, W):
     return X @ W
 
 
-@misconception("project", hint="`X[0]` takes the first sequence and forgets the rest of the batch. `X @ W` keeps the leading axes.")
+@misconception(
+    "project",
+    hint="`X[0]` takes the first sequence and forgets the rest of the batch. `X @ W` keeps the leading axes.",
+)
 def project_first_sequence(X, W):
     return (X[0] if X.ndim > 2 else X) @ W
 
@@ -163,7 +176,10 @@ def project_stays_flat(X, W):
     return X.reshape(-1, X.shape[-1]) @ W
 
 
-@misconception("project", hint="An axis of size 1 is gone: `squeeze` removes it. One vector is still a sequence, of shape (1, d).")
+@misconception(
+    "project",
+    hint="An axis of size 1 is gone: `squeeze` removes it. One vector is still a sequence, of shape (1, d).",
+)
 def project_squeezed(X, W):
     return (X @ W).squeeze()
 
@@ -173,12 +189,18 @@ def project_mean(X, W):
     return X @ W / X.shape[-1]
 
 
-@misconception("project", hint="Decimals are cut off: the array that takes the result holds whole numbers (`dtype=int`).")
+@misconception(
+    "project",
+    hint="Decimals are cut off: the array that takes the result holds whole numbers (`dtype=int`).",
+)
 def project_whole_numbers(X, W):
     return np.trunc(X @ W)
 
 
-@misconception("project", hint="A length is written into the code: only the first 2 vectors are projected. Take n from `X.shape[-2]`.")
+@misconception(
+    "project",
+    hint="A length is written into the code: only the first 2 vectors are projected. Take n from `X.shape[-2]`.",
+)
 def project_two_vectors(X, W):
     result = X @ W
     result[..., 2:, :] = 0
@@ -268,7 +290,10 @@ def qkv_queries_are_keys(X, W_q, W_k, W_v):
     return X @ W_k, X @ W_k, X @ W_v
 
 
-@misconception("qkv", hint="The values are the keys: V is `X` projected by `W_v`. What is compared and what is passed on may differ.")
+@misconception(
+    "qkv",
+    hint="The values are the keys: V is `X` projected by `W_v`. What is compared and what is passed on may differ.",
+)
 def qkv_values_are_keys(X, W_q, W_k, W_v):
     return X @ W_q, X @ W_k, X @ W_k
 
@@ -322,43 +347,62 @@ def qkv_dictionary(X, W_q, W_k, W_v):
     return {"Q": X @ W_q, "K": X @ W_k, "V": X @ W_v}
 
 
-@misconception("qkv", hint="Only Q came back. `return` ends the function at once: one `return Q, K, V` for all three.")
+@misconception(
+    "qkv",
+    hint="Only Q came back. `return` ends the function at once: one `return Q, K, V` for all three.",
+)
 def qkv_queries_only(X, W_q, W_k, W_v):
     return X @ W_q
 
 
-@misconception("qkv", hint="The function ends without `return`. Printing shows a result; only `return` hands it on.")
+@misconception(
+    "qkv",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
 def qkv_without_return(X, W_q, W_k, W_v):
     return None
 
 
-@misconception("qkv", hint="The queries are scaled by 1/sqrt(d_k). Here they are the plain projection; scaling is chapter 2.")
+@misconception(
+    "qkv",
+    hint="The queries are scaled by 1/sqrt(d_k). Here they are the plain projection; scaling is chapter 2.",
+)
 def qkv_scaled_queries(X, W_q, W_k, W_v):
     return X @ W_q / W_q.shape[1] ** 0.5, X @ W_k, X @ W_v
 
 
 @misconception(
     "qkv",
-    hint="`X` was centred in place, which changes the caller's array, and nothing here asks for it. Project `X` as it is.",
+    hint="`X` was centred in place, which changes the caller's array, and nothing here asks for it. Project "
+    "`X` as it is.",
 )
 def qkv_centred(X, W_q, W_k, W_v):
     X -= X.mean(-1, keepdims=True)
     return X @ W_q, X @ W_k, X @ W_v
 
 
-@misconception("qkv", hint="`X[0]` takes the first sequence and forgets the rest of the batch. `X @ W` keeps the leading axes.")
+@misconception(
+    "qkv",
+    hint="`X[0]` takes the first sequence and forgets the rest of the batch. `X @ W` keeps the leading axes.",
+)
 def qkv_first_sequence(X, W_q, W_k, W_v):
     X = X[0] if X.ndim > 2 else X
     return X @ W_q, X @ W_k, X @ W_v
 
 
-@misconception("qkv", hint="The batch was made flat and stayed so. `X @ W` keeps leading axes; nothing needs to be flat.")
+@misconception(
+    "qkv",
+    hint="The batch was made flat and stayed so. `X @ W` keeps leading axes; nothing needs to be flat.",
+)
 def qkv_stays_flat(X, W_q, W_k, W_v):
     X = X.reshape(-1, X.shape[-1])
     return X @ W_q, X @ W_k, X @ W_v
 
 
-@misconception("qkv", hint="An axis of size 1 is gone: `squeeze` removes it. One vector is still a sequence, of shape (1, d).")
+@misconception(
+    "qkv",
+    hint="An axis of size 1 is gone: `squeeze` removes it. One vector is still a sequence, of shape (1, d).",
+)
 def qkv_squeezed(X, W_q, W_k, W_v):
     return (X @ W_q).squeeze(), (X @ W_k).squeeze(), (X @ W_v).squeeze()
 
@@ -372,7 +416,10 @@ def qkv_stretches_ones(X, W_q, W_k, W_v):
     return stretched(X, W_q), stretched(X, W_k), stretched(X, W_v)
 
 
-@misconception("qkv", hint="Results are float64 for float32 inputs. Leave the dtype as it comes from `@`, or use `X.dtype`.")
+@misconception(
+    "qkv",
+    hint="Results are float64 for float32 inputs. Leave the dtype as it comes from `@`, or use `X.dtype`.",
+)
 def qkv_to_float64(X, W_q, W_k, W_v):
     X = X.astype(np.float64)
     return X @ W_q, X @ W_k, X @ W_v
@@ -424,7 +471,10 @@ def qkv_split(X, W_q, W_k, W_v):
 # scores: wrong
 
 
-@misconception("scores", hint="Rows and columns are exchanged: this is `K @ Q^T`. Queries make the rows: `Q @ K^T`.")
+@misconception(
+    "scores",
+    hint="Rows and columns are exchanged: this is `K @ Q^T`. Queries make the rows: `Q @ K^T`.",
+)
 def scores_turned(Q, K):
     return K @ transposed(Q)
 
@@ -434,36 +484,52 @@ def scores_keys_with_keys(Q, K):
     return K @ transposed(K)
 
 
-@misconception("scores", hint="Queries meet queries, so the shape is (n_q, n_q). Each query meets each key: `Q @ K^T`.")
+@misconception(
+    "scores",
+    hint="Queries meet queries, so the shape is (n_q, n_q). Each query meets each key: `Q @ K^T`.",
+)
 def scores_queries_with_queries(Q, K):
     return Q @ transposed(Q)
 
 
-@misconception("scores", hint="`K` is not transposed. (n_q, d_k) times (d_k, n_k) fits: exchange the last two axes of `K`.")
+@misconception(
+    "scores",
+    hint="`K` is not transposed. (n_q, d_k) times (d_k, n_k) fits: exchange the last two axes of `K`.",
+)
 def scores_without_transpose(Q, K):
     return Q @ K
 
 
-@misconception("scores", hint="The scores are divided by sqrt(d_k). Raw dot products are asked here; scaling is chapter 2.")
+@misconception(
+    "scores",
+    hint="The scores are divided by sqrt(d_k). Raw dot products are asked here; scaling is chapter 2.",
+)
 def scores_scaled(Q, K):
     return Q @ transposed(K) / np.sqrt(Q.shape[-1])
 
 
 @misconception(
     "scores",
-    hint="`Q` is scaled in place: the caller's array changes, and raw dot products are asked here. Leave `Q` as it is.",
+    hint="`Q` is scaled in place: the caller's array changes, and raw dot products are asked here. Leave `Q` "
+    "as it is.",
 )
 def scores_scaled_in_place(Q, K):
     Q /= np.sqrt(Q.shape[-1])
     return Q @ transposed(K)
 
 
-@misconception("scores", hint="These are weights: softmax was applied already. `scores` returns the dot products themselves.")
+@misconception(
+    "scores",
+    hint="These are weights: softmax was applied already. `scores` returns the dot products themselves.",
+)
 def scores_are_weights(Q, K):
     return softmax(Q @ transposed(K))
 
 
-@misconception("scores", hint="`*` multiplies entry by entry. A dot product of each query with each key is `Q @ K^T`.")
+@misconception(
+    "scores",
+    hint="`*` multiplies entry by entry. A dot product of each query with each key is `Q @ K^T`.",
+)
 def scores_entrywise(Q, K):
     return Q * K
 
@@ -502,13 +568,19 @@ def scores_stretch_ones(Q, K):
     return stretched(Q, transposed(K))
 
 
-@misconception("scores", hint="This is cosine similarity: vectors are divided by their lengths. Raw dot products are asked.")
+@misconception(
+    "scores",
+    hint="This is cosine similarity: vectors are divided by their lengths. Raw dot products are asked.",
+)
 def scores_cosine(Q, K):
     Q = Q / np.linalg.norm(Q, axis=-1, keepdims=True)
     return Q @ transposed(K / np.linalg.norm(K, axis=-1, keepdims=True))
 
 
-@misconception("scores", hint="This is minus the squared distance. A score is the dot product: multiply, then add up over d_k.")
+@misconception(
+    "scores",
+    hint="This is minus the squared distance. A score is the dot product: multiply, then add up over d_k.",
+)
 def scores_distance(Q, K):
     return -((Q[..., :, None, :] - K[..., None, :, :]) ** 2).sum(-1)
 
@@ -521,7 +593,10 @@ def scores_sum_first(Q, K):
     return Q.sum(-1)[..., :, None] * K.sum(-1)[..., None, :]
 
 
-@misconception("scores", hint="The products are not added up: the axis d_k is still in the result. Sum over it, or use `@`.")
+@misconception(
+    "scores",
+    hint="The products are not added up: the axis d_k is still in the result. Sum over it, or use `@`.",
+)
 def scores_without_sum(Q, K):
     return Q[..., :, None, :] * K[..., None, :, :]
 
@@ -535,7 +610,10 @@ def scores_pairs(Q, K):
     return (Q[..., :n, :] * K[..., :n, :]).sum(-1)
 
 
-@misconception("scores", hint="The result is square: its columns are counted by n_q. There is one column for each key, n_k.")
+@misconception(
+    "scores",
+    hint="The result is square: its columns are counted by n_q. There is one column for each key, n_k.",
+)
 def scores_square(Q, K):
     n_q, n_k = Q.shape[-2], K.shape[-2]
     S = np.zeros((*Q.shape[:-2], n_q, n_q), dtype=Q.dtype)
@@ -544,21 +622,28 @@ def scores_square(Q, K):
     return S
 
 
-@misconception("scores", hint="`Q[0]` takes the first sequence and forgets the rest of the batch. `@` keeps the leading axes.")
+@misconception(
+    "scores",
+    hint="`Q[0]` takes the first sequence and forgets the rest of the batch. `@` keeps the leading axes.",
+)
 def scores_first_sequence(Q, K):
     return Q[0] @ K[0].T if Q.ndim > 2 else Q @ K.T
 
 
 @misconception(
     "scores",
-    hint="Every sequence meets the keys of all the others: `np.inner`, `np.dot` and `np.tensordot` pair all leading "
+    hint="Every sequence meets the keys of all the others: `np.inner`, `np.dot` and `np.tensordot` pair all "
+    "leading "
     "axes. `@` keeps each sequence to itself.",
 )
 def scores_all_pairs_of_sequences(Q, K):
     return np.inner(Q, K)
 
 
-@misconception("scores", hint="An axis of size 1 is gone: `squeeze` removes it. One query is still a row, of shape (1, n_k).")
+@misconception(
+    "scores",
+    hint="An axis of size 1 is gone: `squeeze` removes it. One query is still a row, of shape (1, n_k).",
+)
 def scores_squeezed(Q, K):
     return (Q @ transposed(K)).squeeze()
 
@@ -571,12 +656,18 @@ def scores_to_float64(Q, K):
     return Q.astype(np.float64) @ transposed(K)
 
 
-@misconception("scores", hint="The result is float32 whatever the inputs are. Leave the dtype as it comes from `@`.")
+@misconception(
+    "scores",
+    hint="The result is float32 whatever the inputs are. Leave the dtype as it comes from `@`.",
+)
 def scores_to_float32(Q, K):
     return (Q @ transposed(K)).astype(np.float32)
 
 
-@misconception("scores", hint="The function ends without `return`. Printing shows a result; only `return` hands it on.")
+@misconception(
+    "scores",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
 def scores_without_return(Q, K):
     return None
 
@@ -653,12 +744,18 @@ def weighted_sum_columns(A, V):
     return transposed(A @ V)
 
 
-@misconception("weighted_sum", hint="`*` multiplies entry by entry. Multiply each value by its weight and add up: `A @ V`.")
+@misconception(
+    "weighted_sum",
+    hint="`*` multiplies entry by entry. Multiply each value by its weight and add up: `A @ V`.",
+)
 def weighted_sum_entrywise(A, V):
     return A * V
 
 
-@misconception("weighted_sum", hint="The sum is divided by n_k. The weights are the shares already: no further mean.")
+@misconception(
+    "weighted_sum",
+    hint="The sum is divided by n_k. The weights are the shares already: no further mean.",
+)
 def weighted_sum_mean(A, V):
     return A @ V / A.shape[-1]
 
@@ -679,7 +776,10 @@ def weighted_sum_hard(A, V):
     return np.take_along_axis(V, A.argmax(-1)[..., None], axis=-2)
 
 
-@misconception("weighted_sum", hint="The values are added up without their weights, so every query gets the same. Use `A`.")
+@misconception(
+    "weighted_sum",
+    hint="The values are added up without their weights, so every query gets the same. Use `A`.",
+)
 def weighted_sum_plain(A, V):
     return np.repeat(V.sum(-2, keepdims=True), A.shape[-2], axis=-2)
 
@@ -698,25 +798,33 @@ def weighted_sum_over_numbers(A, V):
 
 
 @misconception(
-    "weighted_sum", hint="The weighted values are not added up: the axis n_k is still in the result. Sum over it, or use `@`."
+    "weighted_sum",
+    hint="The weighted values are not added up: the axis n_k is still in the result. Sum over it, or use `@`.",
 )
 def weighted_sum_without_sum(A, V):
     return A[..., None] * V[..., None, :, :]
 
 
-@misconception("weighted_sum", hint="Every query gets the mixture of the first. Each has weights of its own: row i of `A`.")
+@misconception(
+    "weighted_sum",
+    hint="Every query gets the mixture of the first. Each has weights of its own: row i of `A`.",
+)
 def weighted_sum_first_query(A, V):
     return np.repeat((A @ V)[..., :1, :], A.shape[-2], axis=-2)
 
 
-@misconception("weighted_sum", hint="The signs are lost: an absolute value is taken on the way. Values may be negative: `A @ V`.")
+@misconception(
+    "weighted_sum",
+    hint="The signs are lost: an absolute value is taken on the way. Values may be negative: `A @ V`.",
+)
 def weighted_sum_absolute(A, V):
     return A @ np.abs(V)
 
 
 @misconception(
     "weighted_sum",
-    hint="`mixed = V` gives the array a second name; it makes no copy, so `mixed *= ...` changes `V` itself, and the "
+    hint="`mixed = V` gives the array a second name; it makes no copy, so `mixed *= ...` changes `V` itself, "
+    "and the "
     "next query finds it changed. Write `V * A[..., i, :, None]`, which makes a new array.",
 )
 def weighted_sum_second_name(A, V):
@@ -739,7 +847,8 @@ def weighted_sum_stretches_ones(A, V):
 
 @misconception(
     "weighted_sum",
-    hint="Weights or values that are left over are dropped, as `zip` does. Different numbers of them are a mistake of the "
+    hint="Weights or values that are left over are dropped, as `zip` does. Different numbers of them are a "
+    "mistake of the "
     "caller: raise `ValueError`.",
 )
 def weighted_sum_drops_rest(A, V):
@@ -747,7 +856,10 @@ def weighted_sum_drops_rest(A, V):
     return A[..., :n] @ V[..., :n, :]
 
 
-@misconception("weighted_sum", hint="`A[0]` takes the first sequence and forgets the rest of the batch. `A @ V` keeps the leading axes.")
+@misconception(
+    "weighted_sum",
+    hint="`A[0]` takes the first sequence and forgets the rest of the batch. `A @ V` keeps the leading axes.",
+)
 def weighted_sum_first_sequence(A, V):
     return A[0] @ V[0] if A.ndim > 2 else A @ V
 
@@ -761,7 +873,10 @@ def weighted_sum_all_pairs_of_sequences(A, V):
     return np.dot(A, V)
 
 
-@misconception("weighted_sum", hint="An axis of size 1 is gone: `squeeze` removes it. One query is still a row, of shape (1, d_v).")
+@misconception(
+    "weighted_sum",
+    hint="An axis of size 1 is gone: `squeeze` removes it. One query is still a row, of shape (1, d_v).",
+)
 def weighted_sum_squeezed(A, V):
     return (A @ V).squeeze()
 
@@ -774,12 +889,18 @@ def weighted_sum_to_float64(A, V):
     return A.astype(np.float64) @ V
 
 
-@misconception("weighted_sum", hint="The result is float32 whatever the inputs are. Leave the dtype as it comes from `@`.")
+@misconception(
+    "weighted_sum",
+    hint="The result is float32 whatever the inputs are. Leave the dtype as it comes from `@`.",
+)
 def weighted_sum_to_float32(A, V):
     return (A @ V).astype(np.float32)
 
 
-@misconception("weighted_sum", hint="The function ends without `return`. Printing shows a result; only `return` hands it on.")
+@misconception(
+    "weighted_sum",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
 def weighted_sum_without_return(A, V):
     return None
 
@@ -836,7 +957,8 @@ def weighted_sum_torch(A, V):
 
 @misconception(
     "soft_lookup",
-    hint="Softmax runs over the queries: the columns sum to 1. Each query shares out its weight over the keys, the last axis.",
+    hint="Softmax runs over the queries: the columns sum to 1. Each query shares out its weight over the "
+    "keys, the last axis.",
 )
 def soft_lookup_over_queries(Q, K, V):
     return softmax(Q @ transposed(K), axis=-2) @ V
@@ -850,12 +972,18 @@ def soft_lookup_over_everything(Q, K, V):
     return softmax(Q @ transposed(K), axis=(-1, -2)) @ V
 
 
-@misconception("soft_lookup", hint="Softmax is missing: the raw scores are used as weights. `softmax(scores(Q, K))` first.")
+@misconception(
+    "soft_lookup",
+    hint="Softmax is missing: the raw scores are used as weights. `softmax(scores(Q, K))` first.",
+)
 def soft_lookup_without_softmax(Q, K, V):
     return Q @ transposed(K) @ V
 
 
-@misconception("soft_lookup", hint="The scores are divided by sqrt(d_k). The raw ones are asked here; scaling is chapter 2.")
+@misconception(
+    "soft_lookup",
+    hint="The scores are divided by sqrt(d_k). The raw ones are asked here; scaling is chapter 2.",
+)
 def soft_lookup_scaled(Q, K, V):
     return softmax(Q @ transposed(K) / np.sqrt(Q.shape[-1])) @ V
 
@@ -869,7 +997,10 @@ def soft_lookup_scaled_in_place(Q, K, V):
     return attend(Q, K, V)
 
 
-@misconception("soft_lookup", hint="`Q` and `K` are exchanged: the scores have a row for each key. Rows belong to queries: `Q @ K^T`.")
+@misconception(
+    "soft_lookup",
+    hint="`Q` and `K` are exchanged: the scores have a row for each key. Rows belong to queries: `Q @ K^T`.",
+)
 def soft_lookup_turned(Q, K, V):
     return softmax(K @ transposed(Q)) @ V
 
@@ -879,12 +1010,18 @@ def soft_lookup_mixes_keys(Q, K, V):
     return softmax(Q @ transposed(K)) @ K
 
 
-@misconception("soft_lookup", hint="`K` and `V` are exchanged: queries are compared with keys, and values are mixed.")
+@misconception(
+    "soft_lookup",
+    hint="`K` and `V` are exchanged: queries are compared with keys, and values are mixed.",
+)
 def soft_lookup_compares_values(Q, K, V):
     return softmax(Q @ transposed(V)) @ K
 
 
-@misconception("soft_lookup", hint="Keys are compared with keys, so there is a row for each key. Compare `Q` with `K`.")
+@misconception(
+    "soft_lookup",
+    hint="Keys are compared with keys, so there is a row for each key. Compare `Q` with `K`.",
+)
 def soft_lookup_keys_with_keys(Q, K, V):
     return softmax(K @ transposed(K)) @ V
 
@@ -900,12 +1037,18 @@ def soft_lookup_pair(Q, K, V):
     return A @ V, A
 
 
-@misconception("soft_lookup", hint="The best key takes everything: a hard lookup. A soft one mixes all values by their weights.")
+@misconception(
+    "soft_lookup",
+    hint="The best key takes everything: a hard lookup. A soft one mixes all values by their weights.",
+)
 def soft_lookup_hard(Q, K, V):
     return np.take_along_axis(V, (Q @ transposed(K)).argmax(-1)[..., None], axis=-2)
 
 
-@misconception("soft_lookup", hint="The sign of the scores is turned: the least similar key weighs most. `softmax(S)`, not of `-S`.")
+@misconception(
+    "soft_lookup",
+    hint="The sign of the scores is turned: the least similar key weighs most. `softmax(S)`, not of `-S`.",
+)
 def soft_lookup_negative(Q, K, V):
     return softmax(-Q @ transposed(K)) @ V
 
@@ -915,7 +1058,10 @@ def soft_lookup_softmax_twice(Q, K, V):
     return softmax(softmax(Q @ transposed(K))) @ V
 
 
-@misconception("soft_lookup", hint="The exponentials are not divided by their sum: weights must sum to 1 along each row.")
+@misconception(
+    "soft_lookup",
+    hint="The exponentials are not divided by their sum: weights must sum to 1 along each row.",
+)
 def soft_lookup_not_normalised(Q, K, V):
     S = Q @ transposed(K)
     return np.exp(S - S.max(-1, keepdims=True)) @ V
@@ -923,7 +1069,8 @@ def soft_lookup_not_normalised(Q, K, V):
 
 @misconception(
     "soft_lookup",
-    hint="Scores are divided by their sum. Negative scores then give negative weights: take `softmax`, which is given.",
+    hint="Scores are divided by their sum. Negative scores then give negative weights: take `softmax`, which "
+    "is given.",
 )
 def soft_lookup_share_of_sum(Q, K, V):
     S = Q @ transposed(K)
@@ -932,7 +1079,8 @@ def soft_lookup_share_of_sum(Q, K, V):
 
 @misconception(
     "soft_lookup",
-    hint="`np.exp` of a large score is infinite, and inf / inf is NaN. Subtract each row's maximum first, or take the "
+    hint="`np.exp` of a large score is infinite, and inf / inf is NaN. Subtract each row's maximum first, or "
+    "take the "
     "`softmax` that is given.",
 )
 def soft_lookup_overflows(Q, K, V):
@@ -942,7 +1090,8 @@ def soft_lookup_overflows(Q, K, V):
 
 @misconception(
     "soft_lookup",
-    hint="One maximum of all scores is subtracted; a row far below it becomes 0 / 0, which is NaN. Subtract each row's own, "
+    hint="One maximum of all scores is subtracted; a row far below it becomes 0 / 0, which is NaN. Subtract "
+    "each row's own, "
     "with `axis=-1, keepdims=True`.",
 )
 def soft_lookup_one_maximum(Q, K, V):
@@ -953,34 +1102,43 @@ def soft_lookup_one_maximum(Q, K, V):
 
 @misconception(
     "soft_lookup",
-    hint="Keys that come after the query get no weight: that is a causal mask (chapter 5). Here every key may be looked at.",
+    hint="Keys that come after the query get no weight: that is a causal mask (chapter 5). Here every key "
+    "may be looked at.",
 )
 def soft_lookup_causal(Q, K, V):
     S = Q @ transposed(K)
     return softmax(np.where(np.tri(*S.shape[-2:], dtype=bool), S, S.dtype.type(-np.inf))) @ V
 
 
-@misconception("soft_lookup", hint="`Q[0]` takes the first sequence and forgets the rest of the batch. `@` keeps the leading axes.")
+@misconception(
+    "soft_lookup",
+    hint="`Q[0]` takes the first sequence and forgets the rest of the batch. `@` keeps the leading axes.",
+)
 def soft_lookup_first_sequence(Q, K, V):
     return attend(Q[0], K[0], V[0]) if Q.ndim > 2 else attend(Q, K, V)
 
 
 @misconception(
     "soft_lookup",
-    hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, -2)`, or use your `scores`.",
+    hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, "
+    "-2)`, or use your `scores`.",
 )
 def soft_lookup_all_axes_reversed(Q, K, V):
     return softmax(Q @ K.T) @ V
 
 
-@misconception("soft_lookup", hint="An axis of size 1 is gone: `squeeze` removes it. One query is still a row, of shape (1, d_v).")
+@misconception(
+    "soft_lookup",
+    hint="An axis of size 1 is gone: `squeeze` removes it. One query is still a row, of shape (1, d_v).",
+)
 def soft_lookup_squeezed(Q, K, V):
     return attend(Q, K, V).squeeze()
 
 
 @misconception(
     "soft_lookup",
-    hint="A size of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. Use your `scores` and "
+    hint="A size of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. Use your "
+    "`scores` and "
     "`weighted_sum`, once they raise `ValueError`.",
 )
 def soft_lookup_stretches_ones(Q, K, V):
@@ -989,7 +1147,8 @@ def soft_lookup_stretches_ones(Q, K, V):
 
 @misconception(
     "soft_lookup",
-    hint="Keys or values that are left over are dropped, as `zip` does. A key without a value is a mistake of the caller: "
+    hint="Keys or values that are left over are dropped, as `zip` does. A key without a value is a mistake "
+    "of the caller: "
     "raise `ValueError`.",
 )
 def soft_lookup_drops_rest(Q, K, V):
@@ -999,7 +1158,8 @@ def soft_lookup_drops_rest(Q, K, V):
 
 @misconception(
     "soft_lookup",
-    hint="The result is float64 for float32 inputs. Some step makes float64: `np.zeros` without a dtype, or `astype(float)`.",
+    hint="The result is float64 for float32 inputs. Some step makes float64: `np.zeros` without a dtype, or "
+    "`astype(float)`.",
 )
 def soft_lookup_to_float64(Q, K, V):
     return attend(Q.astype(np.float64), K, V)
@@ -1010,7 +1170,10 @@ def soft_lookup_to_float32(Q, K, V):
     return attend(Q, K, V).astype(np.float32)
 
 
-@misconception("soft_lookup", hint="The function ends without `return`. Printing shows a result; only `return` hands it on.")
+@misconception(
+    "soft_lookup",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
 def soft_lookup_without_return(Q, K, V):
     return None
 

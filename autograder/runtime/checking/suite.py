@@ -213,7 +213,9 @@ class Suite:
                 continue
             result.status, result.message, result.held = "failed", failure.message, failure.held
             result.where = _where(failure)
-        self._diagnose(subject, results, calls, seed)
+        # A hint that cannot be had costs nobody a point: the list of wrong answers is ours, and may be at fault.
+        with contextlib.suppress(Exception):
+            self._diagnose(subject, results, calls, seed)
         total = sum(check.weight for check in checks)
         earned = sum(result.weight for result in results if result.status == "passed")
         score = round(float(points) * earned / total, 2)

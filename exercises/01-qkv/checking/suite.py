@@ -27,6 +27,7 @@ class Call:
     arguments: tuple
     result: object = None
     error: BaseException | None = None
+    must_raise: bool = False
 
 
 class Subject:
@@ -50,7 +51,9 @@ class Subject:
 
     def error(self, *arguments):
         """Return the exception that the function raises for these arguments, or None."""
-        return self._call(arguments).error
+        call = self._call(arguments)
+        call.must_raise = True
+        return call.error
 
     def _call(self, arguments):
         call = Call(arguments)
@@ -210,7 +213,9 @@ class Suite:
                 continue
             result.status, result.message, result.held = "failed", failure.message, failure.held
             result.where = _where(failure)
-        self._diagnose(subject, results, calls, seed)
+        # A hint that cannot be had costs nobody a point: the list of wrong answers is ours, and may be at fault.
+        with contextlib.suppress(Exception):
+            self._diagnose(subject, results, calls, seed)
         total = sum(check.weight for check in checks)
         earned = sum(result.weight for result in results if result.status == "passed")
         score = round(float(points) * earned / total, 2)
@@ -265,13 +270,15 @@ def _try(check, subject, function, seed):
 def _same_calls(own, other):
     """Tell whether two functions did the same in every call: results, exceptions, changed arguments."""
     return len(own) == len(other) and all(
-        _same_error(a.error, b.error) and _same(a.result, b.result) and _same(a.arguments, b.arguments)
+        _same_error(a, b) and _same(a.result, b.result) and _same(a.arguments, b.arguments)
         for a, b in zip(own, other, strict=True)
     )
 
 
 def _same_error(a, b):
-    return type(a) is type(b) and str(a) == str(b)
+    if a.must_raise and b.must_raise:  # an error that is asked for is worded by whoever wrote it
+        return type(a.error) is type(b.error)
+    return type(a.error) is type(b.error) and str(a.error) == str(b.error)
 
 
 def _same(a, b):

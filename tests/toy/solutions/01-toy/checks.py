@@ -1,4 +1,7 @@
 """Checks of the toy."""
+
+import numpy as np
+
 from checking import Suite, expect_array, expect_close
 
 suite = Suite(__name__, read={"add": "chapter 1"})
@@ -17,7 +20,7 @@ def adds(add, draw):
     """Each element is the sum of the two."""
     n, m = draw.sizes(2)
     a, b = draw.array(n, m), draw.array(n, m)
-    expect_close(add(a, b), [[x + y for x, y in zip(u, v)] for u, v in zip(a, b)])
+    expect_close(add(a, b), np.add(a, b))
 
 
 @check()

@@ -1,4 +1,5 @@
 """Wrong answers."""
+
 from checking import misconception
 
 

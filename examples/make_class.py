@@ -1,0 +1,127 @@
+"""Make the sample class: eight submissions of exercise 1, from the released notebook.
+
+    python examples/make_class.py [folder]
+
+Writes `<folder>/<student>/01-qkv/01-qkv.ipynb` (default: `examples/class`, whose files are committed). The same
+release always gives the same files.
+"""
+
+import copy
+import shutil
+import sys
+from pathlib import Path
+
+import nbformat
+
+ROOT = Path(__file__).resolve().parent.parent
+NAME = "01-qkv"
+
+RIGHT = {
+    "project": "return X @ W",
+    "qkv": "return project(X, W_q), project(X, W_k), project(X, W_v)",
+    "scores": "return Q @ np.swapaxes(K, -1, -2)",
+    "weighted_sum": "return A @ V",
+    "soft_lookup": "return weighted_sum(softmax(scores(Q, K)), V)",
+}
+
+# Right, and written with einsum and loops; einsum would stretch a size of 1.
+OTHERWISE = {
+    "project": """
+if X.shape[-1] != W.shape[0]:
+    raise ValueError(f"d_in is {X.shape[-1]} in X and {W.shape[0]} in W")
+return np.einsum("...ni,io->...no", X, W)
+""",
+    "qkv": "return tuple(project(X, W) for W in (W_q, W_k, W_v))",
+    "scores": """
+if Q.shape[-1] != K.shape[-1]:
+    raise ValueError(f"d_k is {Q.shape[-1]} in Q and {K.shape[-1]} in K")
+S = np.empty((*Q.shape[:-1], K.shape[-2]), dtype=Q.dtype)
+for j in range(K.shape[-2]):
+    S[..., j] = (Q * K[..., j : j + 1, :]).sum(-1)
+return S
+""",
+    "weighted_sum": """
+if A.shape[-1] != V.shape[-2]:
+    raise ValueError(f"{A.shape[-1]} weights for {V.shape[-2]} values")
+return np.einsum("...qk,...kd->...qd", A, V)
+""",
+    "soft_lookup": """
+S = scores(Q, K)
+E = np.exp(S - S.max(axis=-1, keepdims=True))
+return weighted_sum(E, V) / E.sum(axis=-1, keepdims=True)
+""",
+}
+
+# What each student wrote; None leaves the function as it was released.
+CLASS = {
+    "ada": RIGHT,
+    "boris": OTHERWISE,
+    # The scores are transposed, and what builds on them falls with them.
+    "chen": RIGHT | {"scores": "return K @ np.swapaxes(Q, -1, -2)"},
+    # Softmax over the queries.
+    "dalia": RIGHT
+    | {
+        "soft_lookup": """
+S = scores(Q, K)
+E = np.exp(S - S.max(axis=-2, keepdims=True))
+return weighted_sum(E / E.sum(axis=-2, keepdims=True), V)
+"""
+    },
+    # Not finished.
+    "emeka": RIGHT | {"weighted_sum": None, "soft_lookup": None},
+    # A bracket is missing in one cell; the others are right.
+    "farah": RIGHT | {"qkv": "return (project(X, W_q), project(X, W_k), project(X, W_v)"},
+    # Late (timestamp.txt), and float64 for float32 inputs.
+    "goran": RIGHT
+    | {
+        "weighted_sum": """
+if A.shape[-1] != V.shape[-2]:
+    raise ValueError("weights and values differ in number")
+Z = np.zeros((*A.shape[:-1], V.shape[-1]))
+for j in range(V.shape[-2]):
+    Z += A[..., :, j, None] * V[..., j, None, :]
+return Z
+"""
+    },
+    # The upload broke off: what arrived is not a notebook.
+    "hana": RIGHT,
+}
+LATE = {"goran": "2026-10-14 08:12:00 UTC\n"}
+BROKEN = {"hana"}
+STUB = "    # YOUR CODE HERE\n    raise NotImplementedError()"
+
+
+def submission(released, answers):
+    """Return the released notebook with the answers written into its solution cells, found by grade_id."""
+    notebook = copy.deepcopy(released)
+    for cell in notebook.cells:
+        metadata = cell.metadata.get("nbgrader", {})
+        answer = answers.get(metadata.get("grade_id")) if metadata.get("solution") else None
+        if answer:
+            if STUB not in cell.source:
+                raise SystemExit(f"The cell {metadata['grade_id']} has no place for an answer: release {NAME} again.")
+            body = "\n".join(f"    {line}".rstrip() for line in answer.strip().splitlines())
+            cell.source = cell.source.replace(STUB, body)
+    return notebook
+
+
+def make(into):
+    """Write the class into the folder `into`; what was there goes."""
+    path = ROOT / "exercises" / NAME / f"{NAME}.ipynb"
+    if not path.is_file():
+        raise SystemExit(f"{path} is not there: python -m autograder release {NAME}")
+    released = nbformat.read(path, as_version=4)
+    shutil.rmtree(into, ignore_errors=True)
+    for student, answers in CLASS.items():
+        folder = into / student / NAME
+        folder.mkdir(parents=True)
+        text = nbformat.writes(submission(released, answers)) + "\n"
+        if student in BROKEN:
+            text = text[: len(text) // 3]
+        (folder / f"{NAME}.ipynb").write_text(text, encoding="utf-8")
+        if student in LATE:
+            (folder / "timestamp.txt").write_text(LATE[student], encoding="utf-8")
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "examples" / "class")
