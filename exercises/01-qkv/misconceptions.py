@@ -50,8 +50,7 @@ def project_from_the_left(X, W):
 
 @misconception(
     "project",
-    hint="The result is transposed, (d_out, n): `W.T @ X.T` treats vectors as columns. Here they are rows: "
-    "`X @ W`.",
+    hint="The result is transposed, (d_out, n): `W.T @ X.T` treats vectors as columns. Here they are rows: `X @ W`.",
 )
 def project_columns(X, W):
     return transposed(X @ W)
@@ -84,7 +83,7 @@ def project_sum_over_outputs(X, W):
 @misconception(
     "project",
     hint="A size d_in of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. "
-    'Compare `X.shape[-1]` with `W.shape[0]` and raise `ValueError`, or use `@`, which raises by itself.',
+    "Compare `X.shape[-1]` with `W.shape[0]` and raise `ValueError`, or use `@`, which raises by itself.",
 )
 def project_stretches_ones(X, W):
     return (X[..., :, None] * W).sum(-2)
@@ -171,8 +170,7 @@ def project_first_sequence(X, W):
 
 @misconception(
     "project",
-    hint="The batch was made flat and stayed so. Bring the leading axes back: `.reshape(*X.shape[:-1], "
-    "W.shape[1])`.",
+    hint="The batch was made flat and stayed so. Bring the leading axes back: `.reshape(*X.shape[:-1], W.shape[1])`.",
 )
 def project_stays_flat(X, W):
     return X.reshape(-1, X.shape[-1]) @ W
@@ -201,8 +199,7 @@ def project_whole_numbers(X, W):
 
 @misconception(
     "project",
-    hint="A length is written into the code: only the first 2 vectors are projected. Take n from "
-    "`X.shape[-2]`.",
+    hint="A length is written into the code: only the first 2 vectors are projected. Take n from `X.shape[-2]`.",
 )
 def project_two_vectors(X, W):
     result = X @ W
@@ -295,8 +292,7 @@ def qkv_queries_are_keys(X, W_q, W_k, W_v):
 
 @misconception(
     "qkv",
-    hint="The values are the keys: V is `X` projected by `W_v`. What is compared and what is passed on may "
-    "differ.",
+    hint="The values are the keys: V is `X` projected by `W_v`. What is compared and what is passed on may differ.",
 )
 def qkv_values_are_keys(X, W_q, W_k, W_v):
     return X @ W_q, X @ W_k, X @ W_k
@@ -338,8 +334,7 @@ def qkv_stacked(X, W_q, W_k, W_v):
 
 @misconception(
     "qkv",
-    hint="The joined projection is cut into three equal parts, but d_v may differ from d_k. Cut at d_k and "
-    "at 2 d_k.",
+    hint="The joined projection is cut into three equal parts, but d_v may differ from d_k. Cut at d_k and at 2 d_k.",
 )
 def qkv_equal_thirds(X, W_q, W_k, W_v):
     joined = X @ np.concatenate([W_q, W_k, W_v], axis=1)
@@ -804,8 +799,7 @@ def weighted_sum_over_numbers(A, V):
 
 @misconception(
     "weighted_sum",
-    hint="The weighted values are not added up: the axis n_k is still in the result. Sum over it, or use "
-    "`@`.",
+    hint="The weighted values are not added up: the axis n_k is still in the result. Sum over it, or use `@`.",
 )
 def weighted_sum_without_sum(A, V):
     return A[..., None] * V[..., None, :, :]
@@ -972,8 +966,7 @@ def soft_lookup_over_queries(Q, K, V):
 
 @misconception(
     "soft_lookup",
-    hint="Softmax runs over the whole matrix, so that all weights together sum to 1. Each row sums to 1: "
-    "`axis=-1`.",
+    hint="Softmax runs over the whole matrix, so that all weights together sum to 1. Each row sums to 1: `axis=-1`.",
 )
 def soft_lookup_over_everything(Q, K, V):
     return softmax(Q @ transposed(K), axis=(-1, -2)) @ V
@@ -997,8 +990,7 @@ def soft_lookup_scaled(Q, K, V):
 
 @misconception(
     "soft_lookup",
-    hint="`Q` is scaled in place: the caller's array changes, and the raw scores are asked here. Leave `Q` "
-    "as it is.",
+    hint="`Q` is scaled in place: the caller's array changes, and the raw scores are asked here. Leave `Q` as it is.",
 )
 def soft_lookup_scaled_in_place(Q, K, V):
     Q /= np.sqrt(Q.shape[-1])
