@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import DEVNULL
 
@@ -52,7 +53,8 @@ def execute(notebook, exercise, seed, extras=None, on_cell=lambda cell: None):
         shutil.copytree(
             exercise.released, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.ipynb", "__pycache__")
         )
-        ended = asyncio.run(_run(notebook, folder, seed, on_cell))
+        with ThreadPoolExecutor(1) as own:  # a thread of its own, because the caller may be inside an event loop
+            ended = own.submit(asyncio.run, _run(notebook, folder, seed, on_cell)).result()
     for cell in notebook.cells:
         if is_check(cell):
             settle(cell, ended)

@@ -156,9 +156,9 @@ def lost_to(cell):
     waiting = [check for check in cell["checks"] if check["status"] == "waiting"]
     if failed:
         named = [check for check in failed if check["cause"]]
-        others = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
-        cause = f"likely: {named[0]['cause'].replace('_', ' ')}" if named else failed[0]["message"][:160]
-        return f"{failed[0]['title'].rstrip('.')}{others} ({cause})"
+        others = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        cause = f"likely {named[0]['cause'].replace('_', ' ')}" if named else failed[0]["message"][:160].rstrip(".")
+        return f"{cause}; does not hold: {failed[0]['title'].rstrip('.')}{others}"
     if waiting:
         return waiting[0]["message"]
     return cell["error"] or "the check did not run to its end"

@@ -81,7 +81,7 @@ CLASS = {
     # student: (what is handed in, points, kind, what the reasons must say)
     "rita": (dict(answers=RIGHT), 6, "wrong", ["proof −3: no response"]),
     "proved": (dict(answers={**RIGHT, "proof": "Because."}), 6, "right", []),
-    "minus": (dict(answers={**RIGHT, "add": "def add(a, b):\n    return a - b"}), 3, "wrong", ["likely: subtracts"]),
+    "minus": (dict(answers={**RIGHT, "add": "def add(a, b):\n    return a - b"}), 3, "wrong", ["likely subtracts"]),
     "blank": (dict(), 0, "wrong", ["add is not written yet"]),
     "noisy": (dict(answers={**RIGHT, "add": NOISY}), 6, "wrong", []),
     "syntax": (dict(answers={**RIGHT, "add": "def add(a, b) return a"}), 2, "wrong", ["add is not defined"]),

@@ -209,6 +209,9 @@ function render({ model, el }) {
       panel(2, text.weigh, text.weigh_note, table),
       panel(3, text.mix, text.mix_note, h("div", { class: "abh-stage" }, mix.svg), result, summary)));
   root.setAttribute("role", "group");
+  for (const control of root.querySelectorAll("input, button, [tabindex]")) {
+    control.setAttribute("data-lm-suppress-shortcuts", "true"); // else JupyterLab takes the arrow keys for itself
+  }
   root.setAttribute("aria-label", text.title);
 
   function choose(i) {
