@@ -24,9 +24,10 @@ def main():
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1180, "height": 900})
+        page = browser.new_page(viewport={"width": 1180, "height": 1500})
         page.goto(f"http://127.0.0.1:{server.server_port}/book/01-qkv.html")
         page.locator(".abh-qkv").wait_for()
+        page.add_style_tag(content=".bd-header, .bd-header-article, #pst-skip-link { display: none !important }")
         page.wait_for_timeout(1500)
         page.locator(".abh-qkv").screenshot(path=ROOT / "examples/book.png")
         page.goto(FEEDBACK.as_uri(), wait_until="domcontentloaded")

@@ -109,7 +109,8 @@ def as_html(report):
             if result.where:
                 parts.append(f"{_inline(element(result.where))}{_html_matrices(result.where)}")
             parts.append("</div>")
-        elif result.status == "waiting":
+        elif result.status == "waiting" and result.message not in hinted:
+            hinted.add(result.message)
             parts.append(f'<div style="margin:.2em 0 .2em 1.4em">{_inline(result.message)}</div>')
         parts.append("</li>")
     parts.append("</ul>")
