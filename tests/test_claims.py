@@ -1,0 +1,72 @@
+"""The claims extension: what it warns of, and that the built ledger leads to the evidence."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from sphinx.testing.util import SphinxTestApp
+
+BOOK = Path(__file__).resolve().parent.parent / "book"
+ROWS = yaml.safe_load((BOOK / "claims.yml").read_text(encoding="utf-8"))
+CLAIM = """
+```{{claim}} {name}
+:verdict: {verdict}
+:cell: the-cell
+Evidence.
+```
+"""
+
+
+def warnings_of(tmp_path, *claims):
+    """Build a book of one chapter, 01, with these claims (id, verdict) in it; return what Sphinx warns of."""
+    source = tmp_path / "source"
+    (source / "book").mkdir(parents=True)
+    (source / "conf.py").write_text("extensions = ['myst_parser', 'claims']\nexclude_patterns = []\n")
+    (source / "index.md").write_text("# Book\n\n```{toctree}\nbook/01-qkv\nbook/claims\n```\n")
+    chapter = "".join(CLAIM.format(name=name, verdict=verdict) for name, verdict in claims)
+    (source / "book" / "01-qkv.md").write_text(f"# One\n\n(the-cell)=\n## Cell\n{chapter}")
+    (source / "book" / "claims.md").write_text("# Claims\n\n```{claims-ledger}\n```\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(BOOK / "_ext"), *sys.path])
+        app = SphinxTestApp(srcdir=source, builddir=tmp_path / "build")
+        try:
+            app.build()
+            page = (Path(app.outdir) / "book" / "claims.html").read_text(encoding="utf-8")
+            return app.warning.getvalue(), page
+        finally:
+            app.cleanup()
+
+
+ALL = [(name, "holds") for name, row in ROWS.items() if "01" in [str(c) for c in row["chapters"]]]
+
+
+def test_a_chapter_that_answers_all_its_rows_is_quiet(tmp_path):
+    said, page = warnings_of(tmp_path, *ALL)
+    assert "claim" not in said, said
+    assert all(re.search(rf'href="01-qkv\.html#claim-{name.lower()}"', page) for name, _ in ALL)
+
+
+@pytest.mark.parametrize(
+    ("claims", "says"),
+    [
+        (ALL[1:], f"{ALL[0][0]}"),
+        ([*ALL, ("Z9", "holds")], "'Z9' is not in claims.yml"),
+        ([*ALL, ALL[0]], "is answered twice"),
+        ([(ALL[0][0], "maybe"), *ALL[1:]], "needs :verdict:"),
+    ],
+    ids=["forgotten", "unknown", "twice", "no verdict"],
+)
+def test_a_fault_is_a_warning(tmp_path, claims, says):
+    said, _ = warnings_of(tmp_path, *claims)
+    assert says in said
+
+
+def test_the_ledger_of_the_built_book_leads_to_box_and_cell(html):
+    ledger = (html / "book" / "claims.html").read_text(encoding="utf-8")
+    chapter = (html / "book" / "01-qkv.html").read_text(encoding="utf-8")
+    links = re.findall(r'href="01-qkv\.html#([^"]+)"', ledger)
+    assert {f"claim-{name.lower()}" for name, _ in ALL} <= set(links)
+    ids = set(re.findall(r'id="([^"]+)"', chapter))
+    assert set(links) <= ids, set(links) - ids
