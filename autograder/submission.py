@@ -114,11 +114,10 @@ def restore(submitted, released):
     own_ids = {cell.id: _grade_id(cell) for cell in released.cells}
     given, extra, last = {}, {}, None
     for cell in submitted.cells:
-        metadata = cell.get("metadata", {})
-        grade_id = _grade_id(cell) if isinstance(metadata, dict) else None
-        if grade_id not in own_ids.values() or grade_id is None:
-            grade_id = own_ids.get(cell.get("id"))
-        key = grade_id or (cell.get("id") if cell.get("id") in own_ids else None)
+        grade_id, cell_id = _grade_id(cell), _text(cell.get("id"))
+        if grade_id not in own_ids.values():
+            grade_id = own_ids.get(cell_id)
+        key = grade_id or (cell_id if cell_id in own_ids else None)
         if key is None:
             extra.setdefault(last, []).append(cell)
             continue
@@ -149,8 +148,14 @@ def restore(submitted, released):
 
 
 def _grade_id(cell):
-    own = cell.get("metadata", {}).get("nbgrader")
-    return own.get("grade_id") if isinstance(own, dict) else None
+    metadata = cell.get("metadata")
+    own = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    return _text(own.get("grade_id")) if isinstance(own, dict) else None
+
+
+def _text(value):
+    """Return a string as it is, and None for anything else that a notebook may hold in its place."""
+    return value if isinstance(value, str) else None
 
 
 def _plain(cell):

@@ -41,10 +41,10 @@ def hand_in(
     """Write a submission below `folder`: the released notebook with these answers, or these bytes."""
     own = folder / student / "01-toy"
     own.mkdir(parents=True, exist_ok=True)
+    notebook = nbformat.read(toy.exercises()[0].notebook, as_version=4)
     if raw is not None:
-        (own / "01-toy.ipynb").write_bytes(raw)
+        (own / "01-toy.ipynb").write_bytes(raw(notebook) if callable(raw) else raw)
     else:
-        notebook = nbformat.read(toy.exercises()[0].notebook, as_version=4)
         for cell in notebook.cells:
             grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
             cell.source = (answers or {}).get(grade_id, cell.source)
@@ -74,6 +74,18 @@ def stripped(notebook):
         cell.metadata = {}
 
 
+def strange(notebook):
+    """Return the released notebook as JSON, with metadata, ids and sources that no editor writes."""
+    raw = json.loads(nbformat.writes(notebook))
+    raw["cells"][0]["metadata"] = None
+    raw["cells"][1]["id"] = ["a list"]
+    raw["cells"][1]["metadata"]["nbgrader"] = 7
+    raw["cells"][2]["metadata"]["nbgrader"]["grade_id"] = {"a": 1}
+    raw["cells"][3]["source"] = ["def twice(a):\n", "    return 2 * a"]
+    raw["cells"].append({"cell_type": "code", "source": "1 / 0"})
+    return json.dumps(raw).encode()
+
+
 NOISY = (
     "import sys, warnings\ndef add(a, b):\n    warnings.warn('hm')\n    print(1, file=sys.stderr)\n    return a + b"
 )
@@ -95,6 +107,7 @@ CLASS = {
     "copied": (dict(answers=RIGHT, change=copied), 6, "wrong", ["stands twice"]),
     "deleted": (dict(answers=RIGHT, change=deleted), 6, "wrong", ["check_add was missing"]),
     "stripped": (dict(answers=RIGHT, change=stripped), 6, "wrong", []),
+    "strange": (dict(raw=strange), 2, "wrong", ["cell add was missing"]),
     "renamed": (dict(answers=RIGHT, name="my solution"), 6, "wrong", ["was called my solution.ipynb"]),
     "odd [name]*": (dict(answers=RIGHT), 6, "wrong", []),
 }
