@@ -7,12 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
 import pytest
 from nbgrader.api import Gradebook
+from servers import jupyter
 from typer.testing import CliRunner
 
 from autograder import cli, engine, grade, gradebook, submission
@@ -278,7 +280,7 @@ cli.main()
 
 @pytest.mark.slow
 def test_nbgraders_own_commands_grade_the_same(graded, tmp_path):
-    """`nbgrader autograde`, `generate_feedback` and the formgrader's API work on the course after `release`."""
+    """`nbgrader autograde`, `generate_feedback` and the formgrader work on the course after `release`."""
     course, folder, _ = graded
     root = tmp_path / "course"
     shutil.copytree(course.root, root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback"))
@@ -301,9 +303,12 @@ def test_nbgraders_own_commands_grade_the_same(graded, tmp_path):
             assert book.find_submission("01-toy", student).score == CLASS[student][1]
         assert (root / "feedback" / student / "01-toy" / "01-toy.html").exists()
         assert not (root / "autograded" / student / "01-toy" / "01-toy.py").exists()
-    from nbgrader.apps import NbGraderAPI
-
-    rows = {row["student"]: row for row in NbGraderAPI(config=own.config).get_submissions("01-toy")}
+    extension = "--ServerApp.jpserver_extensions={'nbgrader.server_extensions.formgrader': True}"
+    with jupyter(root, "jupyter_server", extension) as (address, token):
+        ask = urllib.request.Request(
+            address + "formgrader/api/submissions/01-toy", headers={"Authorization": f"token {token}"}
+        )
+        rows = {row["student"]: row for row in json.load(urllib.request.urlopen(ask, timeout=30))}
     assert rows["minus"]["score"] == 3 and rows["minus"]["autograded"]
 
 
