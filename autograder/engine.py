@@ -149,4 +149,8 @@ async def _run(notebook, folder, seed, on_cell):
     except Exception as error:
         if not ended:
             raise RuntimeError(f"the kernel failed: {type(error).__name__}: {error}") from error
+    finally:
+        # nbclient leaves a kernel running that it did not make itself; asked politely, an endless loop would stay.
+        if manager.has_kernel:
+            await manager.shutdown_kernel(now=True)
     return ended

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
+import psutil
 import pytest
 from nbgrader.api import Gradebook
 from servers import jupyter
@@ -368,6 +369,32 @@ def test_a_cell_that_was_not_run_gets_no_points():
     cell = nbformat.v4.new_code_cell("", metadata={"nbgrader": {"grade": True, "points": 4, "grade_id": "x"}})
     engine.settle(cell)
     assert engine.points_of(cell) == (0.0, 4.0)
+
+
+STUBBORN = """import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+while True:
+    try:
+        while True:
+            pass
+    except BaseException:
+        pass
+"""
+
+
+@pytest.mark.slow
+def test_an_endless_cell_costs_its_own_points_and_is_gone_afterwards(toy, monkeypatch):
+    monkeypatch.setattr(engine, "SECONDS_PER_CELL", 3)
+    exercise = toy.exercises()[0]
+    notebook = nbformat.read(exercise.notebook, as_version=4)
+    cells = {cell.id: cell for cell in notebook.cells}
+    cells["add"].source, cells["twice"].source = RIGHT["add"], STUBBORN
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    ended = engine.execute(notebook, exercise, seed=1)
+    assert "the cell twice ran longer than 3 seconds" in ended
+    assert engine.points_of(cells["check_add"]) == (4, 4) and engine.points_of(cells["check_twice"]) == (0, 2)
+    left = [child for child in psutil.Process().children(recursive=True) if child.pid not in before]
+    assert not psutil.wait_procs(left, timeout=2)[1]
 
 
 def test_added_cells_keep_their_place(toy):
