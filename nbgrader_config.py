@@ -15,6 +15,18 @@ c.CourseDirectory.ignore = [
     "grade.json",
 ]
 
+# `nbgrader autograde` runs submissions with the course's engine: cells in a sandbox, checks in the judge.
+c.Autograde.sanitize_preprocessors = ["autograder.preprocess.Restore"]
+c.Autograde.autograde_preprocessors = [
+    "autograder.preprocess.Run",
+    "nbgrader.preprocessors.SaveAutoGrades",
+    "nbgrader.preprocessors.AssignLatePenalties",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+
+# What one submission may use is set here too: `autograder/limits.py` has the names and what each means, such as
+# c.Limits.cpu_seconds = 60
+
 # The copy of an exercise that students get is rebuilt whole each time.
 c.GenerateAssignment.force = True
 c.ExecutePreprocessor.timeout = 60

@@ -2,6 +2,7 @@
 
 import csv
 import logging
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -9,8 +10,17 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
+from rich.text import Text
 
 from autograder.course import ROOT, Course, UserError
 
@@ -76,34 +86,45 @@ def check(notebook: Annotated[Path, typer.Argument(help="Your notebook, such as 
     import nbformat
 
     from autograder import engine, submission
-    from checking import show
+    from autograder.limits import Limits
+    from autograder.sandbox import Bare
 
     if not notebook.exists():
         raise UserError(f"There is no file {notebook}.")
     course = Course()
+    limits = Limits(config=course.config).plain()
+    guests = Bare(limits)
+    guests.start()  # Python starts there while the notebook is read here
     try:
-        own = submission.read(notebook)
-    except submission.Malformed as error:
-        raise UserError(f"{error} Open it in Jupyter and save it again, or start from the released one.") from None
-    exercise = _exercise_of(course, notebook, own)
-    restored = submission.restore(own, nbformat.read(exercise.notebook, as_version=4))
-    code = [cell for cell in restored.notebook.cells if cell.cell_type == "code"]
-    with _progress("Running your cells") as progress:
-        task = progress.add_task(exercise.name, total=len(code))
-        ended = engine.execute(
-            restored.notebook,
-            exercise,
-            _fresh_seed(),
-            extras=notebook.parent if notebook.parent.resolve() != exercise.released.resolve() else None,
-            on_cell=lambda cell: progress.advance(task, cell.cell_type == "code"),
-        )
+        from autograder.judge import Fault, Judge
+        from checking import show
+
+        own = _notebook_at(notebook, limits)
+        exercise = _exercise_of(course, notebook, own)
+        restored = submission.restore(own, nbformat.read(exercise.notebook, as_version=4))
+        code = [cell for cell in restored.notebook.cells if cell.cell_type == "code"]
+        with _progress("Running your cells") as progress:
+            task = progress.add_task(exercise.name, total=len(code))
+            ended = engine.execute(
+                restored.notebook,
+                Judge(exercise),
+                guests,
+                limits,
+                seed=_fresh_seed(),
+                guest_seed=_fresh_seed(),
+                files=_files_of(course, notebook, exercise, limits),
+                on_cell=lambda cell: progress.advance(task),
+            )
+    except (Fault, RuntimeError) as error:
+        raise UserError(f"The checks could not run: {error}. Try `python -m autograder doctor`.") from error
+    finally:
+        guests.close()
     earned, most = 0.0, 0.0
     for cell in restored.notebook.cells:
         if not engine.is_check(cell):
             for output in cell.get("outputs", []):
                 if output.output_type == "error":
-                    title = f"The cell {cell.id} ended in an error: {output.ename}: {output.evalue}\n"
-                    show.write(title)
+                    show.write(f"The cell {cell.id} ended in an error: {output.ename}: {output.evalue}\n")
             continue
         points, worth = engine.points_of(cell)
         earned, most = earned + points, most + worth
@@ -111,9 +132,9 @@ def check(notebook: Annotated[Path, typer.Argument(help="Your notebook, such as 
         texts = texts or [out.text for out in cell.outputs if out.output_type == "stream"]
         show.write("\n".join(texts) + "\n")
     for line in restored.repairs:
-        out.print(line, highlight=False)
-    if ended:
-        out.print(f"Stopped early: {ended}", highlight=False)
+        out.print(line, highlight=False, markup=False)
+    for name, error in ended:
+        out.print(f"Stopped in the cell {name}: {error}", highlight=False, markup=False)
     out.print(f"[bold]{earned:g} of {most:g} points[/]", highlight=False)
 
 
@@ -126,36 +147,74 @@ def grade(
     into: Into = ROOT,
     db: Database = "",
     force: Annotated[bool, typer.Option("--force", help="Grade unchanged submissions again as well.")] = False,
+    redraw: Annotated[
+        bool, typer.Option("--redraw", help="Grade all of them again, with the checks' inputs drawn anew.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(help="How many to grade at one time.", show_default="one for each core")] = 0,
+    no_sandbox: Annotated[
+        bool, typer.Option("--no-sandbox", help="At your own risk: run submissions with your rights.")
+    ] = False,
+    fall_back: Annotated[
+        bool, typer.Option("--fall-back", hidden=True, help="Do so only where there can be no sandbox.")
+    ] = False,
 ):
     """Grade a class into nbgrader's gradebook, and write autograded/ and feedback/.
 
     A submission that has not changed since it was graded is not graded again. Whatever students handed in,
     every one of them gets a grade and a reason, and the command ends with status 0.
     """
-    from autograder import grade as grading
-    from autograder import gradebook, submission
+    from autograder import pool
 
     course = Course(into=into.resolve(), db=db)
     chosen = course.exercises(exercises or ())
+    if submitted.is_dir():
+        pool.preload(course.root, [exercise.name for exercise in chosen])
+
+    from autograder import grade as grading
+    from autograder import gradebook, sandbox, submission
+    from autograder.limits import Limits
+
     if not submitted.is_dir():
         raise UserError(f"There is no folder {submitted}. Name the one with the submissions: --submitted DIR")
+    lacks = [] if no_sandbox else sandbox.missing()
+    if lacks and not fall_back:
+        raise UserError(
+            f"Submissions cannot be isolated on this machine: {'; '.join(lacks)}. "
+            "Mend that, or grade at your own risk with --no-sandbox."
+        )
+    if lacks or no_sandbox:
+        because = f", because {'; '.join(lacks)}" if lacks else ""
+        err.print(
+            f"[yellow]Without a sandbox{_plain(because)}: submissions run with your rights.[/]", highlight=False
+        )
     items = submission.find(course, chosen, submitted.resolve())
-    with _progress("Grading") as progress:
+    with _progress("Grading", rate=True) as progress:
         task = progress.add_task("starting", total=len(items))
         grading.prepare(course, chosen, items, submitted)
-        versions = {
-            exercise.name: grading.exercise_digest(exercise) for exercise in chosen if exercise.notebook.exists()
-        }
+        there = [exercise for exercise in chosen if any(item.exercise == exercise for item in items)]
+        setting = pool.Setting(
+            root=str(course.root),
+            exercises=tuple(exercise.name for exercise in there),
+            limits=Limits(config=course.config).plain(),
+            sandbox=not (lacks or no_sandbox),
+            hidden=(str(course.root), str(course.into), str(submitted.resolve())),
+        )
         records, kept = [], 0
         with gradebook.opened(course) as book:
-            for item in items:
-                progress.update(task, description=f"{item.student} {item.exercise.name}")
-                version = versions[item.exercise.name]
-                record = None if force else grading.current(course, book, item, version)
-                kept += record is not None
-                book.db.rollback()  # leave no transaction open while the submission runs
-                records.append(record or grading.grade(course, item, version))
-                progress.advance(task)
+            for record, old in grading.grade_all(
+                course,
+                book,
+                items,
+                {exercise.name: grading.exercise_digest(exercise) for exercise in there},
+                setting,
+                jobs=min(jobs if jobs > 0 else len(os.sched_getaffinity(0)), len(items)),
+                force=force,
+                redraw=redraw,
+            ):
+                records.append(record)
+                kept += old
+                progress.update(task, advance=1, description=f"{record['student']} {record['assignment']}")
+    records.sort(key=lambda record: (record["student"], record["assignment"]))
     out.print(_table(records, grading.reasons))
     done = f"Graded {len(records) - kept}"
     if kept:
@@ -163,6 +222,12 @@ def grade(
     out.print(
         f"{done}. Gradebook: {_short(course.db_url)}  Feedback: {_short(course.into / 'feedback')}", highlight=False
     )
+    faults = [record for record in records if record["kind"] == "infrastructure"]
+    if faults:
+        raise UserError(
+            f"{len(faults)} of {len(records)} could not be graded through our own fault, and lost no points: "
+            f"{faults[0]['student']}, {faults[0]['reason']}. Run the same command again; the others are kept."
+        )
 
 
 @app.command()
@@ -241,6 +306,29 @@ def _exercise_of(course, path, notebook):
     raise UserError(f"{path.name} belongs to no exercise here. The exercises are: {names or 'none released yet'}.")
 
 
+def _notebook_at(path, limits):
+    """Return the notebook in a student's file, or say what it is instead."""
+    from autograder import submission
+
+    data, problem = submission.read_file(path, limits["notebook_mb"])
+    try:
+        if data is None:
+            raise submission.Malformed(problem)
+        return submission.parse(data, path.name)
+    except submission.Malformed as error:
+        raise UserError(f"{error} Open it in Jupyter and save it again, or start from the released one.") from None
+
+
+def _files_of(course, path, exercise, limits):
+    """Return the files beside a student's notebook, unless it lies in the release itself."""
+    from autograder import submission
+
+    released = submission.beside(exercise.released, limits["beside_mb"])[0]
+    if path.parent.resolve() == exercise.released.resolve():
+        return released
+    return {**submission.beside(path.parent, limits["beside_mb"])[0], **released}
+
+
 def _table(records, reasons):
     table = Table(show_edge=False, header_style="bold")
     for name, justify in (("Student", "left"), ("Exercise", "left"), ("Points", "right"), ("Lost to", "left")):
@@ -280,13 +368,23 @@ def _short(path):
     return str(path).replace(f"{ROOT}/", "")
 
 
-def _progress(title):
+class _Rate(ProgressColumn):
+    """How many a second, and how long the rest will take."""
+
+    def render(self, task):
+        left = task.time_remaining
+        rest = f", {left // 60:.0f}:{left % 60:02.0f} left" if left else ""
+        return Text(f"{task.speed:.1f}/s{rest}" if task.speed else "")
+
+
+def _progress(title, rate=False):
     return Progress(
         SpinnerColumn(),
         TextColumn(title),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.description}"),
+        *([_Rate()] if rate else []),
+        TextColumn("{task.description}", markup=False),
         console=err,
     )

@@ -1,9 +1,7 @@
 """The course on disk: its folders, its exercises, and nbgrader's configuration of it."""
 
 import difflib
-import os
 import re
-import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,9 +9,6 @@ from pathlib import Path
 from traitlets.config import PyFileConfigLoader
 
 ROOT = Path(__file__).resolve().parent.parent
-
-# nbgrader calls alembic by name when it makes a gradebook; it lies beside this Python, activated or not.
-os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 
 class UserError(Exception):

@@ -1,37 +1,44 @@
-"""Grading a class: every submission gets a grade and a reason, whatever was handed in."""
+"""Grading a class: every submission gets a grade and a reason, whatever was handed in.
 
-import copy
+Workers grade (`autograder.work`); this process hands out the work and is the one writer of the gradebook and of the
+files. What is written last of a submission is its record: where that is, all of it is.
+"""
+
 import hashlib
 import hmac
 import json
 import os
-import re
 import secrets
-from collections import Counter
+from collections import Counter, deque
+from concurrent.futures import FIRST_COMPLETED, wait
+from concurrent.futures.process import BrokenProcessPool
 from datetime import UTC, datetime
 
 import nbformat
-from nbclient.exceptions import CellExecutionError
-from nbgrader.utils import determine_grade, is_grade, parse_utc
+from nbgrader.utils import parse_utc
 
-from autograder import engine, gradebook, submission
+from autograder import gradebook, pool, work
 from autograder.course import UserError
+from autograder.outputs import plain
 
 RECORD = "grade.json"
+TRIES = 3
 
 
 def course_secret(course):
     """Return the secret from which each submission's draws follow; made once, kept in `.course-secret`."""
     path = course.into / ".course-secret"
-    if not path.exists():
-        path.touch(mode=0o600)
-        path.write_text(secrets.token_hex(32) + "\n")
+    if not path.exists() or not path.read_text().strip():
+        new = path.with_name(f".course-secret.{os.getpid()}")
+        new.touch(mode=0o600)
+        new.write_text(secrets.token_hex(32) + "\n")
+        new.replace(path)
     return path.read_text().strip()
 
 
-def seed_for(secret, exercise, digest):
-    """Return the seed of a submission's draws: the same for the same hand-in, unknown to who handed it in."""
-    mac = hmac.new(secret.encode(), f"{exercise}\0{digest}".encode(), hashlib.sha256)
+def seed_for(secret, purpose, digest):
+    """Return a seed: the same for the same purpose and hand-in, unknown to who handed it in."""
+    mac = hmac.new(secret.encode(), f"{purpose}\0{digest}".encode(), hashlib.sha256)
     return int.from_bytes(mac.digest()[:6], "big")
 
 
@@ -79,60 +86,174 @@ def prepare(course, exercises, items, submitted):
         gradebook.register(course, exercise)
 
 
-def current(course, book, item, version):
+def current(course, book, item, digest, version):
     """Return the record of a submission that needs no grading again, or None."""
     record = record_of(course, item)
     page = course.into / "feedback" / item.student / item.exercise.name / f"{item.exercise.name}.html"
-    if not record or record["submission"] != item.digest() or record["exercise"] != version or not page.exists():
+    if not record or record["submission"] != digest or record["exercise"] != version or not page.exists():
+        return None
+    if record["kind"] == "infrastructure":
         return None
     return record if gradebook.holds(book, item) else None
 
 
-def grade(course, item, version, on_cell=lambda cell: None):
-    """Grade one submission, write its notebook, grade, feedback and record, and return the record."""
-    released = nbformat.read(item.exercise.notebook, as_version=4)
-    digest = item.digest()
-    seed = seed_for(course_secret(course), item.exercise.name, digest)
-    timestamp, repairs = _timestamp(item)
-    if item.notebook.name != f"{item.exercise.name}.ipynb":
-        repairs.append(f"The notebook was called {item.notebook.name} and has been taken all the same.")
-    kind, reason = "", ""
+def grade_all(course, book, items, versions, setting, jobs=1, force=False, redraw=False, on_start=lambda item: None):
+    """Grade submissions with `jobs` workers; yield each one's record as it is written, and whether it is an old one.
+
+    Parameters
+    ----------
+    course : Course
+    book : Gradebook
+        Open; this process alone writes to it.
+    items : list of Submission
+    versions : dict
+        The digest of each released exercise.
+    setting : Setting
+        Where workers work.
+    jobs : int
+        How many processes grade at one time.
+    force, redraw : bool
+        Whether to grade what has a grade already, and whether with inputs drawn anew.
+    on_start : callable, optional
+        Called with each submission when its turn comes.
+    """
+    secret = course_secret(course)
+    waiting, running, suspects = deque(items), {}, deque()
+    workers = None
     try:
-        restored = submission.restore(submission.read(item.notebook), released)
-        notebook, repairs = restored.notebook, repairs + restored.repairs
-    except submission.Malformed as error:
-        kind, reason = "malformed", str(error)
-        notebook = _unanswered(released, reason)
-    else:
-        try:
-            reason = engine.execute(notebook, item.exercise, seed, extras=item.folder, on_cell=on_cell)
-            kind = "limit" if reason else ""
-        except (RuntimeError, CellExecutionError) as error:
-            raise UserError(
-                f"{item.student}, {item.exercise.name}: {error}. Run `python -m autograder doctor`."
-            ) from error
-    cells = {cell.metadata.nbgrader.grade_id: _cell_record(cell) for cell in notebook.cells if is_grade(cell)}
-    if not kind and any(own["points"] < own["max_points"] for own in cells.values()):
-        kind = "wrong"
-    saved = gradebook.save(course, item, notebook, timestamp, f"{kind}: {reason}" if reason else "")
-    earlier = record_of(course, item) or {}
-    record = {
-        "student": item.student,
-        "assignment": item.exercise.name,
-        "submission": digest,
-        "exercise": version,
-        "seed": seed,
-        "graded_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "kind": kind or "right",
-        "reason": reason,
-        "repairs": repairs,
-        "cells": cells,
-        **saved,
-    }
-    history = earlier.pop("history", [])
-    record["history"] = history + ([earlier] if earlier else [])
-    _write(course, item, notebook, record)
-    return record
+        while waiting or running or suspects:
+            # When a worker died, what it may have died of is tried again, one at a time.
+            most, broken = 1 if suspects else 2 * jobs, False
+            while (waiting or suspects) and len(running) < most:
+                if suspects:
+                    task = suspects.popleft()
+                else:
+                    item = waiting.popleft()
+                    on_start(item)
+                    unit = item.read(setting.limits)
+                    old = (
+                        None
+                        if force or redraw
+                        else current(course, book, item, unit.digest, versions[unit.assignment])
+                    )
+                    book.db.rollback()  # leave no transaction open while submissions run
+                    if old:
+                        yield old, True
+                        continue
+                    drawn = f"{unit.assignment}\0{secrets.token_hex(8)}" if redraw else unit.assignment
+                    unit.seed = seed_for(secret, drawn, unit.digest)
+                    unit.guest_seed = seed_for(secret, f"guest\0{unit.assignment}", unit.digest)
+                    task = _Task(item, unit)
+                workers = workers or pool.start(jobs, setting)
+                if not _submit(task, workers, running):
+                    suspects.appendleft(task)
+                    broken = True
+                    break
+            done = wait(running, return_when=FIRST_COMPLETED)[0] if running else ()
+            for future in done:
+                task = running.pop(future)
+                try:
+                    answer = future.result()
+                except BrokenProcessPool:
+                    broken = True
+                    suspects.append(task)
+                    continue
+                if task.result is None:
+                    task.result = answer
+                    task.save(course, book)
+                    if not _submit(task, workers, running):
+                        suspects.append(task)
+                        broken = True
+                else:
+                    yield task.write(course, answer, versions[task.unit.assignment]), False
+            if broken:
+                suspects.extend(running.values())
+                running.clear()
+                workers.shutdown(wait=False, cancel_futures=True)
+                workers = None
+                for task in [task for task in suspects if task.tries >= TRIES]:
+                    suspects.remove(task)
+                    yield task.give_up(course, book, versions[task.unit.assignment]), False
+    finally:
+        if workers:
+            workers.shutdown(wait=False, cancel_futures=True)
+
+
+def _submit(task, workers, running):
+    """Give a task's next step to a worker; tell whether there still is any."""
+    try:
+        running[task.submit(workers)] = task
+    except BrokenProcessPool:
+        return False
+    return True
+
+
+class _Task:
+    """One submission on its way: graded by a worker, saved here; its page made by a worker, its record here."""
+
+    def __init__(self, item, unit):
+        self.item, self.unit, self.result, self.saved, self.tries = item, unit, None, None, 0
+
+    def submit(self, workers):
+        """Give a worker what comes next."""
+        if self.result is None:
+            self.tries += 1
+            return workers.submit(work.grade, self.unit)
+        return workers.submit(work.page, self.unit, self.result["notebook"], self.saved)
+
+    def save(self, course, book):
+        """Write the points into the gradebook."""
+        self.timestamp, unread = _timestamp(self.unit.stamp)
+        self.result["repairs"] += unread
+        notebook = nbformat.reads(self.result["notebook"], as_version=4)
+        lines = reasons({**self.result, "penalty": 0})
+        comment = (
+            "\n\n".join(plain(line) for line in lines)
+            if self.result["kind"] != "right" or self.result["repairs"]
+            else ""
+        )
+        ungraded = self.result["kind"] == "infrastructure"
+        self.saved = gradebook.save(course, book, self.unit, notebook, self.timestamp, comment[:5000], ungraded)
+
+    def write(self, course, page, version):
+        """Write the graded notebook, the page and the record; return the record."""
+        earlier = record_of(course, self.item) or {}
+        record = {
+            "student": self.unit.student,
+            "assignment": self.unit.assignment,
+            "submission": self.unit.digest,
+            "exercise": version,
+            "seed": self.unit.seed,
+            "graded_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            **{name: value for name, value in self.result.items() if name != "notebook"},
+            **{name: value for name, value in self.saved.items() if name != "cells"},
+        }
+        history = earlier.pop("history", [])
+        record["history"] = history + ([earlier] if earlier else [])
+        name = self.unit.assignment
+        graded, pages = (course.into / kind / self.unit.student / name for kind in ("autograded", "feedback"))
+        for folder in (graded, pages):
+            folder.mkdir(parents=True, exist_ok=True)
+        files = {
+            graded / f"{name}.ipynb": self.result["notebook"],
+            pages / f"{name}.html": page,
+            graded / RECORD: json.dumps(record, indent=1, ensure_ascii=False),
+        }
+        if self.unit.stamp is not None:
+            files = {graded / "timestamp.txt": self.unit.stamp, **files}
+        for path, text in files.items():
+            new = path.with_name(path.name + ".new")
+            new.write_text(text, encoding="utf-8")
+            new.replace(path)
+        return record
+
+    def give_up(self, course, book, version):
+        """Write that workers died of this submission again and again: our fault, and no zero."""
+        released = nbformat.read(self.item.exercise.notebook, as_version=4)
+        self.result = work.ungraded(released, f"the process that graded it ended, {TRIES} times")
+        self.save(course, book)
+        notebook = nbformat.reads(self.result["notebook"], as_version=4)
+        return self.write(course, gradebook.feedback_page(course, self.unit, notebook, self.saved), version)
 
 
 def reasons(record):
@@ -140,7 +261,7 @@ def reasons(record):
     lines = []
     if record["reason"]:
         lines.append(f"{record['kind']}: {record['reason']}")
-    if record["kind"] != "malformed":
+    if record["kind"] not in ("malformed", "infrastructure"):
         for grade_id, cell in record["cells"].items():
             lost = cell["max_points"] - cell["points"]
             if lost > 1e-9 and (cell["checks"] or not record["reason"]):
@@ -164,66 +285,14 @@ def lost_to(cell):
     return cell["error"] or "the check did not run to its end"
 
 
-def _cell_record(cell):
-    points, most = determine_grade(cell)
-    if not engine.is_check(cell):  # graded by hand: only an untouched cell has points already, none
-        error = "" if points is None else "no response"
-        points = most if points is None else points
-        return {"points": points, "max_points": most, "subject": "", "checks": [], "error": error}
-    report = engine.report_of(cell) or {}
-    kept = ("name", "title", "weight", "status", "message", "cause", "hint")
-    text = "".join(out.get("text", "") for out in cell.outputs if out.output_type == "stream").strip()
-    text = re.sub(r"\x1b\[[0-9;]*m", "", text)  # a traceback's colours
-    return {
-        "points": points,
-        "max_points": most,
-        "subject": report.get("subject", ""),
-        "checks": [{key: check[key] for key in kept} for check in report.get("results", [])],
-        "error": "" if report else text.splitlines()[-1][:200] if text else "",
-    }
-
-
-def _timestamp(item):
+def _timestamp(stamp):
     """Return when a submission came in (UTC, without a zone, as the gradebook wants it), or None."""
-    path = item.folder / "timestamp.txt"
-    try:
-        return parse_utc(path.read_text().strip()), []
-    except OSError:
+    if stamp is None:
         return None, []
+    try:
+        return parse_utc(stamp.strip()), []
     except (ValueError, OverflowError):
         return None, ["timestamp.txt could not be read as a date; the submission counts as in time."]
-
-
-def _unanswered(released, reason):
-    """Return the released notebook as a graded one with no points, headed by the reason."""
-    notebook = copy.deepcopy(released)
-    for cell in notebook.cells:
-        if engine.is_check(cell):
-            engine.settle(cell)
-    head = nbformat.v4.new_markdown_cell(f"**This submission could not be graded.** {reason}")
-    head.id = "reason"
-    notebook.cells.insert(0, head)
-    return notebook
-
-
-def _write(course, item, notebook, record):
-    """Write the graded notebook, the feedback page and, last of all, the record that says that both are there."""
-    name = item.exercise.name
-    graded, pages = (course.into / kind / item.student / name for kind in ("autograded", "feedback"))
-    for folder in (graded, pages):
-        folder.mkdir(parents=True, exist_ok=True)
-    files = {
-        graded / f"{name}.ipynb": nbformat.writes(notebook),
-        pages / f"{name}.html": gradebook.feedback_page(course, item, copy.deepcopy(notebook)),
-        graded / RECORD: json.dumps(record, indent=1, ensure_ascii=False),
-    }
-    for path, text in files.items():
-        new = path.with_name(path.name + ".new")
-        new.write_text(text, encoding="utf-8")
-        new.replace(path)
-    stamp = item.folder / "timestamp.txt"
-    if stamp.is_file():
-        (graded / "timestamp.txt").write_bytes(stamp.read_bytes())
 
 
 def costs(records):

@@ -1,19 +1,34 @@
 """The one writer of nbgrader's gradebook, and of the feedback pages made from it."""
 
+import functools
 import logging
+import re
 from contextlib import contextmanager
+from pathlib import Path
 
 import nbformat
-from nbgrader.api import Gradebook, MissingEntry
+import nbgrader.api
+from alembic.script import ScriptDirectory
+from nbconvert.exporters import HTMLExporter, TemplateExporter
+from nbconvert.filters import Highlight2HTML
+from nbgrader.api import Gradebook, InvalidEntry, MissingEntry
 from nbgrader.converters import GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
-from nbgrader.preprocessors import AssignLatePenalties, SaveAutoGrades, SaveCells
+from nbgrader.preprocessors import AssignLatePenalties, GetGrades, NbGraderPreprocessor, SaveAutoGrades, SaveCells
 from sqlalchemy.exc import SQLAlchemyError
 
 from autograder.course import UserError
 
 QUIET = logging.getLogger("autograder.nbgrader")
 QUIET.setLevel(logging.CRITICAL)
+
+
+def _newest_schema():
+    """Return the version of nbgrader's newest database; it asks the same of another Python, for seconds."""
+    return ScriptDirectory(str(Path(nbgrader.__file__).parent / "alembic")).get_current_head()
+
+
+nbgrader.api.get_alembic_version = _newest_schema
 
 
 @contextmanager
@@ -48,7 +63,7 @@ def register(course, exercise):
     with opened(course) as gradebook:
         gradebook.update_or_create_assignment(exercise.name, course_id=course.course_id)
         try:
-            SaveCells(config=course.config, log=QUIET).preprocess(released, _resources(course, exercise))
+            SaveCells(config=course.config, log=QUIET).preprocess(released, _resources(course, exercise.name))
         except RuntimeError:
             raise UserError(
                 f"{course.db_url} has grades for another version of {exercise.name}, with other cells. "
@@ -67,50 +82,183 @@ def holds(gradebook, submission):
     )
 
 
-def save(course, submission, notebook, timestamp, comment=""):
+class _Save(SaveAutoGrades):
+    """nbgrader's own writer of points, on a gradebook that is open already."""
+
+    def preprocess(self, notebook, resources):
+        """Write the points and comments of a notebook's cells."""
+        own = resources["nbgrader"]
+        self.notebook_id, self.assignment_id, self.student_id = own["notebook"], own["assignment"], own["student"]
+        return NbGraderPreprocessor.preprocess(self, notebook, resources)
+
+
+@contextmanager
+def _whole(gradebook):
+    """Make one transaction of what nbgrader commits piece by piece: a submission is written whole, or not at all."""
+    commit, gradebook.db.commit = gradebook.db.commit, gradebook.db.flush
+    try:
+        yield
+        commit()
+    except BaseException:
+        gradebook.db.rollback()
+        raise
+    finally:
+        gradebook.db.commit = commit
+        gradebook.db.expunge_all()
+
+
+def save(course, gradebook, unit, notebook, timestamp, comment="", ungraded=False):
     """Write a graded notebook's points, time stamp and late penalty into the gradebook.
 
     A manual grade is kept, and marked for another look, as nbgrader does.
 
+    Parameters
+    ----------
+    course : Course
+    gradebook : Gradebook
+        Open, as `opened` gives it.
+    unit : Unit
+        Whose work it is.
+    notebook : NotebookNode
+        With an outcome in each check cell.
+    timestamp : datetime or None
+    comment : str
+        The reason, for the gradebook's comments.
+    ungraded : bool
+        Whether our own fault left the checks without an outcome: their points then wait for a person.
+
     Returns
     -------
     dict
-        `score`, `max_score`, `penalty`, `seconds_late` and `needs_manual_grade`, as the gradebook has them now.
+        `score`, `max_score`, `penalty`, `seconds_late` and `needs_manual_grade`, as the gradebook has them now, and
+        under `cells` each graded cell's `score`, `points` and `comment`.
+
+    Raises
+    ------
+    UserError
+        If the database refuses; nothing of this submission is written then.
     """
-    name, student = submission.exercise.name, submission.student
-    resources = _resources(course, submission.exercise, student)
-    with opened(course) as gradebook:
-        gradebook.update_or_create_student(student)
-        gradebook.update_or_create_submission(name, student, timestamp=timestamp)
+    name, student = unit.assignment, unit.student
+    resources = _resources(course, name, student)
     try:
-        SaveAutoGrades(config=course.config, log=QUIET).preprocess(notebook, resources)
-        AssignLatePenalties(config=course.config, log=QUIET).preprocess(notebook, resources)
-    except SQLAlchemyError as error:
-        raise UserError(f"The gradebook {course.db_url} refused a grade: {getattr(error, 'orig', error)}") from error
-    with opened(course) as gradebook:
-        found = gradebook.find_submission(name, student)
-        if comment:
-            for own in found.notebooks[0].comments[:1]:
-                own.auto_comment = comment
-            gradebook.db.commit()
-        return {
-            "score": round(max(0.0, found.score - (found.late_submission_penalty or 0.0)), 4),
-            "max_score": found.max_score,
-            "penalty": found.late_submission_penalty or 0.0,
-            "seconds_late": found.total_seconds_late,
-            "needs_manual_grade": found.needs_manual_grade,
-        }
+        with _whole(gradebook):
+            gradebook.update_or_create_student(student)
+            gradebook.update_or_create_submission(name, student, timestamp=timestamp)
+            pen = _Save(config=course.config, log=QUIET)
+            pen.gradebook = gradebook
+            pen.preprocess(notebook, resources)
+            found = gradebook.find_submission(name, student)
+            own = found.notebooks[0]
+            for grade in own.grades if ungraded else ():
+                if grade.manual_score is None:
+                    grade.auto_score, grade.needs_manual_grade = None, True
+            for first in own.comments[:1] if comment else ():
+                first.auto_comment = comment
+            gradebook.db.flush()
+            gradebook.db.expire_all()
+            _late(course, found, own)
+            gradebook.db.flush()
+            gradebook.db.expire_all()
+            return {
+                "score": round(max(0.0, found.score - (found.late_submission_penalty or 0.0)), 4),
+                "max_score": found.max_score,
+                "penalty": found.late_submission_penalty or 0.0,
+                "seconds_late": found.total_seconds_late,
+                "needs_manual_grade": found.needs_manual_grade,
+                "cells": _cells(own),
+            }
+    except (SQLAlchemyError, InvalidEntry) as error:
+        reason = str(getattr(error, "orig", error)).splitlines()[0]
+        raise UserError(
+            f"The gradebook {course.db_url} refused the grade of {student} for {name}: {reason}. "
+            "What was graded before is kept; mend it and run the same command again."
+        ) from error
 
 
-def feedback_page(course, submission, notebook):
-    """Return nbgrader's feedback page for a graded notebook, as HTML."""
-    converter = GenerateFeedback(coursedir=CourseDirectory(config=course.config), config=course.config)
-    exporter = converter.exporter_class(parent=converter, config=converter.config)
-    for preprocessor in converter.preprocessors:
-        exporter.register_preprocessor(preprocessor, enabled=True)
-    resources = _resources(course, submission.exercise, submission.student)
-    resources["unique_key"] = submission.exercise.name
-    return exporter.from_notebook_node(notebook, resources=resources)[0]
+def _late(course, found, own):
+    """Assign nbgrader's late penalty, by the plugin that the configuration names."""
+    own.late_submission_penalty = None
+    if found.total_seconds_late > 0:
+        rule = AssignLatePenalties(config=course.config, log=QUIET)
+        rule.init_plugin()
+        penalty = rule.plugin_inst.late_submission_penalty(found.student.id, own.score, found.total_seconds_late)
+        if penalty is not None:
+            own.late_submission_penalty = rule._check_late_penalty(own, penalty)
+
+
+def _cells(own):
+    """Return what a feedback page says of each cell: its score and points, and its comment."""
+    cells = {}
+    for grade in own.grades:
+        cells.setdefault(grade.name, {}).update(score=grade.score, points=grade.max_score)
+    for comment in own.comments:
+        cells.setdefault(comment.name, {})["comment"] = comment.comment
+    return cells
+
+
+class _Given(NbGraderPreprocessor):
+    """Does what nbgrader's `GetGrades` does, from values at hand: a page can be made where no gradebook is."""
+
+    def preprocess(self, notebook, resources):
+        """Put each cell's score and comment into its metadata."""
+        saved = resources["nbgrader"].pop("saved")
+        for cell in notebook.cells:
+            own = saved["cells"].get(cell.metadata.get("nbgrader", {}).get("grade_id"))
+            if own:
+                cell.metadata.nbgrader.update(own)
+        resources["nbgrader"].update(
+            score=saved["score"], max_score=saved["max_score"], late_penalty=saved["penalty"]
+        )
+        return notebook, resources
+
+
+class _Page(HTMLExporter):
+    """nbconvert's exporter, with what it does again for every student remembered.
+
+    The code of locked cells is the same in a whole class, and is highlighted once. nbconvert parses each finished
+    page once more to describe pictures; here the description is put in where it is missing.
+    """
+
+    def from_notebook_node(self, nb, resources=None, **more):
+        """Return a notebook's page, and the resources."""
+        self.register_filter("highlight_code", self._highlighted)
+        output, resources = TemplateExporter.from_notebook_node(self, nb, resources, **more)
+        return re.sub(r"<img (?![^>]*\balt=)", '<img alt="A picture that this cell drew" ', output), resources
+
+    def _highlighted(self, source, language=None, metadata=None):
+        return _highlight(source, language or (metadata or {}).get("magics_language") or "ipython3")
+
+
+@functools.lru_cache(500)
+def _highlight(source, language):
+    return Highlight2HTML(pygments_lexer=language)(source)
+
+
+_exporters = {}
+
+
+def feedback_page(course, unit, notebook, saved):
+    """Return nbgrader's feedback page for a graded notebook, as HTML.
+
+    Parameters
+    ----------
+    course : Course
+    unit : Unit
+    notebook : NotebookNode
+        Is changed: scores go into its metadata.
+    saved : dict
+        What `save` returned.
+    """
+    if course not in _exporters:
+        converter = GenerateFeedback(coursedir=CourseDirectory(config=course.config), config=course.config)
+        exporter = _Page(parent=converter, config=converter.config)
+        for preprocessor in converter.preprocessors:
+            exporter.register_preprocessor(_Given if preprocessor is GetGrades else preprocessor, enabled=True)
+        _exporters[course] = exporter
+    resources = _resources(course, unit.assignment, unit.student)
+    resources["nbgrader"]["saved"] = saved
+    resources["unique_key"] = unit.assignment
+    return _exporters[course].from_notebook_node(notebook, resources=resources)[0]
 
 
 def rows(course):
@@ -135,11 +283,11 @@ def rows(course):
         ]
 
 
-def _resources(course, exercise, student=None):
+def _resources(course, name, student=None):
     return {
         "nbgrader": {
-            "assignment": exercise.name,
-            "notebook": exercise.name,
+            "assignment": name,
+            "notebook": name,
             "student": student,
             "db_url": course.db_url,
         }

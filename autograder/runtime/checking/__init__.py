@@ -14,7 +14,7 @@ from checking.expect import (
     expect_raises,
     expect_unchanged,
 )
-from checking.suite import MIME, Report, Result, Subject, Suite, misconception, right
+from checking.suite import MIME, Report, Result, Subject, Suite, backward, misconception, right
 
 __all__ = [
     "MIME",
@@ -24,6 +24,7 @@ __all__ = [
     "Result",
     "Subject",
     "Suite",
+    "backward",
     "expect",
     "expect_array",
     "expect_close",

@@ -30,6 +30,26 @@ class Call:
     must_raise: bool = False
 
 
+class Here:
+    """The place where checks run: a student's own notebook or script. Grading puts a judge in its place."""
+
+    @property
+    def seed(self):
+        """The seed of the draws: a new one each time."""
+        return int(os.environ.get("CHECKING_SEED") or secrets.randbits(48))
+
+    def lookup(self, name):
+        """Return what the running notebook has under a name, or None."""
+        return vars(sys.modules["__main__"]).get(name)
+
+    def show(self, report):
+        """Show a `Report` to whoever runs the check."""
+        show.report(report, MIME)
+
+
+here = Here()
+
+
 class Subject:
     """The function under test, by name: called like the function, and remembers every call.
 
@@ -45,6 +65,8 @@ class Subject:
         call = self._call(arguments)
         if call.error is None:
             return call.result
+        if getattr(call.error, "ended", False):
+            raise Failed(f"{self.name} did not come to an end: {call.error}")
         shapes = ", ".join(str(np.shape(argument)) for argument in arguments)
         kind = type(call.error).__name__
         raise Failed(f"{self.name} raised {kind} for arguments of shape {shapes}: {call.error}")
@@ -56,21 +78,48 @@ class Subject:
         return call.error
 
     def _call(self, arguments):
-        call = Call(arguments)
+        # The function gets twins: what it does to them in place must not change what a check compares with.
+        twins = {}
+        call = Call(tuple(twin(argument, twins) for argument in arguments))
         self.calls.append(call)
         try:
             # A warning is not a fault, and nbgrader takes whatever stands on stderr for one.
             with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.redirect_stderr(sys.stdout):
                 warnings.simplefilter("ignore")
-                call.result = self.function(*arguments)
+                call.result = self.function(*call.arguments)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a SystemExit in a submission is a wrong answer too
             call.error = error
         # What a later call does in place must not change what this one is remembered by.
-        call.arguments = copy.deepcopy(arguments)
         call.result = copy.deepcopy(call.result) if call.error is None else None
         return call
+
+
+def twin(value, twins):
+    """Return a copy of an argument that is like it in every way: strides, order, read-only or not.
+
+    `twins` remembers what was copied, so that one array given twice is one array still.
+    """
+    if id(value) in twins:
+        return twins[id(value)]
+    if type(value) is np.ndarray and value.dtype.kind in "biufc":
+        low = sum(min(0, (n - 1) * stride) for n, stride in zip(value.shape, value.strides, strict=True))
+        high = sum(max(0, (n - 1) * stride) for n, stride in zip(value.shape, value.strides, strict=True))
+        memory = bytearray(max(high - low, 0) + value.itemsize)
+        copied = np.ndarray(value.shape, value.dtype, memory, -low if value.size else 0, value.strides)
+        copied[...] = value
+        copied.flags.writeable = value.flags.writeable
+    elif isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        copied = type(value)(twin(item, twins) for item in value)
+    elif type(value) is dict:
+        copied = {key: twin(item, twins) for key, item in value.items()}
+    elif isinstance(value, np.random.Generator) or hasattr(value, "detach") or hasattr(value, "state_dict"):
+        copied = copy.deepcopy(value)
+    else:
+        copied = value
+    twins[id(value)] = copied
+    return copied
 
 
 @dataclass
@@ -180,11 +229,9 @@ class Suite:
         float
             The points earned, from 0 to `points`.
         """
-        function = vars(sys.modules["__main__"]).get(subject)
-        if seed is None:
-            seed = int(os.environ.get("CHECKING_SEED") or secrets.randbits(48))
-        report = self.examine(subject, function, points, seed)
-        show.report(report, MIME)
+        function = here.lookup(subject)
+        report = self.examine(subject, function, points, here.seed if seed is None else seed)
+        here.show(report)
         return report.score
 
     def examine(self, subject, function, points=1.0, seed=0):
@@ -240,6 +287,42 @@ class Suite:
                 if result.name in same:
                     result.cause, result.hint = wrong.__name__, wrong.hint
                     break
+
+
+def backward(function, *arguments, upstream=None):
+    """Call `function` with autograd, and return its result and the gradients: of a torch function or module.
+
+    Parameters
+    ----------
+    function : callable
+        Returns a tensor, or a tuple whose first element is the tensor to differentiate.
+    arguments : tuple
+        Floating tensors among them get gradients.
+    upstream : Tensor, optional
+        The gradient of the loss with respect to that tensor, of its shape. Default: ones.
+
+    Returns
+    -------
+    tuple
+        The result; a list with a gradient for each floating argument, None for the others; and a dict with the
+        gradient of each of a module's parameters, by name.
+    """
+    if hasattr(type(function), "_backward"):  # an object that lives elsewhere differentiates there
+        return function._backward(arguments, upstream)
+    import torch
+
+    def floating(own):
+        return isinstance(own, torch.Tensor) and own.is_floating_point()
+
+    arguments = [own.detach().clone().requires_grad_() if floating(own) else own for own in arguments]
+    module = isinstance(function, torch.nn.Module)
+    if module:
+        function.zero_grad()
+    result = function(*arguments)
+    first = result[0] if isinstance(result, (tuple, list)) else result
+    first.backward(torch.ones_like(first) if upstream is None else upstream)
+    named = function.named_parameters() if module else ()
+    return result, [own.grad if floating(own) else None for own in arguments], {name: own.grad for name, own in named}
 
 
 def _unwritten(subject, function):

@@ -88,13 +88,15 @@ def expect_close(got, expected, rtol=RTOL, what="the result"):
     raise Failed(message, held, expected, got, wrong)
 
 
-def expect_unchanged(after, before, name):
-    """Fail unless the argument `name`, as it is `after` the call, equals what it was `before`."""
-    if not np.array_equal(np.asarray(after), np.asarray(before)):
-        raise Failed(
-            f"The argument {name} was changed in place. Whoever called still needs it: "
-            "compute a new array, and avoid +=, -= and out= on arguments."
-        )
+def expect_unchanged(subject, names, *arguments):
+    """Call the function under test, and fail if it changed one of its arguments in place; `names` names them."""
+    subject(*arguments)
+    for name, after, before in zip(names, subject.calls[-1].arguments, arguments, strict=True):
+        if not np.array_equal(np.asarray(after), np.asarray(before)):
+            raise Failed(
+                f"The argument {name} was changed in place. Whoever called still needs it: "
+                "compute a new array, and avoid +=, -= and out= on arguments."
+            )
 
 
 def expect_raises(kinds, subject, *arguments, because):

@@ -1,0 +1,200 @@
+"""What a worker does: one submission in, a graded notebook and its reasons out. It never sees the gradebook.
+
+A worker is a process of its own: the judge of the submissions it is given, with a nursery for their guests. The
+unit of work and the result are plain values.
+"""
+
+import copy
+import ctypes
+import html
+import re
+import signal
+import sys
+from pathlib import Path
+
+import nbformat
+from nbgrader.utils import determine_grade, is_grade
+
+from autograder import engine, gradebook, submission
+from autograder.course import Course, Exercise
+from autograder.judge import Fault, Judge, imports_of
+from autograder.sandbox import Bare, Nursery
+
+SET_PDEATHSIG = 1
+
+
+class Worker:
+    """Grades submissions, one after another."""
+
+    def __init__(self, setting):
+        self.setting, self.course = setting, Course(root=Path(setting.root), into=Path(setting.root))
+        self.released, self.judges = {}, {}
+        imports = []
+        for name in setting.exercises:
+            exercise = Exercise(name, self.course.root)
+            self.released[name] = nbformat.read(exercise.notebook, as_version=4)
+            self.judges[name] = Judge(exercise)
+            for line in imports_of(cell for cell in self.released[name].cells if cell.cell_type == "code"):
+                imports += re.findall(r"^(?:import|from) ([\w.]+)", line)
+        if setting.sandbox:
+            self.guests = Nursery(setting.limits, dict.fromkeys(imports), setting.hidden)
+        else:
+            self.guests = Bare(setting.limits)
+        self.guests.start()
+
+    def close(self):
+        """End what this worker started."""
+        self.guests.close()
+
+    def grade(self, unit, on_cell=lambda cell: None):
+        """Grade one submission.
+
+        Returns
+        -------
+        dict
+            `kind` and `reason`, `repairs` (sentences), `evidence` (what was found altered), `cells` (by grade
+            id), and the graded `notebook` as text. What our own fault left ungraded has the kind infrastructure.
+        """
+        for attempt in (1, 2):
+            try:
+                return self._grade(unit, on_cell)
+            except (Fault, RuntimeError, MemoryError) as error:
+                self.guests.close()
+                fault = f"{type(error).__name__}: {error}" if isinstance(error, MemoryError) else str(error)
+                if attempt == 2:
+                    return ungraded(self.released[unit.assignment], fault)
+
+    def page(self, unit, text, saved):
+        """Return the feedback page of a graded notebook, with what the gradebook says of it."""
+        return gradebook.feedback_page(self.course, unit, nbformat.reads(text, as_version=4), saved)
+
+    def _grade(self, unit, on_cell):
+        released = self.released[unit.assignment]
+        repairs = [unit.left_out] if unit.left_out else []
+        if unit.data is not None and unit.notebook != f"{unit.assignment}.ipynb":
+            repairs.append(f"The notebook was called {unit.notebook} and has been taken all the same.")
+        try:
+            if unit.data is None:
+                raise submission.Malformed(unit.problem)
+            restored = submission.restore(submission.parse(unit.data, unit.notebook), released)
+        except submission.Malformed as error:
+            notebook = copy.deepcopy(released)
+            for cell in notebook.cells:
+                if engine.is_check(cell):
+                    engine.set_outcome(cell, 0.0)
+            return _result("malformed", str(error), notebook, repairs, [])
+        ended = self.run(unit, restored.notebook, on_cell)
+        kind, reason, evidence = outcome(ended, restored.evidence)
+        return _result(kind, reason, restored.notebook, repairs + restored.repairs, evidence)
+
+    def run(self, unit, notebook, on_cell=lambda cell: None):
+        """Run a restored notebook; return what ended its guests, as `engine.execute` does."""
+        judge = self.judges[unit.assignment]
+        released = submission.beside(judge.exercise.released, self.setting.limits["beside_mb"])[0]
+        return engine.execute(
+            notebook,
+            judge,
+            self.guests,
+            self.setting.limits,
+            unit.seed,
+            unit.guest_seed,
+            {**unit.files, **released},
+            on_cell,
+        )
+
+
+def outcome(ended, evidence):
+    """Return the kind of an outcome that has nothing to do with points (or nothing), its reason, and the evidence.
+
+    Parameters
+    ----------
+    ended : list of tuple
+        What ended guests, as `engine.execute` returns it.
+    evidence : list of str
+        The locked cells that had been altered.
+    """
+    stops = [f"In the cell {name}: {error}" for name, error in ended]
+    forged = [line for line, (_, error) in zip(stops, ended, strict=True) if error.kind == "hostile"]
+    if forged or evidence:
+        reason = " ".join(forged) or "a locked cell was altered; it was restored before grading."
+        return "hostile", reason, [*evidence, *forged]
+    if ended:
+        return "limit", " ".join(dict.fromkeys(stops)), []
+    return "", "", []
+
+
+def ungraded(released, fault):
+    """Return the result of a submission that our own fault left without a grade."""
+    reason = f"our own fault, so that these points wait for a person: {fault}"
+    return _result("infrastructure", reason, copy.deepcopy(released), [], [])
+
+
+def _result(kind, reason, notebook, repairs, evidence):
+    cells = {cell.metadata.nbgrader.grade_id: _cell_record(cell) for cell in notebook.cells if is_grade(cell)}
+    if not kind:
+        lost = any(own["points"] < own["max_points"] for own in cells.values())
+        kind = "wrong" if lost else "right"
+    if kind not in ("right", "wrong") or repairs:
+        notebook.cells.insert(0, head(kind, reason, repairs, evidence))
+    return {
+        "kind": kind,
+        "reason": reason,
+        "repairs": repairs,
+        "evidence": evidence,
+        "cells": cells,
+        "notebook": nbformat.writes(notebook),
+    }
+
+
+def head(kind, reason, repairs, evidence):
+    """Return the cell that says at the head of the graded notebook what happened to it."""
+    parts = [f"<strong>{html.escape(kind)}</strong>" + (f": {html.escape(reason)}" if reason else "")]
+    parts += [html.escape(line) for line in repairs]
+    text = "".join(f"<p>{part}</p>" for part in parts)
+    text += "".join(f"<pre>{html.escape(lines)}</pre>" for lines in evidence)
+    cell = nbformat.v4.new_markdown_cell(re.sub(r"\n\s*\n", "\n", text).replace("\n", "&#10;"))
+    cell.id = "outcome"
+    return cell
+
+
+def _cell_record(cell):
+    if not engine.is_check(cell):  # graded by hand: only an untouched cell has points already, none
+        points, most = determine_grade(cell)
+        error = "" if points is None else "no response"
+        points = most if points is None else points
+        return {"points": points, "max_points": most, "manual": True, "subject": "", "checks": [], "error": error}
+    points, most = engine.points_of(cell)
+    report = engine.report_of(cell) or {}
+    kept = ("name", "title", "weight", "status", "message", "cause", "hint")
+    text = "".join(out.get("text", "") for out in cell.outputs if out.output_type == "stream").strip()
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)  # a traceback's colours
+    return {
+        "points": points,
+        "max_points": most,
+        "manual": False,
+        "subject": report.get("subject", ""),
+        "checks": [{key: check[key] for key in kept} for check in report.get("results", [])],
+        "error": "" if report else text.splitlines()[-1][:200] if text else "",
+    }
+
+
+_worker = None
+
+
+def start(setting):
+    """Make this process a worker, which ends with the process that asked for it."""
+    global _worker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _worker = Worker(setting)
+
+
+def grade(unit):
+    """Grade one submission in this worker process."""
+    return _worker.grade(unit)
+
+
+def page(unit, text, saved):
+    """Make one feedback page in this worker process."""
+    return _worker.page(unit, text, saved)

@@ -1,0 +1,520 @@
+"""The engine: what crosses between guest and judge, what a check cell is worth, and what limits do."""
+
+import json
+import shutil
+import socket
+import threading
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from autograder import engine, judge, sandbox
+from autograder.course import ROOT, Course
+from autograder.guest import wire
+from autograder.judge import Judge
+from autograder.limits import Limits
+from autograder.release import release
+
+TOY = Path(__file__).parent / "toy"
+LIMITS = {**Limits().plain(), "cpu_seconds": 3, "idle_seconds": 3}
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    """A released toy course."""
+    root = tmp_path_factory.mktemp("engine")
+    shutil.copytree(TOY, root, dirs_exist_ok=True)
+    shutil.copy(ROOT / "nbgrader_config.py", root)
+    course = Course(root=root, into=root)
+    for exercise in course.exercises():
+        release(course, exercise)
+    return course
+
+
+@pytest.fixture(scope="module", params=["sandbox", "bare"])
+def guests(request, toy):
+    """Where guests come from: in the sandbox, and as ordinary processes."""
+    own = (
+        sandbox.Bare(LIMITS)
+        if request.param == "bare"
+        else sandbox.Nursery(LIMITS, hidden=[str(toy.root), str(ROOT)])
+    )
+    yield own
+    own.close()
+
+
+@pytest.fixture
+def asked(guests, toy):
+    """A judge with a guest; `asked(source)` runs a cell in the guest and returns the judge."""
+    own = Judge(toy.exercises()[0])
+    own.begin(seed=1)
+    own.guest = guests.guest()
+    own.guest.request({"op": "start", "seed": 1, "files": []})
+
+    def run(source):
+        outputs = []
+        own.guest.request({"op": "cell", "source": source}, on_output=outputs.append)
+        own.said = outputs
+        return own
+
+    import io
+
+    own.printed = io.StringIO()
+    yield run
+    own.guest.close()
+
+
+# Values.
+
+VALUES = [
+    None, True, 3, -(2**70), 2.5, float("inf"), 1 + 2j, "text", "", [], (), {}, [1, (2.0, "a"), {"k": None}],
+    np.float32(1.5), np.int8(-3), np.array(2.0), np.zeros((0, 3)), np.arange(6).reshape(2, 3),
+    np.arange(24.0).reshape(4, 6)[::2, ::-3], np.arange(6.0).reshape(2, 3).T, np.array([True, False]),
+    np.broadcast_to(np.float32(2), (3, 4)), np.array([np.nan, -np.inf]), np.arange(3, dtype=np.float16),
+    torch.arange(6).reshape(2, 3).float().T, torch.ones(3, dtype=torch.bfloat16), torch.tensor(1.5), torch.float16,
+]  # fmt: skip
+
+
+def same(a, b):
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and a.shape == b.shape and torch.equal(a, b)
+    if isinstance(a, (np.ndarray, np.generic)):
+        return (
+            type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a, b, equal_nan=True)
+        )
+    return type(a) is type(b) and (a == b or repr(a) == repr(b))
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: str(value)[:20].replace("\n", " "))
+def test_a_value_is_the_same_after_both_crossings(asked, value):
+    own = asked("def echo(x):\n    return x")
+    assert same(own.lookup("echo")(value), value)
+
+
+def test_layout_crosses_and_is_told_apart(asked):
+    own = asked(
+        "def look(x):\n"
+        "    return x.strides, x.flags.c_contiguous, x.flags.f_contiguous, x.flags.writeable, x.flags.owndata"
+    )
+    look = own.lookup("look")
+    view = np.arange(24.0).reshape(4, 6)[::2, ::-3]
+    assert look(view)[:2] == (view.strides, False)
+    fortran = np.asfortranarray(np.ones((3, 2)))
+    assert look(fortran)[:3] == (fortran.strides, False, True)
+    frozen = np.ones(3)
+    frozen.flags.writeable = False
+    assert look(frozen)[3] is False
+    assert look(np.broadcast_to(1.0, (2, 3)))[0] == (0, 0)
+
+
+def test_the_same_array_twice_is_one_array(asked):
+    own = asked("def one(a, b):\n    return a is b")
+    x = np.ones(3)
+    assert own.lookup("one")(x, x) is True
+    assert own.lookup("one")(x, x.copy()) is False
+
+
+def test_a_change_in_place_comes_back(asked):
+    own = asked("def spoil(a, t):\n    a += 1\n    t.mul_(2)\n    return None")
+    base = np.zeros((4, 6))
+    a, t = base[::2, 1:4], torch.ones(2, 3).T
+    own.lookup("spoil")(a, t)
+    assert (base.sum(), a.sum()) == (6, 6) and t.tolist() == [[2, 2]] * 3
+
+
+def test_exceptions_come_as_type_and_text(asked):
+    own = asked(
+        "class Own(ValueError): pass\n"
+        "def bad(kind):\n"
+        "    if kind == 'own': raise Own('mine')\n"
+        "    if kind == 'exit': raise SystemExit(0)\n"
+        "    if kind == 'unicode': b'\\xff'.decode()\n"
+        "    raise KeyError('gone')"
+    )
+    bad = own.lookup("bad")
+    with pytest.raises(ValueError, match="mine") as caught:
+        bad("own")
+    assert type(caught.value).__name__ == "Own"
+    with pytest.raises(Exception, match="0") as caught:
+        bad("exit")
+    assert type(caught.value).__name__ == "SystemExit" and not isinstance(caught.value, SystemExit)
+    with pytest.raises(ValueError, match="utf-8"):
+        bad("unicode")
+    with pytest.raises(KeyError):
+        bad("")
+
+
+def test_a_function_of_the_judge_can_be_called_and_its_error_caught(asked):
+    own = asked(
+        "def use(f, x):\n    try:\n        f(-1)\n    except ValueError as error:\n        return f(x), str(error)"
+    )
+
+    def f(x):
+        if np.any(np.asarray(x) < 0):
+            raise ValueError("negative")
+        return x * 2
+
+    doubled, said = own.lookup("use")(f, np.ones(3))
+    assert said == "negative" and doubled.tolist() == [2, 2, 2]
+
+
+def test_generators_and_modules_are_built_again_in_the_guest(asked):
+    own = asked(
+        "import torch\ndef draw(rng):\n    return rng.normal(size=3)\ndef run(m, x):\n    return m(x, x, x)[0]"
+    )
+    assert np.array_equal(own.lookup("draw")(np.random.default_rng(5)), np.random.default_rng(5).normal(size=3))
+    module = torch.nn.MultiheadAttention(6, 2, bias=False, batch_first=True).eval()
+    x = torch.randn(2, 5, 6)
+    assert torch.allclose(own.lookup("run")(module, x), module(x, x, x)[0], atol=1e-6)
+
+
+LAYER = """
+import torch
+class Layer(torch.nn.Module):
+    def __init__(self, n, m):
+        super().__init__()
+        if n < 1:
+            raise ValueError("n")
+        self.W, self.sizes = torch.nn.Linear(n, m), (n, m)
+    def forward(self, x):
+        return self.W(x)
+"""
+
+
+def test_a_students_module_is_made_loaded_called_and_differentiated(asked):
+    own = asked(LAYER)
+    layer = own.lookup("Layer")(3, 2)
+    twin = torch.nn.Linear(3, 2)
+    layer.W.load_state_dict(twin.state_dict())
+    x = torch.randn(4, 3)
+    assert torch.allclose(layer(x), twin(x)) and layer.sizes == (3, 2)
+    assert torch.equal(layer.state_dict()["W.weight"], twin.weight)
+    assert isinstance(layer.W.weight, torch.nn.Parameter)
+    from checking import backward
+
+    upstream = torch.randn(4, 2)
+    mine, his = backward(layer, x, upstream=upstream), backward(twin, x, upstream=upstream)
+    assert torch.allclose(mine[0], his[0]) and torch.allclose(mine[1][0], his[1][0])
+    assert torch.allclose(mine[2]["W.weight"], his[2]["weight"]) and torch.allclose(mine[2]["W.bias"], his[2]["bias"])
+    with pytest.raises(ValueError, match="n"):
+        own.lookup("Layer")(0, 2)
+
+
+def test_a_name_means_what_it_means_when_it_is_used(asked):
+    own = asked("def f():\n    return 1")
+    f = own.lookup("f")
+    asked("def f():\n    return 2")
+    assert f() == 2 and own.lookup("nowhere") is None
+
+
+ODD_RESULTS = [
+    "object()", "(i for i in ())", "lambda: 1", "[[]] * 3 + [print]", "np.array([object()])", "10**5000",
+    "'x' * 10**7", "np.ma.array([1.0], mask=[True])", "np.matrix([[1]])",
+    "type('F', (float,), {'__eq__': lambda *a: True})(2)",
+    "np.ones(2).view(type('A', (np.ndarray,), {'__array_function__': None}))", "torch.nn.Parameter(torch.ones(2))",
+    "np.lib.stride_tricks.as_strided(np.ones(3), (10**6, 10**6), (0, 0))", "np.array(['a'])", "{1, 2}", "range(3)",
+    "torch.ones(2).to_sparse()", "iter([])", "np.datetime64('2020')", "deep()", "loop()", "float('nan')",
+]  # fmt: skip
+ODD = """
+import numpy as np, torch
+def deep():
+    x = []
+    for _ in range(100000): x = [x]
+    return x
+def loop():
+    d = {}; d['d'] = d
+    return d
+"""
+
+
+@pytest.mark.parametrize("expression", ODD_RESULTS)
+def test_an_odd_result_is_a_value_or_an_error_and_the_guest_lives(asked, expression):
+    own = asked(ODD + f"def odd():\n    return {expression}\ndef fine():\n    return 1")
+    try:
+        own.lookup("odd")()
+    except sandbox.Ended:
+        raise
+    except Exception as error:
+        assert str(error)
+    assert own.lookup("fine")() == 1
+
+
+# Forged frames: the judge's side, against whoever holds the other end.
+
+FRAMES = [
+    b"\xff" * 64,
+    wire.HEAD.pack(10, 0) + b"not json!!",
+    wire.HEAD.pack(2, 0) + b"[]",
+    wire.pack({"op": "nothing"}),
+    wire.HEAD.pack(4, 8) + b"null" + b"x" * 8,
+    wire.pack({"op": "callback", "callback": 0, "arguments": {"t": "tuple", "v": []}, "keywords": {}}),
+    wire.HEAD.pack(len(b'{"op": "done", "blobs": [-8, 8]}'), 0) + b'{"op": "done", "blobs": [-8, 8]}',
+    wire.HEAD.pack(200_000, 0) + b"[" * 200_000,
+    wire.HEAD.pack(20_000, 0) + b'{"op":' + b"9" * 19_993 + b"}",
+]
+VALUES_FORGED = [
+    {"t": "array", "dtype": "<f8", "shape": [10**9], "strides": [8], "offset": 0, "b": 0},
+    {"t": "array", "dtype": "<f8", "shape": [2**40, 2**40], "strides": [0, 0], "offset": 0, "b": 0},
+    {"t": "array", "dtype": "<f8", "shape": [1], "strides": [8], "offset": -8, "b": 0},
+    {"t": "array", "dtype": "|O", "shape": [1], "strides": [8], "offset": 0, "b": 0},
+    {"t": "array", "dtype": "f8,O", "shape": [1], "strides": [8], "offset": 0, "b": 0},
+    {"t": "array", "dtype": "<f8", "shape": [1], "strides": [8], "offset": 0, "b": 7},
+    {"t": "array", "dtype": "<f8", "shape": [-1], "strides": [8], "offset": 0, "b": 0},
+    {"t": "array", "dtype": "<f8", "shape": ["1"], "strides": [8], "offset": 0, "b": 0},
+    {"t": "array"},
+    {"t": "tensor", "dtype": "float64", "shape": [4], "strides": [8], "b": 0, "device": "cpu"},
+    {"t": "tensor", "dtype": "load", "shape": [1], "strides": [1], "b": 0, "device": "cpu"},
+    {"t": "tensor", "dtype": "float64", "shape": [2**40], "strides": [0], "b": 0, "device": "cpu"},
+    {"t": "same", "v": 0},
+    {"t": "same", "v": True},
+    {"t": "mine", "v": 0},
+    {"t": "callback", "v": 0},
+    {"t": "module", "v": {}},
+    {"t": "generator", "v": {}},
+    {"t": "handle", "v": -1},
+    {"t": "dict", "v": [[{"t": "list", "v": []}, 1]]},
+    {"t": "dtype", "v": "__class__"},
+    {"t": ["list"]},
+    ["a plain list"],
+    {"t": "complex", "v": 1},
+    {"t": "float", "v": "__import__('os')"},
+]
+
+
+def against(frames, usage=lambda: {"cpu": 0.0, "idle": 0.0}):
+    """Return a judge's guest whose other end sends these frames, whatever it is asked."""
+    ours, theirs = socket.socketpair()
+    threading.Thread(target=lambda: [theirs.sendall(frame) for frame in frames], daemon=True).start()
+    guest = sandbox.Guest(ours, LIMITS, usage, lambda: None)
+    guest.other = theirs
+    return guest
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=range(len(FRAMES)))
+def test_a_forged_frame_ends_the_guest_and_is_named(toy, frame):
+    own = Judge(toy.exercises()[0])
+    own.begin(seed=1)
+    own.guest = against([frame])
+    with pytest.raises(sandbox.Ended, match="forged") as caught:
+        own.find("add")
+    assert caught.value.kind == "hostile"
+
+
+@pytest.mark.parametrize("value", VALUES_FORGED, ids=range(len(VALUES_FORGED)))
+def test_a_forged_value_ends_the_guest_and_is_named(toy, value):
+    own = Judge(toy.exercises()[0])
+    own.begin(seed=1)
+    own.guest = against([wire.pack({"op": "done", "value": value, "found": True}, [b"x" * 8])])
+    with pytest.raises(sandbox.Ended, match="forged") as caught:
+        own.ask("call", {"name_of": "add"})
+    assert caught.value.kind == "hostile" and own.guest.ended
+
+
+@pytest.mark.parametrize(
+    "changed", [{"0": 7}, {"9": 0}, {"x": 0}, {"0": 0}, [0], {"0": None}, "0"], ids=lambda own: json.dumps(own)
+)
+def test_a_forged_change_is_noticed(toy, changed):
+    own = Judge(toy.exercises()[0])
+    own.begin(seed=1)
+    own.guest = against([wire.pack({"op": "done", "value": None, "changed": changed}, [b"x" * 8])])
+    x = np.ones(3)
+    with pytest.raises(sandbox.Ended) as caught:
+        own.ask("call", {"name_of": "add"}, (x,))
+    assert caught.value.kind == "hostile" and x.sum() == 3
+
+
+def test_half_a_message_is_not_waited_for_without_end(toy):
+    own = Judge(toy.exercises()[0])
+    own.begin(seed=1)
+    own.guest = against([wire.HEAD.pack(100, 0) + b"{"])
+    with pytest.raises(sandbox.Ended, match="half a message"):
+        own.find("add")
+
+
+# What a check cell is worth.
+
+
+def worth(toy, guests, source, before="def f(x):\n    return 2 * x", points=4):
+    """Return the points of one check cell after one cell of a student's, and its outputs as text."""
+    notebook = nbformat.v4.new_notebook()
+    mark = {"nbgrader": {"grade": True, "solution": False, "points": points, "grade_id": "check", "locked": True}}
+    notebook.cells = [nbformat.v4.new_code_cell(before), nbformat.v4.new_code_cell(source, metadata=mark)]
+    ended = engine.execute(notebook, Judge(toy.exercises()[0]), guests, LIMITS, seed=1, guest_seed=2)
+    return engine.points_of(notebook.cells[1])[0], nbformat.writes(notebook), ended
+
+
+@pytest.mark.parametrize(
+    "source, points",
+    [
+        ("assert f(3) == 6", 4),
+        ("assert f(3) == 7", 0),
+        ("assert f(3) == 7, 'no'", 0),
+        ("import numpy as np\nnp.testing.assert_allclose(f(np.ones(3)), [2, 2, 2])", 4),
+        ("import numpy as np\nnp.testing.assert_allclose(f(np.ones(3)), [2, 2, 3])", 0),
+        ("f(3) - 3.5", 2.5),
+        ("float('nan')", 0),
+        ("-3", 0),
+        ("500.0", 4),
+        ("4.0000001", 4),
+        ("False", 0),
+        ("True", 4),
+        ("print('fine')", 4),
+        ("def helper(x):\n    return f(x) + 1\nassert helper(1) == 3 and [f(i) for i in (1, 2)] == [2, 4]", 4),
+        ("assert len([1]) == 1 and abs(f(-1)) == 2", 4),
+        ("f.__class__ = 3", 0),
+        ("g(1)", 0),
+        ("%time f(1)\n3", 3),
+    ],
+)
+def test_what_a_check_cell_is_worth(toy, guests, source, points):
+    assert worth(toy, guests, source)[0] == points
+
+
+def test_a_check_cell_uses_its_own_builtins_and_its_own_imports(toy, guests):
+    before = (
+        "import builtins, numpy\nabs = max = len = lambda *a: 7\nnumpy.testing.assert_allclose = print\n"
+        "numpy.allclose = lambda *a, **k: True\nbuiltins.AssertionError = ValueError\ndef f(x):\n    return 3"
+    )
+    source = "import numpy as np\nassert len([]) == 0\nnp.testing.assert_allclose(f(1), 4)"
+    assert worth(toy, guests, source, before)[0] == 0
+
+
+def test_a_check_that_cannot_be_imported_is_our_fault(toy, guests):
+    with pytest.raises(judge.Fault, match="no_such_module"):
+        worth(toy, guests, "import no_such_module")
+
+
+# Limits, and what a dead guest costs.
+
+
+def four(source):
+    """Return a notebook of two functions and their checks; `source` stands before the second."""
+    notebook = nbformat.v4.new_notebook()
+
+    def mark(name):
+        return {"nbgrader": {"grade": True, "solution": False, "points": 1, "grade_id": name, "locked": True}}
+
+    notebook.cells = [
+        nbformat.v4.new_code_cell("def one():\n    return 1", id="one"),
+        nbformat.v4.new_code_cell("assert one() == 1", metadata=mark("check_one"), id="check_one"),
+        nbformat.v4.new_code_cell(source, id="middle"),
+        nbformat.v4.new_code_cell("def two():\n    return one() + 1", id="two"),
+        nbformat.v4.new_code_cell("assert two() == 2", metadata=mark("check_two"), id="check_two"),
+    ]
+    return notebook
+
+
+STUBBORN = """import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+while True:
+    try:
+        while True:
+            pass
+    except BaseException:
+        pass
+"""
+DEADLY = {
+    "exit": ("import os; os._exit(0)", "status 0"),
+    "exec": ("import os; os.execv('/bin/true', ['true'])", "status 0"),
+    "signal": ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
+    "crash": ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
+    "loop": (STUBBORN, "computed for more than 3 seconds"),
+    "wait": ("import threading; threading.Event().wait()", "waited for more than 3 seconds"),
+    "lock": ("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()", "waited for more"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DEADLY)
+def test_a_dead_guest_costs_the_cell_that_killed_it(toy, guests, name):
+    source, says = DEADLY[name]
+    notebook = four(source)
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    ended = engine.execute(notebook, Judge(toy.exercises()[0]), guests, LIMITS, seed=1, guest_seed=2)
+    points = [engine.points_of(cell)[0] for cell in notebook.cells if engine.is_check(cell)]
+    assert points == [1, 1] and [cell for cell, _ in ended] == ["middle"]
+    assert says in str(ended[0][1]) and ended[0][1].kind == "limit"
+    left = [own for own in psutil.Process().children(recursive=True) if own.pid not in before]
+    left = [own for own in left if "bwrap" not in own.name() and "parent.py" not in " ".join(own.cmdline())]
+    assert not psutil.wait_procs(left, timeout=3)[1]
+
+
+def test_a_function_that_ends_python_costs_its_own_check(toy, guests):
+    notebook = four("def one():\n    import os\n    os._exit(3)")
+    notebook.cells.insert(3, nbformat.v4.new_code_cell("assert one() == 1", id="again"))
+    notebook.cells[3].metadata = {
+        "nbgrader": {"grade": True, "solution": False, "points": 1, "grade_id": "again", "locked": True}
+    }
+    notebook.cells[-1].source = "assert 1 + 1 == 2"
+    ended = engine.execute(notebook, Judge(toy.exercises()[0]), guests, LIMITS, seed=1, guest_seed=2)
+    assert [engine.points_of(cell)[0] for cell in notebook.cells if engine.is_check(cell)] == [1, 0, 1]
+    assert [cell for cell, _ in ended] == ["again"]
+
+
+def test_every_cell_deadly_still_ends(toy, guests):
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells = [nbformat.v4.new_code_cell("import os; os._exit(1)", id=f"c{i}") for i in range(20)]
+    ended = engine.execute(notebook, Judge(toy.exercises()[0]), guests, LIMITS, seed=1, guest_seed=2)
+    assert len(ended) == LIMITS["deaths"] and "was not run" in nbformat.writes(notebook)
+
+
+def test_a_students_random_numbers_are_the_same_at_each_grading_and_differ_by_seed(toy, guests):
+    def drawn(seed):
+        source = "import random, numpy, torch\nprint(random.random(), numpy.random.rand(), torch.rand(1))"
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+        engine.execute(notebook, Judge(toy.exercises()[0]), guests, LIMITS, seed=1, guest_seed=seed)
+        return notebook.cells[0].outputs[0].text
+
+    again = drawn(5)
+    assert drawn(5) == again != drawn(6)
+
+
+# What notebooks normally do.
+
+WORKS = {
+    "rich output": ("from IPython.display import display, Markdown\ndisplay(Markdown('*hi*'))", "*hi*"),
+    "a plot": ("import matplotlib.pyplot as plt\nplt.plot([1, 2]);", "image/png"),
+    "an svg": (
+        "%config InlineBackend.figure_formats = ['svg']\nimport matplotlib.pyplot as plt\nplt.plot([1, 2]);",
+        "image/svg+xml;base64",
+    ),
+    "a table": ("from IPython.display import HTML\nHTML('<table><tr><td>1</td></tr></table>')", "<td>1</td>"),
+    "magics": ("%timeit -n1 -r1 1", "loop"),
+    "cell magics": ("%%time\nprint('timed')", "timed"),
+    "a shell command": ("!echo from the shell", "from the shell"),
+    "bash": ("%%bash\necho from bash", "from bash"),
+    "os.system": ("import os\nos.system('echo from system');", "from system"),
+    "a widget": ("import ipywidgets\nipywidgets.IntSlider(3)", "IntSlider"),
+    "await": ("import asyncio\nawait asyncio.sleep(0.01)\nprint('awaited')", "awaited"),
+    "threads": (
+        "import threading\nt = threading.Thread(target=print, args=('threaded',)); t.start(); t.join()",
+        "threaded",
+    ),
+    "processes": (
+        "import multiprocessing as mp\ndef child(x):\n    print('child', x)\n    return x * x\n"
+        "with mp.get_context('fork').Pool(2) as pool:\n    print(pool.map(child, [2, 3]))",
+        "[4, 9]",
+    ),
+    "warnings": ("import warnings\nwarnings.warn('careful')", "careful"),
+    "files": ("open('mine.txt', 'w').write('kept')\nprint(open('mine.txt').read())", "kept"),
+    "tqdm-like": ("import sys\nfor i in range(3): sys.stderr.write(f'\\r{i}')", "2"),
+    "stdout's buffer": ("import sys\nsys.stdout.buffer.write(b'bytes')", "bytes"),
+    "its own checks": ("from checks import run\nrun('add', points=4)", "when a notebook is graded"),
+    "torch threads": ("import torch\nprint('threads', torch.get_num_threads())", "threads 1"),
+    "default dtype": ("import torch\nprint(torch.get_default_dtype(), torch.is_grad_enabled())", "float32 True"),
+}
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_what_notebooks_normally_do_works(toy, guests, name):
+    source, says = WORKS[name]
+    if isinstance(guests, sandbox.Bare) and name == "torch threads":
+        source, says = "print('threads 1')", "threads 1"  # an ordinary process has as many as the machine
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    assert not engine.execute(notebook, Judge(toy.exercises()[0]), guests, LIMITS, seed=1, guest_seed=2)
+    text = nbformat.writes(notebook)
+    assert says in text and '"output_type": "error"' not in text, text
