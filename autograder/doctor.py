@@ -8,6 +8,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 
+from autograder import sandbox
 from autograder.course import ROOT
 
 
@@ -90,5 +91,8 @@ def _tools():
 
 
 def _isolation():
-    note = "submissions run in nbgrader's kernel with your rights: grade only what you would run yourself"
+    lacks = sandbox.missing()
+    if not lacks:
+        return Finding("Isolation", "ok", "bubblewrap, seccomp", "`grade` runs submissions in a sandbox")
+    note = "; ".join(lacks) + ". `grade` refuses without it (--no-sandbox goes on at your own risk)"
     return Finding("Isolation", "optional", "none", note)

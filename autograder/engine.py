@@ -10,7 +10,7 @@ import math
 import nbformat
 
 from autograder.judge import MIME, imports_of
-from autograder.outputs import Collected, clean_markdown
+from autograder.outputs import Collected, clean_markdown, new_output
 from autograder.sandbox import Ended
 
 NOT_RUN = "was not run, because cells of this notebook ended Python too often."
@@ -118,15 +118,12 @@ def _cell(run, before, cell):
         run.with_guest(before).request({"op": "cell", "source": cell.source}, on_output=collected.add)
     except Ended as error:
         run.lost(cell, error)
-        note = nbformat.v4.new_output("stream", name="stderr", text=f"This cell was stopped: {error}\n")
+        note = new_output("stream", name="stderr", text=f"This cell was stopped: {error}\n")
         collected.outputs.append(note)
     if collected.cut:
-        note = nbformat.v4.new_output("stream", name="stderr", text="[More was put out than is kept.]\n")
+        note = new_output("stream", name="stderr", text="[More was put out than is kept.]\n")
         collected.outputs.append(note)
     cell.outputs = collected.outputs
-    for output in cell.outputs:
-        if output.output_type == "execute_result":
-            output.execution_count = None
 
 
 def _check(run, judge, before, cell):
@@ -142,17 +139,17 @@ def _check(run, judge, before, cell):
         run.lost(cell, ended)
     cell.outputs = [nbformat.from_dict(output) for output in outputs]
     if ended:
-        note = nbformat.v4.new_output("stream", name="stdout", text=f"Stopped in this check: {ended}\n")
+        note = new_output("stream", name="stdout", text=f"Stopped in this check: {ended}\n")
         cell.outputs.append(note)
     set_outcome(cell, min(points, most))
 
 
 def _not_run(cell):
     if is_check(cell):
-        cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text=f"This check {NOT_RUN}\n")]
+        cell.outputs = [new_output("stream", name="stdout", text=f"This check {NOT_RUN}\n")]
         set_outcome(cell, 0.0)
     else:
-        cell.outputs = [nbformat.v4.new_output("stream", name="stderr", text=f"This cell {NOT_RUN}\n")]
+        cell.outputs = [new_output("stream", name="stderr", text=f"This cell {NOT_RUN}\n")]
 
 
 def is_check(cell):
@@ -172,7 +169,7 @@ def set_outcome(cell, points):
     most = float(cell.metadata.nbgrader.points)
     points = float(points) if math.isfinite(points) and 0 <= points <= most else 0.0
     cell.outputs = [output for output in cell.outputs if output.output_type != "execute_result"]
-    result = nbformat.v4.new_output("execute_result", {"text/plain": repr(points)}, execution_count=None)
+    result = new_output("execute_result", data={"text/plain": repr(points)})
     cell.outputs.append(result)
 
 

@@ -165,7 +165,7 @@ def grade_all(course, book, items, versions, setting, jobs=1, force=False, redra
                         suspects.append(task)
                         broken = True
                 else:
-                    yield task.write(course, answer, versions[task.unit.assignment]), False
+                    yield task.write(course, answer, versions[task.unit.assignment], setting.sandbox), False
             if broken:
                 suspects.extend(running.values())
                 running.clear()
@@ -173,7 +173,7 @@ def grade_all(course, book, items, versions, setting, jobs=1, force=False, redra
                 workers = None
                 for task in [task for task in suspects if task.tries >= TRIES]:
                     suspects.remove(task)
-                    yield task.give_up(course, book, versions[task.unit.assignment]), False
+                    yield task.give_up(course, book, versions[task.unit.assignment], setting.sandbox), False
     finally:
         if workers:
             workers.shutdown(wait=False, cancel_futures=True)
@@ -205,7 +205,7 @@ class _Task:
         """Write the points into the gradebook."""
         self.timestamp, unread = _timestamp(self.unit.stamp)
         self.result["repairs"] += unread
-        notebook = nbformat.reads(self.result["notebook"], as_version=4)
+        notebook = nbformat.v4.reads(self.result["notebook"])
         lines = reasons({**self.result, "penalty": 0})
         comment = (
             "\n\n".join(plain(line) for line in lines)
@@ -215,7 +215,7 @@ class _Task:
         ungraded = self.result["kind"] == "infrastructure"
         self.saved = gradebook.save(course, book, self.unit, notebook, self.timestamp, comment[:5000], ungraded)
 
-    def write(self, course, page, version):
+    def write(self, course, page, version, isolated):
         """Write the graded notebook, the page and the record; return the record."""
         earlier = record_of(course, self.item) or {}
         record = {
@@ -224,6 +224,7 @@ class _Task:
             "submission": self.unit.digest,
             "exercise": version,
             "seed": self.unit.seed,
+            "sandbox": isolated,
             "graded_at": datetime.now(UTC).isoformat(timespec="seconds"),
             **{name: value for name, value in self.result.items() if name != "notebook"},
             **{name: value for name, value in self.saved.items() if name != "cells"},
@@ -247,13 +248,14 @@ class _Task:
             new.replace(path)
         return record
 
-    def give_up(self, course, book, version):
+    def give_up(self, course, book, version, isolated):
         """Write that workers died of this submission again and again: our fault, and no zero."""
         released = nbformat.read(self.item.exercise.notebook, as_version=4)
         self.result = work.ungraded(released, f"the process that graded it ended, {TRIES} times")
         self.save(course, book)
         notebook = nbformat.reads(self.result["notebook"], as_version=4)
-        return self.write(course, gradebook.feedback_page(course, self.unit, notebook, self.saved), version)
+        page = gradebook.feedback_page(course, self.unit, notebook, self.saved)
+        return self.write(course, page, version, isolated)
 
 
 def reasons(record):

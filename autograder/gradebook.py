@@ -11,7 +11,7 @@ import nbgrader.api
 from alembic.script import ScriptDirectory
 from nbconvert.exporters import HTMLExporter, TemplateExporter
 from nbconvert.filters import Highlight2HTML
-from nbgrader.api import Gradebook, InvalidEntry, MissingEntry
+from nbgrader.api import Grade, Gradebook, InvalidEntry, MissingEntry
 from nbgrader.converters import GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import AssignLatePenalties, GetGrades, NbGraderPreprocessor, SaveAutoGrades, SaveCells
@@ -92,6 +92,26 @@ class _Save(SaveAutoGrades):
         return NbGraderPreprocessor.preprocess(self, notebook, resources)
 
 
+class _Rows:
+    """One submission's rows of the gradebook, read at once: nbgrader asks for each cell's with a query of its own."""
+
+    def __init__(self, own):
+        self.db = self  # what asks for a commit of each cell gets one of all of them, later
+        self.grades = {grade.name: grade for grade in own.grades}
+        self.comments = {comment.name: comment for comment in own.comments}
+
+    def commit(self):
+        """Do nothing yet."""
+
+    def find_grade(self, cell, *names):
+        """Return a cell's grade."""
+        return self.grades[cell]
+
+    def find_comment(self, cell, *names):
+        """Return a cell's comment."""
+        return self.comments[cell]
+
+
 @contextmanager
 def _whole(gradebook):
     """Make one transaction of what nbgrader commits piece by piece: a submission is written whole, or not at all."""
@@ -104,7 +124,6 @@ def _whole(gradebook):
         raise
     finally:
         gradebook.db.commit = commit
-        gradebook.db.expunge_all()
 
 
 def save(course, gradebook, unit, notebook, timestamp, comment="", ungraded=False):
@@ -144,21 +163,19 @@ def save(course, gradebook, unit, notebook, timestamp, comment="", ungraded=Fals
         with _whole(gradebook):
             gradebook.update_or_create_student(student)
             gradebook.update_or_create_submission(name, student, timestamp=timestamp)
-            pen = _Save(config=course.config, log=QUIET)
-            pen.gradebook = gradebook
-            pen.preprocess(notebook, resources)
             found = gradebook.find_submission(name, student)
             own = found.notebooks[0]
+            pen = _Save(config=course.config, log=QUIET)
+            pen.gradebook = _Rows(own)
+            pen.preprocess(notebook, resources)
             for grade in own.grades if ungraded else ():
                 if grade.manual_score is None:
                     grade.auto_score, grade.needs_manual_grade = None, True
             for first in own.comments[:1] if comment else ():
                 first.auto_comment = comment
-            gradebook.db.flush()
-            gradebook.db.expire_all()
+            _again(gradebook, own, found)
             _late(course, found, own)
-            gradebook.db.flush()
-            gradebook.db.expire_all()
+            _again(gradebook, own, found)
             return {
                 "score": round(max(0.0, found.score - (found.late_submission_penalty or 0.0)), 4),
                 "max_score": found.max_score,
@@ -173,6 +190,14 @@ def save(course, gradebook, unit, notebook, timestamp, comment="", ungraded=Fals
             f"The gradebook {course.db_url} refused the grade of {student} for {name}: {reason}. "
             "What was graded before is kept; mend it and run the same command again."
         ) from error
+
+
+def _again(gradebook, own, found):
+    """Write what is pending, and read again what the database computes of it: scores, maxima, what waits."""
+    gradebook.db.flush()
+    gradebook.db.query(Grade).filter(Grade.notebook_id == own.id).populate_existing().all()
+    gradebook.db.refresh(own)
+    gradebook.db.refresh(found)
 
 
 def _late(course, found, own):

@@ -33,6 +33,13 @@ STYLES = [
 ]  # fmt: skip
 
 
+def new_output(kind, **parts):
+    """Return an output. nbformat's own maker holds each against its schema, which takes longer than all else here."""
+    if kind == "execute_result":
+        parts.update(metadata={}, execution_count=None)
+    return nbformat.from_dict({"output_type": kind, **parts})
+
+
 class Collected:
     """One cell's outputs, as they come from its guest.
 
@@ -58,11 +65,11 @@ class Collected:
             lines = raw.get("traceback")
             trace = [self._text(line) for line in lines[:100]] if isinstance(lines, list) else []
             name, value = (wire.clean(str(raw.get(part)), 2000) for part in ("ename", "evalue"))
-            self.outputs.append(nbformat.v4.new_output("error", ename=name, evalue=value, traceback=trace))
+            self.outputs.append(new_output("error", ename=name, evalue=value, traceback=trace))
         elif kind in ("display_data", "execute_result") and isinstance(raw.get("data"), dict):
             data = self._bundle(raw["data"])
             if data and len(self.outputs) < 500:
-                self.outputs.append(nbformat.v4.new_output(kind, data))
+                self.outputs.append(new_output(kind, data=data, metadata={}))
 
     def _text(self, text):
         text = wire.clean(text if isinstance(text, str) else "", 10**9)
@@ -76,7 +83,7 @@ class Collected:
         if last is not None and last.output_type == "stream" and last.name == name:
             last.text += text
         elif text:
-            self.outputs.append(nbformat.v4.new_output("stream", name=name, text=text))
+            self.outputs.append(new_output("stream", name=name, text=text))
 
     def _bundle(self, raw):
         data = {}

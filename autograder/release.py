@@ -1,7 +1,6 @@
 """Release: the author's text becomes nbgrader's source notebook, and that becomes the student's folder."""
 
 import hashlib
-import logging
 import re
 import shutil
 from pathlib import Path
@@ -14,6 +13,7 @@ from nbgrader.utils import capture_log
 from traitlets.config import Config
 
 from autograder.course import UserError
+from autograder.gradebook import QUIET
 
 RUNTIME = Path(__file__).parent / "runtime" / "checking"
 METADATA = {
@@ -72,8 +72,7 @@ def release(course, exercise, into=None):
     config.CourseDirectory.release_directory = str(building)
     converter = GenerateAssignment(coursedir=CourseDirectory(config=config), config=config)
     converter.coursedir.assignment_id = exercise.name
-    converter.log = logging.getLogger("autograder.release")
-    converter.log.setLevel(logging.CRITICAL)
+    converter.log = QUIET
     outcome = capture_log(converter)
     if not outcome["success"]:
         reason = outcome["error"].strip().splitlines()[-1]

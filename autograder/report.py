@@ -3,6 +3,7 @@
 import os
 import random
 import statistics
+from collections import Counter
 
 from jinja2 import Environment, PackageLoader, select_autoescape
 
@@ -48,6 +49,8 @@ def write(course, path, anonymous=False):
         assignments=assignments,
         students=len({record["student"] for record in records}),
         anonymous=anonymous,
+        open=sum(not record["sandbox"] for record in records),
+        kinds=Counter(record["kind"] for record in records).most_common(),
         graded_at=max(record["graded_at"] for record in records),
     )
     path.write_text(page, encoding="utf-8")
@@ -103,6 +106,7 @@ def _rows(course, path, records, names):
                 # What a file was called, or what an error said, may name its author.
                 "reasons": _nameless(record) if names else reasons(record),
                 "earlier": len(record["history"]),
+                "evidence": [] if names else record["evidence"],
             }
         )
     return sorted(rows, key=lambda row: _natural(row["student"]))

@@ -5,11 +5,14 @@ unit of work and the result are plain values.
 """
 
 import copy
-import ctypes
+import gc
 import html
+import json
+import multiprocessing.connection
+import os
 import re
 import signal
-import sys
+import threading
 from pathlib import Path
 
 import nbformat
@@ -19,8 +22,6 @@ from autograder import engine, gradebook, submission
 from autograder.course import Course, Exercise
 from autograder.judge import Fault, Judge, imports_of
 from autograder.sandbox import Bare, Nursery
-
-SET_PDEATHSIG = 1
 
 
 class Worker:
@@ -66,7 +67,7 @@ class Worker:
 
     def page(self, unit, text, saved):
         """Return the feedback page of a graded notebook, with what the gradebook says of it."""
-        return gradebook.feedback_page(self.course, unit, nbformat.reads(text, as_version=4), saved)
+        return gradebook.feedback_page(self.course, unit, nbformat.v4.reads(text), saved)
 
     def _grade(self, unit, on_cell):
         released = self.released[unit.assignment]
@@ -142,7 +143,7 @@ def _result(kind, reason, notebook, repairs, evidence):
         "repairs": repairs,
         "evidence": evidence,
         "cells": cells,
-        "notebook": nbformat.writes(notebook),
+        "notebook": json.dumps(notebook, ensure_ascii=False),
     }
 
 
@@ -182,12 +183,18 @@ _worker = None
 
 
 def start(setting):
-    """Make this process a worker, which ends with the process that asked for it."""
+    """Make this process a worker, which ends with the process that asked for it, however that one ends."""
     global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    threading.Thread(target=_end_with, args=(multiprocessing.parent_process().sentinel,), daemon=True).start()
     _worker = Worker(setting)
+    gc.collect()
+    gc.freeze()
+
+
+def _end_with(sentinel):
+    multiprocessing.connection.wait([sentinel])
+    os._exit(1)
 
 
 def grade(unit):

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from autograder import sandbox
+
 ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -35,6 +37,16 @@ QUIET = [
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args):
         pass
+
+
+@pytest.fixture(scope="session")
+def isolated():
+    """Make sure that submissions can be isolated here; without, say why the test is left out (in CI: fail)."""
+    lacks = sandbox.missing()
+    if lacks and os.environ.get("CI"):
+        pytest.fail(f"CI needs the sandbox: {'; '.join(lacks)}")
+    if lacks:
+        pytest.skip(f"no sandbox: {'; '.join(lacks)}")
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ if __name__ == "__main__":
 
 
 @pytest.fixture(scope="module")
-def course(tmp_path_factory):
+def course(isolated, tmp_path_factory):
     """A toy course and a class of right, wrong, deadly and malformed submissions; the command that grades it."""
     root = tmp_path_factory.mktemp("batch")
     shutil.copytree(HERE / "toy", root, dirs_exist_ok=True)
@@ -134,8 +134,8 @@ def test_killed_three_times_and_started_again_nothing_is_lost_or_done_twice(cour
     assert run.returncode == 0, run.stderr[-2000:]
     assert f"{counts[2]} unchanged and not graded again" in run.stdout
     assert grades(into, course) == undisturbed  # histories too: no submission has a second record
-    left = [own for own in psutil.process_iter() if own.name() == "bwrap" and own.status() != "zombie" and own.pid not in before]
-    assert not left
+    bwraps = [own for own in psutil.process_iter(["name", "status"]) if own.info["name"] == "bwrap"]
+    assert not [own for own in bwraps if own.pid not in before and own.info["status"] != psutil.STATUS_ZOMBIE]
 
 
 def kill_a_worker():

@@ -1,5 +1,7 @@
 """The engine: what crosses between guest and judge, what a check cell is worth, and what limits do."""
 
+import contextlib
+import io
 import json
 import shutil
 import socket
@@ -38,11 +40,11 @@ def toy(tmp_path_factory):
 @pytest.fixture(scope="module", params=["sandbox", "bare"])
 def guests(request, toy):
     """Where guests come from: in the sandbox, and as ordinary processes."""
-    own = (
-        sandbox.Bare(LIMITS)
-        if request.param == "bare"
-        else sandbox.Nursery(LIMITS, hidden=[str(toy.root), str(ROOT)])
-    )
+    if request.param == "bare":
+        own = sandbox.Bare(LIMITS)
+    else:
+        request.getfixturevalue("isolated")
+        own = sandbox.Nursery(LIMITS, hidden=[str(toy.root), str(ROOT)])
     yield own
     own.close()
 
@@ -60,8 +62,6 @@ def asked(guests, toy):
         own.guest.request({"op": "cell", "source": source}, on_output=outputs.append)
         own.said = outputs
         return own
-
-    import io
 
     own.printed = io.StringIO()
     yield run
@@ -438,8 +438,11 @@ def test_a_dead_guest_costs_the_cell_that_killed_it(toy, guests, name):
     points = [engine.points_of(cell)[0] for cell in notebook.cells if engine.is_check(cell)]
     assert points == [1, 1] and [cell for cell, _ in ended] == ["middle"]
     assert says in str(ended[0][1]) and ended[0][1].kind == "limit"
-    left = [own for own in psutil.Process().children(recursive=True) if own.pid not in before]
-    left = [own for own in left if "bwrap" not in own.name() and "parent.py" not in " ".join(own.cmdline())]
+    left = []
+    for own in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # one that ends while it is looked at
+            if own.pid not in before and "bwrap" not in own.name() and "parent.py" not in " ".join(own.cmdline()):
+                left.append(own)
     assert not psutil.wait_procs(left, timeout=3)[1]
 
 

@@ -116,7 +116,7 @@ CLASS = {
 
 
 @pytest.fixture(scope="module")
-def graded(toy, tmp_path_factory):
+def graded(isolated, toy, tmp_path_factory):
     """The toy class, graded by the command line: its folder of grades, and what the command printed."""
     folder = tmp_path_factory.mktemp("submitted")
     for student, (handed_in, *_) in CLASS.items():

@@ -58,9 +58,8 @@ def grade_class(course, submitted, *more):
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
+def corpus(isolated, tmp_path_factory):
     """The whole corpus, graded in one batch by two workers."""
-    assert not sandbox.missing(), f"the corpus needs the sandbox: {sandbox.missing()}"
     course, submitted = make(tmp_path_factory.mktemp("corpus"))
     before = {path: path.read_bytes() for path in course.root.rglob("*") if path.is_file()}
     grade_class(course, submitted, "--jobs", "2")
@@ -137,7 +136,7 @@ def test_what_submissions_started_is_gone(corpus):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="the tests already run as an ordinary user")
-def test_the_corpus_as_an_ordinary_user(tmp_path):
+def test_the_corpus_as_an_ordinary_user(isolated, tmp_path):
     """Run by root, the same batch once more as nobody: what root may, must not be what protects."""
     course, submitted = make(tmp_path)
     for path in [tmp_path, *tmp_path.rglob("*")]:

@@ -158,14 +158,8 @@ checks.run("torch_attention", points=6)
 # Who looks at whom, drawn by your functions.
 
 # %% nbgrader={"grade": false, "grade_id": "demo_picture", "locked": true, "schema_version": 3, "solution": false, "task": false}
-words = ["Ada", "bakes", "Boris", "fresh", "bread"]
 rng = np.random.default_rng(1)
-Q, K = rng.standard_normal((2, len(words), 8))
-A = softmax(scores(Q, K))
-figure, axes = plt.subplots(figsize=(4.6, 4))
-picture = axes.imshow(A, cmap="cividis", vmin=0, vmax=1)
-axes.set_xticks(range(len(words)), words, rotation=45)
-axes.set_yticks(range(len(words)), words)
-axes.set(xlabel="looks at", ylabel="word that asks", title="Who looks at whom")
-figure.colorbar(picture, label="weight")
-figure.tight_layout()
+Q, K = rng.standard_normal((2, 12, 8))
+figure, axes = plt.subplots(figsize=(4, 3))
+axes.imshow(softmax(scores(Q, K)))
+axes.set(xlabel="key", ylabel="query", title="Who looks at whom")
