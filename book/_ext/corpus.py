@@ -1,0 +1,208 @@
+"""The corpus of hostile and odd submissions, as tables: made from tests/hostile/ whenever the book is built.
+
+* `{corpus-summary}` counts: what each group must get here, and what nbgrader's plain settings made of it.
+* `{corpus} forging` is one group, row by row, folded into a <details>.
+
+What has no recording in stock.json, and a group that the corpus doesn't have, are warnings.
+"""
+
+import importlib
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.locale import get_translation
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+logger = logging.getLogger(__name__)
+_ = get_translation("corpus")
+TESTS = Path(__file__).resolve().parent.parent.parent / "tests"
+STOCK = TESTS / "hostile" / "stock.json"
+KINDS = ("right", "wrong", "malformed", "limit", "hostile")
+
+# What can come of a case without the engine: the key, the column's title, and what a row says.
+HARMS = {
+    "more": (_("more points than earned"), _("more than earned")),
+    "less": (_("fewer points than earned"), _("fewer than earned")),
+    "ungraded": (_("no grade"), _("no grade")),
+    "leaked": (_("shows what is not its own"), _("shows what is not its own")),
+    "altered": (_("alters what is not its own"), _("alters what is not its own")),
+    "left_behind": (_("leaves processes behind"), _("leaves processes behind")),
+    "live_script": (_("a live script in the feedback"), _("a live script in the feedback")),
+    "batch_stopped": (_("the next student is not graded"), _("the next student is not graded either")),
+}
+
+
+class corpus_details(nodes.General, nodes.Element):  # noqa: N801 (docutils names its nodes so)
+    """One group of cases, folded; `summary` is its line."""
+
+
+def groups():
+    """The corpus: group -> cases, each group's in the order of their numbers."""
+    sys.path.insert(0, str(TESTS))
+    try:
+        found = importlib.import_module("hostile.corpus").GROUPS
+    finally:
+        sys.path.remove(str(TESTS))
+    return {name: sorted(cases, key=lambda case: case.row) for name, cases in found.items()}
+
+
+def harms(case, row):
+    """The keys of HARMS that the recording `row` shows, compared with what the case must get."""
+    points = [(row["points"][name], earned) for name, earned in case.points.items()]
+    found = {name for name in HARMS if row.get(name)}
+    if any((own or 0) > earned + 1e-6 for own, earned in points):
+        found.add("more")
+    elif not row["ungraded"] and any((own or 0) < earned - 1e-6 for own, earned in points):
+        found.add("less")
+    return [name for name in HARMS if name in found]
+
+
+class _Directive(SphinxDirective):
+    def recording(self):
+        """What stock nbgrader did, as recorded."""
+        for path in (*sorted(STOCK.parent.glob("*.py")), STOCK):
+            self.env.note_dependency(str(path))
+        return json.loads(STOCK.read_text(encoding="utf8"))
+
+    def warn(self, message, *values):
+        logger.warning(message, *values, location=self.get_location(), type="corpus")
+
+    def said(self, text):
+        """A paragraph that translators find."""
+        paragraph = nodes.paragraph("", text)
+        self.set_source_info(paragraph)
+        return paragraph
+
+
+class SummaryDirective(_Directive):
+    """How many cases there are, and what became of them, here and there."""
+
+    def run(self):
+        stock = self.recording()
+        cases = stock["cases"]
+        here, there, count = [], Counter(), 0
+        for name, own in groups().items():
+            kinds = Counter(case.kind for case in own)
+            here.append([_titles()[name], str(len(own)), *(str(kinds[kind] or "–") for kind in KINDS)])
+            count += len(own)
+            for case in own:
+                if case.name in cases:
+                    there.update(harms(case, cases[case.name]) or ["same"])
+        totals = [sum(int(row[place]) for row in here if row[place] != "–") for place in range(1, len(KINDS) + 2)]
+        here.append([_("All"), *map(str, totals)])
+        first = table([_("Group"), _("Cases"), *KINDS], here, (30, *[12] * 6), "abh-counts", "abh-summed")
+        body = [[_("the same points as here, and no harm"), str(there["same"])]]
+        body += [[title, str(there[name])] for name, (title, _row) in HARMS.items()]
+        second = table([_("What came of it"), _("Cases")], body, (60, 12), "abh-counts")
+        recorded = _("Recorded on %s with nbgrader %s in its plain settings, on Python %s.")
+        return [
+            nodes.paragraph("", _("%d submissions, and the kind of outcome that each must have here:") % count),
+            first,
+            nodes.paragraph("", _("The same %d submissions, graded by nbgrader alone:") % len(cases)),
+            second,
+            nodes.paragraph(
+                "",
+                recorded % (stock["date"], stock["nbgrader"], stock["python"])
+                + " "
+                + _("One submission can stand in several of these lines."),
+                classes=["abh-recorded"],
+            ),
+        ]
+
+
+class CorpusDirective(_Directive):
+    """One group of cases, a row for each."""
+
+    required_arguments = 1
+
+    def run(self):
+        name, cases = self.arguments[0], self.recording()["cases"]
+        own = groups().get(name)
+        if own is None:
+            self.warn("the corpus has no group %r; it has %s", name, ", ".join(groups()))
+            return []
+        missing = [case.name for case in own if case.name not in cases]
+        if missing:
+            self.warn("stock.json has no recording of %s: run tests/hostile/stock.py", ", ".join(missing))
+        body = [self.row(case, cases.get(case.name)) for case in own]
+        details = corpus_details(summary=_("%d cases") % len(own), ids=[f"corpus-{name}"])
+        head = [_("No."), _("What it does"), _("Here"), _("nbgrader alone")]
+        details += table(head, body, (6, 44, 20, 30), "abh-corpus")
+        return [details]
+
+    def row(self, case, stock):
+        """The cells of a row."""
+        most = sum(self.worth().values())
+        kinds = _("%s or %s") % (case.kind, case.may) if case.may else case.kind
+        here = [nodes.paragraph("", _("%g of %g") % (sum(case.points.values()), most))]
+        here.append(nodes.paragraph("", "", nodes.inline("", kinds, classes=["abh-kind", f"abh-kind-{case.kind}"])))
+        does = [self.said(case.does[:1].upper() + case.does[1:])]
+        does.append(nodes.paragraph("", "", nodes.literal("", case.name)))
+        return [[nodes.paragraph("", str(case.row))], does, here, self.there(case, stock, most) if stock else []]
+
+    @staticmethod
+    def worth():
+        """The most that the toy exercise's check cells are worth."""
+        return importlib.import_module("hostile.case").ALL
+
+    @staticmethod
+    def there(case, stock, most):
+        """What became of a case without the engine: the points, and each harm with a sign and in words."""
+        found = harms(case, stock)
+        got = _("%g of %g") % (sum(own or 0 for own in stock["points"].values()), most)
+        if stock["ungraded"]:
+            reason = stock["did"].partition(";")[0].partition("not graded: ")[2]
+            got = _("no grade") + (f" ({reason})" if reason else "")
+            found = [name for name in found if name != "ungraded"]
+        bad = bool(found) or stock["ungraded"]
+        lines = [nodes.paragraph("", got, classes=["abh-harm" if bad and stock["ungraded"] else "abh-points-got"])]
+        lines += [nodes.paragraph("", str(HARMS[name][1]), classes=["abh-harm"]) for name in found]
+        if not bad:
+            lines.append(nodes.paragraph("", str(_("the same")), classes=["abh-same"]))
+        return lines
+
+
+def _titles():
+    return {
+        "forging": _("Forging points"),
+        "leaking": _("Reaching what is not theirs"),
+        "denying": _("Dying, hanging, flooding"),
+        "malformed": _("Not the notebook given out"),
+        "honest": _("Odd, but honest"),
+    }
+
+
+def table(head, body, widths, *names):
+    """A docutils table: `head` is a list of titles, `body` rows of cells, a cell a text or a list of nodes."""
+    group = nodes.tgroup(cols=len(head))
+    group += [nodes.colspec(colwidth=width) for width in widths]
+    group += nodes.thead("", nodes.row("", *(nodes.entry("", nodes.paragraph("", str(title))) for title in head)))
+    rows = [[cell if isinstance(cell, list) else [nodes.paragraph("", str(cell))] for cell in row] for row in body]
+    group += nodes.tbody("", *(nodes.row("", *(nodes.entry("", *cell) for cell in row)) for row in rows))
+    return nodes.table("", group, classes=list(names))
+
+
+def visit_details(self, node):
+    self.body.append(self.starttag(node, "details", CLASS="abh-cases"))
+    self.body.append(f"<summary>{self.encode(node['summary'])}</summary>\n")
+
+
+def depart_details(self, node):
+    self.body.append("</details>\n")
+
+
+def nothing(self, node):
+    """Other builders show the table as it is."""
+
+
+def setup(app):
+    others = {name: (nothing, nothing) for name in ("latex", "text", "man", "texinfo")}
+    app.add_node(corpus_details, html=(visit_details, depart_details), **others)
+    app.add_directive("corpus-summary", SummaryDirective)
+    app.add_directive("corpus", CorpusDirective)
+    app.add_css_file("grading.css")
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,73 @@
+"""Two tables of the instructor's page, made from what they are about whenever the book is built.
+
+* `{limits}` lists what a submission may use: names, values and meanings are those of `autograder.limits.Limits`.
+* `{benchmarks}` shows what benchmarks/results.json holds, as `benchmarks/run.py --table` prints it; without that
+  file, it says so.
+"""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+from corpus import table
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.locale import get_translation
+from sphinx.util.docutils import SphinxDirective
+
+from autograder import limits
+
+_ = get_translation("grading")
+BENCHMARKS = Path(__file__).resolve().parent.parent.parent / "benchmarks"
+
+
+class LimitsDirective(SphinxDirective):
+    """The table of limits."""
+
+    def run(self):
+        self.env.note_dependency(limits.__file__)
+        body = []
+        traits = limits.Limits.class_own_traits(config=True)
+        for name in sorted(traits, key=list(vars(limits.Limits)).index):  # as they stand there
+            trait = traits[name]
+            meaning = nodes.paragraph("", trait.help)
+            self.set_source_info(meaning)
+            body.append([[nodes.paragraph("", "", nodes.literal("", name))], f"{trait.default_value:g}", [meaning]])
+        return [table([_("Name"), _("Value"), _("What it bounds")], body, (26, 10, 60), "abh-limits")]
+
+
+class BenchmarksDirective(SphinxDirective):
+    """The table of what was measured."""
+
+    def run(self):
+        results = BENCHMARKS / "results.json"
+        # Also while it isn't there: the page is then read again each time, and shows it when it is.
+        self.env.note_dependency(str(results))
+        self.env.note_dependency(str(BENCHMARKS / "run.py"))
+        if not results.exists():
+            text = _("It was not measured on this checkout: there is no benchmarks/results.json yet.")
+            return [nodes.paragraph("", text, classes=["abh-unmeasured"])]
+        lines = _load().markdown(json.loads(results.read_text(encoding="utf8"))).splitlines()
+        box = nodes.container(classes=["abh-measured"])
+        source = StringList(lines, source=str(results))
+        self.state.nested_parse(source, self.lineno - 1, box)
+        return [box]
+
+
+def _load():
+    """The module benchmarks/run.py."""
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        spec = importlib.util.spec_from_file_location("benchmarks_run", BENCHMARKS / "run.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    return module
+
+
+def setup(app):
+    app.add_directive("limits", LimitsDirective)
+    app.add_directive("benchmarks", BenchmarksDirective)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
