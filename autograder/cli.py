@@ -163,17 +163,11 @@ def grade(
     A submission that has not changed since it was graded is not graded again. Whatever students handed in,
     every one of them gets a grade and a reason, and the command ends with status 0.
     """
-    from autograder import pool
+    from autograder import pool, sandbox
+    from autograder.limits import Limits
 
     course = Course(into=into.resolve(), db=db)
     chosen = course.exercises(exercises or ())
-    if submitted.is_dir():
-        pool.preload(course.root, [exercise.name for exercise in chosen])
-
-    from autograder import grade as grading
-    from autograder import gradebook, sandbox, submission
-    from autograder.limits import Limits
-
     if not submitted.is_dir():
         raise UserError(f"There is no folder {submitted}. Name the one with the submissions: --submitted DIR")
     lacks = [] if no_sandbox else sandbox.missing()
@@ -187,18 +181,23 @@ def grade(
         err.print(
             f"[yellow]Without a sandbox{_plain(because)}: submissions run with your rights.[/]", highlight=False
         )
+    there = [one for one in chosen if one.notebook.exists() and any(submitted.glob(f"*/{one.name}"))]
+    setting = pool.Setting(
+        root=str(course.root),
+        exercises=tuple(exercise.name for exercise in there),
+        limits=Limits(config=course.config).plain(),
+        sandbox=not (lacks or no_sandbox),
+        hidden=(str(course.root), str(course.into), str(submitted.resolve())),
+    )
+    nursery = pool.preload(setting) if there else None
+
+    from autograder import grade as grading
+    from autograder import gradebook, submission
+
     items = submission.find(course, chosen, submitted.resolve())
     with _progress("Grading", rate=True) as progress:
         task = progress.add_task("starting", total=len(items))
         grading.prepare(course, chosen, items, submitted)
-        there = [exercise for exercise in chosen if any(item.exercise == exercise for item in items)]
-        setting = pool.Setting(
-            root=str(course.root),
-            exercises=tuple(exercise.name for exercise in there),
-            limits=Limits(config=course.config).plain(),
-            sandbox=not (lacks or no_sandbox),
-            hidden=(str(course.root), str(course.into), str(submitted.resolve())),
-        )
         records, kept = [], 0
         with gradebook.opened(course) as book:
             for record, old in grading.grade_all(
@@ -207,6 +206,7 @@ def grade(
                 items,
                 {exercise.name: grading.exercise_digest(exercise) for exercise in there},
                 setting,
+                nursery,
                 jobs=min(jobs if jobs > 0 else len(os.sched_getaffinity(0)), len(items)),
                 force=force,
                 redraw=redraw,
@@ -214,6 +214,8 @@ def grade(
                 records.append(record)
                 kept += old
                 progress.update(task, advance=1, description=f"{record['student']} {record['assignment']}")
+    if nursery:
+        nursery.close()
     records.sort(key=lambda record: (record["student"], record["assignment"]))
     out.print(_table(records, grading.reasons))
     done = f"Graded {len(records) - kept}"

@@ -97,7 +97,9 @@ def current(course, book, item, digest, version):
     return record if gradebook.holds(book, item) else None
 
 
-def grade_all(course, book, items, versions, setting, jobs=1, force=False, redraw=False, on_start=lambda item: None):
+def grade_all(
+    course, book, items, versions, setting, nursery, jobs=1, force=False, redraw=False, on_start=lambda item: None
+):
     """Grade submissions with `jobs` workers; yield each one's record as it is written, and whether it is an old one.
 
     Parameters
@@ -110,6 +112,8 @@ def grade_all(course, book, items, versions, setting, jobs=1, force=False, redra
         The digest of each released exercise.
     setting : Setting
         Where workers work.
+    nursery : Nursery or None
+        Where their guests come from; see `pool.preload`.
     jobs : int
         How many processes grade at one time.
     force, redraw : bool
@@ -144,7 +148,7 @@ def grade_all(course, book, items, versions, setting, jobs=1, force=False, redra
                     unit.seed = seed_for(secret, drawn, unit.digest)
                     unit.guest_seed = seed_for(secret, f"guest\0{unit.assignment}", unit.digest)
                     task = _Task(item, unit)
-                workers = workers or pool.start(jobs, setting)
+                workers = workers or pool.start(jobs, setting, nursery)
                 if not _submit(task, workers, running):
                     suspects.appendleft(task)
                     broken = True

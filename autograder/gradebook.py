@@ -1,6 +1,7 @@
 """The one writer of nbgrader's gradebook, and of the feedback pages made from it."""
 
 import functools
+import html
 import logging
 import re
 from contextlib import contextmanager
@@ -9,12 +10,18 @@ from pathlib import Path
 import nbformat
 import nbgrader.api
 from alembic.script import ScriptDirectory
+from jinja2 import pass_context
 from nbconvert.exporters import HTMLExporter, TemplateExporter
-from nbconvert.filters import Highlight2HTML
+from nbconvert.filters import markdown2html
+from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbgrader.api import Grade, Gradebook, InvalidEntry, MissingEntry
 from nbgrader.converters import GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import AssignLatePenalties, GetGrades, NbGraderPreprocessor, SaveAutoGrades, SaveCells
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import TextLexer, get_lexer_by_name
+from pygments.util import ClassNotFound
 from sqlalchemy.exc import SQLAlchemyError
 
 from autograder.course import UserError
@@ -253,10 +260,46 @@ class _Page(HTMLExporter):
     def _highlighted(self, source, language=None, metadata=None):
         return _highlight(source, language or (metadata or {}).get("magics_language") or "ipython3")
 
+    def _preprocess(self, nb, resources):
+        """Let the preprocessors at the notebook itself: nobody needs it afterwards, and it was put together here."""
+        for preprocessor in self._preprocessors:
+            nb, resources = preprocessor(nb, resources)
+        return nb, resources
+
+    @pass_context
+    def markdown2html(self, context, source):
+        """Return Markdown as HTML; texts without attachments are the same in a whole class."""
+        if context.get("cell", {}).get("attachments"):
+            return super().markdown2html(context, source)
+        return _markdown(source)
+
+
+class _Css(CSSHTMLHeaderPreprocessor):
+    """nbconvert's style sheet, made once."""
+
+    made = None
+
+    def _generate_header(self, resources):
+        self.made = self.made or super()._generate_header(resources)
+        return self.made
+
+
+_markdown = functools.lru_cache(500)(markdown2html)
+
 
 @functools.lru_cache(500)
 def _highlight(source, language):
-    return Highlight2HTML(pygments_lexer=language)(source)
+    lexer, formatter = _code(language)
+    return highlight(source or " ", lexer, formatter)
+
+
+@functools.lru_cache(20)
+def _code(language):
+    try:
+        lexer = get_lexer_by_name(language)
+    except ClassNotFound:
+        lexer = TextLexer()
+    return lexer, HtmlFormatter(cssclass=f" highlight hl-{html.escape(language)}")
 
 
 _exporters = {}
@@ -278,7 +321,8 @@ def feedback_page(course, unit, notebook, saved):
         converter = GenerateFeedback(coursedir=CourseDirectory(config=course.config), config=course.config)
         exporter = _Page(parent=converter, config=converter.config)
         for preprocessor in converter.preprocessors:
-            exporter.register_preprocessor(_Given if preprocessor is GetGrades else preprocessor, enabled=True)
+            own = {GetGrades: _Given, CSSHTMLHeaderPreprocessor: _Css}.get(preprocessor, preprocessor)
+            exporter.register_preprocessor(own, enabled=True)
         _exporters[course] = exporter
     resources = _resources(course, unit.assignment, unit.student)
     resources["nbgrader"]["saved"] = saved

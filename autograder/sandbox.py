@@ -295,16 +295,25 @@ class Guest:
 
 
 class Nursery:
-    """A warm parent in its sandbox, which forks a guest for each submission."""
+    """A warm parent in its sandbox, which forks guests for any number of workers.
+
+    Parameters
+    ----------
+    limits : dict
+    imports : sequence of str
+        Modules to load beforehand.
+    hidden : sequence of str
+        Folders that no guest may see, wherever they lie.
+    """
 
     def __init__(self, limits, imports=(), hidden=()):
         self.limits = limits
         self.settings = json.dumps({"imports": list(imports), "limits": limits})
         self.hidden = [str(path) for path in hidden]
-        self.process = self.own = None
+        self.process = self.own = self.last = None
 
     def start(self):
-        """Start the warm parent, if it does not run yet."""
+        """Start the warm parent, if it does not run yet; it warms up while other things are done."""
         if self.process and self.process.poll() is None:
             return
         self.close()
@@ -317,40 +326,76 @@ class Nursery:
         )  # fmt: skip
         theirs.close()
 
-    def guest(self):
-        """Return a new `Guest`."""
+    def lane(self):
+        """Return a worker's own way to guests: a socket for `Lane`, which can be sent to another process."""
         self.start()
-        if self.own.gettimeout() is None:
-            self.own.settimeout(START_SECONDS)
-            try:
-                said = self.own.recv(16)
-            except TimeoutError:
-                said = b""
-            if said != b"warm":
-                self.log.seek(0)
-                lines = self.log.read().decode("utf-8", "replace").strip().splitlines()[-1:]
-                self.close()
-                raise RuntimeError(f"the sandbox did not start: {' '.join(lines) or 'no reason was given'}")
-        connection, theirs = socket.socketpair()
-        control, keepers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            socket.send_fds(self.own, [b"guest"], [theirs.fileno(), keepers.fileno()])
-        except OSError as error:
-            self.close()
-            raise RuntimeError(f"the sandbox's warm parent is gone: {error}") from None
+            socket.send_fds(self.own, [b"lane"], [theirs.fileno()])
+        except OSError:
+            raise RuntimeError(f"the sandbox did not start: {self.said()}") from None
         theirs.close()
-        keepers.close()
-        own = Guest(connection, self.limits, _Asked(control), control.close)
-        _ready(own)
-        return own
+        return ours
+
+    def guest(self):
+        """Return a new `Guest`, for whoever needs only one at a time."""
+        if self.last is None or self.process is None or self.process.poll() is not None:
+            self.last = Lane(self.lane(), self.limits)
+        try:
+            return self.last.guest()
+        except RuntimeError as error:
+            self.last = None
+            raise RuntimeError(f"{error} {self.said()}") from None
+
+    def said(self):
+        """Return the last line that the warm parent wrote before it ended, or an empty string."""
+        if not self.process or self.process.poll() is None:
+            return ""
+        self.log.seek(0)
+        return " ".join(self.log.read().decode("utf-8", "replace").strip().splitlines()[-1:])
 
     def close(self):
         """End the warm parent, and whatever it started."""
+        if self.last:
+            self.last.close()
+            self.last = None
         if self.process:
             self.process.kill()
             self.process.wait()
             self.own.close()
             self.process = None
+
+
+class Lane:
+    """A worker's own way to guests, one at a time."""
+
+    def __init__(self, connection, limits):
+        self.connection, self.limits, self.warm = connection, limits, False
+        connection.settimeout(START_SECONDS)
+
+    def start(self):
+        """Do nothing: the warm parent runs already."""
+
+    def guest(self):
+        """Return a new `Guest`; wait until the warm parent is warm."""
+        ours, theirs = socket.socketpair()
+        control, keepers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            if not self.warm and self.connection.recv(16) != b"warm":
+                raise RuntimeError("the sandbox did not start.")
+            self.warm = True
+            socket.send_fds(self.connection, [b"guest"], [theirs.fileno(), keepers.fileno()])
+        except OSError as error:
+            raise RuntimeError(f"the sandbox is gone: {error}.") from None
+        theirs.close()
+        keepers.close()
+        own = Guest(ours, self.limits, _Asked(control), control.close)
+        _ready(own)
+        return own
+
+    def close(self):
+        """Give the lane up."""
+        self.connection.close()
 
 
 class _Asked:

@@ -45,6 +45,8 @@ class Submission:
         stamp, _ = read_file(self.folder / "timestamp.txt", 1)
         parts = [own for own in (data, stamp) if own is not None]
         files, left_out = beside(self.folder, limits["beside_mb"])
+        for name in sorted(files):
+            parts += [name.encode("utf-8", "replace"), files[name]]
         return Unit(
             student=self.student,
             assignment=self.exercise.name,

@@ -20,27 +20,26 @@ from nbgrader.utils import determine_grade, is_grade
 
 from autograder import engine, gradebook, submission
 from autograder.course import Course, Exercise
-from autograder.judge import Fault, Judge, imports_of
-from autograder.sandbox import Bare, Nursery
+from autograder.judge import Fault, Judge
+from autograder.sandbox import Bare, Lane, Nursery
 
 
 class Worker:
     """Grades submissions, one after another."""
 
-    def __init__(self, setting):
+    def __init__(self, setting, lane=None):
         self.setting, self.course = setting, Course(root=Path(setting.root), into=Path(setting.root))
         self.released, self.judges = {}, {}
-        imports = []
         for name in setting.exercises:
             exercise = Exercise(name, self.course.root)
             self.released[name] = nbformat.read(exercise.notebook, as_version=4)
             self.judges[name] = Judge(exercise)
-            for line in imports_of(cell for cell in self.released[name].cells if cell.cell_type == "code"):
-                imports += re.findall(r"^(?:import|from) ([\w.]+)", line)
-        if setting.sandbox:
-            self.guests = Nursery(setting.limits, dict.fromkeys(imports), setting.hidden)
-        else:
+        if not setting.sandbox:
             self.guests = Bare(setting.limits)
+        elif lane:
+            self.guests = Lane(lane, setting.limits)
+        else:
+            self.guests = Nursery(setting.limits, (), setting.hidden)
         self.guests.start()
 
     def close(self):
@@ -60,7 +59,6 @@ class Worker:
             try:
                 return self._grade(unit, on_cell)
             except (Fault, RuntimeError, MemoryError) as error:
-                self.guests.close()
                 fault = f"{type(error).__name__}: {error}" if isinstance(error, MemoryError) else str(error)
                 if attempt == 2:
                     return ungraded(self.released[unit.assignment], fault)
@@ -182,12 +180,14 @@ def _cell_record(cell):
 _worker = None
 
 
-def start(setting):
+def start(setting, lanes, taken):
     """Make this process a worker, which ends with the process that asked for it, however that one ends."""
     global _worker
+    with taken.get_lock():
+        number, taken.value = taken.value, taken.value + 1
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(multiprocessing.parent_process().sentinel,), daemon=True).start()
-    _worker = Worker(setting)
+    _worker = Worker(setting, lanes[number % len(lanes)] if lanes else None)
     gc.collect()
     gc.freeze()
 

@@ -139,10 +139,10 @@ def test_killed_three_times_and_started_again_nothing_is_lost_or_done_twice(cour
 
 
 def kill_a_worker():
-    """Kill one of this process's workers: a child of its fork server that itself has started a sandbox."""
+    """Kill one of this process's workers: a child of its fork server."""
     for own in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if any("bwrap" in child.name() for child in own.children()) and own.name() != "bwrap":
+            if "forkserver" in " ".join(own.cmdline()) and "forkserver" in " ".join(own.parent().cmdline()):
                 own.kill()
                 return 1
     return 0
@@ -163,7 +163,7 @@ def test_a_worker_that_dies_is_replaced_and_its_submissions_graded(course, undis
     grade.prepare(here, [course.exercises()[0]], items, course.root / "submitted")
     killed, seen = 0, 0
     with gradebook.opened(here) as book:
-        for _ in grade.grade_all(here, book, items, versions, own, jobs=2):
+        for _ in grade.grade_all(here, book, items, versions, own, pool.preload(own), jobs=2):
             seen += 1
             if seen in (3, 10):
                 killed += kill_a_worker()
@@ -182,7 +182,9 @@ def test_a_submission_that_kills_its_worker_is_our_fault_and_costs_nothing(cours
     own = pool.Setting(str(exercise.root), own.exercises, own.limits, True, own.hidden)
     grade.prepare(here, [course.exercises()[0]], items[:2], course.root / "submitted")
     with gradebook.opened(here) as book:
-        records = [record for record, _ in grade.grade_all(here, book, items[:2], versions, own, jobs=2)]
+        records = [
+            record for record, _ in grade.grade_all(here, book, items[:2], versions, own, pool.preload(own), jobs=2)
+        ]
         assert [record["kind"] for record in records] == ["infrastructure"] * 2
         assert all(record["needs_manual_grade"] and "our own fault" in record["reason"] for record in records)
         for record in records:
@@ -190,7 +192,11 @@ def test_a_submission_that_kills_its_worker_is_our_fault_and_costs_nothing(cours
             assert all(own.auto_score is None for own in found.notebooks[0].grades if own.name.startswith("check"))
     own, _, _ = setting_of(course)
     with gradebook.opened(here) as book:  # mended, they are graded without being asked for
-        records = [record for record, old in grade.grade_all(here, book, items[:2], versions, own, jobs=2) if not old]
+        records = [
+            record
+            for record, old in grade.grade_all(here, book, items[:2], versions, own, pool.preload(own), jobs=2)
+            if not old
+        ]
     assert len(records) == 2 and all(record["kind"] != "infrastructure" for record in records)
 
 
@@ -207,7 +213,7 @@ def test_a_folder_that_changes_while_it_is_graded_gets_the_grade_of_what_was_rea
         shutil.rmtree(item.folder)
 
     with gradebook.opened(here) as book:
-        graded = grade.grade_all(here, book, items, versions, own, jobs=1, on_start=vanish)
+        graded = grade.grade_all(here, book, items, versions, own, pool.preload(own), jobs=1, on_start=vanish)
         record, _ = next(graded)
         assert record["kind"] == "malformed" and "no 01-toy.ipynb" in record["reason"]
         graded.close()

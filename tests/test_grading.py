@@ -364,3 +364,16 @@ def test_added_cells_keep_their_place(toy):
     restored = submission.restore(own, released)
     assert [cell.source for cell in restored.notebook.cells][2] == "helper = 1"
     assert not restored.notebook.cells[2].metadata and not restored.repairs
+
+
+NOTHING = "import numpy as np\ndef add(a, b):\n    return a * np.nan"
+
+
+@pytest.mark.slow
+def test_a_report_with_nan_is_plain_json(toy, tmp_path):
+    """A number that JSON does not have would make a kernel warn, and nbgrader take the warning for a failure."""
+    hand_in(tmp_path / "submitted", "nan", {**RIGHT, "add": NOTHING}, toy=toy)
+    run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path)
+    text = (tmp_path / "autograded" / "nan" / "01-toy" / "01-toy.ipynb").read_text()
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert "All" in text or "NaN" in text

@@ -8,6 +8,7 @@ uses, and when it ends, everything that the guest started ends with it.
 import array
 import contextlib
 import ctypes
+import fcntl
 import gc
 import json
 import os
@@ -15,11 +16,13 @@ import resource
 import select
 import signal
 import socket
+import struct
 import sys
 import time
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-NEWNS, NEWIPC, NEWUSER, NEWPID = 0x20000, 0x08000000, 0x10000000, 0x20000000
+NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
+SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 CLONE = {"x86_64": 56, "aarch64": 220}
 NOSUID, NODEV, NOEXEC = 2, 4, 8
 PRIVATE, RECURSIVE = 0x40000, 0x4000
@@ -152,9 +155,7 @@ def fork_guest(shell, own, own_end, connection, control, limits, load_filter):
         return
     try:
         own_end.close()  # it brings the sockets of other guests
-        for path, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
-            with open(f"/proc/self/{path}", "w") as file:
-                file.write(text)
+        _map(uid, gid)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         LIBC.prctl(SET_DUMPABLE, 0, 0, 0, 0)
         _mounts(limits)
@@ -315,8 +316,44 @@ def _shared_fairly():
     return total
 
 
+def received(connection, count):
+    """Yield the sockets that come, `count` with each message, until the other end is closed."""
+    while True:
+        data, ancillary, _, _ = connection.recvmsg(64, socket.CMSG_LEN(count * 4))
+        if not data:
+            return
+        descriptors = array.array("i")
+        for _, _, raw in ancillary:
+            descriptors.frombytes(raw)
+        yield [socket.socket(fileno=own) for own in descriptors]
+
+
+def lane(shell, own, worker, limits, load_filter):
+    """Serve one worker: a guest for every pair of sockets that it sends, one after another.
+
+    Each lane has a network of its own, with nothing but a loopback device: guests of different workers, which run at
+    the same time, cannot find each other there.
+    """
+    uid, gid = os.getuid(), os.getgid()
+    _must(LIBC.unshare(NEWUSER | NEWNET), "unshare")
+    _map(uid, gid)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", IFF_UP))
+    worker.send(b"warm")
+    for connection, control in received(worker, 2):
+        fork_guest(shell, own, worker, connection, control, limits, load_filter)
+        connection.close()
+        control.close()
+
+
+def _map(uid, gid):
+    for path, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{path}", "w") as file:
+            file.write(text)
+
+
 def main(descriptor, settings):
-    """Warm up, say so, and fork a guest for every pair of sockets that comes."""
+    """Warm up, then fork a lane for every socket that comes."""
     own_end = socket.socket(fileno=descriptor)
     os.environ["HOME"] = os.environ["MPLCONFIGDIR"] = SCRATCH
     os.chdir(SCRATCH)
@@ -327,20 +364,17 @@ def main(descriptor, settings):
     gc.collect()
     gc.freeze()
     large_pages()
+    gc.set_threshold(
+        20_000, 20, 20
+    )  # each search for garbage writes to memory that guest and parent share until then
     os.environ.update(HOME=SCRATCH, TMPDIR=f"{SCRATCH}/.tmp")
-    own_end.send(b"warm")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers that have ended leave nothing to wait for
-    while True:
-        data, ancillary, _, _ = own_end.recvmsg(64, socket.CMSG_LEN(2 * 4))
-        if not data:
-            return
-        descriptors = array.array("i")
-        for _, _, raw in ancillary:
-            descriptors.frombytes(raw)
-        connection, control = (socket.socket(fileno=own) for own in descriptors)
-        fork_guest(shell, own, own_end, connection, control, settings["limits"], load_filter)
-        connection.close()
-        control.close()
+    for (worker,) in received(own_end, 1):
+        if os.fork() == 0:
+            own_end.close()
+            lane(shell, own, worker, settings["limits"], load_filter)
+            os._exit(0)
+        worker.close()
 
 
 if __name__ == "__main__":

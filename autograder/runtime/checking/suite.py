@@ -149,8 +149,16 @@ class Report:
     results: list
 
     def to_dict(self):
-        """Return the report as plain lists, dicts, strings and numbers."""
-        return asdict(self)
+        """Return the report as plain lists, dicts, strings and finite numbers, as JSON has them."""
+        return _finite(asdict(self))
+
+
+def _finite(value):
+    if isinstance(value, dict):
+        return {name: _finite(own) for name, own in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(own) for own in value]
+    return str(value) if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def misconception(subject, hint):

@@ -149,8 +149,16 @@ class Report:
     results: list
 
     def to_dict(self):
-        """Return the report as plain lists, dicts, strings and numbers."""
-        return asdict(self)
+        """Return the report as plain lists, dicts, strings and finite numbers, as JSON has them."""
+        return _finite(asdict(self))
+
+
+def _finite(value):
+    if isinstance(value, dict):
+        return {name: _finite(own) for name, own in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(own) for own in value]
+    return str(value) if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def misconception(subject, hint):
@@ -274,12 +282,15 @@ class Suite:
         if not failed:
             return
         checks = {check.__name__: check for check in self.of(subject)}
-        agreed = []
+
+        def alike(wrong, names):
+            return {n for n in names if _same_calls(calls[n], _try(checks[n], subject, wrong, seed)[0])}
+
+        names, agreed = [result.name for result in failed], []
         for wrong in self.listed("wrong_for", subject):
-            same = {
-                name for name, own in calls.items() if _same_calls(own, _try(checks[name], subject, wrong, seed)[0])
-            }
-            agreed.append((wrong, same))
+            same = alike(wrong, names)
+            if same:
+                agreed.append((wrong, same | alike(wrong, calls.keys() - same - set(names))))
         # The answer that behaves alike in most checks explains most.
         agreed.sort(key=lambda pair: -len(pair[1]))
         for result in failed:
