@@ -7,6 +7,7 @@ asks the guest. What comes back is plain values; nothing that the guest says can
 import ast
 import builtins
 import contextlib
+import functools
 import importlib
 import io
 import math
@@ -308,15 +309,19 @@ class Judge:
 
 def imports_of(cells):
     """Return the import statements at the top of locked cells, without those of the checks, as one text each."""
+    return list(dict.fromkeys(line for cell in cells for line in _imports(cell.source)))
+
+
+@functools.lru_cache(1000)
+def _imports(source):
     found = []
-    for cell in cells:
-        with contextlib.suppress(SyntaxError):
-            for node in ast.parse(_as_python(cell.source)).body:
-                if isinstance(node, (ast.Import, ast.ImportFrom)):
-                    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module]
-                    if not any((name or "").partition(".")[0] in (*OURS, "checking") for name in names):
-                        found.append(ast.unparse(node))
-    return list(dict.fromkeys(found))
+    with contextlib.suppress(SyntaxError):
+        for node in ast.parse(_as_python(source)).body:
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module]
+                if not any((name or "").partition(".")[0] in (*OURS, "checking") for name in names):
+                    found.append(ast.unparse(node))
+    return found
 
 
 def _as_python(source):
@@ -325,6 +330,7 @@ def _as_python(source):
     return TransformerManager().transform_cell(source)
 
 
+@functools.lru_cache(1000)
 def _parsed(source, name):
     """Return a cell's code: all of it but a last expression, and that expression."""
     tree = ast.parse(_as_python(source))

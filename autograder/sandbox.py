@@ -111,6 +111,7 @@ def _command(command, hidden):
     ]  # fmt: skip
     if not any(path.is_relative_to("/tmp") for path in paths):
         inner += ["--symlink", "scratch/.tmp", "/tmp"]
+    inner += ["--remount-ro", "/dev", "--remount-ro", "/"]  # what one guest could leave there, the next could read
     if os.getuid():
         return [*inner, *command]
     return as_nobody([*inner, *command], read=[PROGRAM])

@@ -42,6 +42,8 @@ class Submission:
         """
         path = self.notebook
         data, problem = read_file(path, limits["notebook_mb"])
+        if self.folder.is_symlink():
+            data, problem = None, f"{self.folder.name} is a link to another folder."
         stamp, _ = read_file(self.folder / "timestamp.txt", 1)
         parts = [own for own in (data, stamp) if own is not None]
         files, left_out = beside(self.folder, limits["beside_mb"])

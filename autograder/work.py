@@ -4,6 +4,7 @@ A worker is a process of its own: the judge of the submissions it is given, with
 unit of work and the result are plain values.
 """
 
+import contextlib
 import copy
 import gc
 import html
@@ -22,6 +23,8 @@ from autograder import engine, gradebook, submission
 from autograder.course import Course, Exercise
 from autograder.judge import Fault, Judge
 from autograder.sandbox import Bare, Lane, Nursery
+
+MOST_MEMORY = 8 << 30
 
 
 class Worker:
@@ -186,6 +189,11 @@ def start(setting, lanes, taken):
     with taken.get_lock():
         number, taken.value = taken.value, taken.value + 1
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(ImportError):  # no such thing on Windows
+        import resource
+
+        # What a guest makes the judge compute ends in a MemoryError, not with the machine.
+        resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, resource.getrlimit(resource.RLIMIT_DATA)[1]))
     threading.Thread(target=_end_with, args=(multiprocessing.parent_process().sentinel,), daemon=True).start()
     _worker = Worker(setting, lanes[number % len(lanes)] if lanes else None)
     gc.collect()

@@ -521,3 +521,118 @@ def test_what_notebooks_normally_do_works(toy, guests, name):
     assert not engine.execute(notebook, Judge(toy.exercises()[0]), guests, LIMITS, seed=1, guest_seed=2)
     text = nbformat.writes(notebook)
     assert says in text and '"output_type": "error"' not in text, text
+
+
+LEAVES = """
+import os
+left = []
+FOLDERS = "/ /dev /tmp /scratch /guest /etc /proc /sys /usr /var/tmp /dev/shm /dev/pts".split()
+for folder in FOLDERS:
+    try:
+        with open(os.path.join(folder, "left-behind"), "w") as file:
+            file.write("mine")
+        left.append(folder)
+    except OSError:
+        pass
+print("wrote", left)
+"""
+FINDS = """
+import os
+found = [folder for folder in ("/", "/dev", "/tmp", "/scratch", "/guest", "/etc", "/var/tmp", "/dev/shm", "/dev/pts")
+         if os.path.exists(os.path.join(folder, "left-behind"))]
+print("found", found)
+"""
+
+
+def shown(guest, source):
+    outputs = []
+    guest.request({"op": "cell", "source": source}, on_output=outputs.append)
+    return "".join(output.get("text", output.get("evalue", "")) for output in outputs)
+
+
+@pytest.fixture
+def pair(isolated, toy):
+    """Two guests that live at the same time, in two lanes of one warm parent."""
+    nursery = sandbox.Nursery(LIMITS, hidden=[str(toy.root), str(ROOT)])
+    lanes = [sandbox.Lane(nursery.lane(), LIMITS) for _ in range(2)]
+    own = [lane.guest() for lane in lanes]
+    yield own
+    for guest in own:
+        guest.close()
+    nursery.close()
+
+
+def test_what_one_guest_leaves_no_other_finds(pair, isolated):
+    first, second = pair
+    assert "wrote" in shown(first, LEAVES) and "/scratch" in shown(first, LEAVES)
+    assert "found []" in shown(second, FINDS)
+
+
+SERVES = """
+import socket
+own = socket.socket(socket.AF_UNIX); own.bind("\\0meet"); own.listen()
+port = socket.create_server(("127.0.0.1", 45671))
+print("listening")
+"""
+MEETS = """
+import socket
+for family, address in ((socket.AF_UNIX, "\\0meet"), (socket.AF_INET, ("127.0.0.1", 45671))):
+    try:
+        socket.socket(family).connect(address); print("MET", family)
+    except OSError as error:
+        print("alone", error.errno)
+"""
+
+
+def test_guests_cannot_find_each_other(pair):
+    first, second = pair
+    assert "listening" in shown(first, SERVES) and "MET" in shown(first, MEETS)
+    text = shown(second, MEETS)
+    assert "MET" not in text and text.count("alone") == 2
+
+
+REACHES = """
+import ctypes, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+def tried(name, call):
+    try:
+        print("REACHED" if call() not in (-1, None) else "refused", name)
+    except (OSError, AttributeError, ValueError) as error:
+        print("refused", name)
+tried("vsock", lambda: socket.socket(40, socket.SOCK_STREAM).fileno())
+tried("packets", lambda: socket.socket(17, socket.SOCK_RAW).fileno())
+tried("raw", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1).fileno())
+tried("unshare", lambda: libc.unshare(0x10000000))
+tried("mount", lambda: libc.mount(b"none", b"/scratch", b"tmpfs", 0, None))
+tried("ptrace", lambda: libc.ptrace(16, 1, 0, 0))
+tried("keyctl", lambda: libc.syscall(250, 0, -3, 1))
+tried("bpf", lambda: libc.syscall(321, 0, 0, 0))
+tried("memory of process 1", lambda: open("/proc/1/mem", "rb"))
+tried("environment of process 1", lambda: open("/proc/1/environ", "rb").read())
+tried("descriptors of process 1", lambda: os.listdir("/proc/1/fd"))
+tried("the kernel's settings", lambda: open("/proc/sys/kernel/hostname", "w"))
+tried("another user", lambda: os.setuid(0))
+tried("real time", lambda: libc.sched_setattr(0, 0, 0))
+links = []
+for name in os.listdir("/proc/self/fd"):
+    try:
+        links.append(os.readlink("/proc/self/fd/" + name))
+    except OSError:
+        pass  # the one that listed them
+print([link for link in links if "socket" in link])
+"""
+
+
+def test_what_a_guest_has_no_use_for_is_refused(pair):
+    text = shown(pair[0], REACHES)
+    assert text.count("refused") == 14 and "REACHED" not in text, text
+    assert text.count("socket:") == 1, text  # its own end of the wire, and no other's
+
+
+def test_a_judge_that_is_made_to_compute_too_much_says_so(asked):
+    own = asked(
+        "import numpy as np\ndef f(g):\n"
+        "    big = np.lib.stride_tricks.as_strided(np.ones(1), (2_000_000,), (0,))\n"
+        "    try:\n        g(big)\n    except Exception as error:\n        return type(error).__name__"
+    )
+    assert own.lookup("f")(lambda x: np.ones((len(x), len(x), 4))) in ("MemoryError", "_ArrayMemoryError")

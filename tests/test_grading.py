@@ -377,3 +377,51 @@ def test_a_report_with_nan_is_plain_json(toy, tmp_path):
     text = (tmp_path / "autograded" / "nan" / "01-toy" / "01-toy.ipynb").read_text()
     json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert "All" in text or "NaN" in text
+
+
+def test_without_a_sandbox_grading_refuses_and_says_what_to_install(toy, tmp_path, monkeypatch):
+    from autograder import sandbox
+
+    hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
+    monkeypatch.setattr(sandbox.shutil, "which", lambda name: None)
+    refused = run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path)
+    one_line(refused, "bubblewrap is not installed", "apt install bubblewrap", "--no-sandbox")
+    assert not (tmp_path / "autograded").exists()
+
+
+@pytest.mark.slow
+def test_at_ones_own_risk_it_goes_on_and_the_report_says_so(toy, tmp_path):
+    hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
+    hand_in(tmp_path / "submitted", "bob", {**RIGHT, "twice": "import os; os._exit(0)"}, toy=toy)
+    result = run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path, "--no-sandbox")
+    assert result.exit_code == 0
+    own = [json.loads((tmp_path / f"autograded/{name}/01-toy/grade.json").read_text()) for name in ("ada", "bob")]
+    assert [(record["score"], record["sandbox"], record["kind"]) for record in own] == [
+        (6, False, "wrong"),  # the proof is unanswered
+        (4, False, "limit"),
+    ]
+    assert run(toy, "report", "--into", tmp_path).exit_code == 0
+    assert "graded without a sandbox" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_redraw_draws_other_inputs_and_a_grading_again_the_same(toy, tmp_path):
+    hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
+    seeds = []
+    for more in ((), ("--force",), ("--redraw",)):
+        assert run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path, *more).exit_code == 0
+        seeds.append(json.loads((tmp_path / "autograded/ada/01-toy/grade.json").read_text())["seed"])
+    assert seeds[0] == seeds[1] != seeds[2]
+
+
+@pytest.mark.slow
+def test_a_changed_file_beside_the_notebook_is_another_submission(toy, tmp_path):
+    helper = {**RIGHT, "add": "from helper import add"}
+    hand_in(tmp_path / "submitted", "ada", helper, toy=toy)
+    beside = tmp_path / "submitted" / "ada" / "01-toy" / "helper.py"
+    scores = []
+    for sign in "-+":
+        beside.write_text(f"def add(a, b):\n    return a {sign} b\n")
+        assert run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path).exit_code == 0
+        scores.append(json.loads((tmp_path / "autograded/ada/01-toy/grade.json").read_text())["score"])
+    assert scores == [3, 6]

@@ -114,7 +114,8 @@ class Outputs:
 
     def __init__(self, link):
         self.link, self.left, self.shown = link, MOST_OUTPUT, 0
-        os.register_at_fork(after_in_child=self.cut)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.cut)
 
     def cut(self):
         """Leave the wire to the process that owns it: what a child prints goes to the descriptor 1."""
@@ -465,6 +466,8 @@ def _spill():
     """Send the descriptors 1 and 2 to a file of their own; return a function that reads what came there."""
     import tempfile
 
+    if not hasattr(os, "pread"):  # Windows
+        return lambda: ""
     try:
         file = tempfile.TemporaryFile(buffering=0)
         for descriptor in (1, 2):
