@@ -163,13 +163,19 @@ def grade(
     A submission that has not changed since it was graded is not graded again. Whatever students handed in,
     every one of them gets a grade and a reason, and the command ends with status 0.
     """
-    from autograder import pool, sandbox
-    from autograder.limits import Limits
+    from autograder import pool
 
     course = Course(into=into.resolve(), db=db)
     chosen = course.exercises(exercises or ())
     if not submitted.is_dir():
         raise UserError(f"There is no folder {submitted}. Name the one with the submissions: --submitted DIR")
+    there = [one for one in chosen if one.notebook.exists() and any(submitted.glob(f"*/{one.name}"))]
+    if there:
+        pool.preload(course.root / "exercises", [exercise.name for exercise in there])
+
+    from autograder import sandbox
+    from autograder.limits import Limits
+
     lacks = [] if no_sandbox else sandbox.missing()
     if lacks and not fall_back:
         raise UserError(
@@ -181,7 +187,6 @@ def grade(
         err.print(
             f"[yellow]Without a sandbox{_plain(because)}: submissions run with your rights.[/]", highlight=False
         )
-    there = [one for one in chosen if one.notebook.exists() and any(submitted.glob(f"*/{one.name}"))]
     setting = pool.Setting(
         root=str(course.root),
         exercises=tuple(exercise.name for exercise in there),
@@ -189,7 +194,7 @@ def grade(
         sandbox=not (lacks or no_sandbox),
         hidden=(str(course.root), str(course.into), str(submitted.resolve())),
     )
-    nursery = pool.preload(setting) if there else None
+    nursery = pool.nursery(setting) if there else None
 
     from autograder import grade as grading
     from autograder import gradebook, submission

@@ -113,7 +113,7 @@ def grade_all(
     setting : Setting
         Where workers work.
     nursery : Nursery or None
-        Where their guests come from; see `pool.preload`.
+        Where their guests come from; see `pool.nursery`.
     jobs : int
         How many processes grade at one time.
     force, redraw : bool

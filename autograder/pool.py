@@ -23,30 +23,26 @@ class Setting:
     hidden: tuple = ()
 
 
-def preload(setting):
-    """Begin to load what workers need, once for all of them, while this process does other things.
-
-    Returns
-    -------
-    Nursery or None
-        Where the workers' guests will come from, if they are isolated.
-    """
-    texts, imports = [], []
-    for name in setting.exercises:
-        folder = Path(setting.root, "exercises", name)
-        texts += [path.read_text(encoding="utf-8") for path in folder.glob("*.py")]
-        imports += _imports(folder / f"{name}.ipynb")
+def preload(root, exercises):
+    """Begin to load what workers need, once for all of them, while this process does other things."""
+    if not hasattr(os, "fork"):
+        return
+    texts = [path.read_text(encoding="utf-8") for name in exercises for path in Path(root, name).glob("*.py")]
     torch = any(re.search(r"^\s*(import|from) torch\b", text, re.MULTILINE) for text in texts)
-    if hasattr(os, "fork"):
-        forkserver.set_forkserver_preload(["autograder.work", *(["torch"] if torch else [])])
-        forkserver.ensure_running()
+    forkserver.set_forkserver_preload(["autograder.work", *(["torch"] if torch else [])])
+    forkserver.ensure_running()
+
+
+def nursery(setting):
+    """Return where the workers' guests will come from, which begins to warm up; None if they are not isolated."""
     if not setting.sandbox:
         return None
     from autograder.sandbox import Nursery
 
-    nursery = Nursery(setting.limits, dict.fromkeys(imports), setting.hidden)
-    nursery.start()
-    return nursery
+    found = [_imports(Path(setting.root, "exercises", name, f"{name}.ipynb")) for name in setting.exercises]
+    own = Nursery(setting.limits, dict.fromkeys(name for names in found for name in names), setting.hidden)
+    own.start()
+    return own
 
 
 def _imports(path):
@@ -60,11 +56,11 @@ def _imports(path):
     return [name for name in re.findall(r"^(?:import|from) ([\w.]+)", code, re.MULTILINE) if name not in OURS]
 
 
-def start(jobs, setting, nursery):
+def start(jobs, setting, parent):
     """Return an executor with `jobs` worker processes."""
     from autograder import work
 
     context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
-    lanes = [nursery.lane() for _ in range(jobs)] if nursery else []
+    lanes = [parent.lane() for _ in range(jobs)] if parent else []
     initargs = (setting, lanes, context.Value("i", 0))
     return ProcessPoolExecutor(jobs, mp_context=context, initializer=work.start, initargs=initargs)

@@ -163,7 +163,7 @@ def test_a_worker_that_dies_is_replaced_and_its_submissions_graded(course, undis
     grade.prepare(here, [course.exercises()[0]], items, course.root / "submitted")
     killed, seen = 0, 0
     with gradebook.opened(here) as book:
-        for _ in grade.grade_all(here, book, items, versions, own, pool.preload(own), jobs=2):
+        for _ in grade.grade_all(here, book, items, versions, own, pool.nursery(own), jobs=2):
             seen += 1
             if seen in (3, 10):
                 killed += kill_a_worker()
@@ -183,7 +183,7 @@ def test_a_submission_that_kills_its_worker_is_our_fault_and_costs_nothing(cours
     grade.prepare(here, [course.exercises()[0]], items[:2], course.root / "submitted")
     with gradebook.opened(here) as book:
         records = [
-            record for record, _ in grade.grade_all(here, book, items[:2], versions, own, pool.preload(own), jobs=2)
+            record for record, _ in grade.grade_all(here, book, items[:2], versions, own, pool.nursery(own), jobs=2)
         ]
         assert [record["kind"] for record in records] == ["infrastructure"] * 2
         assert all(record["needs_manual_grade"] and "our own fault" in record["reason"] for record in records)
@@ -194,7 +194,7 @@ def test_a_submission_that_kills_its_worker_is_our_fault_and_costs_nothing(cours
     with gradebook.opened(here) as book:  # mended, they are graded without being asked for
         records = [
             record
-            for record, old in grade.grade_all(here, book, items[:2], versions, own, pool.preload(own), jobs=2)
+            for record, old in grade.grade_all(here, book, items[:2], versions, own, pool.nursery(own), jobs=2)
             if not old
         ]
     assert len(records) == 2 and all(record["kind"] != "infrastructure" for record in records)
@@ -213,7 +213,7 @@ def test_a_folder_that_changes_while_it_is_graded_gets_the_grade_of_what_was_rea
         shutil.rmtree(item.folder)
 
     with gradebook.opened(here) as book:
-        graded = grade.grade_all(here, book, items, versions, own, pool.preload(own), jobs=1, on_start=vanish)
+        graded = grade.grade_all(here, book, items, versions, own, pool.nursery(own), jobs=1, on_start=vanish)
         record, _ = next(graded)
         assert record["kind"] == "malformed" and "no 01-toy.ipynb" in record["reason"]
         graded.close()
