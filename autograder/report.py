@@ -49,7 +49,7 @@ def write(course, path, anonymous=False):
         assignments=assignments,
         students=len({record["student"] for record in records}),
         anonymous=anonymous,
-        open=sum(not record["sandbox"] for record in records),
+        open=sum(not record.get("sandbox") for record in records),
         kinds=Counter(record["kind"] for record in records).most_common(),
         graded_at=max(record["graded_at"] for record in records),
     )
@@ -106,7 +106,7 @@ def _rows(course, path, records, names):
                 # What a file was called, or what an error said, may name its author.
                 "reasons": _nameless(record) if names else reasons(record),
                 "earlier": len(record["history"]),
-                "evidence": [] if names else record["evidence"],
+                "evidence": [] if names else record.get("evidence", []),
             }
         )
     return sorted(rows, key=lambda row: _natural(row["student"]))
