@@ -413,7 +413,11 @@ class _Asked:
         try:
             with contextlib.suppress(BrokenPipeError, ConnectionError):
                 self.control.send(b"?")
-            said = json.loads(self.control.recv(4096) or b'{"ended": "gone"}')
+            try:
+                heard = self.control.recv(4096)
+            except ConnectionResetError:  # it ended with the question unread; what it said last comes after this
+                heard = self.control.recv(4096)
+            said = json.loads(heard or b'{"ended": "gone"}')
         except (OSError, ValueError):
             said = {"ended": "gone"}
         if "ended" in said:

@@ -636,3 +636,12 @@ def test_a_judge_that_is_made_to_compute_too_much_says_so(asked):
         "    try:\n        g(big)\n    except Exception as error:\n        return type(error).__name__"
     )
     assert own.lookup("f")(lambda x: np.ones((len(x), len(x), 4))) in ("MemoryError", "_ArrayMemoryError")
+
+
+def test_what_a_keeper_said_last_is_heard_though_a_question_was_left_unread():
+    ours, keepers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    asked = sandbox._Asked(ours)
+    ours.send(b"?")
+    keepers.send(b'{"ended": "exit", "code": 3}')
+    keepers.close()
+    assert asked() == {"ended": "exit", "code": 3} == asked()
