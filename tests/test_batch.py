@@ -120,11 +120,11 @@ def test_killed_three_times_and_started_again_nothing_is_lost_or_done_twice(cour
             command(course, into, "--jobs", 2), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         family = [psutil.Process(own.pid)]
-        goal, deadline = draw.randint(2, 6) + (counts[-1] if counts else 0), time.monotonic() + 60
+        goal, deadline = draw.randint(1, 4) + (counts[-1] if counts else 0), time.monotonic() + 60
         while len(list(into.glob(f"autograded/*/01-toy/{grade.RECORD}"))) < goal and time.monotonic() < deadline:
             time.sleep(0.01)
         family += family[0].children(recursive=True)
-        time.sleep(draw.random() / 5)
+        time.sleep(draw.random() / 10)
         os.kill(own.pid, signal.SIGKILL)
         own.wait()
         assert not psutil.wait_procs(family, timeout=10)[1], "something outlived the killed command"
