@@ -6,6 +6,7 @@ files. What is written last of a submission is its record: where that is, all of
 
 import hashlib
 import hmac
+import html
 import json
 import os
 import secrets
@@ -162,8 +163,14 @@ def grade_all(
                     broken = True
                     suspects.append(task)
                     continue
+                except Exception as error:  # the page could not be made; the grade is safe
+                    yield (
+                        task.write(course, _bare_page(task, error), versions[task.unit.assignment], setting.sandbox),
+                        False,
+                    )
+                    continue
                 if task.result is None:
-                    task.result = answer
+                    task.result, task.tries = answer, 0
                     task.save(course, book)
                     if not _submit(task, workers, running):
                         suspects.append(task)
@@ -200,8 +207,8 @@ class _Task:
 
     def submit(self, workers):
         """Give a worker what comes next."""
+        self.tries += 1
         if self.result is None:
-            self.tries += 1
             return workers.submit(work.grade, self.unit)
         return workers.submit(work.page, self.unit, self.result["notebook"], self.saved)
 
@@ -254,12 +261,24 @@ class _Task:
 
     def give_up(self, course, book, version, isolated):
         """Write that workers died of this submission again and again: our fault, and no zero."""
+        if self.result:  # graded, and only the page is missing
+            return self.write(course, _bare_page(self, "the process that made it ended"), version, isolated)
         released = nbformat.read(self.item.exercise.notebook, as_version=4)
         self.result = work.ungraded(released, f"the process that graded it ended, {TRIES} times")
         self.save(course, book)
         notebook = nbformat.reads(self.result["notebook"], as_version=4)
         page = gradebook.feedback_page(course, self.unit, notebook, self.saved)
         return self.write(course, page, version, isolated)
+
+
+def _bare_page(task, error):
+    """Return a page in place of one that could not be made: the points, the reasons, and whose fault it is."""
+    lines = "".join(f"<li>{html.escape(line)}</li>" for line in reasons({**task.saved, **task.result}))
+    return (
+        f"<!doctype html><meta charset='utf-8'><title>{html.escape(task.unit.assignment)}</title>"
+        f"<h1>{html.escape(task.unit.assignment)}: {task.saved['score']:g} of {task.saved['max_score']:g} points</h1>"
+        f"<ul>{lines}</ul><p>The full page could not be made, through our own fault: {html.escape(str(error))}</p>"
+    )
 
 
 def reasons(record):

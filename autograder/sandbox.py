@@ -429,7 +429,7 @@ class Bare:
     """Guests without a sandbox: each an ordinary process with your own rights, on any system."""
 
     def __init__(self, limits):
-        self.limits, self.running, self.folders = limits, None, []
+        self.limits, self.running = limits, None
 
     def start(self):
         """Start the next guest beforehand."""

@@ -61,8 +61,9 @@ class Worker:
         for attempt in (1, 2):
             try:
                 return self._grade(unit, on_cell)
-            except (Fault, RuntimeError, MemoryError) as error:
-                fault = f"{type(error).__name__}: {error}" if isinstance(error, MemoryError) else str(error)
+            except Exception as error:  # whatever it is, it is not the student's
+                known = isinstance(error, (Fault, RuntimeError))
+                fault = str(error) if known else f"{type(error).__name__}: {error}"
                 if attempt == 2:
                     return ungraded(self.released[unit.assignment], fault)
 
@@ -193,7 +194,9 @@ def start(setting, lanes, taken):
         import resource
 
         # What a guest makes the judge compute ends in a MemoryError, not with the machine.
-        resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        soft = MOST_MEMORY if hard == resource.RLIM_INFINITY else min(MOST_MEMORY, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
     threading.Thread(target=_end_with, args=(multiprocessing.parent_process().sentinel,), daemon=True).start()
     _worker = Worker(setting, lanes[number % len(lanes)] if lanes else None)
     gc.collect()

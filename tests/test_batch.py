@@ -239,3 +239,24 @@ def test_a_full_disk_is_one_clear_line_and_the_next_run_goes_on(course, undistur
     assert "second 0" in run.stdout, (tmp_path / "second.txt").read_text()[-2000:]
     found = grades(tmp_path / "kept", course)
     assert {name: own[:3] for name, own in found.items()} == {name: own[:3] for name, own in undisturbed.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["raises", "dies"])
+def test_a_page_that_cannot_be_made_costs_no_grade(course, tmp_path, fault):
+    into = with_secret(tmp_path / "page", course)
+    here = Course(root=course.root, into=into)
+    own, items, versions = setting_of(course)
+    grade.prepare(here, [course.exercises()[0]], items[:2], course.root / "submitted")
+    with gradebook.opened(here) as book, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grade.work, "page", os.getcwdb if fault == "raises" else _die)
+        records = [
+            record for record, _ in grade.grade_all(here, book, items[:2], versions, own, pool.nursery(own), jobs=1)
+        ]
+    assert len(records) == 2 and all(record["kind"] != "infrastructure" for record in records)
+    page = (into / "feedback" / records[0]["student"] / "01-toy" / "01-toy.html").read_text()
+    assert "our own fault" in page and "of 9 points" in page
+
+
+def _die(unit, text, saved):
+    os._exit(9)

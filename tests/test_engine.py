@@ -217,6 +217,7 @@ ODD_RESULTS = [
     "type('F', (float,), {'__eq__': lambda *a: True})(2)",
     "np.ones(2).view(type('A', (np.ndarray,), {'__array_function__': None}))", "torch.nn.Parameter(torch.ones(2))",
     "np.lib.stride_tricks.as_strided(np.ones(3), (10**6, 10**6), (0, 0))", "np.array(['a'])", "{1, 2}", "range(3)",
+    "['x' * 99_000] * 90",
     "torch.ones(2).to_sparse()", "iter([])", "np.datetime64('2020')", "deep()", "loop()", "float('nan')",
 ]  # fmt: skip
 ODD = """

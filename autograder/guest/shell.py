@@ -263,7 +263,11 @@ class Guest:
             except BaseException as error:  # a SystemExit in a submission is an answer too
                 out, reply["error"] = [], self.described(error)
             self.flush()
-            self.link.send(reply, out)
+            try:
+                self.link.send(reply, out)
+            except wire.TooLarge as error:
+                names = {"names": ["ValueError"], "text": f"the result cannot be taken: {error}"}
+                self.link.send({"op": "done", "error": names})
 
     def flush(self):
         """Send what is printed and not sent, and what came straight to the descriptors."""
