@@ -361,7 +361,6 @@ def _exception(told):
     try:
         names = [str(name)[:100] for name in told["names"]][:20]
         text = wire.clean(str(told["text"]), 2000)
-        line = told.get("line")
     except Exception:
         raise wire.Violation("an exception without a name") from None
     base = Exception
@@ -379,7 +378,6 @@ def _exception(told):
     except TypeError:  # a kind that wants more than a text, as UnicodeDecodeError does
         error = type(kind.__name__, (ValueError if issubclass(kind, ValueError) else Exception,), {})(text)
     error.from_guest = True
-    error.line = wire.clean(str(line), 200) if line else None
     return error
 
 

@@ -78,7 +78,7 @@ def grades(into, course):
     return found
 
 
-def with_secret(into, course):
+def with_secret(into):
     """Make a folder for grades with the course's secret, so that draws can be compared between folders."""
     into.mkdir(parents=True)
     (into / ".course-secret").write_text("one for all these tests\n")
@@ -87,7 +87,7 @@ def with_secret(into, course):
 
 @pytest.fixture(scope="module")
 def undisturbed(course, tmp_path_factory):
-    into = with_secret(tmp_path_factory.mktemp("grades") / "one", course)
+    into = with_secret(tmp_path_factory.mktemp("grades") / "one")
     run = subprocess.run(command(course, into, "--jobs", 1), capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-2000:]
     found = grades(into, course)
@@ -98,7 +98,7 @@ def undisturbed(course, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [2, 8])
 def test_any_number_of_workers_gives_the_same_grades(course, undisturbed, tmp_path, jobs):
-    into = with_secret(tmp_path / "many", course)
+    into = with_secret(tmp_path / "many")
     # Beside it, more work than the machine has cores for: an overloaded machine changes no grade.
     load = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
     try:
@@ -112,7 +112,7 @@ def test_any_number_of_workers_gives_the_same_grades(course, undisturbed, tmp_pa
 
 @pytest.mark.slow
 def test_killed_three_times_and_started_again_nothing_is_lost_or_done_twice(course, undisturbed, tmp_path):
-    into = with_secret(tmp_path / "killed", course)
+    into = with_secret(tmp_path / "killed")
     before = {own.pid for own in psutil.process_iter() if own.name() in ("bwrap", "python", "python3")}
     draw, counts = random.Random(os.urandom(8)), []
     for _ in range(3):
@@ -157,7 +157,7 @@ def setting_of(course, **limits):
 
 @pytest.mark.slow
 def test_a_worker_that_dies_is_replaced_and_its_submissions_graded(course, undisturbed, tmp_path):
-    into = with_secret(tmp_path / "worker", course)
+    into = with_secret(tmp_path / "worker")
     here = Course(root=course.root, into=into)
     own, items, versions = setting_of(course, cpu_seconds=3)
     grade.prepare(here, [course.exercises()[0]], items, course.root / "submitted")
@@ -172,7 +172,7 @@ def test_a_worker_that_dies_is_replaced_and_its_submissions_graded(course, undis
 
 @pytest.mark.slow
 def test_a_submission_that_kills_its_worker_is_our_fault_and_costs_nothing(course, tmp_path, monkeypatch):
-    into = with_secret(tmp_path / "fault", course)
+    into = with_secret(tmp_path / "fault")
     here = Course(root=course.root, into=into)
     own, items, versions = setting_of(course)
     exercise = Course(root=tmp_path / "broken", into=into)
@@ -202,7 +202,7 @@ def test_a_submission_that_kills_its_worker_is_our_fault_and_costs_nothing(cours
 
 @pytest.mark.slow
 def test_a_folder_that_changes_while_it_is_graded_gets_the_grade_of_what_was_read(course, tmp_path):
-    into, class_ = with_secret(tmp_path / "changing", course), tmp_path / "submitted"
+    into, class_ = with_secret(tmp_path / "changing"), tmp_path / "submitted"
     shutil.copytree(course.root / "submitted" / "s01", class_ / "s01")
     here = Course(root=course.root, into=into)
     own, _, versions = setting_of(course)
@@ -244,7 +244,7 @@ def test_a_full_disk_is_one_clear_line_and_the_next_run_goes_on(course, undistur
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["raises", "dies"])
 def test_a_page_that_cannot_be_made_costs_no_grade(course, tmp_path, fault):
-    into = with_secret(tmp_path / "page", course)
+    into = with_secret(tmp_path / "page")
     here = Course(root=course.root, into=into)
     own, items, versions = setting_of(course)
     grade.prepare(here, [course.exercises()[0]], items[:2], course.root / "submitted")

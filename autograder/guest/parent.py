@@ -147,9 +147,8 @@ def seccomp():
     rules.add_rule(pyseccomp.ERRNO(97), "socket", pyseccomp.Arg(0, pyseccomp.GE, 64))
     clone_newuser = pyseccomp.Arg(0, pyseccomp.MASKED_EQ, NEWUSER, NEWUSER)
     rules.add_rule(pyseccomp.ERRNO(1), "clone", clone_newuser)
-    rules.add_rule(
-        pyseccomp.ERRNO(38), "clone3"
-    )  # its flags cannot be seen from here; the C library falls back to clone
+    # The flags of clone3 cannot be seen from here; the C library falls back to clone.
+    rules.add_rule(pyseccomp.ERRNO(38), "clone3")
     return rules.load
 
 
@@ -249,7 +248,7 @@ def keep(guest, control, limits):
     When the judge asks, it is told what the guest uses; when the judge is gone, or the guest is, or takes too much
     memory, everything ends.
     """
-    usage, seen = {"cpu": 0.0, "idle": 0.0, "memory": 0, "processes": 1}, time.monotonic()
+    usage, seen = {"cpu": 0.0, "idle": 0.0, "memory": 0}, time.monotonic()
     gone = {}
     poll = select.poll()
     poll.register(control, select.POLLIN | select.POLLHUP)
@@ -283,7 +282,7 @@ def keep(guest, control, limits):
 
 def _count(usage, gone, seen):
     """Bring up to date what the guest's processes have used: seconds, bytes, and seconds in which nothing ran."""
-    now, ticks, memory, running, processes = time.monotonic(), {}, 0, False, 0
+    now, ticks, memory, running = time.monotonic(), {}, 0, False
     for name in os.listdir("/proc"):
         if not name.isdigit() or name == "1":
             continue
@@ -294,7 +293,6 @@ def _count(usage, gone, seen):
                 pages = file.read().split()
         except OSError:
             continue
-        processes += 1
         running |= fields[0] in (b"R", b"D")
         ticks[name, fields[19]] = int(fields[11]) + int(fields[12])
         memory += (int(pages[1]) - int(pages[2])) * PAGE
@@ -303,7 +301,7 @@ def _count(usage, gone, seen):
     gone.update(ticks)  # the seconds of processes that have ended are kept
     if not running:
         usage["idle"] += now - seen
-    usage.update(cpu=sum(gone.values()) / TICK, memory=memory, processes=processes)
+    usage.update(cpu=sum(gone.values()) / TICK, memory=memory)
 
 
 def _shared_fairly():

@@ -13,7 +13,6 @@ import socket
 import sys
 import threading
 import time
-import traceback
 import types
 import warnings
 
@@ -335,10 +334,9 @@ class Guest:
                 out.append(bytes(buffer))
 
     def do_get(self, message, blobs, reply, out):
-        """Read an attribute, a length or an item."""
-        target = self.target(message)
+        """Read an attribute."""
         with _quiet():
-            found = target if message["name"] is None else getattr(target, message["name"])
+            found = getattr(self.target(message), message["name"])
         reply["value"] = self.encoder(out).encode(found)
 
     def do_backward(self, message, blobs, reply, out):
@@ -431,17 +429,13 @@ class Guest:
         return wire.Decoder(blobs, self.reference).decode(message["value"])
 
     def described(self, error):
-        """Return an exception as the names of its classes, its text, and the line that raised it."""
+        """Return an exception as the names of its classes and its text."""
         try:
             text = str(error)
         except BaseException:
             text = "(an exception that cannot be shown)"
         names = [kind.__name__[:100] for kind in type(error).__mro__ if kind not in (object, BaseException)]
-        line = None
-        for frame in traceback.extract_tb(error.__traceback__):
-            if frame.filename.startswith(("<ipython", "/tmp/ipykernel")) or "ipython-input" in frame.filename:
-                line = (frame.line or "")[:200] or None
-        return {"names": names[:20], "text": text[:2000], "line": line}
+        return {"names": names[:20], "text": text[:2000]}
 
 
 def _builtin(names):
