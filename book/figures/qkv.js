@@ -1,23 +1,10 @@
 // Attention for one query in two dimensions, to take hold of and move.
 //
 // The first part is the mathematics: pure functions, exported, compared with the course's Python in
-// tests/test_figure_qkv.py. The second part draws. Nothing here asks a kernel: the same file runs in the
-// book's static page and in JupyterLab. All words come from Python (figures/qkv.py), so they can be translated.
+// tests/test_figure_qkv.py. The second part draws. figures/common.js stands before this file. Nothing here asks a
+// kernel: the same code runs in the book's static page and in JupyterLab.
 
 // ---- mathematics -----------------------------------------------------------------------------------------
-
-/** Dot product of two vectors of the same length. */
-export function dot(a, b) {
-  return a.reduce((sum, x, i) => sum + x * b[i], 0);
-}
-
-/** Softmax of n scores: n positive numbers that sum to 1. */
-export function softmax(scores) {
-  const largest = Math.max(...scores);
-  const powers = scores.map((s) => Math.exp(s - largest));
-  const total = powers.reduce((sum, e) => sum + e, 0);
-  return powers.map((e) => e / total);
-}
 
 /** One query q (d_k), keys K (n, d_k), values V (n, d_v) -> scores (n), weights (n), output (d_v). */
 export function attend(q, K, V) {
@@ -57,29 +44,8 @@ const HALF = 160; // half the width of a plane in its own units
 const UNIT = HALF / RANGE;
 const STEP = 0.1;
 
-const show = (x) => (Math.abs(x) < 0.005 ? 0 : x).toFixed(2).replace("-", "\u2212");
-const showVector = (v) => `(${v.map(show).join(", ")})`;
-const fill = (template, words) => template.replace(/\{(\w+)\}/g, (_, name) => words[name] ?? `{${name}}`);
 const clamp = (x) => Math.min(LIMIT, Math.max(-LIMIT, x));
 const place = ([x, y]) => [HALF + UNIT * x, HALF - UNIT * y];
-
-let figures = 0; // distinguishes the radio groups of several figures on one page
-
-/** An HTML element: h("p", {class: "x"}, "text", child). */
-function h(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...children);
-  return node;
-}
-
-/** An SVG element, the same way. */
-function s(tag, attributes = {}, ...children) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...children);
-  return node;
-}
 
 function line(from, to, className) {
   const [x1, y1] = place(from);
@@ -149,33 +115,21 @@ function render({ model, el }) {
   const tokens = model.get("tokens");
   const [Q, K, V] = ["Q", "K", "V"].map((name) => model.get(name));
   const text = model.get("text");
-  const id = `abh-qkv-${++figures}`;
+  const id = newId("abh-qkv");
 
   // State: the word that was chosen, and the query as it stands.
   let chosen = model.get("chosen");
   let q = [...Q[chosen]];
   let moved = false;
-  let timer = 0;
 
-  // Choosing a word: native radio buttons, so arrow keys work and screen readers know them.
-  const words = tokens.map((token, i) => {
-    const input = h("input", { type: "radio", name: id, value: i });
-    input.checked = i === chosen;
-    input.addEventListener("change", () => choose(i));
-    return { input, chip: h("label", { class: "abh-word" }, input, h("span", {}, token)) };
-  });
-  const choice = h("fieldset", { class: "abh-words" }, h("legend", {}, text.choose), ...words.map((w) => w.chip));
+  const words = choice(id, text.choose, tokens, chosen, choose);
 
   // 1. the plane of queries and keys
   const ask = plane();
   const handle = h("button", { type: "button", class: "abh-handle" });
   const stage = h("div", { class: "abh-stage" }, ask.svg, handle);
-  const sliders = [text.first, text.second].map((name, axis) => {
-    const input = h("input", { type: "range", min: -LIMIT, max: LIMIT, step: STEP / 2, "aria-label": name });
-    const number = h("output", {});
-    input.addEventListener("input", () => move(axis === 0 ? [Number(input.value), q[1]] : [q[0], Number(input.value)]));
-    return { input, number, row: h("label", { class: "abh-slider" }, h("span", { "aria-hidden": "true" }, name), input, number) };
-  });
+  const sliders = [text.first, text.second].map((name, axis) =>
+    slider(name, { min: -LIMIT, max: LIMIT, step: STEP / 2 }, (x) => move(axis === 0 ? [x, q[1]] : [q[0], x])));
   const reset = h("button", { type: "button", class: "abh-reset" }, text.reset);
   reset.addEventListener("click", () => choose(chosen));
 
@@ -197,22 +151,13 @@ function render({ model, el }) {
   // 3. the plane of values
   const mix = plane();
   const result = h("p", { class: "abh-result" });
-  const summary = h("p", { class: "abh-summary", "aria-live": "polite" });
+  const summary = announcer();
 
-  const panel = (number, title, note, ...children) =>
-    h("section", { class: "abh-panel", "aria-labelledby": `${id}-${number}` },
-      h("h4", { id: `${id}-${number}` }, h("span", { class: "abh-number", "aria-hidden": "true" }, String(number)), title),
-      h("p", { class: "abh-note" }, note), ...children);
-  const root = h("div", { class: "abh-qkv" }, choice,
+  const root = figure("abh-qkv", text.title, words.node,
     h("div", { class: "abh-panels" },
-      panel(1, text.ask, text.ask_note, stage, h("div", { class: "abh-sliders" }, ...sliders.map((x) => x.row)), reset),
-      panel(2, text.weigh, text.weigh_note, table),
-      panel(3, text.mix, text.mix_note, h("div", { class: "abh-stage" }, mix.svg), result, summary)));
-  root.setAttribute("role", "group");
-  for (const control of root.querySelectorAll("input, button, [tabindex]")) {
-    control.setAttribute("data-lm-suppress-shortcuts", "true"); // else JupyterLab takes the arrow keys for itself
-  }
-  root.setAttribute("aria-label", text.title);
+      panel(id, 1, text.ask, text.ask_note, stage, h("div", { class: "abh-sliders" }, ...sliders.map((x) => x.row)), reset),
+      panel(id, 2, text.weigh, text.weigh_note, table),
+      panel(id, 3, text.mix, text.mix_note, h("div", { class: "abh-stage" }, mix.svg), result, summary.node)));
 
   function choose(i) {
     chosen = i;
@@ -261,8 +206,8 @@ function render({ model, el }) {
       weights: tokens.map((token, j) => `${token} ${show(weights[j])}`).join(", "),
     };
 
-    words.forEach((w, i) => { w.input.checked = i === chosen; });
-    sliders.forEach((x, axis) => { x.input.value = q[axis]; x.number.textContent = show(q[axis]); });
+    words.set(chosen);
+    sliders.forEach((x, axis) => x.set(q[axis]));
     reset.disabled = !moved;
     const [left, top] = place(q);
     handle.style.left = `${(100 * left) / (2 * HALF)}%`;
@@ -316,14 +261,12 @@ function render({ model, el }) {
     result.textContent = fill(text.result, facts);
     root.dataset.output = JSON.stringify(output);
 
-    // What a screen reader hears waits for a pause, so that dragging is not a flood of numbers.
-    clearTimeout(timer);
-    timer = setTimeout(() => { summary.textContent = fill(moved ? text.summary_moved : text.summary, facts); }, 200);
+    summary.say(fill(moved ? text.summary_moved : text.summary, facts));
   }
 
   draw();
   el.replaceChildren(root);
-  return () => clearTimeout(timer);
+  return summary.stop;
 }
 
 export default { render };

@@ -4,11 +4,9 @@ The figure computes in JavaScript (qkv.js), so it answers in a page without a ke
 words: everything a reader sees comes from `TEXT`, so that a translation passes another dictionary.
 """
 
-from pathlib import Path
-
-import anywidget
 import numpy as np
 import traitlets
+from figures.widget import Figure, script, style
 
 TOKENS = ["the", "cat", "chased", "a", "mouse"]
 
@@ -57,7 +55,7 @@ TEXT = {
 }
 
 
-class QKVFigure(anywidget.AnyWidget):
+class QKVFigure(Figure):
     """Queries, keys and values of n words in two dimensions; choose a word or drag its query.
 
     Args:
@@ -67,28 +65,18 @@ class QKVFigure(anywidget.AnyWidget):
         text: the words of the figure, by the keys of `TEXT`.
     """
 
-    _esm = Path(__file__).with_suffix(".js")
-    _css = Path(__file__).with_suffix(".css")
+    _esm, _css = script("qkv"), style("qkv")
     tokens = traitlets.List(traitlets.Unicode()).tag(sync=True)
     Q = traitlets.List().tag(sync=True)
     K = traitlets.List().tag(sync=True)
     V = traitlets.List().tag(sync=True)
     chosen = traitlets.Int(0).tag(sync=True)
-    text = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, tokens, Q, K, V, chosen=0, text=None, **kwargs):
+    def __init__(self, tokens, Q, K, V, chosen=0, text=None):
         Q, K, V = (np.asarray(M, dtype=float) for M in (Q, K, V))
         if not Q.shape == K.shape == V.shape == (len(tokens), 2):
             raise ValueError(
                 f"{len(tokens)} tokens want Q, K and V of shape ({len(tokens)}, 2), "
                 f"not {Q.shape}, {K.shape} and {V.shape}"
             )
-        super().__init__(
-            tokens=list(tokens),
-            Q=Q.tolist(),
-            K=K.tolist(),
-            V=V.tolist(),
-            chosen=chosen,
-            text={**TEXT, **(text or {})},
-            **kwargs,
-        )
+        super().__init__(TEXT, text, tokens=list(tokens), Q=Q.tolist(), K=K.tolist(), V=V.tolist(), chosen=chosen)

@@ -1,0 +1,119 @@
+// What the book's figures share: a little mathematics, elements, controls.
+//
+// It stands before a figure's own file: figures/widget.py puts the two together as one module. Nothing here asks a
+// kernel. All words come from Python, so they can be translated.
+
+// ---- mathematics -----------------------------------------------------------------------------------------
+
+/** Dot product of two vectors of the same length. */
+export function dot(a, b) {
+  return a.reduce((sum, x, i) => sum + x * b[i], 0);
+}
+
+/** Softmax of n scores: n positive numbers that sum to 1. */
+export function softmax(scores) {
+  const largest = Math.max(...scores);
+  const powers = scores.map((s) => Math.exp(s - largest));
+  const total = powers.reduce((sum, e) => sum + e, 0);
+  return powers.map((e) => e / total);
+}
+
+/** (n, k) times (k, m) -> (n, m), as lists of rows. */
+export function matmul(A, B) {
+  return A.map((row) => B[0].map((_, c) => row.reduce((sum, a, k) => sum + a * B[k][c], 0)));
+}
+
+/** (n, m) -> (m, n). */
+export function transpose(A) {
+  return A[0].map((_, c) => A.map((row) => row[c]));
+}
+
+// ---- words and numbers -----------------------------------------------------------------------------------
+
+/** A number with so many decimals and a real minus sign. */
+export const show = (x, digits = 2) =>
+  (Math.abs(x) < 0.5 * 10 ** -digits ? 0 : x).toFixed(digits).replace("-", "\u2212");
+const showVector = (v) => `(${v.map((x) => show(x)).join(", ")})`;
+/** "{a} and {b}" with the words {a: ..., b: ...}. */
+const fill = (template, words) => template.replace(/\{(\w+)\}/g, (_, name) => words[name] ?? `{${name}}`);
+
+// ---- elements --------------------------------------------------------------------------------------------
+
+let figures = 0; // distinguishes the ids and radio groups of several figures on one page
+const newId = (name) => `${name}-${++figures}`;
+
+/** An HTML element: h("p", {class: "x"}, "text", child). */
+function h(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+/** An SVG element, the same way. */
+function s(tag, attributes = {}, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+/** A numbered panel with a title and a line that says what to do or see. */
+function panel(id, number, title, note, ...children) {
+  return h("section", { class: "abh-panel", "aria-labelledby": `${id}-${number}` },
+    h("h4", { id: `${id}-${number}` }, h("span", { class: "abh-number", "aria-hidden": "true" }, String(number)), title),
+    h("p", { class: "abh-note" }, note), ...children);
+}
+
+/** A choice of one: native radio buttons as chips, so arrow keys work and screen readers know them. */
+function choice(id, legend, options, chosen, onChoose) {
+  const items = options.map((option, i) => {
+    const input = h("input", { type: "radio", name: id, value: i });
+    input.checked = i === chosen;
+    input.addEventListener("change", () => onChoose(i));
+    return { input, chip: h("label", { class: "abh-word" }, input, h("span", {}, option)) };
+  });
+  const node = h("fieldset", { class: "abh-words" }, h("legend", {}, legend), ...items.map((item) => item.chip));
+  return { node, set: (i) => items.forEach((item, j) => { item.input.checked = i === j; }) };
+}
+
+/** A slider with its name before it and its number after it; `set` shows another value. */
+function slider(name, { min, max, step }, onMove, format = (x) => show(x)) {
+  const input = h("input", { type: "range", min, max, step, "aria-label": name });
+  const number = h("output", {});
+  input.addEventListener("input", () => onMove(Number(input.value)));
+  return {
+    input, number,
+    row: h("label", { class: "abh-slider" }, h("span", { "aria-hidden": "true" }, name), input, number),
+    set(value) {
+      input.value = value;
+      number.textContent = format(value);
+    },
+  };
+}
+
+/** A line of text that screen readers hear once it has stopped changing: dragging is no flood of numbers. */
+function announcer() {
+  const node = h("p", { class: "abh-summary", "aria-live": "polite" });
+  let timer = 0;
+  return {
+    node,
+    say(text) {
+      clearTimeout(timer);
+      timer = setTimeout(() => { node.textContent = text; }, 200);
+    },
+    stop: () => clearTimeout(timer),
+  };
+}
+
+/** The whole of a figure: a named group whose controls keep their keys (JupyterLab would take the arrows). */
+function figure(name, title, ...children) {
+  const root = h("div", { class: `abh-figure ${name}`, role: "group", "aria-label": title }, ...children);
+  for (const control of root.querySelectorAll("input, select, button, [tabindex]")) {
+    control.setAttribute("data-lm-suppress-shortcuts", "true");
+  }
+  return root;
+}
+
+// ---- the figure's own file -------------------------------------------------------------------------------
+

@@ -1,0 +1,34 @@
+"""What the interactive figures have in common: one module of JavaScript, one style, words that can be translated."""
+
+from pathlib import Path
+
+import anywidget
+import traitlets
+
+HERE = Path(__file__).parent
+
+
+def script(name):
+    """The module of a figure: `common.js`, then the figure's own file."""
+    return "\n".join((HERE / file).read_text(encoding="utf8") for file in ("common.js", f"{name}.js"))
+
+
+def style(name):
+    """The style of a figure: `common.css`, then the figure's own file."""
+    return "\n".join((HERE / file).read_text(encoding="utf8") for file in ("common.css", f"{name}.css"))
+
+
+class Figure(anywidget.AnyWidget):
+    """A figure that computes in JavaScript, so that it answers in a page without a kernel.
+
+    A figure's own class sets `_esm = script(name)` and `_css = style(name)`, and adds its data as synced traits.
+
+    Args:
+        words: the figure's words, by the keys of the dictionary `TEXT` beside its class.
+        text: other words for some of the keys.
+    """
+
+    text = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, words, text=None, **data):
+        super().__init__(text={**words, **(text or {})}, **data)
