@@ -149,7 +149,7 @@ def grade_all(
                     unit.seed = seed_for(secret, drawn, unit.digest)
                     unit.guest_seed = seed_for(secret, f"guest\0{unit.assignment}", unit.digest)
                     task = _Task(item, unit)
-                workers = workers or pool.start(jobs, setting, nursery)
+                workers = workers or pool.Workers(jobs, setting, nursery)
                 if not _submit(task, workers, running):
                     suspects.appendleft(task)
                     broken = True
@@ -158,7 +158,7 @@ def grade_all(
             for future in done:
                 task = running.pop(future)
                 try:
-                    answer = future.result()
+                    answer = workers.result(future)
                 except BrokenProcessPool:
                     broken = True
                     suspects.append(task)
@@ -180,14 +180,14 @@ def grade_all(
             if broken:
                 suspects.extend(running.values())
                 running.clear()
-                workers.shutdown(wait=False, cancel_futures=True)
+                workers.close()
                 workers = None
                 for task in [task for task in suspects if task.tries >= TRIES]:
                     suspects.remove(task)
                     yield task.give_up(course, book, versions[task.unit.assignment], setting.sandbox), False
     finally:
         if workers:
-            workers.shutdown(wait=False, cancel_futures=True)
+            workers.close()
 
 
 def _submit(task, workers, running):
@@ -209,8 +209,8 @@ class _Task:
         """Give a worker what comes next."""
         self.tries += 1
         if self.result is None:
-            return workers.submit(work.grade, self.unit)
-        return workers.submit(work.page, self.unit, self.result["notebook"], self.saved)
+            return workers.submit("grade", self.unit)
+        return workers.submit("page", self.unit, self.result["notebook"], self.saved)
 
     def save(self, course, book):
         """Write the points into the gradebook."""

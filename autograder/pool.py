@@ -3,7 +3,11 @@
 import json
 import multiprocessing
 import os
+import pickle
 import re
+import secrets
+import shutil
+import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import forkserver
@@ -56,11 +60,40 @@ def _imports(path):
     return [name for name in re.findall(r"^(?:import|from) ([\w.]+)", code, re.MULTILINE) if name not in OURS]
 
 
-def start(jobs, setting, parent):
-    """Return an executor with `jobs` worker processes."""
-    from autograder import work
+class Workers:
+    """Worker processes. What they are given and what they answer crosses in files; their queues carry names alone.
 
-    context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
-    lanes = [parent.lane() for _ in range(jobs)] if parent else []
-    initargs = (setting, lanes, context.Value("i", 0))
-    return ProcessPoolExecutor(jobs, mp_context=context, initializer=work.start, initargs=initargs)
+    A process killed in the middle of a long message would leave the others waiting for the rest of it for ever. A
+    name is written whole or not at all (POSIX: up to 512 bytes, `PIPE_BUF`).
+    """
+
+    def __init__(self, jobs, setting, parent):
+        from autograder import work
+
+        context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
+        lanes = [parent.lane() for _ in range(jobs)] if parent else []
+        self.folder = Path(tempfile.mkdtemp(prefix="autograder-"))
+        initargs = (setting, lanes, context.Value("i", 0), self.folder)
+        self.executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=work.start, initargs=initargs)
+
+    def submit(self, name, *arguments):
+        """Have a worker call its own method `name`; return the future, for `result`."""
+        from autograder import work
+
+        path = self.folder / secrets.token_hex(8)
+        path.write_bytes(pickle.dumps((name, arguments)))
+        return self.executor.submit(work.call, path)
+
+    def result(self, future):
+        """Return what the call returned, or raise what it raised."""
+        path = future.result()
+        answer = pickle.loads(path.read_bytes())
+        path.unlink()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self):
+        """Let the workers end, and forget what was under way."""
+        self.executor.shutdown(wait=False, cancel_futures=True)
+        shutil.rmtree(self.folder, ignore_errors=True)

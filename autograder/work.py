@@ -11,7 +11,9 @@ import html
 import json
 import multiprocessing.connection
 import os
+import pickle
 import re
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -184,7 +186,7 @@ def _cell_record(cell):
 _worker = None
 
 
-def start(setting, lanes, taken):
+def start(setting, lanes, taken, folder):
     """Make this process a worker, which ends with the process that asked for it, however that one ends."""
     global _worker
     with taken.get_lock():
@@ -197,22 +199,27 @@ def start(setting, lanes, taken):
         hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
         soft = MOST_MEMORY if hard == resource.RLIM_INFINITY else min(MOST_MEMORY, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-    threading.Thread(target=_end_with, args=(multiprocessing.parent_process().sentinel,), daemon=True).start()
+    parent = multiprocessing.parent_process().sentinel
+    threading.Thread(target=_end_with, args=(parent, folder), daemon=True).start()
     _worker = Worker(setting, lanes[number % len(lanes)] if lanes else None)
     gc.collect()
     gc.freeze()
 
 
-def _end_with(sentinel):
+def _end_with(sentinel, folder):
     multiprocessing.connection.wait([sentinel])
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 
 
-def grade(unit):
-    """Grade one submission in this worker process."""
-    return _worker.grade(unit)
-
-
-def page(unit, text, saved):
-    """Make one feedback page in this worker process."""
-    return _worker.page(unit, text, saved)
+def call(path):
+    """Call a method of this process's worker, as the file says; return the name of the file with the answer."""
+    name, arguments = pickle.loads(path.read_bytes())
+    path.unlink()
+    try:
+        answer = getattr(_worker, name)(*arguments)
+    except Exception as error:
+        answer = RuntimeError(f"{type(error).__name__}: {error}")
+    told = path.with_suffix(".answer")
+    told.write_bytes(pickle.dumps(answer))
+    return told

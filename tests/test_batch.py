@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pickle
 import random
 import shutil
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import psutil
@@ -17,7 +19,7 @@ import pytest
 from hostile.case import RIGHT, WRONG
 from nbgrader.api import Gradebook
 
-from autograder import grade, gradebook, pool, submission
+from autograder import grade, gradebook, pool, submission, work
 from autograder.course import ROOT, Course
 from autograder.limits import Limits
 from autograder.release import release
@@ -168,6 +170,19 @@ def test_a_worker_that_dies_is_replaced_and_its_submissions_graded(course, undis
             if seen in (3, 10):
                 killed += kill_a_worker()
     assert killed >= 2 and grades(into, course) == undisturbed
+
+
+def test_what_crosses_the_queues_of_workers_is_written_at_once(tmp_path, monkeypatch):
+    """A worker killed in the middle of a longer message would hang the batch: the rest of it never comes."""
+    large = "x" * 1_000_000
+    monkeypatch.setattr(work, "_worker", SimpleNamespace(grade=lambda unit: {"notebook": unit}, page=lambda: 1 / 0))
+    for name, arguments, answer in [("grade", (large,), {"notebook": large}), ("page", (), ZeroDivisionError)]:
+        asked = tmp_path / name
+        asked.write_bytes(pickle.dumps((name, arguments)))
+        told = work.call(asked)
+        assert len(pickle.dumps(told)) < 512 and not asked.exists()
+        found = pickle.loads(told.read_bytes())
+        assert found == answer or answer.__name__ in str(found)
 
 
 @pytest.mark.slow
