@@ -52,3 +52,10 @@ def load(folder):
     finally:
         sys.path.remove(str(folder))
     return Exercise(folder, *modules, jupytext.read(folder / f"{folder.name}.py"))
+
+
+def caught(suite, subject, seed):
+    """Yield each wrong answer listed for a function, and the results of the checks that it fails, in order."""
+    for wrong in suite.listed("wrong_for", subject):
+        report = suite.examine(subject, wrong, points=1, seed=seed)
+        yield wrong, [result for result in report.results if result.status == "failed"]
