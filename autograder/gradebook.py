@@ -78,15 +78,25 @@ def register(course, exercise):
             ) from None
 
 
-def holds(gradebook, submission):
-    """Tell whether the gradebook has a grade for this submission."""
+def standing(gradebook, submission):
+    """Return how a submission stands in the gradebook now, manual grades and all, or None if it is not graded."""
     try:
         found = gradebook.find_submission(submission.exercise.name, submission.student)
     except MissingEntry:
-        return False
-    return all(
-        grade.auto_score is not None or grade.needs_manual_grade for nb in found.notebooks for grade in nb.grades
-    )
+        return None
+    grades = [grade for own in found.notebooks for grade in own.grades]
+    graded = all(g.auto_score is not None or g.manual_score is not None or g.needs_manual_grade for g in grades)
+    return _standing(found) if graded else None
+
+
+def _standing(found):
+    return {
+        "score": round(max(0.0, found.score - (found.late_submission_penalty or 0.0)), 4),
+        "max_score": found.max_score,
+        "penalty": found.late_submission_penalty or 0.0,
+        "seconds_late": found.total_seconds_late,
+        "needs_manual_grade": found.needs_manual_grade,
+    }
 
 
 class _Save(SaveAutoGrades):
@@ -183,14 +193,7 @@ def save(course, gradebook, unit, notebook, timestamp, comment="", ungraded=Fals
             _again(gradebook, own, found)
             _late(course, found, own)
             _again(gradebook, own, found)
-            return {
-                "score": round(max(0.0, found.score - (found.late_submission_penalty or 0.0)), 4),
-                "max_score": found.max_score,
-                "penalty": found.late_submission_penalty or 0.0,
-                "seconds_late": found.total_seconds_late,
-                "needs_manual_grade": found.needs_manual_grade,
-                "cells": _cells(own),
-            }
+            return {**_standing(found), "cells": _cells(own)}
     except (SQLAlchemyError, InvalidEntry) as error:
         reason = str(getattr(error, "orig", error)).splitlines()[0]
         raise UserError(
@@ -331,7 +334,10 @@ def feedback_page(course, unit, notebook, saved):
 
 
 def rows(course):
-    """Return every grade in the gradebook as a dict, by exercise and student, under nbgrader's own names."""
+    """Return every grade in the gradebook as a dict, by exercise and student, under nbgrader's own names.
+
+    `needs_manual_grade` tells whether a cell of it still waits for a person, so that the score may rise.
+    """
     with opened(course) as gradebook:
         return [
             {
@@ -346,6 +352,7 @@ def rows(course):
                 "late_submission_penalty": found.late_submission_penalty or 0.0,
                 "score": max(0.0, found.score - (found.late_submission_penalty or 0.0)),
                 "max_score": found.max_score,
+                "needs_manual_grade": found.needs_manual_grade,
             }
             for assignment in sorted(gradebook.assignments, key=lambda a: a.name)
             for found in sorted(assignment.submissions, key=lambda s: s.student.id)

@@ -64,7 +64,7 @@ def graded(course):
         exercise = next((e for e in course.exercises() if e.name == name), None)
         record = exercise and record_of(course, Submission(student, exercise, course.into))
         if record:
-            records.append({**record, "score": row["score"], "max_score": row["max_score"]})
+            records.append({**record, **{name: row[name] for name in ("score", "max_score", "needs_manual_grade")}})
     return records
 
 
