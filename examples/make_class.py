@@ -1,9 +1,9 @@
-"""Make the sample class: eight submissions of exercise 1, from the released notebook.
+"""Make the sample class: eight submissions of exercise 1, and three of exercise 2, from the released notebooks.
 
     python examples/make_class.py [folder]
 
-Writes `<folder>/<student>/01-qkv/01-qkv.ipynb` (default: `examples/class`, whose files are committed). The same
-release always gives the same files.
+Writes `<folder>/<student>/01-qkv/01-qkv.ipynb` and so on (default: `examples/class`, whose files are committed). The
+same release always gives the same files.
 """
 
 import copy
@@ -14,7 +14,6 @@ from pathlib import Path
 import nbformat
 
 ROOT = Path(__file__).resolve().parent.parent
-NAME = "01-qkv"
 
 RIGHT = {
     "project": "return X @ W",
@@ -52,8 +51,8 @@ return weighted_sum(E, V) / E.sum(axis=-1, keepdims=True)
 """,
 }
 
-# What each student wrote; None leaves the function as it was released.
-CLASS = {
+# What each student wrote in exercise 1; None leaves the function as it was released.
+QKV = {
     "ada": RIGHT,
     "boris": OTHERWISE,
     # The scores are transposed, and what builds on them falls with them.
@@ -86,6 +85,40 @@ return Z
     # The upload broke off: what arrived is not a notebook.
     "hana": RIGHT,
 }
+
+SCALED = {
+    "score_variance": """
+products = [rng.normal(size=d_k) @ rng.normal(size=d_k) for _ in range(num_pairs)]
+return np.var(products, ddof=1)
+""",
+    "scaled_scores": "return Q @ np.swapaxes(K, -1, -2) / Q.shape[-1] ** 0.5",
+    "weights_entropy": "return -np.where(A > 0, A * np.log(np.where(A > 0, A, 1)), 0).sum(-1)",
+}
+# The proof is no code; it is put in place of the whole cell, and waits for a person.
+PROOF = """
+The dot product is the sum of the $d_k$ products $p_c = q_c k_c$.
+
+1. **Mean of one product.** $q_c$ and $k_c$ are independent, so $\\operatorname{E}[p_c] = \\operatorname{E}[q_c]
+   \\operatorname{E}[k_c]$, and that is 0 because both means are.
+2. **Variance of one product.** With mean 0 it is $\\operatorname{E}[q_c^2 k_c^2] = \\operatorname{E}[q_c^2]
+   \\operatorname{E}[k_c^2] = \\sigma^2 \\sigma^2$: independence again, zero means again, and equal variances.
+3. **Sum.** The products are independent because all entries are, so their variances add up: $\\sigma^4 d_k$.
+
+If all entries are copies, the dot product is $d_k g h$ and its variance $\\sigma^4 d_k^2$. Step 3 fails.
+"""
+SCALING = {
+    "ada": SCALED | {"proof_variance": PROOF},
+    # Every step is asserted, none has a reason.
+    "boris": SCALED
+    | {"proof_variance": "Variances multiply, so each product has $\\sigma^4$, and there are $d_k$ of them."},
+    # The root of the number of keys; 0 log 0 is NaN; no proof.
+    "chen": SCALED
+    | {
+        "scaled_scores": "return Q @ np.swapaxes(K, -1, -2) / K.shape[-2] ** 0.5",
+        "weights_entropy": "return -(A * np.log(A)).sum(-1)",
+    },
+}
+CLASS = {"01-qkv": QKV, "02-scaling": SCALING}
 LATE = {"goran": "2026-10-14 08:12:00 UTC\n"}
 BROKEN = {"hana"}
 STUB = "    # YOUR CODE HERE\n    raise NotImplementedError()"
@@ -97,9 +130,11 @@ def submission(released, answers):
     for cell in notebook.cells:
         metadata = cell.metadata.get("nbgrader", {})
         answer = answers.get(metadata.get("grade_id")) if metadata.get("solution") else None
-        if answer:
+        if answer and cell.cell_type == "markdown":
+            cell.source = answer.strip()
+        elif answer:
             if STUB not in cell.source:
-                raise SystemExit(f"The cell {metadata['grade_id']} has no place for an answer: release {NAME} again.")
+                raise SystemExit(f"The cell {metadata['grade_id']} has no place for an answer: release it again.")
             body = "\n".join(f"    {line}".rstrip() for line in answer.strip().splitlines())
             cell.source = cell.source.replace(STUB, body)
     return notebook
@@ -107,20 +142,21 @@ def submission(released, answers):
 
 def make(into):
     """Write the class into the folder `into`; what was there goes."""
-    path = ROOT / "exercises" / NAME / f"{NAME}.ipynb"
-    if not path.is_file():
-        raise SystemExit(f"{path} is not there: python -m autograder release {NAME}")
-    released = nbformat.read(path, as_version=4)
     shutil.rmtree(into, ignore_errors=True)
-    for student, answers in CLASS.items():
-        folder = into / student / NAME
-        folder.mkdir(parents=True)
-        text = nbformat.writes(submission(released, answers)) + "\n"
-        if student in BROKEN:
-            text = text[: len(text) // 3]
-        (folder / f"{NAME}.ipynb").write_text(text, encoding="utf-8")
-        if student in LATE:
-            (folder / "timestamp.txt").write_text(LATE[student], encoding="utf-8")
+    for name, students in CLASS.items():
+        path = ROOT / "exercises" / name / f"{name}.ipynb"
+        if not path.is_file():
+            raise SystemExit(f"{path} is not there: python -m autograder release {name}")
+        released = nbformat.read(path, as_version=4)
+        for student, answers in students.items():
+            folder = into / student / name
+            folder.mkdir(parents=True)
+            text = nbformat.writes(submission(released, answers)) + "\n"
+            if student in BROKEN:
+                text = text[: len(text) // 3]
+            (folder / f"{name}.ipynb").write_text(text, encoding="utf-8")
+            if student in LATE:
+                (folder / "timestamp.txt").write_text(LATE[student], encoding="utf-8")
 
 
 if __name__ == "__main__":
