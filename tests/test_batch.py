@@ -263,8 +263,15 @@ def test_a_page_that_cannot_be_made_costs_no_grade(course, tmp_path, fault):
     here = Course(root=course.root, into=into)
     own, items, versions = setting_of(course)
     grade.prepare(here, [course.exercises()[0]], items[:2], course.root / "submitted")
+    submit = pool.Workers.submit
+
+    def faulty(workers, name, *arguments):
+        if name == "page":
+            return workers.executor.submit(_raise if fault == "raises" else _die)
+        return submit(workers, name, *arguments)
+
     with gradebook.opened(here) as book, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grade.work, "page", os.getcwdb if fault == "raises" else _die)
+        patch.setattr(pool.Workers, "submit", faulty)
         records = [
             record for record, _ in grade.grade_all(here, book, items[:2], versions, own, pool.nursery(own), jobs=1)
         ]
@@ -273,5 +280,9 @@ def test_a_page_that_cannot_be_made_costs_no_grade(course, tmp_path, fault):
     assert "our own fault" in page and "of 9 points" in page
 
 
-def _die(unit, text, saved):
+def _raise():
+    raise ZeroDivisionError
+
+
+def _die():
     os._exit(9)
