@@ -119,9 +119,11 @@ def check(notebook: Annotated[Path, typer.Argument(help="Your notebook, such as 
         raise UserError(f"The checks could not run: {error}. Try `python -m autograder doctor`.") from error
     finally:
         guests.close()
-    earned, most = 0.0, 0.0
+    earned, most, by_hand = 0.0, 0.0, 0.0
     for cell in restored.notebook.cells:
         if not engine.is_check(cell):
+            own = cell.metadata.get("nbgrader", {})
+            by_hand += own.get("points", 0) if own.get("grade") else 0
             for output in cell.get("outputs", []):
                 if output.output_type == "error":
                     show.write(f"The cell {cell.id} ended in an error: {output.ename}: {output.evalue}\n")
@@ -135,7 +137,8 @@ def check(notebook: Annotated[Path, typer.Argument(help="Your notebook, such as 
         out.print(line, highlight=False, markup=False)
     for name, error in ended:
         out.print(f"Stopped in the cell {name}: {error}", highlight=False, markup=False)
-    out.print(f"[bold]{earned:g} of {most:g} points[/]", highlight=False)
+    read = f", and {by_hand:g} more are given by the person who reads what you wrote" if by_hand else ""
+    out.print(f"[bold]{earned:g} of {most:g} points[/]{read}", highlight=False)
 
 
 @app.command()
@@ -305,10 +308,13 @@ def _exercise_of(course, path, notebook):
     for exercise in exercises:
         if exercise.name == path.stem:
             return exercise
-    own = {cell.get("id") for cell in notebook.cells}
+    own, shared = {cell.get("id") for cell in notebook.cells}, {}
     for exercise in exercises:
-        if len(own & {cell.id for cell in nbformat.read(exercise.notebook, as_version=4).cells}) > 2:
-            return exercise
+        cells = nbformat.read(exercise.notebook, as_version=4).cells
+        graded = {cell.id for cell in cells if cell.metadata.get("nbgrader", {}).get("grade")}
+        shared[exercise] = len(own & graded)
+    if any(shared.values()):
+        return max(shared, key=shared.get)
     names = ", ".join(exercise.name for exercise in exercises)
     raise UserError(f"{path.name} belongs to no exercise here. The exercises are: {names or 'none released yet'}.")
 

@@ -1,12 +1,16 @@
 """Load an exercise's modules as its notebook would: `checks` and `misconceptions`, found beside each other."""
 
+import functools
 import importlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 import jupytext
+
+from checking import suite
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = sorted(text.parent for text in (ROOT / "solutions").glob("*/*.py") if text.stem == text.parent.name)
@@ -54,8 +58,12 @@ def load(folder):
     return Exercise(folder, *modules, jupytext.read(folder / f"{folder.name}.py"))
 
 
-def caught(suite, subject, seed):
-    """Yield each wrong answer listed for a function, and the results of the checks that it fails, in order."""
-    for wrong in suite.listed("wrong_for", subject):
-        report = suite.examine(subject, wrong, points=1, seed=seed)
-        yield wrong, [result for result in report.results if result.status == "failed"]
+def caught(exercise, subject, seed):
+    """Yield each wrong answer listed for a function, and the results of the checks that it fails, in order.
+
+    What a listed answer does in a check is the same each time it is compared with another, and is remembered.
+    """
+    with mock.patch.object(suite, "_try", functools.cache(suite._try)):
+        for wrong in exercise.suite.listed("wrong_for", subject):
+            report = exercise.suite.examine(subject, wrong, points=1, seed=seed)
+            yield wrong, [result for result in report.results if result.status == "failed"]

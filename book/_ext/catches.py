@@ -46,7 +46,7 @@ def found(name, changed):
     suite, own = exercise.suite, []
     for subject in exercise.subjects:
         rows = []
-        for wrong, failed in tools.caught(suite, subject, SEED):
+        for wrong, failed in tools.caught(exercise, subject, SEED):
             rows.append((words(wrong.__name__, subject), wrong.hint, [(r.name, r.title) for r in failed]))
         names = [check.__name__ for check in suite.of(subject)]
         own.append((subject, names, len(suite.listed("right_for", subject)), rows))

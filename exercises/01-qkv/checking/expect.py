@@ -34,10 +34,21 @@ def describe(value):
     array = as_array(value)
     if value is None:
         return "None (is a `return` missing?)"
-    if array is None or not hasattr(value, "shape"):
+    if array is None or not hasattr(value, "shape") or isinstance(value, np.generic):
         name = type(value).__name__
         return f"a {name} of {len(value)}" if isinstance(value, (tuple, list)) else f"a {name}"
     return f"an array of shape {array.shape}"
+
+
+def shapes(arguments):
+    """Return the shapes of a call's arguments, as words: numbers as they are, a function as such."""
+    words = []
+    for value in arguments:
+        if isinstance(value, (bool, int, float)):
+            words.append(repr(value))
+        else:
+            words.append("a function" if callable(value) and not hasattr(value, "shape") else str(np.shape(value)))
+    return ", ".join(words)
 
 
 def expect(condition, message, held=()):
@@ -102,16 +113,15 @@ def expect_unchanged(subject, names, *arguments):
 def expect_raises(kinds, subject, *arguments, because):
     """Fail unless calling `subject` raises one of the exception `kinds`; `because` says what does not fit."""
     wanted = " or ".join(kind.__name__ for kind in kinds)
-    shapes = ", ".join(str(np.shape(argument)) for argument in arguments)
     error = subject.error(*arguments)
     if error is None:
         raise Failed(
-            f"{subject.name} should raise {wanted} for shapes {shapes} ({because}), and returned "
+            f"{subject.name} should raise {wanted} for {shapes(arguments)} ({because}), and returned "
             f"{describe(subject.calls[-1].result)}: the caller would never learn of the mistake."
         )
     if not isinstance(error, tuple(kinds)):
         raise Failed(
-            f"{subject.name} should raise {wanted} for shapes {shapes} ({because}), and raised "
+            f"{subject.name} should raise {wanted} for {shapes(arguments)} ({because}), and raised "
             f"{type(error).__name__}: {error}",
             ["the mistake is noticed"],
         )

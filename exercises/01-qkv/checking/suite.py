@@ -14,7 +14,7 @@ import numpy as np
 
 from checking import show
 from checking.draw import Draw
-from checking.expect import RTOL, Failed, as_array, describe
+from checking.expect import RTOL, Failed, as_array, describe, shapes
 
 MIME = "application/vnd.checking.report+json"
 """The MIME type under which a check cell's output carries its `Report`, for whoever grades."""
@@ -67,9 +67,8 @@ class Subject:
             return call.result
         if getattr(call.error, "ended", False):
             raise Failed(f"{self.name} did not come to an end: {call.error}")
-        shapes = ", ".join(str(np.shape(argument)) for argument in arguments)
         kind = type(call.error).__name__
-        raise Failed(f"{self.name} raised {kind} for arguments of shape {shapes}: {call.error}")
+        raise Failed(f"{self.name} raised {kind} for arguments of shape {shapes(arguments)}: {call.error}")
 
     def error(self, *arguments):
         """Return the exception that the function raises for these arguments, or None."""

@@ -1,0 +1,352 @@
+"""Checks of exercise 2. Yours to read: each is one sentence about a function, and inputs that would show it false.
+
+Arrays are compared with a specification that is written as sums over elements. The tolerance is `RTOL` in
+`checking/expect.py` unless a check says another. What is drawn at random is held to bounds that a right answer,
+in whatever order it draws, misses less than once in 10^9; each says how it was found.
+"""
+
+import math
+
+import numpy as np
+
+from checking import Suite, expect, expect_array, expect_close, expect_raises, expect_unchanged
+from checking.expect import as_array, describe
+
+suite = Suite(
+    __name__,
+    read={
+        "score_variance": "chapter 2, the variance of a dot product",
+        "scaled_scores": "chapter 2, dividing by the square root of d_k",
+        "weights_entropy": "chapter 2, what no scaling does to the entropy of the weights",
+    },
+)
+check = suite.check
+run = suite.run
+
+
+# What is asked, as sums over elements.
+
+
+def scaled_products(Q, K):
+    return (Q[..., :, None, :] * K[..., None, :, :]).sum(-1) / math.sqrt(Q.shape[-1])
+
+
+def entropies(A):
+    terms = [-a * math.log(a) if a > 0 else 0.0 for a in A.ravel().tolist()]
+    return np.reshape(terms, A.shape).sum(-1)
+
+
+def view(array):
+    """Return the same values, laid out in memory with the last two axes exchanged."""
+    return np.swapaxes(np.swapaxes(array, -1, -2).copy(), -1, -2)
+
+
+def expect_agrees(function, specification, *arguments):
+    """Fail unless the function returns what the specification does."""
+    expected = specification(*arguments)  # first, in case the function changes its arguments
+    expect_close(function(*arguments), expected)
+
+
+def expect_dtypes(function, *arguments):
+    """Fail unless a single result has the floating dtype of the arguments, for three of them."""
+    for dtype in (np.float32, np.float64, np.float16):
+        expect_array(function(*[argument.astype(dtype) for argument in arguments]), dtype=dtype)
+
+
+# score_variance
+#
+# For n pairs the sample variance of q . k has mean d_k and standard deviation d_k sqrt(2 / (n - 1) + 6 / (n d_k)):
+# the excess kurtosis of q . k is 6 / d_k. Its tails are heavier than a normal distribution's, so bounds do not count
+# standard deviations: see each check.
+
+
+def generator(draw):
+    return np.random.default_rng(draw.rng.integers(2**62))
+
+
+def measured(score_variance, d_k, num_pairs, rng):
+    """Return a result of `score_variance` as a float, or say what it is instead."""
+    result = score_variance(d_k, num_pairs, rng)
+    array = as_array(result)
+    expect(array is not None and not array.ndim, f"The result should be one number, and is {describe(result)}.")
+    expect(np.isfinite(array), f"The result should be a finite number, and is {float(array)}.")
+    return float(array)
+
+
+def count_near(score_variance, draw, d_k, num_pairs, calls, within):
+    """Return how many of so many results lie within this share of d_k from d_k."""
+    results = [measured(score_variance, d_k, num_pairs, generator(draw)) for _ in range(calls)]
+    return sum(abs(result / d_k - 1) <= within for result in results)
+
+
+# What wrong answers follow instead of d_k: named in the message, whatever the order of the draws.
+LAWS = {
+    "d_k squared": lambda d_k, num_pairs: d_k**2,
+    "2 d_k, the variance of q . q": lambda d_k, num_pairs: 2 * d_k,
+    "the square root of d_k, as the standard deviation does": lambda d_k, num_pairs: math.sqrt(d_k),
+    "1 for every d_k, as products of two entries and scaled scores do": lambda d_k, num_pairs: 1,
+    "1 / d_k": lambda d_k, num_pairs: 1 / d_k,
+    "d_k / 9, as entries that are uniform from -1 to 1 give": lambda d_k, num_pairs: d_k / 9,
+    # Uniform from 0 to 1: mean 1/2 and variance 1/12, so that a product has variance 1/144 + 2/48.
+    "7 d_k / 144, as entries that are uniform from 0 to 1 give": lambda d_k, num_pairs: 7 * d_k / 144,
+    "num_pairs instead of d_k": lambda d_k, num_pairs: num_pairs,
+}
+
+
+def followed(widths, num_pairs, results):
+    """Return a sentence on what wrong results follow instead of d_k, as far as three of them show it."""
+    for name, law in LAWS.items():
+        if all(abs(result / law(d_k, num_pairs) - 1) < 0.2 for d_k, result in zip(widths, results, strict=True)):
+            return f" They follow {name}."
+    shares = [result / d_k for d_k, result in zip(widths, results, strict=True)]
+    if min(shares) <= 0:
+        return " A variance is positive."
+    if max(shares) < 1.4 * min(shares):
+        share = float(np.mean(shares))
+        return f" They are about {share:.2g} d_k, as if an entry's variance were {math.sqrt(share):.2g}."
+    return " They are no multiple of d_k: fewer pairs than num_pairs, or one query for all, leave them to chance."
+
+
+@check(weight=0.5)
+def score_variance_number(score_variance, draw):
+    """The result is one number."""
+    measured(score_variance, draw.sizes(1)[0], 20, generator(draw))
+
+
+@check(weight=3, needs=["score_variance_number"])
+def score_variance_value(score_variance, draw):
+    """With 2000 pairs the result is near d_k, whatever d_k is."""
+    widths, num_pairs = draw.sizes(3), 2000
+    results = [measured(score_variance, d_k, num_pairs, generator(draw)) for d_k in widths]
+    # At d_k = 3, the worst, a right answer is further off less than once in 10^11: Chernoff's bound for the squared
+    # scores, those that come up less than once in 10^15 cut off. The mean's square takes off one part in 50 at most.
+    right = [abs(result / d_k - 1) <= 0.4 for d_k, result in zip(widths, results, strict=True)]
+    if all(right):
+        return
+    shown = ", ".join(f"{result:.4g} for d_k = {d_k}" for d_k, result in zip(widths, results, strict=True))
+    message = f"With {num_pairs} pairs of entries N(0, 1) the variance is about d_k. The results were {shown}."
+    expect(False, message + followed(widths, num_pairs, results), ["the result is one number"])
+
+
+@check(weight=1, needs=["score_variance_value"])
+def score_variance_generator(score_variance, draw):
+    """The same generator gives the same result, and different generators different ones: all draws are from `rng`."""
+    d_k = draw.sizes(1)[0]
+    results = []
+    for _ in range(6):
+        rng = generator(draw)
+        first, again = (measured(score_variance, d_k, 100, rng) for _ in range(2))  # each call gets a copy
+        # Results differ by a tenth or so from draw to draw, so that 10^-6 is repeated by chance once in 10^5.
+        expect(
+            abs(first - again) <= 1e-6 * abs(first),
+            f"Two calls with generators in the same state returned {first:.6g} and {again:.6g}. Some number does not "
+            "come from `rng`: look for `np.random.` and for a second generator.",
+        )
+        results.append(first)
+    expect(
+        any(result % 1 for result in results),
+        f"All results are whole numbers, such as {results[0]:g}: the decimals are cut off, or nothing was measured.",
+        ["the same generator gives the same result"],
+    )
+    # Six draws in float32 agree by chance less than once in 10^25.
+    expect(
+        len(set(results)) > 1,
+        f"Six generators in different states all gave {results[0]:.6g}: the result does not depend on `rng`. It is "
+        "measured with numbers drawn from `rng`, without a seed of its own.",
+        ["the same generator gives the same result"],
+    )
+
+
+@check(weight=1, needs=["score_variance_generator"])
+def score_variance_scatter(score_variance, draw):
+    """With 40 pairs results scatter as they must: 40 dot products, normal entries, nothing used twice."""
+    # A right answer's result is this near with probability 0.48 (d_k = 31) and 0.28 (d_k = 1), by 20,000 draws. For
+    # 54 and more of 60 that makes less than 4 in 10^10 (binomial, with 0.52). All 1600 dot products of 40 queries
+    # with 40 keys come as near with probability 0.98 at d_k = 31, and entries of +1 and -1 at d_k = 1.
+    for d_k, about in [(31, 29), (1, 17)]:
+        near = count_near(score_variance, draw, d_k, 40, calls=60, within=0.15)
+        expect(
+            near < 54,
+            f"For d_k = {d_k} and num_pairs = 40, {near} of 60 results were within 15% of {d_k}. That is too good: "
+            f"with 40 pairs about {about} are. It takes more dot products than num_pairs, or another distribution.",
+            ["the results are right in the mean", "all draws are from `rng`"],
+        )
+
+
+@check(weight=1, needs=["score_variance_scatter"])
+def score_variance_precision(score_variance, draw):
+    """With 2000 pairs nearly all results are within a tenth of d_k: each pair has a query and a key of its own."""
+    # A right answer's result is this near with probability 0.987 (by 12,000 draws); 19 and fewer of 30 make less than
+    # 6 in 10^10 (binomial, with 0.97). With one query for all pairs the probability is 0.11, with 100 pairs 0.41.
+    near = count_near(score_variance, draw, 5, 2000, calls=30, within=0.1)
+    expect(
+        near > 19,
+        f"For d_k = 5 and num_pairs = 2000, only {near} of 30 results were between 4.5 and 5.5; with 2000 "
+        "independent pairs nearly all are.",
+        ["the results are roughly right", "all draws are from `rng`"],
+    )
+
+
+# scaled_scores
+
+
+@check(weight=1)
+def scaled_scores_shape(scaled_scores, draw):
+    """`Q` (n_q, d_k) and `K` (n_k, d_k) give an array of shape (n_q, n_k)."""
+    n_q, n_k, d_k = draw.sizes(3)
+    expect_array(scaled_scores(draw.array(n_q, d_k), draw.array(n_k, d_k)), (n_q, n_k))
+
+
+@check(weight=3, needs=["scaled_scores_shape"])
+def scaled_scores_values(scaled_scores, draw):
+    """Entry (i, j) is the dot product of query i and key j, divided by the square root of d_k."""
+    n_q, n_k, d_k = draw.sizes(3)
+    # Three times as large, so that the scores' own standard deviation is nowhere near sqrt(d_k).
+    Q, K = 3 * draw.array(n_q, d_k), draw.array(n_k, d_k)
+    expect_agrees(scaled_scores, scaled_products, Q, K)
+    Q, K = view(draw.array(n_k, d_k)), view(draw.array(n_q, d_k))
+    expect_agrees(scaled_scores, scaled_products, Q, K)
+
+
+@check(weight=2, needs=["scaled_scores_values"])
+def scaled_scores_batch(scaled_scores, draw):
+    """Leading axes, one or several, are kept: queries meet the keys of their own sequence alone."""
+    n_q, n_k, d_k, b = draw.sizes(4)
+    for lead in [(b,), (2, b)]:
+        Q, K = draw.array(*lead, n_q, d_k), draw.array(*lead, n_k, d_k)
+        expect_agrees(scaled_scores, scaled_products, Q, K)
+
+
+@check(weight=1, needs=["scaled_scores_values"])
+def scaled_scores_ones(scaled_scores, draw):
+    """Sizes of 1 stay axes: one query, one key, one number in each, one sequence in the batch."""
+    n_q, n_k, d_k = draw.sizes(3)
+    for Q_shape, K_shape in [
+        ((1, d_k), (n_k, d_k)),
+        ((n_q, d_k), (1, d_k)),
+        ((n_q, 1), (n_k, 1)),
+        ((1, n_q, d_k), (1, n_k, d_k)),
+    ]:
+        Q, K = draw.array(*Q_shape), draw.array(*K_shape)
+        expect_agrees(scaled_scores, scaled_products, Q, K)
+
+
+@check(weight=0.5, needs=["scaled_scores_values"])
+def scaled_scores_large(scaled_scores, draw):
+    """Scores in the thousands stay as they are: nothing is cut off."""
+    n_q, n_k, d_k = draw.sizes(3)
+    Q, K = 40 * draw.array(n_q, d_k), 40 * draw.array(n_k, d_k)
+    expect_agrees(scaled_scores, scaled_products, Q, K)
+
+
+@check(weight=1, needs=["scaled_scores_values"])
+def scaled_scores_refuses(scaled_scores, draw):
+    """Two sizes d_k that differ raise `ValueError`, a size of 1 too."""
+    n_q, n_k, d_k, other = draw.sizes(4)
+    for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
+        Q, K = draw.array(n_q, left), draw.array(n_k, right)
+        expect_raises([ValueError], scaled_scores, Q, K, because=f"d_k is {left} and {right}")
+
+
+@check(weight=0.5, needs=["scaled_scores_shape"])
+def scaled_scores_dtype(scaled_scores, draw):
+    """The result has the inputs' dtype: float32 gives float32, float16 gives float16."""
+    n_q, n_k, d_k = draw.sizes(3)
+    expect_dtypes(scaled_scores, draw.array(n_q, d_k), draw.array(n_k, d_k))
+
+
+@check(weight=0.5, needs=["scaled_scores_shape"])
+def scaled_scores_inputs(scaled_scores, draw):
+    """`Q` and `K` are as they were after the call."""
+    n_q, n_k, d_k = draw.sizes(3)
+    expect_unchanged(scaled_scores, "QK", draw.array(n_q, d_k), draw.array(n_k, d_k))
+
+
+# weights_entropy
+
+
+def sharpened(draw, *shape):
+    """Return weights of which some rows are nearly even and others are not; none is below e^-3 / 13."""
+    raw = np.exp(draw.rng.uniform(0, 3, size=shape) * draw.rng.uniform(0.2, 1, size=(*shape[:-1], 1)))
+    return raw / raw.sum(-1, keepdims=True)
+
+
+def with_zeros(draw, n_q, n_k):
+    """Return weights (n_q, n_k): row i looks at its first i + 1 keys alone, as under a causal mask."""
+    A = draw.weights(n_q, n_k) * np.tri(n_q, n_k)
+    return A / A.sum(-1, keepdims=True)
+
+
+@check(weight=1)
+def weights_entropy_shape(weights_entropy, draw):
+    """`A` (n_q, n_k) gives an array of shape (n_q,): one number for each query."""
+    n_q, n_k = draw.sizes(2)
+    expect_array(weights_entropy(draw.weights(n_q, n_k)), (n_q,))
+
+
+@check(weight=3, needs=["weights_entropy_shape"])
+def weights_entropy_values(weights_entropy, draw):
+    """Entry i is minus the sum of a ln a over the weights a of query i, with the natural logarithm."""
+    n_q, n_k = draw.sizes(2)
+    expect_agrees(weights_entropy, entropies, sharpened(draw, n_q, n_k))
+    expect_agrees(weights_entropy, entropies, view(sharpened(draw, n_k, n_q)))
+
+
+@check(weight=2, needs=["weights_entropy_values"])
+def weights_entropy_zeros(weights_entropy, draw):
+    """A weight of 0 adds nothing: all weight on one key gives 0, halves on two keys give ln 2."""
+    n_q, n_k = draw.sizes(2)
+    one, two = np.zeros((2, n_k, n_k))
+    np.fill_diagonal(one, 1)
+    two[:, 0] = two[:, 1] = 0.5
+    # Together, so that 0 is held to the tolerance of numbers near 1: 10^-6 inside the logarithm does no harm here.
+    expect_agrees(weights_entropy, entropies, np.concatenate([one, two]))
+    expect_agrees(weights_entropy, entropies, with_zeros(draw, n_q, n_k))
+
+
+@check(weight=2, needs=["weights_entropy_values"])
+def weights_entropy_batch(weights_entropy, draw):
+    """Leading axes, one or several, are kept: `A` (..., n_q, n_k) gives (..., n_q)."""
+    n_q, n_k, b = draw.sizes(3)
+    for lead in [(b,), (2, b)]:
+        expect_agrees(weights_entropy, entropies, sharpened(draw, *lead, n_q, n_k))
+
+
+@check(weight=1, needs=["weights_entropy_values"])
+def weights_entropy_ones(weights_entropy, draw):
+    """Sizes of 1 stay axes: one query, one sequence in the batch; a single key gives 0."""
+    n_q, n_k = draw.sizes(2)
+    for shape in [(1, n_k), (1, n_q, n_k), (n_q, 1), (1, 1)]:
+        expect_agrees(weights_entropy, entropies, draw.weights(*shape))
+
+
+@check(weight=1, needs=["weights_entropy_values"])
+def weights_entropy_long(weights_entropy, draw):
+    """Among a thousand keys each weight is small, and all of them count."""
+    # Ten times the usual tolerance: an answer that adds 10^-6 inside the logarithm is off by 1.5 in 10^4 here.
+    A = draw.weights(draw.sizes(1)[0], 1009)
+    expect_close(weights_entropy(A), entropies(A), rtol=1e-3)
+
+
+@check(weight=0.5, needs=["weights_entropy_shape"])
+def weights_entropy_dtype(weights_entropy, draw):
+    """The result has the weights' dtype: float32 gives float32, float16 gives float16."""
+    n_q, n_k = draw.sizes(2)
+    expect_dtypes(weights_entropy, draw.weights(n_q, n_k))
+
+
+@check(weight=0.5, needs=["weights_entropy_zeros", "weights_entropy_dtype"])
+def weights_entropy_half(weights_entropy, draw):
+    """In float16 a weight of 0 adds nothing either."""
+    n_q, n_k = draw.sizes(2)
+    A = with_zeros(draw, n_q, n_k).astype(np.float16)
+    # Each step in float16 rounds by at most 2^-11: a logarithm, a product and n_k - 1 <= 12 sums of terms that have
+    # one sign make less than 15 / 2048 = 0.8%. A form that adds 2^-10 inside the logarithm is off by as much again.
+    expect_close(weights_entropy(A), entropies(A.astype(float)), rtol=0.03)
+
+
+@check(weight=0.5, needs=["weights_entropy_shape"])
+def weights_entropy_inputs(weights_entropy, draw):
+    """`A` is as it was after the call, its zeros too."""
+    n_q, n_k = draw.sizes(2)
+    expect_unchanged(weights_entropy, "A", with_zeros(draw, n_q, n_k))

@@ -1,0 +1,1075 @@
+"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+
+A check that fails is explained by the listed answer that behaves as the student's function does. The tests
+of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+One mistake cannot be listed, since it never behaves the same twice: draws from `np.random` instead of `rng`. The
+check itself names it.
+"""
+
+import math
+
+import numpy as np
+
+from checking import misconception, right
+
+
+def softmax(S, axis=-1):
+    E = np.exp(S - S.max(axis=axis, keepdims=True))
+    return E / E.sum(axis=axis, keepdims=True)
+
+
+def transposed(K):
+    return np.swapaxes(K, -1, -2)
+
+
+def scaled(Q, K):
+    return Q @ transposed(K) / math.sqrt(Q.shape[-1])
+
+
+def stretched(left, right):
+    """Multiply (..., a, b) with (..., b, c) by broadcasting, which stretches a b of 1."""
+    return (left[..., :, :, None] * right[..., None, :, :]).sum(-2)
+
+
+def fits(a, b):
+    if a != b:
+        raise ValueError(f"d_k is {a} and {b}")
+
+
+def pairs(d_k, num_pairs, rng):
+    """Return queries and keys, (num_pairs, d_k) each."""
+    return rng.standard_normal((num_pairs, d_k)), rng.standard_normal((num_pairs, d_k))
+
+
+def dots(d_k, num_pairs, rng):
+    Q, K = pairs(d_k, num_pairs, rng)
+    return (Q * K).sum(-1)
+
+
+def entropy(A, logarithm=np.log):
+    return -(A * logarithm(np.where(A > 0, A, 1))).sum(-1)
+
+
+# score_variance: wrong
+
+
+@misconception(
+    "score_variance",
+    hint="This is the standard deviation, the root of the variance: `.var()`, not `.std()`, and no square root.",
+)
+def score_variance_is_deviation(d_k, num_pairs, rng):
+    return dots(d_k, num_pairs, rng).std()
+
+
+@misconception(
+    "score_variance",
+    hint="The dot products are divided by sqrt(d_k) before their variance is taken, which hides what is to be "
+    "measured. Take the raw q . k here; scaling is 2.2.",
+)
+def score_variance_of_scaled(d_k, num_pairs, rng):
+    return (dots(d_k, num_pairs, rng) / d_k**0.5).var()
+
+
+@misconception(
+    "score_variance",
+    hint="A dot product is a sum. This is the mean of the products (or the entries were made smaller by "
+    "d_k**-0.5, as layers do with their weights). Take `.sum(-1)` of products of N(0, 1) entries.",
+)
+def score_variance_of_mean(d_k, num_pairs, rng):
+    Q, K = pairs(d_k, num_pairs, rng)
+    return (Q * K).mean(-1).var()
+
+
+@misconception(
+    "score_variance",
+    hint="The products of entries are not added up: this is the variance of single products q_c k_c. Sum over d_k "
+    "first, then take the variance of the sums.",
+)
+def score_variance_without_sum(d_k, num_pairs, rng):
+    Q, K = pairs(d_k, num_pairs, rng)
+    return (Q * K).var()
+
+
+@misconception(
+    "score_variance",
+    hint="The dot products are squared before the variance is taken. Variance squares the distances itself: "
+    "`(Q * K).sum(-1).var()`.",
+)
+def score_variance_of_squares(d_k, num_pairs, rng):
+    return (dots(d_k, num_pairs, rng) ** 2).var()
+
+
+@misconception(
+    "score_variance",
+    hint="This is the square of the variance. `.var()` needs no further square.",
+)
+def score_variance_squared(d_k, num_pairs, rng):
+    return dots(d_k, num_pairs, rng).var() ** 2
+
+
+@misconception(
+    "score_variance",
+    hint="The query is its own key: q . q has mean d_k and variance 2 d_k. Draw the keys after the queries, from the "
+    "same `rng`, and don't copy the generator or start it again in between.",
+)
+def score_variance_query_is_key(d_k, num_pairs, rng):
+    Q = rng.standard_normal((num_pairs, d_k))
+    return (Q * Q).sum(-1).var()
+
+
+@misconception(
+    "score_variance",
+    hint="`rng.random` is uniform from 0 to 1: its mean is not 0. Entries are N(0, 1): `rng.standard_normal`.",
+)
+def score_variance_uniform(d_k, num_pairs, rng):
+    Q, K = rng.random((num_pairs, d_k)), rng.random((num_pairs, d_k))
+    return (Q * K).sum(-1).var()
+
+
+@misconception(
+    "score_variance",
+    hint="Entries are uniform from -1 to 1, with variance 1/3. Entries are N(0, 1): `rng.standard_normal`.",
+)
+def score_variance_uniform_both_signs(d_k, num_pairs, rng):
+    Q, K = rng.uniform(-1, 1, (num_pairs, d_k)), rng.uniform(-1, 1, (num_pairs, d_k))
+    return (Q * K).sum(-1).var()
+
+
+@misconception(
+    "score_variance",
+    hint="Entries are +1 or -1. Mean and variance are right, but single results scatter less than those of the "
+    "normal distribution that is asked: `rng.standard_normal`.",
+)
+def score_variance_signs(d_k, num_pairs, rng):
+    Q, K = rng.choice([-1, 1], (num_pairs, d_k)), rng.choice([-1, 1], (num_pairs, d_k))
+    return (Q * K).sum(-1).var()
+
+
+@misconception(
+    "score_variance",
+    hint="The vectors are divided by their lengths, so that this is the variance of a cosine. Leave them as drawn.",
+)
+def score_variance_of_cosine(d_k, num_pairs, rng):
+    Q, K = pairs(d_k, num_pairs, rng)
+    return ((Q * K).sum(-1) / np.linalg.norm(Q, axis=-1) / np.linalg.norm(K, axis=-1)).var()
+
+
+@misconception(
+    "score_variance",
+    hint="The absolute value is taken before the variance, which halves the spread. Scores may be negative.",
+)
+def score_variance_of_absolute(d_k, num_pairs, rng):
+    return np.abs(dots(d_k, num_pairs, rng)).var()
+
+
+@misconception(
+    "score_variance",
+    hint="This is the mean of |q . k|. The variance is the mean of the *squared* distance from the mean.",
+)
+def score_variance_mean_distance(d_k, num_pairs, rng):
+    return np.abs(dots(d_k, num_pairs, rng)).mean()
+
+
+@misconception(
+    "score_variance",
+    hint="This is the mean of the dot products, which is about 0. Their variance is asked: `.var()`.",
+)
+def score_variance_is_mean(d_k, num_pairs, rng):
+    return dots(d_k, num_pairs, rng).mean()
+
+
+@misconception(
+    "score_variance",
+    hint="The squares are added up and not divided by their number: divide by num_pairs, or by num_pairs - 1.",
+)
+def score_variance_sum_of_squares(d_k, num_pairs, rng):
+    return (dots(d_k, num_pairs, rng) ** 2).sum()
+
+
+@misconception(
+    "score_variance",
+    hint="The sum runs over the pairs, or d_k and num_pairs changed places. `Q` is (num_pairs, d_k): the last axis, "
+    "of d_k entries, is summed (`axis=-1`), and num_pairs dot products are left.",
+)
+def score_variance_sum_over_pairs(d_k, num_pairs, rng):
+    Q, K = pairs(d_k, num_pairs, rng)
+    return (Q * K).sum(0).var()
+
+
+@misconception(
+    "score_variance",
+    hint="One query is used for all pairs, and the result follows its length by chance. Every pair has a query of "
+    "its own: draw (num_pairs, d_k) of them.",
+)
+def score_variance_one_query(d_k, num_pairs, rng):
+    q, K = rng.standard_normal(d_k), rng.standard_normal((num_pairs, d_k))
+    return (K @ q).var()
+
+
+@misconception(
+    "score_variance",
+    hint="One key is used for all pairs, and the result follows its length by chance. Every pair has a key of its "
+    "own: draw (num_pairs, d_k) of them.",
+)
+def score_variance_one_key(d_k, num_pairs, rng):
+    Q, k = rng.standard_normal((num_pairs, d_k)), rng.standard_normal(d_k)
+    return (Q @ k).var()
+
+
+@misconception(
+    "score_variance",
+    hint="`Q @ K.T` scores every query with every key: num_pairs squared dot products, which are not independent "
+    "and take much memory. Row i of `Q` meets row i of `K` alone: `(Q * K).sum(-1)`.",
+)
+def score_variance_all_with_all(d_k, num_pairs, rng):
+    Q, K = pairs(d_k, num_pairs, rng)
+    # The variance of all entries of Q @ K.T, without making them.
+    mean = Q.mean(0) @ K.mean(0)
+    return ((Q.T @ Q) * (K.T @ K)).sum() / num_pairs**2 - mean**2
+
+
+@misconception(
+    "score_variance",
+    hint="The variances of the entries are measured and d_k is put in by a formula: what is to be shown is taken for "
+    "granted. Compute the dot products, and take the variance of those.",
+)
+def score_variance_by_formula(d_k, num_pairs, rng):
+    Q, K = pairs(d_k, num_pairs, rng)
+    return d_k * Q.var() * K.var()
+
+
+@misconception(
+    "score_variance",
+    hint="This returns d_k itself. It is what theory says; here it is to be measured, with numbers drawn from `rng`.",
+)
+def score_variance_returns_d_k(d_k, num_pairs, rng):
+    return float(d_k)
+
+
+@misconception(
+    "score_variance",
+    hint="`int(...)` or `round(...)` cuts the decimals off. Return the variance as it is.",
+)
+def score_variance_whole_number(d_k, num_pairs, rng):
+    return int(dots(d_k, num_pairs, rng).var())
+
+
+@misconception(
+    "score_variance",
+    hint="A generator with a seed of its own is made inside: `np.random.default_rng(0)`. Draw from the `rng` that is "
+    "handed in; whoever calls chooses the seed.",
+)
+def score_variance_own_seed(d_k, num_pairs, rng):
+    return dots(d_k, num_pairs, np.random.default_rng(0)).var()
+
+
+@misconception(
+    "score_variance",
+    hint="`np.random.seed(0)` starts NumPy's global numbers anew, for everybody. Draw from the `rng` that is handed "
+    "in: `rng.standard_normal(...)`.",
+)
+def score_variance_global_seed(d_k, num_pairs, rng):
+    return dots(d_k, num_pairs, np.random.RandomState(0)).var()
+
+
+@misconception(
+    "score_variance",
+    hint="100 pairs are drawn whatever num_pairs says. Use `num_pairs` in the shape.",
+)
+def score_variance_hundred_pairs(d_k, num_pairs, rng):
+    return dots(d_k, 100, rng).var()
+
+
+@misconception(
+    "score_variance",
+    hint="1000 pairs are drawn whatever num_pairs says. Use `num_pairs` in the shape.",
+)
+def score_variance_thousand_pairs(d_k, num_pairs, rng):
+    return dots(d_k, 1000, rng).var()
+
+
+@misconception(
+    "score_variance",
+    hint="The width is written into the code: 64 entries whatever d_k says. Use `d_k` in the shape.",
+)
+def score_variance_width_64(d_k, num_pairs, rng):
+    return dots(64, num_pairs, rng).var()
+
+
+@misconception(
+    "score_variance",
+    hint="The first of the d_k entries is left out (`range(1, d_k)`?). Sum over all of them.",
+)
+def score_variance_one_entry_short(d_k, num_pairs, rng):
+    Q, K = pairs(d_k, num_pairs, rng)
+    return (Q * K)[:, 1:].sum(-1).var()
+
+
+@misconception(
+    "score_variance",
+    hint="These are the dot products themselves, num_pairs of them. Return their variance, one number.",
+)
+def score_variance_returns_products(d_k, num_pairs, rng):
+    return dots(d_k, num_pairs, rng)
+
+
+@misconception(
+    "score_variance",
+    hint="There is one variance for each entry, d_k of them. Sum the products over d_k, then take the variance.",
+)
+def score_variance_each_entry(d_k, num_pairs, rng):
+    Q, K = pairs(d_k, num_pairs, rng)
+    return (Q * K).var(axis=0)
+
+
+@misconception(
+    "score_variance",
+    hint="A pair came back, mean and variance. The variance alone is asked.",
+)
+def score_variance_with_mean(d_k, num_pairs, rng):
+    S = dots(d_k, num_pairs, rng)
+    return S.mean(), S.var()
+
+
+@misconception(
+    "score_variance",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
+def score_variance_without_return(d_k, num_pairs, rng):
+    return None
+
+
+# score_variance: right
+
+
+@right("score_variance")
+def score_variance_sample(d_k, num_pairs, rng):
+    return dots(d_k, num_pairs, rng).var(ddof=1)
+
+
+@right("score_variance")
+def score_variance_pair_by_pair(d_k, num_pairs, rng):
+    S = []
+    for _ in range(num_pairs):
+        q, k = rng.standard_normal((2, d_k))
+        S.append(float(q @ k))
+    mean = sum(S) / num_pairs
+    return sum((score - mean) ** 2 for score in S) / (num_pairs - 1)
+
+
+@right("score_variance")
+def score_variance_columns(d_k, num_pairs, rng):
+    Q, K = rng.normal(size=(2, d_k, num_pairs))
+    return np.var(np.einsum("cn,cn->n", Q, K))
+
+
+@right("score_variance")
+def score_variance_mean_square(d_k, num_pairs, rng):
+    K, Q = rng.normal(0, 1, (num_pairs, d_k)), rng.normal(0, 1, (num_pairs, d_k))
+    S = np.vecdot(Q, K)
+    return float((S**2).mean() - S.mean() ** 2)
+
+
+@right("score_variance")
+def score_variance_around_zero(d_k, num_pairs, rng):
+    # The mean is known to be 0.
+    return float(np.mean(dots(d_k, num_pairs, rng) ** 2))
+
+
+@right("score_variance")
+def score_variance_in_float32(d_k, num_pairs, rng):
+    Q, K = (rng.standard_normal((num_pairs, d_k), dtype=np.float32) for _ in range(2))
+    return (Q * K).sum(-1).var()
+
+
+@right("score_variance")
+def score_variance_covariance(d_k, num_pairs, rng):
+    return np.cov(dots(d_k, num_pairs, rng))
+
+
+@right("score_variance")
+def score_variance_torch(d_k, num_pairs, rng):
+    import torch
+
+    Q, K = map(torch.tensor, pairs(d_k, num_pairs, rng))
+    return torch.linalg.vecdot(Q, K).var()
+
+
+# scaled_scores: wrong
+
+
+@misconception(
+    "scaled_scores",
+    hint="The scores are not scaled: divide by the square root of d_k.",
+)
+def scaled_scores_unscaled(Q, K):
+    return Q @ transposed(K)
+
+
+@misconception(
+    "scaled_scores",
+    hint="The scores are divided by d_k: the square root is missing, or the scaling was done twice (once for `Q`, "
+    "once for `K` or for the product). The variance is divided by the square of what the scores are divided by.",
+)
+def scaled_scores_by_width(Q, K):
+    return Q @ transposed(K) / Q.shape[-1]
+
+
+@misconception(
+    "scaled_scores",
+    hint="`/ d_k ** 1/2` means `/ d_k / 2`, since `**` binds more tightly than `/`. Write `** 0.5`, or "
+    "`math.sqrt(d_k)`.",
+)
+def scaled_scores_half_width(Q, K):
+    return Q @ transposed(K) / Q.shape[-1] ** 1 / 2
+
+
+@misconception(
+    "scaled_scores",
+    hint="The scores are multiplied by sqrt(d_k), which makes the spread larger still. Divide.",
+)
+def scaled_scores_multiplied(Q, K):
+    return Q @ transposed(K) * math.sqrt(Q.shape[-1])
+
+
+@misconception(
+    "scaled_scores",
+    hint="The scale is 8 whatever d_k is. That is sqrt(64), right for d_k = 64 alone: take d_k from `Q.shape[-1]`.",
+)
+def scaled_scores_by_eight(Q, K):
+    return Q @ transposed(K) / 8
+
+
+@misconception(
+    "scaled_scores",
+    hint="The scale is the root of the number of keys. What makes dot products grow is the number of their terms: "
+    "d_k, `K.shape[-1]`, not `K.shape[-2]`.",
+)
+def scaled_scores_by_keys(Q, K):
+    return Q @ transposed(K) / math.sqrt(K.shape[-2])
+
+
+@misconception(
+    "scaled_scores",
+    hint="The scale is the root of the number of queries, as `len(Q)` or `Q.shape[0]` gives it. It is d_k, the last "
+    "size: `Q.shape[-1]`.",
+)
+def scaled_scores_by_queries(Q, K):
+    return Q @ transposed(K) / math.sqrt(Q.shape[-2])
+
+
+@misconception(
+    "scaled_scores",
+    hint="`Q.shape[1]` is d_k only without leading axes; in a batch it is another size. Count from the end: "
+    "`Q.shape[-1]`.",
+)
+def scaled_scores_second_size(Q, K):
+    return Q @ transposed(K) / math.sqrt(Q.shape[1])
+
+
+@misconception(
+    "scaled_scores",
+    hint="The root is cut to a whole number: `math.isqrt`, `int(...)` or `//`. Keep its decimals.",
+)
+def scaled_scores_whole_root(Q, K):
+    return Q @ transposed(K) / math.isqrt(Q.shape[-1])
+
+
+@misconception(
+    "scaled_scores",
+    hint="The scale is the fourth root of d_k. Dividing `Q` by it is half of the work: `K` would need the same; or "
+    "divide the product by sqrt(d_k).",
+)
+def scaled_scores_fourth_root(Q, K):
+    return Q @ transposed(K) / Q.shape[-1] ** 0.25
+
+
+@misconception(
+    "scaled_scores",
+    hint="The scores are divided by their own standard deviation. The scale depends on the width alone: sqrt(d_k).",
+)
+def scaled_scores_by_deviation(Q, K):
+    S = Q @ transposed(K)
+    return S / S.std()
+
+
+@misconception(
+    "scaled_scores",
+    hint="The scores are standardised: their own mean is subtracted, and they are divided by their own standard "
+    "deviation. The scale depends on the width alone, sqrt(d_k), and nothing is subtracted.",
+)
+def scaled_scores_standardised(Q, K):
+    S = Q @ transposed(K)
+    return (S - S.mean()) / S.std()
+
+
+@misconception(
+    "scaled_scores",
+    hint="Each row's maximum is subtracted. That is softmax's own first step; here the scores themselves are asked.",
+)
+def scaled_scores_below_maximum(Q, K):
+    S = scaled(Q, K)
+    return S - S.max(-1, keepdims=True)
+
+
+@misconception(
+    "scaled_scores",
+    hint="This is cosine similarity: vectors are divided by their lengths. The scale is sqrt(d_k) for all of them.",
+)
+def scaled_scores_cosine(Q, K):
+    Q = Q / np.linalg.norm(Q, axis=-1, keepdims=True)
+    return Q @ transposed(K / np.linalg.norm(K, axis=-1, keepdims=True))
+
+
+@misconception(
+    "scaled_scores",
+    hint="These are weights: softmax was applied already. The scaled scores themselves are asked.",
+)
+def scaled_scores_are_weights(Q, K):
+    return softmax(scaled(Q, K))
+
+
+@misconception(
+    "scaled_scores",
+    hint="Large scores are cut off, here at 50. A stable softmax takes scores of any size: leave them as they are.",
+)
+def scaled_scores_clipped(Q, K):
+    return np.clip(scaled(Q, K), -50, 50)
+
+
+@misconception(
+    "scaled_scores",
+    hint="`Q /= ...` scales the caller's own array in place. Write `Q / ...`, which makes a new one.",
+)
+def scaled_scores_in_place(Q, K):
+    Q /= math.sqrt(Q.shape[-1])
+    return Q @ transposed(K)
+
+
+@misconception(
+    "scaled_scores",
+    hint="Rows and columns are exchanged: this is `K @ Q^T`. Queries make the rows: `Q @ K^T`.",
+)
+def scaled_scores_turned(Q, K):
+    return scaled(K, Q)
+
+
+@misconception(
+    "scaled_scores",
+    hint="`K` is not transposed. (n_q, d_k) times (d_k, n_k) fits: exchange the last two axes of `K`.",
+)
+def scaled_scores_without_transpose(Q, K):
+    return Q @ K / math.sqrt(Q.shape[-1])
+
+
+@misconception(
+    "scaled_scores",
+    hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, -2)`.",
+)
+def scaled_scores_all_axes_reversed(Q, K):
+    return Q @ K.T / math.sqrt(Q.shape[-1])
+
+
+@misconception(
+    "scaled_scores",
+    hint="The axes are counted from the front: `swapaxes(1, 2)` or `transpose(0, 2, 1)` needs exactly three. "
+    "Count from the end: `np.swapaxes(K, -1, -2)`.",
+)
+def scaled_scores_three_axes_only(Q, K):
+    return Q @ K.swapaxes(1, 2) / math.sqrt(Q.shape[-1])
+
+
+@misconception(
+    "scaled_scores",
+    hint="The number of axes is fixed: `n_q, d_k = Q.shape` works for two. Take sizes from the end, `Q.shape[-1]`, "
+    "and let `@` carry the leading axes.",
+)
+def scaled_scores_two_axes_only(Q, K):
+    n_q, d_k = Q.shape
+    return scaled(Q, K)
+
+
+@misconception(
+    "scaled_scores",
+    hint="`reshape` refills the numbers in their old order; it does not transpose. Use `np.swapaxes(K, -1, -2)`.",
+)
+def scaled_scores_reshaped(Q, K):
+    return Q @ K.reshape(*K.shape[:-2], K.shape[-1], K.shape[-2]) / math.sqrt(Q.shape[-1])
+
+
+@misconception(
+    "scaled_scores",
+    hint="Every query meets the keys of the first sequence. Each sequence has keys of its own: leave out `K[0]`.",
+)
+def scaled_scores_first_keys(Q, K):
+    return scaled(Q, K.reshape(-1, *K.shape[-2:])[0])
+
+
+@misconception(
+    "scaled_scores",
+    hint="`Q[0]` takes the first sequence and forgets the rest of the batch. `@` keeps the leading axes.",
+)
+def scaled_scores_first_sequence(Q, K):
+    return scaled(Q[0], K[0]) if Q.ndim > 2 else scaled(Q, K)
+
+
+@misconception(
+    "scaled_scores",
+    hint="Every sequence meets the keys of all the others: `np.inner`, `np.dot` and `np.tensordot` pair all leading "
+    "axes. `@` keeps each sequence to itself.",
+)
+def scaled_scores_all_pairs_of_sequences(Q, K):
+    return np.inner(Q, K) / math.sqrt(Q.shape[-1])
+
+
+@misconception(
+    "scaled_scores",
+    hint="A size d_k of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. "
+    "Compare `Q.shape[-1]` with `K.shape[-1]` and raise `ValueError`, or use `@`.",
+)
+def scaled_scores_stretch_ones(Q, K):
+    return stretched(Q, transposed(K)) / math.sqrt(Q.shape[-1])
+
+
+@misconception(
+    "scaled_scores",
+    hint="An axis of size 1 is gone: `squeeze` removes it. One query is still a row, of shape (1, n_k).",
+)
+def scaled_scores_squeezed(Q, K):
+    return scaled(Q, K).squeeze()
+
+
+@misconception(
+    "scaled_scores",
+    hint="The result is float64 for float32 inputs: `np.sqrt(d_k)` is a float64 number of NumPy's, and dividing by "
+    "it makes float64. Use `math.sqrt(d_k)` or `d_k ** 0.5`.",
+)
+def scaled_scores_to_float64(Q, K):
+    return Q @ transposed(K) / np.float64(math.sqrt(Q.shape[-1]))
+
+
+@misconception(
+    "scaled_scores",
+    hint="The result is float32 whatever the inputs are. Leave the dtype as it comes from `@`.",
+)
+def scaled_scores_to_float32(Q, K):
+    return scaled(Q, K).astype(np.float32)
+
+
+@misconception(
+    "scaled_scores",
+    hint="float16 becomes float32, because `np.float32(...)` is wider. A number of Python's, `math.sqrt(d_k)`, "
+    "leaves the dtype alone.",
+)
+def scaled_scores_by_float32(Q, K):
+    return Q @ transposed(K) / np.float32(math.sqrt(Q.shape[-1]))
+
+
+@misconception("scaled_scores", hint="A list came back. Leave `.tolist()` out, or end with `np.array(...)`.")
+def scaled_scores_to_list(Q, K):
+    return scaled(Q, K).tolist()
+
+
+@misconception(
+    "scaled_scores",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
+def scaled_scores_without_return(Q, K):
+    return None
+
+
+# scaled_scores: right
+
+
+@right("scaled_scores")
+def scaled_scores_queries_first(Q, K):
+    return (Q * Q.shape[-1] ** -0.5) @ transposed(K)
+
+
+@right("scaled_scores")
+def scaled_scores_half_each(Q, K):
+    root = Q.shape[-1] ** 0.25
+    return np.matmul(Q / root, transposed(K / root))
+
+
+@right("scaled_scores")
+def scaled_scores_einsum(Q, K):
+    fits(Q.shape[-1], K.shape[-1])
+    return np.einsum("...qd,...kd->...qk", Q, K) / float(np.sqrt(Q.shape[-1]))
+
+
+@right("scaled_scores")
+def scaled_scores_loops(Q, K):
+    fits(Q.shape[-1], K.shape[-1])
+    S = np.empty((*Q.shape[:-1], K.shape[-2]), dtype=Q.dtype)
+    for *lead, i, j in np.ndindex(*S.shape):
+        S[(*lead, i, j)] = np.dot(Q[(*lead, i)], K[(*lead, j)]) / math.sqrt(Q.shape[-1])
+    return S
+
+
+@right("scaled_scores")
+def scaled_scores_root_of_dtype(Q, K):
+    S = Q @ K.mT
+    S /= np.sqrt(Q.shape[-1])
+    return S
+
+
+@right("scaled_scores")
+def scaled_scores_in_float64(Q, K):
+    return (Q.astype(np.float64) @ transposed(K) / np.sqrt(K.shape[-1])).astype(Q.dtype)
+
+
+@right("scaled_scores")
+def scaled_scores_in_float32(Q, K):
+    return scaled(Q.astype(np.float32), K.astype(np.float32)).astype(Q.dtype)
+
+
+@right("scaled_scores")
+def scaled_scores_key_by_key(Q, K):
+    fits(Q.shape[-1], K.shape[-1])
+    return np.stack([(Q * K[..., j, None, :]).sum(-1) for j in range(K.shape[-2])], -1) / math.sqrt(K.shape[-1])
+
+
+@right("scaled_scores")
+def scaled_scores_turned_twice(Q, K):
+    return transposed(K @ transposed(Q)) / math.sqrt(Q.shape[-1])
+
+
+@right("scaled_scores")
+def scaled_scores_torch(Q, K):
+    import torch
+
+    fits(Q.shape[-1], K.shape[-1])
+    return (torch.tensor(Q) @ torch.tensor(K).mT / Q.shape[-1] ** 0.5).numpy()
+
+
+# weights_entropy: wrong
+
+
+@misconception(
+    "weights_entropy",
+    hint="The logarithm has base 2, which gives bits. Nats take the natural logarithm, `np.log`.",
+)
+def weights_entropy_in_bits(A):
+    return entropy(A, np.log2)
+
+
+@misconception(
+    "weights_entropy",
+    hint="The logarithm has base 10. Nats take the natural logarithm, `np.log`.",
+)
+def weights_entropy_base_ten(A):
+    return entropy(A, np.log10)
+
+
+@misconception(
+    "weights_entropy",
+    hint="The minus is missing. Logarithms of weights below 1 are negative, and entropy is not.",
+)
+def weights_entropy_without_minus(A):
+    return -entropy(A)
+
+
+@misconception(
+    "weights_entropy",
+    hint="Where a weight is 0, this is 0 times minus infinity, which is NaN. Take the logarithm only where the "
+    "weight is positive: `np.log(np.where(A > 0, A, 1))`.",
+)
+def weights_entropy_nan_at_zeros(A):
+    return -(A * np.log(A)).sum(-1)
+
+
+@misconception(
+    "weights_entropy",
+    hint="`math.log(0)` raises an error. Leave weights of 0 out: `for a in row if a > 0`.",
+)
+def weights_entropy_math_log(A):
+    return np.array([-sum(a * math.log(a) for a in row) for row in A], dtype=A.dtype)
+
+
+@misconception(
+    "weights_entropy",
+    hint="`for row in A` runs over the first axis: in a batch, what is called a row is a whole matrix. Sum over the "
+    "last axis instead, `axis=-1`, which needs no loop.",
+)
+def weights_entropy_rows_of_first_axis(A):
+    return np.array([-(row[row > 0] * np.log(row[row > 0])).sum() for row in A], dtype=A.dtype)
+
+
+@misconception(
+    "weights_entropy",
+    hint="A whole row becomes 0 where one of its weights is 0: `np.nan_to_num` comes after the sum. Make the single "
+    "terms 0, before they are added up.",
+)
+def weights_entropy_rows_to_zero(A):
+    return np.nan_to_num(-(A * np.log(A)).sum(-1))
+
+
+@misconception(
+    "weights_entropy",
+    hint="A small number inside the logarithm, such as 1e-9, is 0 in float16, and 0 times log 0 is NaN again. Take "
+    "the logarithm only where the weight is positive: `np.log(np.where(A > 0, A, 1))`.",
+)
+def weights_entropy_small_number(A):
+    return -(A * np.log(A + 1e-9)).sum(-1)
+
+
+@misconception(
+    "weights_entropy",
+    hint="The weight before the logarithm is missing: each term is a ln a, not ln a.",
+)
+def weights_entropy_without_weight(A):
+    return -np.log(np.where(A > 0, A, 1)).sum(-1)
+
+
+@misconception(
+    "weights_entropy",
+    hint="This is the mean of -a ln a over the keys. The entropy is their sum.",
+)
+def weights_entropy_mean(A):
+    return entropy(A) / A.shape[-1]
+
+
+@misconception(
+    "weights_entropy",
+    hint="The sum runs over the queries. Each query has weights of its own, along the last axis: `axis=-1`.",
+)
+def weights_entropy_over_queries(A):
+    return entropy(transposed(A))
+
+
+@misconception(
+    "weights_entropy",
+    hint="Everything is added up to one number, as `.sum()` without an axis and `A[A > 0]` do. There is one entropy "
+    "for each query: `axis=-1`.",
+)
+def weights_entropy_of_everything(A):
+    return np.asarray(entropy(A).sum())
+
+
+@misconception(
+    "weights_entropy",
+    hint="The sum runs over `axis=1`, which is the last only without leading axes. Count from the end: `axis=-1`.",
+)
+def weights_entropy_axis_one(A):
+    return -(A * np.log(np.where(A > 0, A, 1))).sum(axis=1)
+
+
+@misconception(
+    "weights_entropy",
+    hint="The terms are not added up: the axis n_k is still in the result. Sum over it.",
+)
+def weights_entropy_without_sum(A):
+    return -A * np.log(np.where(A > 0, A, 1))
+
+
+@misconception(
+    "weights_entropy",
+    hint="The axis of the keys is still there, with size 1. Leave `keepdims=True` out.",
+)
+def weights_entropy_kept_axis(A):
+    return entropy(A)[..., None]
+
+
+@misconception(
+    "weights_entropy",
+    hint="An axis of size 1 is gone: `squeeze` removes it. One query still has its axis, (1,).",
+)
+def weights_entropy_squeezed(A):
+    return entropy(A).squeeze()
+
+
+@misconception(
+    "weights_entropy",
+    hint="Softmax is applied to `A`, which holds weights already. Use them as they are.",
+)
+def weights_entropy_of_softmax(A):
+    return entropy(softmax(A))
+
+
+@misconception(
+    "weights_entropy",
+    hint="The entropy is divided by ln n_k, its largest value. Return it undivided, in nats.",
+)
+def weights_entropy_share_of_largest(A):
+    return entropy(A) / math.log(A.shape[-1]) if A.shape[-1] > 1 else entropy(A)
+
+
+@misconception(
+    "weights_entropy",
+    hint="This is e to the entropy: perplexity, a number of keys. Return the entropy itself.",
+)
+def weights_entropy_perplexity(A):
+    return np.exp(entropy(A))
+
+
+@misconception(
+    "weights_entropy",
+    hint="This is 1 minus the sum of squared weights (Gini's index). Shannon's entropy sums -a ln a.",
+)
+def weights_entropy_gini(A):
+    return 1 - (A**2).sum(-1)
+
+
+@misconception(
+    "weights_entropy",
+    hint="`np.log1p(a)` is ln(1 + a). The logarithm of the weight itself is asked.",
+)
+def weights_entropy_log_of_one_more(A):
+    return -(A * np.log1p(A)).sum(-1)
+
+
+@misconception(
+    "weights_entropy",
+    hint="Only the largest weight of each row is looked at. All of them count: sum -a ln a over the row.",
+)
+def weights_entropy_of_largest(A):
+    return -np.log(A.max(-1))
+
+
+@misconception(
+    "weights_entropy",
+    hint="Small weights are left out, here those below 0.002. Many small weights together count: leave out 0 alone.",
+)
+def weights_entropy_without_small(A):
+    return -(A * np.log(np.where(A > 2e-3, A, 1))).sum(-1)
+
+
+@misconception(
+    "weights_entropy",
+    hint="`A[0]` takes the first sequence and forgets the rest of the batch. `axis=-1` keeps the leading axes.",
+)
+def weights_entropy_first_sequence(A):
+    return entropy(A[0] if A.ndim > 2 else A)
+
+
+@misconception(
+    "weights_entropy",
+    hint="The number of axes is fixed: `n_q, n_k = A.shape` works for two. `.sum(axis=-1)` needs no sizes.",
+)
+def weights_entropy_two_axes_only(A):
+    n_q, n_k = A.shape
+    return entropy(A)
+
+
+@misconception(
+    "weights_entropy",
+    hint="The mean over the batch was taken, so that its axes are gone. There is one entropy for each query of each "
+    "sequence.",
+)
+def weights_entropy_mean_of_batch(A):
+    H = entropy(A)
+    return H.mean(axis=tuple(range(H.ndim - 1))) if H.ndim > 1 else H
+
+
+@misconception(
+    "weights_entropy",
+    hint="`A[A == 0] = 1` writes into the caller's own array: the zeros are gone for good. `np.where(A > 0, A, 1)` "
+    "makes a new one.",
+)
+def weights_entropy_fills_zeros(A):
+    weights = A.copy()
+    A[A == 0] = 1
+    return -(weights * np.log(A)).sum(-1)
+
+
+@misconception(
+    "weights_entropy",
+    hint="The result is float64 for float32 inputs. Some step makes float64: `np.zeros` without a dtype, "
+    "`astype(float)`, or Python numbers put into `np.array`.",
+)
+def weights_entropy_to_float64(A):
+    return entropy(A.astype(np.float64))
+
+
+@misconception(
+    "weights_entropy",
+    hint="The result is float32 whatever the weights are. Leave the dtype as it comes, or use `A.dtype`.",
+)
+def weights_entropy_to_float32(A):
+    return entropy(A).astype(np.float32)
+
+
+@misconception("weights_entropy", hint="A list came back. Leave `.tolist()` out, or end with `np.array(...)`.")
+def weights_entropy_to_list(A):
+    return entropy(A).tolist()
+
+
+@misconception(
+    "weights_entropy",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
+def weights_entropy_without_return(A):
+    return None
+
+
+# weights_entropy: right
+
+
+@right("weights_entropy")
+def weights_entropy_out(A):
+    return -np.sum(A * np.log(A, out=np.zeros_like(A), where=A > 0), axis=-1)
+
+
+@right("weights_entropy")
+def weights_entropy_terms_to_zero(A):
+    return -np.nan_to_num(A * np.log(A)).sum(-1)
+
+
+@right("weights_entropy")
+def weights_entropy_where_outside(A):
+    return np.where(A > 0, -A * np.log(A), 0).sum(-1)
+
+
+@right("weights_entropy")
+def weights_entropy_loops(A):
+    H = np.zeros(A.shape[:-1], dtype=A.dtype)
+    for at in np.ndindex(*H.shape):
+        H[at] = -math.fsum(a * math.log(a) for a in A[at].tolist() if a != 0)
+    return H
+
+
+@right("weights_entropy")
+def weights_entropy_row_by_row(A):
+    return np.apply_along_axis(lambda row: -(row[row > 0] * np.log(row[row > 0])).sum(), -1, A)
+
+
+@right("weights_entropy")
+def weights_entropy_from_even(A):
+    # How far the row is from the even one, taken off the largest entropy.
+    n_k = A.shape[-1]
+    ratio = np.where(A > 0, A * n_k, 1)
+    return math.log(n_k) - np.einsum("...k,...k->...", A, np.log(ratio))
+
+
+@right("weights_entropy")
+def weights_entropy_tiny(A):
+    return -(A * np.log(np.maximum(A, np.finfo(A.dtype).tiny))).sum(-1)
+
+
+@right("weights_entropy")
+def weights_entropy_rounding_inside(A):
+    return -(A * np.log(A + np.finfo(A.dtype).eps)).sum(-1)
+
+
+@right("weights_entropy")
+def weights_entropy_small_number_in_float64(A):
+    A64 = A.astype(np.float64)
+    return -(A64 * np.log(A64 + 1e-8)).sum(-1).astype(A.dtype)
+
+
+@right("weights_entropy")
+def weights_entropy_in_float32(A):
+    return (entropy(A.astype(np.float32), np.log2) * math.log(2)).astype(A.dtype)
+
+
+@right("weights_entropy")
+def weights_entropy_power(A):
+    return -np.log(np.power(A, A)).sum(-1)
+
+
+@right("weights_entropy")
+def weights_entropy_torch(A):
+    import torch
+
+    return torch.special.entr(torch.tensor(A)).sum(-1).numpy()

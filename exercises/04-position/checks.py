@@ -1,0 +1,458 @@
+"""Checks of exercise 4. Yours to read: each is one sentence about a function, and inputs that would show it false.
+
+Results are compared with a specification that is written differently from what you are asked to write: row by row
+for the gap, number by number for the encoding, as products of complex numbers for the rotation. Where nothing else
+is said the tolerance is `RTOL` in `checking/expect.py`; the tests of the course measure the distance on both sides.
+
+A right answer may compute its angles in float32. The frequency w = base^(-2i/d) then carries a relative error of a
+few times 2^-24, and so does the angle p w: it is off by at most about 4 * 6e-8 * p. (The exponent's own rounding
+counts ln(base) * 2i/d times, but w is smaller by e to that power, so the product stays below p.) For positions up
+to 100 that is 2.4e-5, below `RTOL`. `LONG` is for positions up to 1000: 2.4e-4, with a factor of 4 to spare.
+"""
+
+import math
+
+import numpy as np
+
+from checking import Failed, Suite, expect, expect_array, expect_close, expect_raises, expect_unchanged
+from checking.expect import RTOL, describe
+
+LONG = 1e-3
+
+# float16 keeps 11 bits: half a unit in the last place is 2.4e-4 for a sine or cosine, and at most 4.9e-4 for a
+# product below 2 and 9.8e-4 for a sum below 4. With |x|, |y| <= 1.5 a right answer that multiplies in float16 is
+# off by at most 1.5 * 2 * 2.4e-4 + 2 * 4.9e-4 + 9.8e-4 = 2.7e-3, and the tolerance is relative to numbers near 1.5.
+HALF = 5e-3
+
+suite = Suite(
+    __name__,
+    read={
+        "permutation_gap": "chapter 4, attention does not see the order",
+        "sinusoidal_encoding": "chapter 4, positions as sines and cosines",
+        "rotary": "chapter 4, positions as rotations",
+    },
+)
+check = suite.check
+run = suite.run
+
+
+# What is asked, written in another way.
+
+
+def gap_row_by_row(attend, X, permutation):
+    moved, still = attend(X[permutation]), attend(X)
+    return max(np.abs(moved[i] - still[place]).max() for i, place in enumerate(permutation))
+
+
+def encoding_by_number(n, d_model):
+    def entry(p, column):
+        angle = p / math.pow(10000, (column - column % 2) / d_model)
+        return math.cos(angle) if column % 2 else math.sin(angle)
+
+    return np.array([[entry(p, column) for column in range(d_model)] for p in range(n)])
+
+
+def rotated(X, positions, base=10000.0):
+    """Turn (x, y) by t: the real and the imaginary part of (x + iy) e^(it)."""
+    d = X.shape[-1]
+    X = X.astype(float)
+    angles = np.multiply.outer(positions, [math.exp(-column / d * math.log(base)) for column in range(0, d, 2)])
+    turned = (X[..., 0::2] + 1j * X[..., 1::2]) * np.exp(1j * angles)
+    return np.stack([turned.real, turned.imag], axis=-1).reshape(X.shape)
+
+
+def view(array):
+    """Return the same values, laid out in memory with the last two axes exchanged."""
+    return np.swapaxes(np.swapaxes(array, -1, -2).copy(), -1, -2)
+
+
+def locked(array):
+    """Return a copy that refuses to be written to."""
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+# permutation_gap
+
+
+def cycle(draw, n):
+    """Return a permutation that leads round all n places: nothing stays, and it is not its own inverse."""
+    order = draw.rng.permutation(n)
+    permutation = np.empty(n, dtype=np.int64)
+    permutation[order] = np.roll(order, -1)
+    return permutation
+
+
+def long_and_narrow(draw):
+    """Return n and d, n the larger: from 5 places on, an inverse and a missing permutation tell apart."""
+    d, n = sorted(draw.sizes(2))
+    return n, d
+
+
+def rows(X, d):
+    """Return `X` as `attend` wants it, or say what it got instead."""
+    if np.ndim(X) != 2 or np.shape(X)[1] != d:
+        raise ValueError(f"attend takes an array of shape (n, {d}), and got one of shape {np.shape(X)}")
+    return np.asarray(X)
+
+
+def self_attention(draw, d, d_v):
+    """Return self-attention (n, d) -> (n, d_v) that knows nothing of positions.
+
+    A word's own value is added to what it attends to, so that no two rows of the result are alike.
+    """
+    W_q, W_k, W_v = (draw.array(d, width) / np.sqrt(d) for width in (d, d, d_v))
+
+    def attend(X):
+        X = rows(X, d)
+        S, V = X @ W_q @ (X @ W_k).T, X @ W_v
+        E = np.exp(S - S.max(-1, keepdims=True))
+        return V + E / E.sum(-1, keepdims=True) @ V
+
+    return attend
+
+
+def running_sum(W):
+    """Return a function that adds up the rows of `X` @ `W` from the first place to each."""
+    return lambda X: np.cumsum(rows(X, len(W)) @ W, axis=0)
+
+
+def with_steps(draw, permutation, d, peak, sign):
+    """Return a function that adds numbers of its own to each place, so that the gap is 3, at row `peak`.
+
+    Along the permutation the numbers rise in small steps and fall once: in one column the difference is 3 at
+    `peak` (times `sign`) and at most 0.75 elsewhere, of the other sign. Other columns differ by less than 2.4.
+    """
+    n = len(permutation)
+    table = 0.8 * draw.array(n, d)
+    # At the peak all columns differ by at least 0.8, so that a row's length is not its largest number.
+    table[peak], table[permutation[peak]] = np.abs(table[peak]), -np.abs(table[permutation[peak]])
+    column, row = draw.rng.integers(1, d - 1), permutation[peak]
+    for height in range(n):
+        table[row, column] = 3 * height / (n - 1)
+        row = permutation[row]
+    return lambda X: rows(X, d) + sign * table
+
+
+def expect_gap(permutation_gap, attend, X, permutation, what):
+    """Fail unless the gap is the one that a comparison row by row finds; `what` names the function `attend`."""
+    expected = gap_row_by_row(attend, X, permutation)
+    # Below 1e-9 it is rounding, of numbers around 1, and the gap is 0; the gaps drawn here are above 1e-2 or 0.
+    expected = np.asarray(expected if expected > 1e-9 else 0.0)
+    got = as_number(permutation_gap(attend, X, permutation))
+    if not np.abs(got - expected) <= RTOL * (expected or 1):
+        raise Failed(f"The gap is wrong for {what}.", (), expected, got, np.asarray(True))
+
+
+def as_number(gap):
+    """Return the result as an array without axes, or say why it is no number."""
+    if isinstance(gap, (bool, np.bool_)):
+        raise Failed(f"The gap should be a number, and is {gap}: asked is how far apart, not whether.")
+    array = np.asarray(gap)
+    if array.ndim or array.dtype.kind not in "iuf":
+        raise Failed(f"The gap should be one number, and is {describe(gap)}.")
+    return array.astype(float)
+
+
+@check(weight=1)
+def gap_number(permutation_gap, draw):
+    """The result is one number: no array, no truth value."""
+    n, d = long_and_narrow(draw)
+    layer, P = self_attention(draw, d, d), draw.array(n, d)
+    as_number(permutation_gap(lambda X: layer(rows(X, d) + P), draw.array(n, d), cycle(draw, n)))
+
+
+@check(weight=2, needs=["gap_number"])
+def gap_equivariant(permutation_gap, draw):
+    """Self-attention without positions has the gap 0, up to rounding: its rows move along with the words."""
+    n, d = long_and_narrow(draw)
+    what = "self-attention without positions"
+    expect_gap(permutation_gap, self_attention(draw, d, d), draw.array(n, d), cycle(draw, n), what)
+
+
+@check(weight=3, needs=["gap_equivariant"])
+def gap_values(permutation_gap, draw):
+    """The gap is the largest size of any difference, above 0 or below, in whatever row and column it is."""
+    n, d = long_and_narrow(draw)
+    permutation = cycle(draw, n)
+    for peak, sign in [(draw.rng.integers(1, n - 1), 1), (0, -1), (n - 1, 1)]:
+        attend = with_steps(draw, permutation, d, peak, sign)
+        what = f"a function that adds numbers of its own to each place; the differences are largest in row {peak}"
+        expect_gap(permutation_gap, attend, view(draw.array(n, d)), permutation, what)
+
+
+@check(weight=2, needs=["gap_equivariant"])
+def gap_functions(permutation_gap, draw):
+    """Any function of a sequence will do: one that counts places, looks back, or returns another width."""
+    n, d, d_v = draw.sizes(3)
+    X, permutation = draw.array(n, d), cycle(draw, n)
+    P, W, layer = draw.array(n, d), draw.array(d, d_v), self_attention(draw, d, d_v)
+    for what, attend in {
+        "self-attention with positions added": lambda X: layer(rows(X, d) + P),
+        "a running sum over the places": running_sum(np.eye(d)),
+        "a function that reverses the places": lambda X: (rows(X, d) @ W)[::-1].copy(),
+        "a function that looks at the first place alone": lambda X: np.tile(rows(X, d)[0] @ W, (len(X), 1)),
+        "a function that appends each row's place": lambda X: np.column_stack([rows(X, d), np.arange(len(X))]),
+    }.items():
+        expect_gap(permutation_gap, attend, X, permutation, what)
+
+
+@check(weight=1, needs=["gap_values"])
+def gap_ones(permutation_gap, draw):
+    """Sizes of 1 work: one place, one number in a vector, one in a result; nothing moved has the gap 0."""
+    n, d, d_v = draw.sizes(3)
+    for length, width, out in [(1, d, d_v), (n, 1, d_v), (n, d, 1)]:
+        what = f"a running sum with n = {length}, d = {width} and d_v = {out}"
+        attend, X = running_sum(draw.array(width, out)), draw.array(length, width)
+        expect_gap(permutation_gap, attend, X, cycle(draw, length), what)
+    what = "a running sum when every place stays where it is"
+    expect_gap(permutation_gap, running_sum(np.eye(d)), draw.array(n, d), np.arange(n), what)
+
+
+@check(weight=1, needs=["gap_equivariant"])
+def gap_refuses(permutation_gap, draw):
+    """A permutation of another length than n raises `ValueError`: a shorter one, a longer one, one of length 1."""
+    n, d = long_and_narrow(draw)
+    attend, X = self_attention(draw, d, d), draw.array(n, d)
+    for length in (n - 2, 1, n + 2):
+        because = f"n is {n} in X and {length} in the permutation"
+        expect_raises([ValueError], permutation_gap, attend, X, cycle(draw, length), because=because)
+
+
+@check(weight=0.5, needs=["gap_number"])
+def gap_inputs(permutation_gap, draw):
+    """`X` and `permutation` are as they were after the call, and may be read-only."""
+    n, d = long_and_narrow(draw)
+    attend, X, permutation = self_attention(draw, d, d), draw.array(n, d), cycle(draw, n)
+    expect_unchanged(permutation_gap, ["attend", "X", "permutation"], attend, X, permutation)
+    permutation_gap(attend, locked(X), locked(permutation))
+
+
+# sinusoidal_encoding
+
+
+def expect_encoding(sinusoidal_encoding, n, d_model, rtol=RTOL):
+    expect_close(sinusoidal_encoding(n, d_model), encoding_by_number(n, d_model), rtol)
+
+
+def table_sizes(draw):
+    """Return n, odd and long enough for the slower columns to move, and an even d_model."""
+    n, half = draw.sizes(2)
+    return 16 + n, 2 * half
+
+
+@check(weight=1)
+def sinusoidal_shape(sinusoidal_encoding, draw):
+    """The result is an array of shape (n, d_model), of float32 or float64: a row for each position."""
+    n, d_model = table_sizes(draw)
+    P = expect_array(sinusoidal_encoding(n, d_model), (n, d_model))
+    fine = P.dtype.kind == "f" and P.dtype.itemsize >= 4
+    expect(fine, f"The numbers should be float32 or float64, and are {P.dtype}: decimals are lost.")
+
+
+@check(weight=1, needs=["sinusoidal_shape"])
+def sinusoidal_start(sinusoidal_encoding, draw):
+    """Position 0 is the row 0, 1, 0, 1, and so on: the sine of 0 in even columns, the cosine of 0 in odd ones."""
+    n, d_model = table_sizes(draw)
+    P = expect_array(sinusoidal_encoding(n, d_model))
+    expect_close(P[0], np.arange(d_model) % 2.0, what="row 0")
+
+
+@check(weight=1, needs=["sinusoidal_start"])
+def sinusoidal_first_pair(sinusoidal_encoding, draw):
+    """Columns 0 and 1 are sin p and cos p: there the power of 10000 is 1."""
+    n, d_model = table_sizes(draw)
+    P = expect_array(sinusoidal_encoding(n, d_model))
+    expect_close(P[:, :2], np.array([[math.sin(p), math.cos(p)] for p in range(n)]), what="columns 0 and 1")
+
+
+@check(weight=3, needs=["sinusoidal_first_pair"])
+def sinusoidal_values(sinusoidal_encoding, draw):
+    """Columns 2i and 2i + 1 are the sine and the cosine of p / 10000^(2i / d_model)."""
+    n, d_model = table_sizes(draw)
+    expect_encoding(sinusoidal_encoding, n, d_model)
+    # Wider than long as well.
+    expect_encoding(sinusoidal_encoding, 11, d_model + 12)
+
+
+@check(weight=1, needs=["sinusoidal_values"])
+def sinusoidal_ones(sinusoidal_encoding, draw):
+    """Small sizes stay axes: one position is a row, and d_model = 2 is a single pair."""
+    n, d_model = table_sizes(draw)
+    for sizes in [(1, d_model), (n, 2), (1, 2)]:
+        expect_encoding(sinusoidal_encoding, *sizes)
+
+
+@check(weight=1, needs=["sinusoidal_values"])
+def sinusoidal_long(sinusoidal_encoding, draw):
+    """Any length will do: positions beyond 512, a common size of a table, are as exact as float32 makes them."""
+    n, d_model = table_sizes(draw)
+    expect_encoding(sinusoidal_encoding, 700 + 10 * n, d_model, LONG)
+
+
+@check(weight=1, needs=["sinusoidal_shape"])
+def sinusoidal_refuses(sinusoidal_encoding, draw):
+    """An odd d_model raises `ValueError`, 1 too."""
+    n, d_model = table_sizes(draw)
+    for odd in (d_model + 1, 1):
+        error = sinusoidal_encoding.error(n, odd)
+        asked = f"sinusoidal_encoding should raise ValueError for n = {n} and d_model = {odd}, which is odd"
+        if error is None:
+            raise Failed(f"{asked}, and returned {describe(sinusoidal_encoding.calls[-1].result)}.")
+        if not isinstance(error, ValueError):
+            raise Failed(f"{asked}, and raised {type(error).__name__}: {error}", ["the mistake is noticed"])
+
+
+# rotary
+
+
+def pair_sizes(draw, least=3):
+    """Return n, and d for a number of pairs that is at least `least` and not n."""
+    n, half = draw.sizes(2)
+    return n, 2 * max(half, least + 1 if n == least else least)
+
+
+def places(draw, n, most=40):
+    """Return n different positions from 2 to `most` + 2, in no order."""
+    return 2 + draw.rng.permutation(most)[:n]
+
+
+def expect_rotated(rotary, X, positions, *base, rtol=RTOL):
+    expected = rotated(X, positions, *base)  # first, in case the function changes its arguments
+    expect_close(rotary(X, positions, *base), expected, rtol)
+
+
+@check(weight=1)
+def rotary_shape(rotary, draw):
+    """`X` (n, d) and `positions` (n,) give an array of shape (n, d)."""
+    n, d = pair_sizes(draw)
+    result = rotary(draw.array(n, d), places(draw, n))
+    expect(not np.iscomplexobj(result), "The result's numbers should be real, and are complex.")
+    expect_array(result, (n, d))
+
+
+@check(weight=1, needs=["rotary_shape"])
+def rotary_start(rotary, draw):
+    """At position 0 nothing turns: the vectors come back as they are."""
+    n, d = pair_sizes(draw)
+    X = draw.array(n, d)
+    expect_close(rotary(X, np.zeros(n, dtype=np.int64)), X)
+
+
+@check(weight=1, needs=["rotary_shape"])
+def rotary_one_pair(rotary, draw):
+    """With d = 2 the vector (1, 0) turns by its position in radians, to (cos p, sin p)."""
+    n = draw.sizes(1)[0]
+    positions = places(draw, n)
+    expected = np.array([[math.cos(p), math.sin(p)] for p in positions])
+    expect_close(rotary(np.array([[1.0, 0.0]] * n), positions), expected)
+
+
+@check(weight=1, needs=["rotary_shape"])
+def rotary_lengths(rotary, draw):
+    """Turning keeps lengths: x^2 + y^2 of every pair of columns 2i and 2i + 1 is what it was."""
+    n, d = pair_sizes(draw)
+    X = draw.array(n, d)
+    turned = expect_array(rotary(X, places(draw, n)), (n, d)).astype(float)
+    squares = [(Z**2).reshape(n, d // 2, 2).sum(-1) for Z in (turned, X)]
+    expect_close(*squares, what="the pairs' x^2 + y^2")
+
+
+@check(weight=1, needs=["rotary_shape"])
+def rotary_distance(rotary, draw):
+    """Only the distance counts: when all positions move by the same amount, no dot product of two vectors changes."""
+    n, d = pair_sizes(draw)
+    X, positions = draw.array(n, d), places(draw, n)
+    shift = int(draw.rng.integers(5, 50))
+    here, there = (expect_array(rotary(X, at), (n, d)).astype(float) for at in (positions, positions + shift))
+    # A vector's product with itself is the largest of all, so that the tolerance is relative to the lengths.
+    expect_close(there @ there.T, here @ here.T, what=f"the dot products (all positions moved by {shift})")
+
+
+@check(weight=3, needs=["rotary_start", "rotary_one_pair", "rotary_lengths", "rotary_distance"])
+def rotary_values(rotary, draw):
+    """Each pair (x, y) becomes (x cos t - y sin t, x sin t + y cos t) with t = position * 10000^(-2i / d)."""
+    n, d = pair_sizes(draw)
+    expect_rotated(rotary, draw.array(n, d), places(draw, n))
+    expect_rotated(rotary, view(draw.array(n, d)), np.repeat(places(draw, n), 2)[::2])
+
+
+@check(weight=1, needs=["rotary_values"])
+def rotary_base(rotary, draw):
+    """Another base, the third argument, takes the place of 10000."""
+    n, d = pair_sizes(draw)
+    for base in (float(draw.rng.uniform(50, 200)), 500000.0):
+        expect_rotated(rotary, draw.array(n, d), places(draw, n), base)
+
+
+@check(weight=2, needs=["rotary_values"])
+def rotary_batch(rotary, draw):
+    """Leading axes, one or several, are kept: every sequence is turned by the same positions."""
+    n, half, b = draw.sizes(3)
+    d = 2 * half
+    # n sequences of length n fit wherever the positions stand; there a wrong axis shows in the values alone.
+    for lead in [(b,), (2, b), (n,), (n, n)]:
+        expect_rotated(rotary, draw.array(*lead, n, d), places(draw, n))
+
+
+@check(weight=1, needs=["rotary_values"])
+def rotary_any_positions(rotary, draw):
+    """Positions are any numbers: several alike, below 0 (which turns back), between whole numbers."""
+    n, d = pair_sizes(draw)
+    X = draw.array(n, d)
+    expect_rotated(rotary, X, np.full(n, draw.rng.integers(3, 20)))
+    expect_rotated(rotary, X, -places(draw, n))
+    expect_rotated(rotary, X, places(draw, n) + draw.rng.uniform(0.2, 0.8, size=n))
+
+
+@check(weight=1, needs=["rotary_values"])
+def rotary_ones(rotary, draw):
+    """Sizes of 1 stay axes: one vector, one sequence in the batch; and one pair in a vector."""
+    n, d = pair_sizes(draw)
+    for shape in [(1, d), (1, n, d), (n, 2), (1, 1, 2)]:
+        expect_rotated(rotary, draw.array(*shape), places(draw, shape[-2]))
+
+
+@check(weight=0.5, needs=["rotary_values"])
+def rotary_long(rotary, draw):
+    """Positions in the hundreds, beyond 512 too, turn as exactly as float32 makes them."""
+    n, d = pair_sizes(draw)
+    expect_rotated(rotary, draw.array(n, d), 600 + places(draw, n, 398), rtol=LONG)
+
+
+@check(weight=1, needs=["rotary_shape"])
+def rotary_refuses(rotary, draw):
+    """An odd d, and positions of another length than n, raise `ValueError`, a size of 1 too."""
+    n, half, other = draw.sizes(3)
+    d = 2 * half
+    for odd in (d + 1, 1):
+        expect_raises([ValueError], rotary, draw.array(n, odd), places(draw, n), because=f"d is {odd}, which is odd")
+    for length, count in [(n, other), (1, n), (n, 1)]:
+        because = f"n is {length} in X, and the positions are {count}"
+        expect_raises([ValueError], rotary, draw.array(length, d), places(draw, count), because=because)
+
+
+@check(weight=0.5, needs=["rotary_shape"])
+def rotary_dtype(rotary, draw):
+    """The result has the dtype of `X`, also when the positions are int64: float32 gives float32, float16 float16."""
+    n, d = pair_sizes(draw)
+    X, positions = draw.array(n, d), places(draw, n)
+    for dtype in (np.float32, np.float64, np.float16):
+        expect_array(rotary(X.astype(dtype), positions), dtype=dtype)
+
+
+@check(weight=0.5, needs=["rotary_values"])
+def rotary_half(rotary, draw):
+    """float16 vectors in the hundreds turn by exact angles: an angle needs more digits than float16 has."""
+    n, d = pair_sizes(draw, least=7)
+    expect_rotated(rotary, draw.array(n, d, dtype=np.float16), 600 + places(draw, n, 398), rtol=HALF)
+
+
+@check(weight=0.5, needs=["rotary_shape"])
+def rotary_inputs(rotary, draw):
+    """`X` and `positions` are as they were after the call, and may be read-only."""
+    n, d = pair_sizes(draw)
+    X, positions = draw.array(n, d), places(draw, n)
+    expect_unchanged(rotary, ["X", "positions"], X, positions)
+    rotary(locked(X), locked(positions))

@@ -1,0 +1,1454 @@
+"""Wrong answers that people really give, each with the hint it deserves; and right answers that look different.
+
+A check that fails is explained by the listed answer that behaves as the student's function does. The tests
+of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+"""
+
+import math
+
+import numpy as np
+
+from checking import misconception, right
+
+
+def fits(X, permutation):
+    if len(permutation) != len(X):
+        raise ValueError(f"{len(X)} places, and a permutation of {len(permutation)}")
+
+
+def differences(attend, X, permutation):
+    fits(X, permutation)
+    return attend(X[permutation]) - attend(X)[permutation]
+
+
+# permutation_gap: wrong
+
+
+@misconception(
+    "permutation_gap",
+    hint="The results are compared place by place, as if reordering the input should change nothing: that is "
+    "invariance. Equivariance means that the rows move along: compare with `attend(X)[permutation]`.",
+)
+def gap_invariance(attend, X, permutation):
+    fits(X, permutation)
+    return np.abs(attend(X[permutation]) - attend(X)).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="One side moves forwards and the other back: `attend(X)[np.argsort(p)]` undoes the permutation, and "
+    "`attend(X[p])[p]` applies it twice. Compare `attend(X[p])`, as it comes, with `attend(X)[p]`.",
+)
+def gap_moved_twice(attend, X, permutation):
+    fits(X, permutation)
+    return np.abs(attend(X[permutation])[permutation] - attend(X)).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="`argsort` gives the inverse permutation, and `X` was moved by the permutation itself. Use the same one on "
+    "both sides: `attend(X[p])` and `attend(X)[p]`.",
+)
+def gap_inverse_on_input(attend, X, permutation):
+    fits(X, permutation)
+    return np.abs(attend(X[np.argsort(permutation)]) - attend(X)[permutation]).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="`X[:, p]` reorders the numbers inside each vector. The words are the rows: `X[p]`.",
+)
+def gap_columns(attend, X, permutation):
+    fits(X, permutation)
+    return np.abs(attend(X[:, permutation]) - attend(X)[:, permutation]).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="`np.take` without `axis=0` picks from the flattened array, so that single numbers come back. `X[p]` picks "
+    "rows.",
+)
+def gap_take_flat(attend, X, permutation):
+    fits(X, permutation)
+    return np.abs(attend(np.take(X, permutation)) - np.take(attend(X), permutation)).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="The reordered result is compared with the input, `X[p]`, instead of with the reordered result, "
+    "`attend(X)[p]`.",
+)
+def gap_to_the_input(attend, X, permutation):
+    fits(X, permutation)
+    return np.abs(attend(X[permutation]) - X[permutation]).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="The result of `attend` is compared with its own reordering, `attend(X)[p]` with `attend(X)`. The question "
+    "is what `attend` does with a reordered input: call it with `X[p]` too.",
+)
+def gap_one_call(attend, X, permutation):
+    fits(X, permutation)
+    Z = attend(X)
+    return np.abs(Z[permutation] - Z).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="`attend` sees one word at a time, which has nothing to attend to but itself. Give it the whole sequence.",
+)
+def gap_word_by_word(attend, X, permutation):
+    fits(X, permutation)
+    one_by_one = np.concatenate([attend(X[i : i + 1]) for i in permutation])
+    return np.abs(one_by_one - attend(X)[permutation]).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="The permutation that is given is not used: another one is drawn. The caller wants to know about this one.",
+)
+def gap_own_permutation(attend, X, permutation):
+    fits(X, permutation)
+    return np.abs(differences(attend, X, np.random.default_rng(0).permutation(len(X)))).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="The rows of both results are sorted before they are compared. That asks whether the same rows appear "
+    "somewhere; equivariance says where.",
+)
+def gap_sorted_rows(attend, X, permutation):
+    fits(X, permutation)
+    return np.abs(np.sort(attend(X[permutation]), axis=0) - np.sort(attend(X), axis=0)).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="Only the rows' sums over the sequence are compared. Equivariance is about every row: compare entry by "
+    "entry.",
+)
+def gap_of_pooled_rows(attend, X, permutation):
+    fits(X, permutation)
+    return np.abs(attend(X[permutation]).sum(0) - attend(X)[permutation].sum(0)).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="This is the mean of the differences; a single row that moved wrongly nearly vanishes in it. Take the "
+    "largest: `.max()`.",
+)
+def gap_mean(attend, X, permutation):
+    return np.abs(differences(attend, X, permutation)).mean()
+
+
+@misconception(
+    "permutation_gap",
+    hint="The largest differences of the rows are added up. The gap is the largest of all: keep the maximum of "
+    "what was found so far, `gap = max(gap, ...)`, or take `.max()` of everything.",
+)
+def gap_sum_over_rows(attend, X, permutation):
+    return np.abs(differences(attend, X, permutation)).max(axis=-1).sum()
+
+
+@misconception("permutation_gap", hint="The differences are added up. The gap is the largest of them: `.max()`.")
+def gap_sum(attend, X, permutation):
+    return np.abs(differences(attend, X, permutation)).sum()
+
+
+@misconception(
+    "permutation_gap",
+    hint="This is the norm of the difference, the root of a sum of squares. The gap is the largest single entry: "
+    "`np.abs(...).max()`.",
+)
+def gap_norm(attend, X, permutation):
+    return np.linalg.norm(differences(attend, X, permutation))
+
+
+@misconception(
+    "permutation_gap",
+    hint="This is the length of the row that differs most. The gap is the largest single entry: `np.abs(...).max()`.",
+)
+def gap_longest_row(attend, X, permutation):
+    return np.linalg.norm(differences(attend, X, permutation), axis=-1).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="`np.linalg.norm(D, np.inf)` of a matrix is the largest sum over a row, not the largest entry. Write "
+    "`np.abs(D).max()`.",
+)
+def gap_matrix_norm(attend, X, permutation):
+    return np.linalg.norm(differences(attend, X, permutation), np.inf)
+
+
+@misconception(
+    "permutation_gap",
+    hint="The largest difference is taken with its sign, so that one far below 0 is missed. Take `np.abs` of all of "
+    "them first, then the largest.",
+)
+def gap_without_abs(attend, X, permutation):
+    return differences(attend, X, permutation).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="The sizes of the entries are compared, |a| with |b|, so that entries of opposite sign look alike. Subtract "
+    "first, then take `np.abs`.",
+)
+def gap_of_sizes(attend, X, permutation):
+    fits(X, permutation)
+    return np.abs(np.abs(attend(X[permutation])) - np.abs(attend(X)[permutation])).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="This is the range of the differences, largest minus smallest. The gap is the largest of their sizes: "
+    "`np.abs(...).max()`.",
+)
+def gap_range(attend, X, permutation):
+    return np.ptp(differences(attend, X, permutation))
+
+
+@misconception("permutation_gap", hint="The differences are squared. The gap is their size itself, by `np.abs`.")
+def gap_squared(attend, X, permutation):
+    return (differences(attend, X, permutation) ** 2).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="The gap is divided by the size of the results. Asked is the difference itself, in the units of the "
+    "results.",
+)
+def gap_relative(attend, X, permutation):
+    return np.abs(differences(attend, X, permutation)).max() / np.abs(attend(X)).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="The gap is rounded. Leave the number as it is: a gap of rounding error is small by itself.",
+)
+def gap_rounded(attend, X, permutation):
+    return float(round(np.abs(differences(attend, X, permutation)).max()))
+
+
+@misconception(
+    "permutation_gap",
+    hint="Only the first row is compared. Another row may differ more: take all of them.",
+)
+def gap_first_row(attend, X, permutation):
+    return np.abs(differences(attend, X, permutation)[0]).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="The first row is left out of the comparison. Take all rows.",
+)
+def gap_skips_first_row(attend, X, permutation):
+    return np.abs(differences(attend, X, permutation)[1:]).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="The last row is left out of the comparison: a range that ends at n - 1 stops before it. Take all rows.",
+)
+def gap_skips_last_row(attend, X, permutation):
+    return np.abs(differences(attend, X, permutation)[:-1]).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="Only the first column is compared. Take all of them.",
+)
+def gap_first_column(attend, X, permutation):
+    return np.abs(differences(attend, X, permutation)[:, 0]).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="The result of `attend` is put into an array of the shape of `X`. It may have another width: leave it as "
+    "it comes.",
+)
+def gap_width_of_input(attend, X, permutation):
+    fits(X, permutation)
+    moved, still = np.zeros_like(X), np.zeros_like(X)
+    moved[:], still[:] = attend(X[permutation]), attend(X)
+    return np.abs(moved - still[permutation]).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="A truth value came back. Asked is how far apart the two sides are: the largest difference itself.",
+)
+def gap_truth_value(attend, X, permutation):
+    return bool(np.allclose(differences(attend, X, permutation), 0))
+
+
+@misconception(
+    "permutation_gap",
+    hint="All differences came back. The gap is one number, the largest of them: `.max()`.",
+)
+def gap_all_differences(attend, X, permutation):
+    return np.abs(differences(attend, X, permutation))
+
+
+@misconception(
+    "permutation_gap",
+    hint="There is one number for each row: `.max(axis=-1)` looks along the columns alone. Without an axis, `.max()` "
+    "takes the largest of all.",
+)
+def gap_per_row(attend, X, permutation):
+    return np.abs(differences(attend, X, permutation)).max(axis=-1)
+
+
+@misconception(
+    "permutation_gap",
+    hint="There is one number for each column: Python's `max` and `.max(axis=0)` look along the rows alone. Without "
+    "an axis, `.max()` takes the largest of all.",
+)
+def gap_per_column(attend, X, permutation):
+    return np.abs(differences(attend, X, permutation)).max(axis=0)
+
+
+@misconception(
+    "permutation_gap",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
+def gap_without_return(attend, X, permutation):
+    return None
+
+
+@misconception(
+    "permutation_gap",
+    hint="An axis of size 1 is gone: `squeeze` removes it, and then there are no rows left to move.",
+)
+def gap_squeezed(attend, X, permutation):
+    fits(X, permutation)
+    return np.abs(attend(X[permutation]).squeeze() - attend(X).squeeze()[permutation]).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="A permutation of another length is taken: `X[p]` picks whatever rows `p` names, be they fewer than n. "
+    "Compare `len(permutation)` with `len(X)` and raise `ValueError`.",
+)
+def gap_any_length(attend, X, permutation):
+    return np.abs(attend(X[permutation]) - attend(X)[permutation]).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="A permutation longer than n ends in NumPy's `IndexError`, or would not be noticed if its numbers were "
+    "small. Compare `len(permutation)` with `len(X)`, with `!=`, and raise `ValueError`.",
+)
+def gap_longer_not_compared(attend, X, permutation):
+    if len(permutation) < len(X):
+        raise ValueError("the permutation is too short")
+    return np.abs(attend(X[permutation]) - attend(X)[permutation]).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="`assert` raises `AssertionError`, and is left out when Python runs with `-O`. Write `if` and "
+    "`raise ValueError(...)`.",
+)
+def gap_asserts(attend, X, permutation):
+    assert len(permutation) == len(X)
+    return np.abs(attend(X[permutation]) - attend(X)[permutation]).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="`X[:] = X[p]` reorders the caller's own array. `X[p]` alone is a new array: give it a name, or hand it "
+    "straight to `attend`.",
+)
+def gap_moves_in_place(attend, X, permutation):
+    fits(X, permutation)
+    still = attend(X)
+    X[:] = X[permutation]
+    return np.abs(attend(X) - still[permutation]).max()
+
+
+@misconception(
+    "permutation_gap",
+    hint="`permutation.sort()` sorts the caller's own array. To look whether it names every place, use "
+    "`np.sort(permutation)`, which returns a new one.",
+)
+def gap_sorts_in_place(attend, X, permutation):
+    gap = np.abs(differences(attend, X, permutation)).max()
+    permutation.sort()
+    return gap
+
+
+# permutation_gap: right
+
+
+@right("permutation_gap")
+def gap_undone(attend, X, permutation):
+    fits(X, permutation)
+    return np.max(np.abs(attend(X[permutation])[np.argsort(permutation)] - attend(X)))
+
+
+@right("permutation_gap")
+def gap_by_matrix(attend, X, permutation):
+    if sorted(permutation) != list(range(X.shape[0])):
+        raise ValueError("no permutation of the rows")
+    P = np.eye(len(X))[permutation]
+    return float(np.linalg.norm((attend(P @ X) - P @ attend(X)).ravel(), np.inf))
+
+
+@right("permutation_gap")
+def gap_by_loops(attend, X, permutation):
+    n = X.shape[0]
+    if len(permutation) != n:
+        raise ValueError("another length")
+    moved = attend(np.array([X[place] for place in permutation]))
+    still = attend(X)
+    gap = 0.0
+    for i in range(n):
+        for j in range(still.shape[1]):
+            gap = max(gap, abs(moved[i][j] - still[permutation[i]][j]))
+    return gap
+
+
+@right("permutation_gap")
+def gap_either_sign(attend, X, permutation):
+    D = differences(attend, X, permutation)
+    return max(D.max(), -D.min())
+
+
+@right("permutation_gap")
+def gap_by_take(attend, X, permutation):
+    if permutation.shape != (X.shape[0],):
+        raise ValueError("another length")
+    permutation = permutation.tolist()
+    still = np.take(attend(X.copy()), permutation, axis=0)
+    return np.abs(still - attend(np.take(X, permutation, axis=0))).max().astype(np.float32)
+
+
+@right("permutation_gap")
+def gap_scattered(attend, X, permutation):
+    fits(X, permutation)
+    moved = attend(X[permutation, :])
+    back = np.empty_like(moved)
+    back[permutation] = moved
+    return np.abs(back - attend(X)).max()
+
+
+@right("permutation_gap")
+def gap_zero_axes(attend, X, permutation):
+    return np.array(np.abs(differences(attend, X, permutation)).max())
+
+
+# sinusoidal_encoding: wrong
+
+
+def even(d_model):
+    if d_model % 2:
+        raise ValueError(f"d_model is {d_model}, which is odd")
+
+
+def frequencies(d_model):
+    return 10000.0 ** (-np.arange(0, d_model, 2) / d_model)
+
+
+def interleaved(angles):
+    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(len(angles), -1)
+
+
+def encoding(n, d_model):
+    even(d_model)
+    return interleaved(np.outer(np.arange(n), frequencies(d_model)))
+
+
+def encoding_by_exponent(n, d_model, exponents, base=10000.0):
+    even(d_model)
+    return interleaved(np.arange(n)[:, None] * base ** -np.asarray(exponents, dtype=float))
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="All sines stand first and all cosines after them, as `np.concatenate` puts them. Here they take turns: "
+    "sines in the columns `0::2`, cosines in `1::2`.",
+)
+def sinusoidal_halves(n, d_model):
+    even(d_model)
+    angles = np.outer(np.arange(n), frequencies(d_model))
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="Sine and cosine changed places: sines belong in the even columns, cosines in the odd ones.",
+)
+def sinusoidal_cosine_first(n, d_model):
+    even(d_model)
+    angles = np.outer(np.arange(n), frequencies(d_model))
+    return np.stack([np.cos(angles), np.sin(angles)], axis=-1).reshape(n, d_model)
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="Every column is a sine. The odd columns, 2i + 1, hold the cosine of the same angle.",
+)
+def sinusoidal_sines_only(n, d_model):
+    even(d_model)
+    return np.sin(np.outer(np.arange(n), np.repeat(frequencies(d_model), 2)))
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="Sine and cosine take turns along the positions. They take turns along the columns: every row has both.",
+)
+def sinusoidal_by_row(n, d_model):
+    even(d_model)
+    angles = np.outer(np.arange(n), np.repeat(frequencies(d_model), 2))
+    return np.where(np.arange(n)[:, None] % 2, np.cos(angles), np.sin(angles))
+
+
+@misconception("sinusoidal_encoding", hint="Positions start at 1. The first one is 0: `np.arange(n)`.")
+def sinusoidal_from_one(n, d_model):
+    return encoding(n + 1, d_model)[1:]
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="The angles are taken for degrees. `np.sin` and `np.cos` want radians, and p / 10000^(2i/d_model) is that "
+    "already.",
+)
+def sinusoidal_degrees(n, d_model):
+    even(d_model)
+    return interleaved(np.deg2rad(np.outer(np.arange(n), frequencies(d_model))))
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="The angles are multiplied by 2 pi. They are p / 10000^(2i/d_model), in radians, as they stand.",
+)
+def sinusoidal_two_pi(n, d_model):
+    even(d_model)
+    return interleaved(2 * np.pi * np.outer(np.arange(n), frequencies(d_model)))
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="Positions are divided by the length, so that the same position gets another row in a longer sequence. "
+    "Use p itself: 0, 1, 2, and so on.",
+)
+def sinusoidal_share_of_length(n, d_model):
+    even(d_model)
+    return interleaved(np.outer(np.arange(n) / n, frequencies(d_model)))
+
+
+@misconception("sinusoidal_encoding", hint="The base is 1000. It is 10000, with four zeros.")
+def sinusoidal_base_1000(n, d_model):
+    return encoding_by_exponent(n, d_model, np.arange(0, d_model, 2) / d_model, 1000.0)
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="`np.exp(-2i / d_model)` has the base e. For the base 10000 the exponent is multiplied by `np.log(10000)`.",
+)
+def sinusoidal_base_e(n, d_model):
+    return encoding_by_exponent(n, d_model, np.arange(0, d_model, 2) / d_model, np.e)
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="`np.exp` goes with the natural logarithm: `np.log`, not `np.log10`, of 10000.",
+)
+def sinusoidal_log10(n, d_model):
+    return encoding_by_exponent(n, d_model, 4 * np.arange(0, d_model, 2) / d_model, np.e)
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="The factor 2 is there twice: `np.arange(0, d_model, 2)` is 2i already, so the exponent is that over "
+    "d_model.",
+)
+def sinusoidal_two_twice(n, d_model):
+    return encoding_by_exponent(n, d_model, 2 * np.arange(0, d_model, 2) / d_model)
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="The factor 2 is missing: with i = 0, 1, 2, ... for the pairs the exponent is 2i / d_model, which comes "
+    "close to 1 in the last pair.",
+)
+def sinusoidal_without_two(n, d_model):
+    return encoding_by_exponent(n, d_model, np.arange(d_model // 2) / d_model)
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="Every column has an angle of its own. The columns 2i and 2i + 1 are a pair and share one: the exponent is "
+    "2i / d_model in both.",
+)
+def sinusoidal_by_column(n, d_model):
+    even(d_model)
+    columns = np.arange(d_model)
+    angles = np.outer(np.arange(n), 10000.0 ** (-columns / d_model))
+    return np.where(columns % 2, np.cos(angles), np.sin(angles))
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="The exponent of column c is 2c / d_model, which takes the column for the pair. Column c belongs to "
+    "the pair i = c // 2: the exponent is 2 * (c // 2) / d_model.",
+)
+def sinusoidal_column_for_pair(n, d_model):
+    even(d_model)
+    columns = np.arange(d_model)
+    angles = np.outer(np.arange(n), 10000.0 ** (-2 * columns / d_model))
+    return np.where(columns % 2, np.cos(angles), np.sin(angles))
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="The exponent is divided by d_model - 1. Divide by d_model: the last pair does not quite reach 10000.",
+)
+def sinusoidal_d_minus_one(n, d_model):
+    return encoding_by_exponent(n, d_model, np.arange(0, d_model, 2) / (d_model - 1))
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="The exponents run from 0 to 1, both included (`np.linspace`, or a division by d_model/2 - 1). They are "
+    "2i / d_model, and the last pair does not quite reach 1.",
+)
+def sinusoidal_linspace(n, d_model):
+    return encoding_by_exponent(n, d_model, np.linspace(0, 1, d_model // 2))
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="`//` cuts off the exponent's decimals, so that it is 0 everywhere. 2i / d_model is a fraction: use `/`.",
+)
+def sinusoidal_whole_exponent(n, d_model):
+    return encoding_by_exponent(n, d_model, np.arange(0, d_model, 2) // d_model)
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="Powers bind first: `10000 ** 2 * i / d_model` is 10000^2 times i / d_model. Put the exponent in brackets, "
+    "`10000 ** (2 * i / d_model)`.",
+)
+def sinusoidal_power_first(n, d_model):
+    even(d_model)
+    pairs = np.arange(d_model // 2)
+    with np.errstate(all="ignore"):
+        return interleaved(np.arange(n)[:, None] / (10000**2 * pairs / d_model))
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="Positions are multiplied by the power of 10000. Divide by it: later pairs turn more slowly.",
+)
+def sinusoidal_multiplied(n, d_model):
+    return encoding_by_exponent(n, d_model, -np.arange(0, d_model, 2) / d_model)
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="The division comes too late: sin(p) / 10000^(2i/d_model). Divide p first, then take the sine.",
+)
+def sinusoidal_divided_late(n, d_model):
+    even(d_model)
+    positions, w = np.arange(n)[:, None], frequencies(d_model)
+    return np.stack([np.sin(positions) * w, np.cos(positions) * w], axis=-1).reshape(n, d_model)
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="The result is transposed, (d_model, n). Positions make the rows.",
+)
+def sinusoidal_transposed(n, d_model):
+    return encoding(n, d_model).T
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="There is a batch axis in front. Asked is (n, d_model); it broadcasts over a batch by itself.",
+)
+def sinusoidal_batch_axis(n, d_model):
+    return encoding(n, d_model)[None]
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="Only the sines are there, d_model / 2 columns. Each pair has two: put the cosines between them.",
+)
+def sinusoidal_half_width(n, d_model):
+    return encoding(n, d_model)[:, 0::2]
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="These are the angles, not yet their sines and cosines.",
+)
+def sinusoidal_angles(n, d_model):
+    even(d_model)
+    return np.outer(np.arange(n), np.repeat(frequencies(d_model), 2))
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="Decimals are cut off: the array that takes the result holds whole numbers (`dtype=int`, or an array made "
+    "like `np.arange(n)`).",
+)
+def sinusoidal_whole_numbers(n, d_model):
+    return encoding(n, d_model).astype(int)
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="float16 keeps three decimal digits, too few to tell apart the positions in the slow columns. Leave "
+    "the result in float32 or float64.",
+)
+def sinusoidal_half_precision(n, d_model):
+    return encoding(n, d_model).astype(np.float16)
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="The speeds are in reverse order: the first pair, columns 0 and 1, is the fastest, with p itself for "
+    "its angle.",
+)
+def sinusoidal_slow_first(n, d_model):
+    even(d_model)
+    return interleaved(np.outer(np.arange(n), frequencies(d_model)[::-1]))
+
+
+@misconception("sinusoidal_encoding", hint="A list came back. Leave `.tolist()` out, or end with `np.array(...)`.")
+def sinusoidal_list(n, d_model):
+    return encoding(n, d_model).tolist()
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
+def sinusoidal_without_return(n, d_model):
+    return None
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="An axis of size 1 is gone: `squeeze` removes it. One position is still a row, of shape (1, d_model).",
+)
+def sinusoidal_squeezed(n, d_model):
+    return encoding(n, d_model).squeeze()
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="A length is written into the code: the table ends at 512 positions. Make it n rows long.",
+)
+def sinusoidal_table_of_512(n, d_model):
+    return encoding(512, d_model)[:n]
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="An odd d_model leaves the last sine without its cosine; here the result is cut to fit. Raise `ValueError` "
+    "when `d_model % 2` is not 0.",
+)
+def sinusoidal_odd_cut(n, d_model):
+    return interleaved(np.outer(np.arange(n), frequencies(d_model)))[:, :d_model]
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="An odd d_model gives an array of another width than asked. Raise `ValueError` when `d_model % 2` is not 0.",
+)
+def sinusoidal_odd_other_width(n, d_model):
+    return encoding(n, d_model // 2 * 2)
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="An odd d_model raises only because NumPy cannot fit the cosines in, and d_model = 1 slips through: a "
+    "size of 1 fits anything. Ask for `d_model % 2` yourself, and raise `ValueError`.",
+)
+def sinusoidal_one_slips_through(n, d_model):
+    angles = np.outer(np.arange(n), frequencies(d_model))
+    P = np.zeros((n, d_model))
+    P[:, 0::2] = np.sin(angles)
+    P[:, 1::2] = np.cos(angles)
+    return P
+
+
+@misconception(
+    "sinusoidal_encoding",
+    hint="`assert` raises `AssertionError`, and is left out when Python runs with `-O`. Write `if` and "
+    "`raise ValueError(...)`.",
+)
+def sinusoidal_asserts(n, d_model):
+    assert d_model % 2 == 0
+    return encoding(n, d_model)
+
+
+# sinusoidal_encoding: right
+
+
+@right("sinusoidal_encoding")
+def sinusoidal_loops(n, d_model):
+    even(d_model)
+    P = np.zeros((n, d_model))
+    for p in range(n):
+        for i in range(0, d_model, 2):
+            P[p, i] = math.sin(p / 10000 ** (i / d_model))
+            P[p, i + 1] = math.cos(p / 10000 ** (i / d_model))
+    return P
+
+
+@right("sinusoidal_encoding")
+def sinusoidal_by_exp(n, d_model):
+    even(d_model)
+    angles = np.arange(n)[:, None] * np.exp(np.arange(0, d_model, 2) * (-np.log(10000.0) / d_model))
+    P = np.empty((n, d_model))
+    P[:, 0::2], P[:, 1::2] = np.sin(angles), np.cos(angles)
+    return P
+
+
+@right("sinusoidal_encoding")
+def sinusoidal_complex(n, d_model):
+    even(d_model)
+    turns = np.exp(1j * np.outer(np.arange(n), frequencies(d_model)))
+    return np.stack([turns.imag, turns.real], axis=-1).reshape(n, d_model)
+
+
+@right("sinusoidal_encoding")
+def sinusoidal_where(n, d_model):
+    even(d_model)
+    column = np.arange(d_model)
+    angles = np.arange(n).reshape(-1, 1) / np.power(10000, 2 * (column // 2) / d_model)
+    return np.where(column % 2 == 0, np.sin(angles), np.cos(angles))
+
+
+@right("sinusoidal_encoding")
+def sinusoidal_shifted_sine(n, d_model):
+    even(d_model)
+    column = np.arange(d_model)
+    return np.sin(np.arange(n)[:, None] / 10000 ** ((column - column % 2) / d_model) + np.pi / 2 * (column % 2))
+
+
+@right("sinusoidal_encoding")
+def sinusoidal_in_float32(n, d_model):
+    even(d_model)
+    exponents = np.arange(0, d_model, 2, dtype=np.float32) / np.float32(d_model)
+    angles = np.arange(n, dtype=np.float32)[:, None] / np.float32(10000) ** exponents
+    return interleaved(angles)
+
+
+@right("sinusoidal_encoding")
+def sinusoidal_torch(n, d_model):
+    import torch
+
+    even(d_model)
+    P = torch.zeros(n, d_model)
+    position = torch.arange(n, dtype=torch.float32).unsqueeze(1)
+    w = torch.exp(torch.arange(0, d_model, 2).float() * (-math.log(10000.0) / d_model))
+    P[:, 0::2] = torch.sin(position * w)
+    P[:, 1::2] = torch.cos(position * w)
+    return P.numpy()
+
+
+@right("sinusoidal_encoding")
+def sinusoidal_turned_step_by_step(n, d_model):
+    even(d_model)
+    step, at = np.exp(1j * frequencies(d_model)), np.ones(d_model // 2, dtype=complex)
+    rows = []
+    for _ in range(n):
+        rows.append(np.ravel([at.imag, at.real], order="F"))
+        at = at * step
+    return np.array(rows)
+
+
+# rotary: wrong
+
+
+def sizes_fit(X, positions):
+    if X.shape[-1] % 2:
+        raise ValueError(f"d is {X.shape[-1]}, which is odd")
+    if np.shape(positions) != (X.shape[-2],):
+        raise ValueError(f"{X.shape[-2]} vectors, and positions of shape {np.shape(positions)}")
+
+
+def speeds(d, base=10000.0):
+    return base ** (-np.arange(0, d, 2) / d)
+
+
+def turn(X, angles):
+    """Turn the pairs of X (..., n, d) by angles that broadcast with (..., n, d/2)."""
+    x, y = X[..., 0::2], X[..., 1::2]
+    cos, sin = np.cos(angles), np.sin(angles)
+    return np.stack([x * cos - y * sin, x * sin + y * cos], axis=-1).reshape(X.shape).astype(X.dtype)
+
+
+def turned(X, positions, w):
+    sizes_fit(X, positions)
+    return turn(X, np.multiply.outer(np.asarray(positions, dtype=float), w))
+
+
+def rotary(X, positions, base=10000.0):
+    return turned(X, positions, speeds(X.shape[-1], base))
+
+
+@misconception(
+    "rotary",
+    hint="Column i is paired with column i + d/2, as GPT-NeoX and Llama do. Here neighbours are a pair, columns "
+    "2i and 2i + 1: `X[..., 0::2]` and `X[..., 1::2]`.",
+)
+def rotary_half_split(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    d = X.shape[-1]
+    angles = np.multiply.outer(positions, speeds(d, base))
+    cos, sin = np.cos(angles), np.sin(angles)
+    x, y = X[..., : d // 2], X[..., d // 2 :]
+    return np.concatenate([x * cos - y * sin, x * sin + y * cos], axis=-1).astype(X.dtype)
+
+
+@misconception(
+    "rotary",
+    hint="The pairs are turned and then taken apart: first all x, then all y. Put them back where they were, "
+    "into the columns `0::2` and `1::2`.",
+)
+def rotary_joined(X, positions, base=10000.0):
+    Z = rotary(X, positions, base)
+    return np.concatenate([Z[..., 0::2], Z[..., 1::2]], axis=-1)
+
+
+@misconception(
+    "rotary",
+    hint="The pairs turn the other way: the signs of the two sines are exchanged. It is x cos t - y sin t and "
+    "x sin t + y cos t.",
+)
+def rotary_clockwise(X, positions, base=10000.0):
+    return rotary(X, -np.asarray(positions), base)
+
+
+@misconception(
+    "rotary",
+    hint="The new x is used for the new y: `X[..., 0::2] = ...` overwrites what the next line reads, as `x` is "
+    "a view. Compute both before writing either.",
+)
+def rotary_overwritten(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    Z = X.copy()
+    angles = np.multiply.outer(positions, speeds(X.shape[-1], base))
+    cos, sin = np.cos(angles), np.sin(angles)
+    x, y = Z[..., 0::2], Z[..., 1::2]
+    Z[..., 0::2] = x * cos - y * sin
+    Z[..., 1::2] = x * sin + y * cos
+    return Z
+
+
+@misconception(
+    "rotary",
+    hint="Both lines have a minus. One of the sines has a plus, x sin t + y cos t; with two minuses it is a mirror "
+    "image, and no rotation.",
+)
+def rotary_mirrored(X, positions, base=10000.0):
+    Z = rotary(X, positions, base)
+    Z[..., 1::2] *= -1
+    return Z
+
+
+@misconception(
+    "rotary",
+    hint="Both lines have a plus. The first is x cos t - y sin t; without the minus the lengths change.",
+)
+def rotary_two_plus(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    angles = np.multiply.outer(positions, speeds(X.shape[-1], base))
+    cos, sin = np.cos(angles), np.sin(angles)
+    x, y = X[..., 0::2], X[..., 1::2]
+    return np.stack([x * cos + y * sin, x * sin + y * cos], axis=-1).reshape(X.shape).astype(X.dtype)
+
+
+@misconception(
+    "rotary",
+    hint="Sine and cosine changed places, so that a vector at position 0 turns by a quarter. It is "
+    "x cos t - y sin t and x sin t + y cos t.",
+)
+def rotary_sine_for_cosine(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    angles = np.multiply.outer(positions, speeds(X.shape[-1], base))
+    x, y, cos, sin = X[..., 0::2], X[..., 1::2], np.cos(angles), np.sin(angles)
+    return np.stack([x * sin - y * cos, x * cos + y * sin], axis=-1).reshape(X.shape).astype(X.dtype)
+
+
+@misconception(
+    "rotary",
+    hint="Each number is multiplied by the cosine alone. A rotation mixes the two numbers of a pair: the sines are "
+    "missing.",
+)
+def rotary_cosines_only(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    angles = np.multiply.outer(positions, np.repeat(speeds(X.shape[-1], base), 2))
+    return (X * np.cos(angles)).astype(X.dtype)
+
+
+@misconception(
+    "rotary",
+    hint="The sines and cosines are added to `X`, as the sinusoidal encoding is. A rotary one multiplies: it turns "
+    "each pair.",
+)
+def rotary_added(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    angles = np.multiply.outer(positions, speeds(X.shape[-1], base))
+    P = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(X.shape[-2:])
+    return (X + P).astype(X.dtype)
+
+
+@misconception("rotary", hint="Positions are counted from 1. Use those that are given, 0 too.")
+def rotary_from_one(X, positions, base=10000.0):
+    return rotary(X, np.asarray(positions) + 1, base)
+
+
+@misconception(
+    "rotary",
+    hint="The vectors are turned by their row numbers, `np.arange(n)`. Turn them by `positions`, which may start "
+    "anywhere and be in any order.",
+)
+def rotary_by_row_number(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    return rotary(X, np.arange(X.shape[-2]), base)
+
+
+@misconception(
+    "rotary",
+    hint="The first position is subtracted from all of them, so that it counts as 0. Use the positions as they are.",
+)
+def rotary_from_the_first(X, positions, base=10000.0):
+    return rotary(X, np.asarray(positions) - np.asarray(positions)[0], base)
+
+
+@misconception(
+    "rotary",
+    hint="The angles are taken for degrees. `np.cos` and `np.sin` want radians, which position * base^(-2i/d) is "
+    "already.",
+)
+def rotary_degrees(X, positions, base=10000.0):
+    return rotary(X, np.deg2rad(positions), base)
+
+
+@misconception(
+    "rotary",
+    hint="The angles are multiplied by 2 pi. They are position * base^(-2i/d), in radians, as they stand.",
+)
+def rotary_two_pi(X, positions, base=10000.0):
+    return rotary(X, 2 * np.pi * np.asarray(positions), base)
+
+
+@misconception(
+    "rotary",
+    hint="The factor 2 is there twice: `np.arange(0, d, 2)` is 2i already, so the exponent is minus that over d.",
+)
+def rotary_two_twice(X, positions, base=10000.0):
+    d = X.shape[-1]
+    return turned(X, positions, base ** (-2 * np.arange(0, d, 2) / d))
+
+
+@misconception(
+    "rotary",
+    hint="The factor 2 is missing: with i = 0, 1, 2, ... for the pairs the exponent is -2i / d.",
+)
+def rotary_without_two(X, positions, base=10000.0):
+    d = X.shape[-1]
+    return turned(X, positions, base ** (-np.arange(len(range(0, d, 2))) / d))
+
+
+@misconception(
+    "rotary",
+    hint="The exponent's sign is missing: later pairs turn faster and faster. It is base^(-2i/d), or a division by "
+    "base^(2i/d).",
+)
+def rotary_faster(X, positions, base=10000.0):
+    return turned(X, positions, 1 / speeds(X.shape[-1], base))
+
+
+@misconception(
+    "rotary",
+    hint="All pairs turn by the same angle, the position itself. Pair i turns by position * base^(-2i/d).",
+)
+def rotary_one_speed(X, positions, base=10000.0):
+    return turned(X, positions, np.ones(len(range(0, X.shape[-1], 2))))
+
+
+@misconception(
+    "rotary",
+    hint="`//` cuts off the exponent's decimals. -2i / d is a fraction: use `/`.",
+)
+def rotary_whole_exponent(X, positions, base=10000.0):
+    d = X.shape[-1]
+    return turned(X, positions, float(base) ** (-np.arange(0, d, 2) // d))
+
+
+@misconception(
+    "rotary",
+    hint="The exponents run from 0 to 1, both included (`np.linspace`, or a division by d/2 - 1). They are 2i / "
+    "d, and the last does not quite reach 1.",
+)
+def rotary_linspace(X, positions, base=10000.0):
+    return turned(X, positions, base ** -np.linspace(0, 1, len(range(0, X.shape[-1], 2))))
+
+
+@misconception(
+    "rotary",
+    hint="Every column has an angle of its own, base^(-c/d) for column c. The two numbers of a pair turn by the same "
+    "angle: 2i in both.",
+)
+def rotary_by_column(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    d = X.shape[-1]
+    angles = np.multiply.outer(positions, base ** (-np.arange(d) / d))
+    x, y = X[..., 0::2], X[..., 1::2]
+    swapped = np.stack([-y, x], axis=-1).reshape(X.shape)
+    return (X * np.cos(angles) + swapped * np.sin(angles)).astype(X.dtype)
+
+
+@misconception(
+    "rotary",
+    hint="The cosines are laid out for halves (`np.tile` or `np.concatenate`), while the pairs are neighbours. Both "
+    "numbers of a pair need the same angle: `np.repeat(..., 2)`.",
+)
+def rotary_tiled(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    angles = np.multiply.outer(positions, np.tile(speeds(X.shape[-1], base), 2))
+    x, y = X[..., 0::2], X[..., 1::2]
+    swapped = np.stack([-y, x], axis=-1).reshape(X.shape)
+    return (X * np.cos(angles) + swapped * np.sin(angles)).astype(X.dtype)
+
+
+@misconception(
+    "rotary",
+    hint="Only the first pair turns. Each pair does, at its own speed.",
+)
+def rotary_first_pair(X, positions, base=10000.0):
+    Z = rotary(X, positions, base)
+    Z[..., 2:] = X[..., 2:]
+    return Z
+
+
+@misconception(
+    "rotary",
+    hint="The exponent is divided by d - 1. It is -2i / d.",
+)
+def rotary_d_minus_one(X, positions, base=10000.0):
+    d = X.shape[-1]
+    return turned(X, positions, base ** (-np.arange(0, d, 2) / max(d - 1, 1)))
+
+
+@misconception(
+    "rotary",
+    hint="The base is written into the code as 10000. Use the argument `base`.",
+)
+def rotary_fixed_base(X, positions, base=10000.0):
+    return rotary(X, positions)
+
+
+@misconception(
+    "rotary",
+    hint="The positions count the sequences of the batch, not the vectors within one. The vectors' axis is the "
+    "last but one: angles of shape (n, d/2) line up with it by themselves.",
+)
+def rotary_along_the_batch(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    if X.ndim < 3:
+        return rotary(X, positions, base)
+    return turn(X, np.multiply.outer(np.asarray(positions, dtype=float), speeds(X.shape[-1], base))[:, None, :])
+
+
+@misconception(
+    "rotary",
+    hint="The number of axes is fixed: `n, d = X.shape` works for two. Take sizes from the end, `X.shape[-1]`, and "
+    "write `X[..., 0::2]`.",
+)
+def rotary_two_axes_only(X, positions, base=10000.0):
+    n, d = X.shape
+    return rotary(X, positions, base)
+
+
+@misconception(
+    "rotary",
+    hint="`X[:, i]` counts axes from the front: with a batch there it is row i of each sequence. Count from the end, "
+    "`X[..., i]`.",
+)
+def rotary_second_axis(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    result, d = X.copy(), X.shape[-1]
+    for i in range(0, d, 2):
+        t = positions * base ** (-i / d)
+        result[:, i] = X[:, i] * np.cos(t) - X[:, i + 1] * np.sin(t)
+        result[:, i + 1] = X[:, i] * np.sin(t) + X[:, i + 1] * np.cos(t)
+    return result
+
+
+@misconception(
+    "rotary",
+    hint="`X[0]` takes the first sequence and forgets the rest of the batch. `X[..., 0::2]` keeps the leading axes.",
+)
+def rotary_first_sequence(X, positions, base=10000.0):
+    return rotary(X[0] if X.ndim > 2 else X, positions, base)
+
+
+@misconception(
+    "rotary",
+    hint="Every sequence of the batch came out as the first one. Turn each sequence's own numbers: `X[..., 0::2]`.",
+)
+def rotary_first_sequence_for_all(X, positions, base=10000.0):
+    return rotary(np.broadcast_to(X[(0,) * (X.ndim - 2)], X.shape), positions, base)
+
+
+@misconception(
+    "rotary",
+    hint="The positions are rounded down to whole numbers. Angles between them are as good: leave them as they come.",
+)
+def rotary_whole_positions(X, positions, base=10000.0):
+    return rotary(X, np.trunc(positions), base)
+
+
+@misconception(
+    "rotary",
+    hint="The positions lose their sign. One below 0 turns back: use it as it is.",
+)
+def rotary_positions_without_sign(X, positions, base=10000.0):
+    return rotary(X, np.abs(positions), base)
+
+
+@misconception(
+    "rotary",
+    hint="The positions are sorted. Each belongs to the vector in its row, whatever the order.",
+)
+def rotary_sorted_positions(X, positions, base=10000.0):
+    return rotary(X, np.sort(positions), base)
+
+
+@misconception(
+    "rotary",
+    hint="A length is written into the code: positions are cut off at 512. Compute the angles of the positions that "
+    "are given.",
+)
+def rotary_table_of_512(X, positions, base=10000.0):
+    return rotary(X, np.minimum(positions, 511), base)
+
+
+@misconception(
+    "rotary",
+    hint="The angles have the dtype of `X`. In float16 that leaves three decimal digits, and an angle of some "
+    "hundred is off by a tenth: compute angles in float32 or float64, and convert the result.",
+)
+def rotary_angles_in_half(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    angles = np.multiply.outer(np.asarray(positions).astype(X.dtype), speeds(X.shape[-1], base).astype(X.dtype))
+    return turn(X, angles)
+
+
+@misconception(
+    "rotary",
+    hint="The result is float64 for float32 inputs: the angles are float64, and so is all they meet. End with "
+    "`.astype(X.dtype)`, or write into `np.empty_like(X)`.",
+)
+def rotary_to_float64(X, positions, base=10000.0):
+    return rotary(X.astype(np.float64), positions, base)
+
+
+@misconception(
+    "rotary",
+    hint="The result is float32 whatever `X` is. Use `X.dtype`.",
+)
+def rotary_to_float32(X, positions, base=10000.0):
+    return rotary(X, positions, base).astype(np.float32)
+
+
+@misconception(
+    "rotary",
+    hint="The result is complex. Its real and imaginary parts are the new pairs: put them side by side.",
+)
+def rotary_complex(X, positions, base=10000.0):
+    Z = rotary(X, positions, base)
+    return Z[..., 0::2] + 1j * Z[..., 1::2]
+
+
+@misconception(
+    "rotary",
+    hint="The pairs kept an axis of their own, (..., n, d/2, 2). Join the last two axes: `.reshape(X.shape)`.",
+)
+def rotary_pairs_apart(X, positions, base=10000.0):
+    return rotary(X, positions, base).reshape(*X.shape[:-1], -1, 2)
+
+
+@misconception("rotary", hint="A list came back. Leave `.tolist()` out, or end with `np.array(...)`.")
+def rotary_list(X, positions, base=10000.0):
+    return rotary(X, positions, base).tolist()
+
+
+@misconception(
+    "rotary",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
+def rotary_without_return(X, positions, base=10000.0):
+    return None
+
+
+@misconception(
+    "rotary",
+    hint="An axis of size 1 is gone: `squeeze` removes it. One vector is still a sequence, of shape (1, d).",
+)
+def rotary_squeezed(X, positions, base=10000.0):
+    return rotary(X, positions, base).squeeze()
+
+
+@misconception(
+    "rotary",
+    hint="With an odd d the last number has no partner; here it stays as it is. Raise `ValueError` when "
+    "`X.shape[-1] % 2` is not 0.",
+)
+def rotary_odd_stays(X, positions, base=10000.0):
+    even_part = X.shape[-1] // 2 * 2
+    return np.concatenate([rotary(X[..., :even_part], positions, base), X[..., even_part:]], axis=-1)
+
+
+@misconception(
+    "rotary",
+    hint="Positions of another length than n are stretched or cut to fit. Compare `len(positions)` with "
+    "`X.shape[-2]` and raise `ValueError`.",
+)
+def rotary_positions_made_to_fit(X, positions, base=10000.0):
+    return rotary(X, np.resize(positions, X.shape[-2]), base)
+
+
+@misconception(
+    "rotary",
+    hint="A size of 1 is stretched to fit: one position for all vectors, or one vector for all positions. NumPy "
+    "broadcasts without a word: compare `len(positions)` with `X.shape[-2]` and raise `ValueError`.",
+)
+def rotary_stretches_ones(X, positions, base=10000.0):
+    if X.shape[-1] % 2:
+        raise ValueError("d is odd")
+    angles = np.multiply.outer(np.asarray(positions, dtype=float), speeds(X.shape[-1], base))
+    x, y, cos, sin = X[..., 0::2], X[..., 1::2], np.cos(angles), np.sin(angles)
+    first, second = x * cos - y * sin, x * sin + y * cos
+    return np.stack([first, second], axis=-1).reshape(*first.shape[:-1], -1).astype(X.dtype)
+
+
+@misconception(
+    "rotary",
+    hint="One position is stretched to all vectors: writing into an array of the shape of `X` broadcasts it. Compare "
+    "`len(positions)` with `X.shape[-2]` and raise `ValueError`.",
+)
+def rotary_stretches_one_position(X, positions, base=10000.0):
+    angles = np.multiply.outer(np.asarray(positions, dtype=float), speeds(X.shape[-1], base))
+    Z, x, y = np.empty_like(X), X[..., 0::2], X[..., 1::2]
+    Z[..., 0::2] = x * np.cos(angles) - y * np.sin(angles)
+    Z[..., 1::2] = x * np.sin(angles) + y * np.cos(angles)
+    return Z
+
+
+@misconception(
+    "rotary",
+    hint="`assert` raises `AssertionError`, and is left out when Python runs with `-O`. Write `if` and "
+    "`raise ValueError(...)`.",
+)
+def rotary_asserts(X, positions, base=10000.0):
+    assert X.shape[-1] % 2 == 0
+    assert len(positions) == X.shape[-2]
+    return rotary(X, positions, base)
+
+
+@misconception(
+    "rotary",
+    hint="`X` itself is written to, and whoever called still needs it. Write into a new array, `np.empty_like(X)`.",
+)
+def rotary_in_place(X, positions, base=10000.0):
+    X[...] = rotary(X, positions, base)
+    return X
+
+
+@misconception(
+    "rotary",
+    hint="`X` was overwritten in place: the caller's array changes, and the new x is used for the new y. Write into "
+    "`np.empty_like(X)`, from x and y as they were.",
+)
+def rotary_overwritten_in_place(X, positions, base=10000.0):
+    X[...] = rotary_overwritten(X, positions, base)
+    return X
+
+
+# rotary: right
+
+
+@right("rotary")
+def rotary_by_complex_numbers(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    Z = (X[..., 0::2] + 1j * X[..., 1::2]) * np.exp(1j * np.outer(positions, speeds(X.shape[-1], base)))
+    result = np.empty_like(X)
+    result[..., 0::2], result[..., 1::2] = Z.real, Z.imag
+    return result
+
+
+@right("rotary")
+def rotary_by_matrices(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    d = X.shape[-1]
+    R = np.zeros((len(positions), d, d))
+    for row, position in enumerate(positions):
+        for i in range(0, d, 2):
+            t = position * base ** (-i / d)
+            R[row, i : i + 2, i : i + 2] = [[math.cos(t), -math.sin(t)], [math.sin(t), math.cos(t)]]
+    return np.einsum("nij,...nj->...ni", R, X).astype(X.dtype)
+
+
+@right("rotary")
+def rotary_by_swapping(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    angles = np.repeat(np.outer(positions, speeds(X.shape[-1], base)), 2, axis=-1)
+    swapped = np.empty_like(X)
+    swapped[..., 0::2], swapped[..., 1::2] = -X[..., 1::2], X[..., 0::2]
+    return X * np.cos(angles).astype(X.dtype) + swapped * np.sin(angles).astype(X.dtype)
+
+
+@right("rotary")
+def rotary_by_loops(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    result = X.copy()
+    for *lead, row in np.ndindex(*X.shape[:-1]):
+        vector = X[tuple(lead)][row]
+        for i in range(0, X.shape[-1], 2):
+            t = positions[row] * base ** (-i / X.shape[-1])
+            result[tuple(lead)][row, i] = vector[i] * np.cos(t) - vector[i + 1] * np.sin(t)
+            result[tuple(lead)][row, i + 1] = vector[i] * np.sin(t) + vector[i + 1] * np.cos(t)
+    return result
+
+
+@right("rotary")
+def rotary_in_float32(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    d = X.shape[-1]
+    w = np.float32(1) / np.float32(base) ** (np.arange(0, d, 2, dtype=np.float32) / np.float32(d))
+    return turn(X, np.asarray(positions, dtype=np.float32)[:, None] * w)
+
+
+@right("rotary")
+def rotary_vectors_first(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    pairs = np.moveaxis(X, (-2, -1), (0, 1)).reshape(X.shape[-2], -1, 2, *X.shape[:-2])  # (n, d/2, 2, ...)
+    t = np.outer(positions, speeds(X.shape[-1], base)).reshape(*pairs.shape[:2], *[1] * (X.ndim - 2))
+    x, y = pairs[:, :, 0], pairs[:, :, 1]
+    new = np.stack([np.cos(t) * x - np.sin(t) * y, np.sin(t) * x + np.cos(t) * y], axis=2)
+    return np.moveaxis(new.reshape(X.shape[-2], X.shape[-1], *X.shape[:-2]), (0, 1), (-2, -1)).astype(X.dtype)
+
+
+@right("rotary")
+def rotary_torch(X, positions, base=10000.0):
+    import torch
+
+    sizes_fit(X, positions)
+    Z = torch.tensor(X).double()
+    w = 1.0 / (base ** (torch.arange(0, X.shape[-1], 2).double() / X.shape[-1]))
+    angles = torch.outer(torch.tensor(positions).double(), w)
+    pairs = torch.view_as_complex(Z.reshape(*Z.shape[:-1], -1, 2).contiguous())
+    Z = torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+    return Z.numpy().astype(X.dtype)

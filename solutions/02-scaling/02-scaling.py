@@ -1,0 +1,299 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "title", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# # 2. Why scores are divided by the square root of d_k
+#
+# You measure how dot products grow with the number of their terms (`score_variance`), scale them so that they no
+# longer do (`scaled_scores`), prove the rule that you measured, and compute how spread out a query's attention is
+# (`weights_entropy`). The last figure joins the pieces: it shows what happens to attention without the scaling.
+# Read chapter 2 of the book first.
+#
+# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your
+# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
+# every time.
+#
+# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
+# (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
+# it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("scaled_scores", points=4, seed=...)` in a cell of your own. Points are partial, and the checks are
+# readable: open `checks.py` beside this notebook. The proof, 2.3, is read and graded by a person.
+#
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
+# has, `02-scaling.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "conventions", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## Four rules for the functions that take arrays
+#
+# - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all
+#   arguments that have it. `Q` of shape (..., n_q, d_k) holds n_q queries for each index of the leading axes.
+# - Sizes that do not fit raise `ValueError`. A size of 1 is a size too: it must not be stretched to fit another.
+#   (`@` raises by itself; `*` and `np.einsum` stretch a 1 without a word.)
+# - The result has the inputs' floating dtype: float32 in, float32 out.
+# - The inputs are left as they were.
+
+# %% nbgrader={"grade": false, "grade_id": "given", "locked": true, "schema_version": 3, "solution": false, "task": false}
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+
+def softmax(S):
+    """Softmax over the last axis (given; chapter 3 is about it).
+
+    Parameters
+    ----------
+    S : array, shape (..., n)
+        Scores.
+
+    Returns
+    -------
+    array, shape (..., n)
+        Weights that sum to 1 along the last axis, of the dtype of `S`.
+    """
+    E = np.exp(S - S.max(axis=-1, keepdims=True))
+    return E / E.sum(axis=-1, keepdims=True)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_score_variance", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 2.1 `score_variance`: measure how far dot products spread
+#
+# A query and a key are drawn at random: two vectors of shape (d_k,), each entry from the normal distribution with
+# mean 0 and variance 1. Their dot product is one number. Draw `num_pairs` such pairs, each with a query *and* a
+# key of its own, and return the sample variance of the `num_pairs` dot products: the mean squared distance from
+# their mean. Divide by `num_pairs` or by `num_pairs` - 1, as you like.
+#
+# By hand, with d_k = 2 and num_pairs = 2: $q_1 = (1, 2)$ and $k_1 = (3, 0)$ score $3$; $q_2 = (0, 1)$ and
+# $k_2 = (5, -1)$ score $-1$. The mean is $1$, both lie $2$ away from it, and the variance is
+# $(4 + 4) / 2 = 4$ (or $8$, divided by num_pairs - 1).
+#
+# All randomness comes from the generator that is handed in: `rng.standard_normal((3, 4))` is an array of shape
+# (3, 4). Then whoever calls with the same generator gets the same result, and can repeat what you measured.
+
+# %% nbgrader={"grade": false, "grade_id": "score_variance", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def score_variance(d_k, num_pairs, rng):
+    """Measure the variance of q . k for random queries and keys.
+
+    Parameters
+    ----------
+    d_k : int
+        Width of a query and of a key, at least 1.
+    num_pairs : int
+        How many pairs to draw, at least 2. Every pair has a query and a key of its own.
+    rng : numpy.random.Generator
+        Where all random numbers come from. Entries have mean 0 and variance 1 (normal distribution).
+
+    Returns
+    -------
+    float
+        The sample variance of the `num_pairs` dot products.
+    """
+    ### BEGIN SOLUTION
+    Q = rng.standard_normal((num_pairs, d_k))
+    K = rng.standard_normal((num_pairs, d_k))
+    return float((Q * K).sum(axis=-1).var())
+    ### END SOLUTION
+
+# %%
+# Yours to play with. Write the function, then take the # away. What do you get for other d_k?
+# score_variance(4, 1000, np.random.default_rng(0))
+
+# %% nbgrader={"grade": true, "grade_id": "check_score_variance", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("score_variance", points=4)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_scaled_scores", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 2.2 `scaled_scores`: the same spread for every width
+#
+# The score of query i and key j is their dot product divided by the square root of their width,
+# $S_{ij} = q_i \cdot k_j / \sqrt{d_k}$. Rows belong to queries, columns to keys; there may be more keys than
+# queries, or fewer.
+#
+# By hand, with n_q = 1, n_k = 2, d_k = 4: $q = (1, 2, 0, 1)$ meets $k_1 = (3, 0, 1, 1)$ and $k_2 = (0, 1, 1, 0)$.
+# The dot products are $(4, 2)$, the scores $(4, 2) / \sqrt{4} = (2, 1)$.
+#
+# A trap: `np.sqrt(d_k)` is a float64 number of NumPy's, and a float32 array divided by it becomes float64.
+# A number of Python's, such as `math.sqrt(d_k)` gives, leaves the array's dtype alone.
+
+# %% nbgrader={"grade": false, "grade_id": "scaled_scores", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def scaled_scores(Q, K):
+    """Return the scaled dot product of every query with every key.
+
+    Parameters
+    ----------
+    Q : array, shape (..., n_q, d_k)
+    K : array, shape (..., n_k, d_k)
+
+    Returns
+    -------
+    array, shape (..., n_q, n_k)
+        Entry (i, j) is q_i . k_j / sqrt(d_k).
+
+    Raises
+    ------
+    ValueError
+        If the two sizes d_k differ.
+    """
+    ### BEGIN SOLUTION
+    return Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# scaled_scores(np.array([[1.0, 2.0, 0.0, 1.0]]), np.array([[3.0, 0.0, 1.0, 1.0], [0.0, 1.0, 1.0, 0.0]]))
+
+# %% nbgrader={"grade": true, "grade_id": "check_scaled_scores", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("scaled_scores", points=4)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_proof", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 2.3 A proof: what you measured holds for every width
+#
+# Let $q$ and $k$ be random vectors of shape (d_k,). All $2 d_k$ entries, $q_1, \ldots, q_{d_k}$ and
+# $k_1, \ldots, k_{d_k}$, are independent of each other; each has mean $0$ and variance $\sigma^2$. Nothing else is
+# known: they need not be normal. **Prove that**
+#
+# $$
+# \operatorname{Var}(q \cdot k) = \sigma^4 d_k .
+# $$
+#
+# **Then answer in two sentences.** Let all entries of $q$ be copies of one number $g$, and all entries of $k$ copies
+# of one number $h$, where $g$ and $h$ are independent, with mean $0$ and variance $\sigma^2$. What is
+# $\operatorname{Var}(q \cdot k)$ now, and which step of your proof no longer holds?
+#
+# **What counts as a proof.** Every step follows from the one before, for the reason that you give; where a step needs
+# an assumption, name it there. Measured numbers or the case $d_k = 2$ alone do not prove it, and "variances add up"
+# needs a reason why they do here. You may use without proof that the mean of a sum is the sum of the means, that
+# $\operatorname{Var}(x) = \operatorname{E}[x^2] - \operatorname{E}[x]^2$, and that
+# $\operatorname{E}[xy] = \operatorname{E}[x] \operatorname{E}[y]$ for independent $x$ and $y$. The chapter has a proof
+# too: close the page and write yours in your own words. Sentences are as good as formulas.
+#
+# | Points | For |
+# |---|---|
+# | 1 | the mean of one product $q_c k_c$, with the assumptions that give it |
+# | 1.5 | the variance of one product (1), saying where independence, zero mean and equal variance enter (0.5) |
+# | 1.5 | from one product to the sum of $d_k$ (1), saying which assumption lets you add the variances (0.5) |
+# | 1 | the question about copies: the variance (0.5) and the step that fails (0.5) |
+#
+# Write in the cell below: double-click it, and formulas go between dollar signs. A person reads and grades it.
+
+# %% [markdown] nbgrader={"grade": true, "grade_id": "proof_variance", "locked": false, "points": 5, "schema_version": 3, "solution": true, "task": false}
+# ### BEGIN SOLUTION
+# The dot product is a sum of $d_k$ products, $q \cdot k = \sum_c p_c$ with $p_c = q_c k_c$. I find mean and variance
+# of one product, then add up.
+#
+# **The mean of one product.** $q_c$ and $k_c$ are independent, so the mean of their product is the product of their
+# means, and both means are zero:
+# $\operatorname{E}[p_c] = \operatorname{E}[q_c] \operatorname{E}[k_c] = 0 \cdot 0 = 0$. (One zero would do.)
+#
+# **The variance of one product.** Since $\operatorname{E}[p_c] = 0$, the variance is $\operatorname{E}[p_c^2] =
+# \operatorname{E}[q_c^2 k_c^2]$. Functions of independent variables are independent, so this is
+# $\operatorname{E}[q_c^2] \operatorname{E}[k_c^2]$. The means are zero, so that $\operatorname{E}[q_c^2] =
+# \operatorname{Var}(q_c) = \sigma^2$, and the same for $k_c$, because all entries have equal variance. Together:
+# $\operatorname{Var}(p_c) = \sigma^2 \sigma^2 = \sigma^4$.
+#
+# **The sum.** The mean of $q \cdot k$ is a sum of zeros, so its variance is $\operatorname{E}[(\sum_c p_c)^2]$.
+# Multiplied out, this is $\sum_c \operatorname{E}[p_c^2] + \sum_{c \ne e} \operatorname{E}[p_c p_e]$. For $c \ne e$ the
+# four entries in $p_c p_e = q_c k_c q_e k_e$ are independent, because entries are independent within $q$, within $k$
+# and between the two; each has mean zero, so $\operatorname{E}[p_c p_e] = 0$. What is left are $d_k$ terms of $\sigma^4$:
+# $\operatorname{Var}(q \cdot k) = \sigma^4 d_k$. Divided by $\sqrt{d_k}$, a score has variance $\sigma^4$ for every width.
+#
+# **Copies.** Now $q \cdot k = d_k g h$, and its variance is $d_k^2 \operatorname{Var}(g h) = \sigma^4 d_k^2$. The step
+# that fails is the last: $\operatorname{E}[p_c p_e] = \operatorname{E}[g^2] \operatorname{E}[h^2] = \sigma^4$ instead of
+# $0$, since different entries of $q$ are no longer independent, nor those of $k$; the mean and the variance of one
+# product are as before.
+# (Copies in $q$ alone would change nothing: $\operatorname{E}[q_c q_e] \operatorname{E}[k_c k_e] = \sigma^2 \cdot 0$.)
+# ### END SOLUTION
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_weights_entropy", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 2.4 `weights_entropy`: how many keys does a query look at?
+#
+# A query's weights are one row of `A`, of shape (n_k,): none is negative, and they sum to 1. Their Shannon entropy
+#
+# $$
+# H(a) = -\sum_{j=1}^{n_k} a_j \ln a_j , \qquad \text{with } 0 \ln 0 = 0,
+# $$
+#
+# is one number, in nats (natural logarithm). It is $0$ when one key has all the weight, and $\ln n_k$, its largest,
+# when all keys have the same. Weights of exactly 0 are common: a mask makes them (chapter 5), and so does rounding.
+#
+# By hand, with n_k = 3: $(\frac12, \frac14, \frac14)$ gives
+# $\frac12 \ln 2 + \frac14 \ln 4 + \frac14 \ln 4 = \frac32 \ln 2 \approx 1.04$; $(\frac12, \frac12, 0)$ gives
+# $\ln 2 \approx 0.69$, and $(0, 1, 0)$ gives $0$.
+
+# %% nbgrader={"grade": false, "grade_id": "weights_entropy", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def weights_entropy(A):
+    """Return the Shannon entropy of each query's weights, in nats.
+
+    Parameters
+    ----------
+    A : array, shape (..., n_q, n_k)
+        Row i holds the weights of query i: none negative, some perhaps exactly 0, with the sum 1.
+
+    Returns
+    -------
+    array, shape (..., n_q)
+        Entry i is -sum_j A_ij ln A_ij, where 0 ln 0 counts as 0.
+    """
+    ### BEGIN SOLUTION
+    logarithms = np.log(np.where(A > 0, A, 1))
+    return -(A * logarithms).sum(axis=-1)
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# weights_entropy(np.array([[0.5, 0.25, 0.25], [0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]))
+
+# %% nbgrader={"grade": true, "grade_id": "check_weights_entropy", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("weights_entropy", points=5)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "widths", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## What the square root is for
+#
+# Random queries and keys again, 64 of each, from narrow to wide, with your three functions. On the left, the
+# variance that you measured, beside the line that you proved. On the right, the entropy of attention: without
+# scaling, every query ends up looking at one key alone as d_k grows; with scaling, the width makes no difference.
+
+# %% nbgrader={"grade": false, "grade_id": "demo_widths", "locked": true, "schema_version": 3, "solution": false, "task": false}
+widths = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+n = 64
+rng = np.random.default_rng(2)
+variances, raw, scaled = [], [], []
+for d_k in widths:
+    variances.append(score_variance(d_k, 1000, rng))
+    Q, K = rng.standard_normal((2, 8, n, d_k))  # eight sequences of n queries and n keys
+    S = scaled_scores(Q, K)
+    raw.append(weights_entropy(softmax(S * math.sqrt(d_k))).mean())
+    scaled.append(weights_entropy(softmax(S)).mean())
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8))
+left.loglog(widths, widths, color="0.5", label="d_k, as proved")
+left.loglog(widths, variances, "o", color="#0072b2", label="measured")
+left.set(xlabel="d_k", ylabel="variance of q . k", title="Dot products spread")
+left.legend()
+right.axhline(math.log(n), color="0.5", linestyle=":", label=f"evenly over {n} keys: ln {n}")
+right.semilogx(widths, scaled, "s-", color="#009e73", label="divided by sqrt(d_k)")
+right.semilogx(widths, raw, "o--", color="#d55e00", label="not scaled")
+right.set(xlabel="d_k", ylabel="mean entropy of a row (nats)", title="Attention narrows", ylim=(0, 1.1 * math.log(n)))
+right.legend(loc="center right", bbox_to_anchor=(1, 0.62), fontsize="small")
+figure.tight_layout()
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "next", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## A question for the next chapter
+#
+# An entropy near 0 says that nearly all weight is on one key. When a score then changes by a little, hardly any
+# weight moves, and a gradient that flows back through softmax hardly moves anything either. Chapter 3 computes
+# that gradient.

@@ -1,0 +1,318 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "title", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# # 4. Position
+#
+# Self-attention does not see the order of its words. Three functions let you measure that and mend it:
+# `permutation_gap`, `sinusoidal_encoding` and `rotary`. Each is a few lines of NumPy. Read chapter 4 of the book
+# first; it shows every step on one small example, and here you write the general form.
+#
+# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your
+# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
+# every time.
+#
+# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
+# (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
+# it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("rotary", points=9, seed=...)` in a cell of your own. Points are partial, and the checks are
+# readable: open `checks.py` beside this notebook.
+#
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
+# has, `04-position.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "conventions", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## Four rules for all three functions
+#
+# - Places and positions are counted from 0. The words of a sequence are the rows of its array: (n, d) is n words of
+#   d numbers each. `...` in front stands for any number of leading batch axes (none, one, several).
+# - Sizes that do not fit raise `ValueError`. A size of 1 is a size too: it must not be stretched to fit another.
+#   (NumPy's broadcasting stretches a 1 without a word, and indexing never counts: compare the sizes yourself.)
+# - A result that is made from an array `X` has the floating dtype of `X`: float32 in, float32 out.
+# - The inputs are left as they were.
+
+# %% nbgrader={"grade": false, "grade_id": "given", "locked": true, "schema_version": 3, "solution": false, "task": false}
+import matplotlib.pyplot as plt
+import numpy as np
+
+
+def softmax(S):
+    """Softmax over the last axis (given; exercise 3 is about it).
+
+    Parameters
+    ----------
+    S : array, shape (..., n)
+        Scores.
+
+    Returns
+    -------
+    array, shape (..., n)
+        Positive weights that sum to 1 along the last axis, of the dtype of `S`.
+    """
+    E = np.exp(S - S.max(axis=-1, keepdims=True))
+    return E / E.sum(axis=-1, keepdims=True)
+
+
+def self_attention(X):
+    """Self-attention in which every word is its own query, key and value (given).
+
+    Parameters
+    ----------
+    X : array, shape (n, d)
+        n words of d numbers each.
+
+    Returns
+    -------
+    array, shape (n, d)
+        Row i is a mixture of all words, with the weights that word i gives them.
+    """
+    return softmax(X @ X.T / np.sqrt(X.shape[-1])) @ X
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_permutation_gap", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 4.1 `permutation_gap`: does the order matter?
+#
+# A permutation $p$ of n places reorders the rows of `X` (n, d): `X[p]`, whose row i is row $p_i$ of `X`. A function is
+# *permutation equivariant* if reordering its input reorders its output in the same way and does nothing else:
+# `attend(X[p])` equals `attend(X)[p]`, both (n, d_v). The *gap* is the largest difference between the two, taken
+# without its sign,
+#
+# $$
+# \max_{i, j} \left| \texttt{attend}(X[p])_{ij} - \texttt{attend}(X)[p]_{ij} \right| .
+# $$
+#
+# It is 0, up to rounding, for a function that does not see the order.
+#
+# By hand, with n = 3 and d = 1: `attend` is the running sum over the rows, $X = (1, 2, 4)^\top$ and $p = (2, 0, 1)$.
+# Then $X[p] = (4, 1, 2)^\top$, and its running sum is $(4, 5, 7)^\top$. The running sum of $X$ is $(1, 3, 7)^\top$;
+# reordered, it is $(7, 1, 3)^\top$. The differences are $(-3, 4, 4)^\top$ and the gap is 4: a running sum sees the
+# order.
+
+# %% nbgrader={"grade": false, "grade_id": "permutation_gap", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def permutation_gap(attend, X, permutation):
+    """Measure how far a function of a sequence is from permutation equivariance.
+
+    Parameters
+    ----------
+    attend : function
+        Takes an array (n, d) and returns an array (n, d_v).
+    X : array, shape (n, d)
+    permutation : array of integers, shape (n,)
+        Each of 0 to n - 1, once.
+
+    Returns
+    -------
+    float
+        The largest |attend(X[p]) - attend(X)[p]| of all entries.
+
+    Raises
+    ------
+    ValueError
+        If the permutation has another length than n.
+    """
+    ### BEGIN SOLUTION
+    if len(permutation) != len(X):
+        raise ValueError(f"X has {len(X)} rows, and the permutation has length {len(permutation)}")
+    return float(np.abs(attend(X[permutation]) - attend(X)[permutation]).max())
+    ### END SOLUTION
+
+# %%
+# Yours to play with. Write the function, then take the # away.
+# permutation_gap(lambda X: np.cumsum(X, axis=0), np.array([[1.0], [2.0], [4.0]]), np.array([2, 0, 1]))
+
+# %% nbgrader={"grade": true, "grade_id": "check_permutation_gap", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("permutation_gap", points=5)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_sinusoidal_encoding", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 4.2 `sinusoidal_encoding`: a row of waves for each position
+#
+# What attention cannot see can be written into the words: add a row of d_model numbers that depends on the position
+# alone. The columns come in pairs, $i = 0, \dots, d_\text{model}/2 - 1$. Pair i is a hand of a clock that turns by
+# $10000^{-2i/d_\text{model}}$ radians from one position to the next: the first hand fast, the last one hardly at all.
+# The result P has shape (n, d_model), and for position p (row p)
+#
+# $$
+# P_{p,\,2i} = \sin\frac{p}{10000^{2i/d_\text{model}}}, \qquad
+# P_{p,\,2i+1} = \cos\frac{p}{10000^{2i/d_\text{model}}} .
+# $$
+#
+# By hand, with n = 3 and d_model = 4: the two powers are $10000^0 = 1$ and $10000^{2/4} = 100$, so that
+#
+# $$
+# P =
+# \begin{pmatrix} \sin 0 & \cos 0 & \sin 0 & \cos 0 \\ \sin 1 & \cos 1 & \sin 0.01 & \cos 0.01 \\
+# \sin 2 & \cos 2 & \sin 0.02 & \cos 0.02 \end{pmatrix} \approx
+# \begin{pmatrix} 0 & 1 & 0 & 1 \\ 0.841 & 0.540 & 0.010 & 1.000 \\ 0.909 & -0.416 & 0.020 & 1.000 \end{pmatrix}
+# $$
+
+# %% nbgrader={"grade": false, "grade_id": "sinusoidal_encoding", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def sinusoidal_encoding(n, d_model):
+    """Return the sinusoidal encoding of the positions 0 to n - 1 (Vaswani et al., 2017).
+
+    Parameters
+    ----------
+    n : int
+        The number of positions, at least 1.
+    d_model : int
+        The width of a row, even.
+
+    Returns
+    -------
+    array, shape (n, d_model)
+        float64 or float32. Columns 2i and 2i + 1 of row p are the sine and the cosine of p / 10000^(2i / d_model).
+
+    Raises
+    ------
+    ValueError
+        If d_model is odd.
+    """
+    ### BEGIN SOLUTION
+    if d_model % 2:
+        raise ValueError(f"d_model should be even, and is {d_model}")
+    positions = np.arange(n)[:, None]  # (n, 1)
+    angles = positions / 10000.0 ** (np.arange(0, d_model, 2) / d_model)  # (n, d_model / 2)
+    P = np.empty((n, d_model))
+    P[:, 0::2] = np.sin(angles)
+    P[:, 1::2] = np.cos(angles)
+    return P
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# np.round(sinusoidal_encoding(3, 4), 3)
+
+# %% nbgrader={"grade": true, "grade_id": "check_sinusoidal_encoding", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("sinusoidal_encoding", points=6)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_rotary", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 4.3 `rotary`: turn the vectors instead
+#
+# A rotary encoding adds nothing. It turns queries and keys, each pair of columns 2i and 2i + 1 like a hand of the same
+# clock: the pair $(x, y)$ of a vector at position m turns by the angle $t = m \cdot \text{base}^{-2i/d}$,
+#
+# $$
+# (x, y) \;\to\; (x \cos t - y \sin t,\;\; x \sin t + y \cos t) .
+# $$
+#
+# When a query at m and a key at n have been turned, their dot product knows m and n only by the distance m - n: turning
+# both by the same angle changes nothing. `X` has shape (..., n, d) with an even d, and `positions` (n,) holds the
+# position of each row, the same for all leading axes. Positions are any numbers: they need not start at 0 (a model that
+# writes adds one word at a time, at its own position), nor be in order, whole or positive.
+#
+# By hand, with n = 1, d = 4 and base = 10000, at position $\pi/2$: the first pair turns by
+# $\frac{\pi}{2} \cdot 10000^0$, a quarter of a circle, the second by
+# $\frac{\pi}{2} \cdot 10000^{-2/4} = \frac{\pi}{200} \approx 0.0157$, of which the sine is about 0.0157 and the cosine
+# 0.9999. So $(3, 1, 2, 0)$ becomes about $(-1, 3, 2.000, 0.031)$.
+
+# %% nbgrader={"grade": false, "grade_id": "rotary", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def rotary(X, positions, base=10000.0):
+    """Turn each pair of columns by an angle that grows with the position (RoPE; Su et al., 2021).
+
+    Parameters
+    ----------
+    X : array, shape (..., n, d)
+        Queries or keys; d is even.
+    positions : array, shape (n,)
+        The position of each row, whole numbers or not, for all leading axes the same.
+    base : float
+        Pair i turns by position * base^(-2i / d) radians.
+
+    Returns
+    -------
+    array, shape (..., n, d)
+        Of the dtype of `X`. Compute the angles in float32 or float64 whatever that is: float16 is too coarse.
+
+    Raises
+    ------
+    ValueError
+        If d is odd, or the positions are not n.
+    """
+    ### BEGIN SOLUTION
+    n, d = X.shape[-2:]
+    if d % 2:
+        raise ValueError(f"d should be even, and is {d}")
+    if len(positions) != n:
+        raise ValueError(f"X has {n} rows, and there are {len(positions)} positions")
+    angles = positions[:, None] * base ** (-np.arange(0, d, 2) / d)  # (n, d / 2)
+    cos, sin = np.cos(angles), np.sin(angles)
+    x, y = X[..., 0::2], X[..., 1::2]  # (..., n, d / 2) each
+    turned = np.empty_like(X)
+    turned[..., 0::2] = x * cos - y * sin
+    turned[..., 1::2] = x * sin + y * cos
+    return turned
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# np.round(rotary(np.array([[3.0, 1.0, 2.0, 0.0]]), np.array([np.pi / 2])), 3)
+
+# %% nbgrader={"grade": true, "grade_id": "check_rotary", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("rotary", points=9)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "cat_and_mouse", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## Who chases whom
+#
+# *cat chases mouse* and *mouse chases cat* are the same three words in another order. Each word has a vector, drawn at
+# random; the bars show what *cat* becomes in either sentence. Without positions it is the same vector, although one cat
+# hunts and the other flees. With your encoding added to the words, attention can tell.
+
+# %% nbgrader={"grade": false, "grade_id": "demo_cat_and_mouse", "locked": true, "schema_version": 3, "solution": false, "task": false}
+words = ["cat", "chases", "mouse"]
+X = np.random.default_rng(4).standard_normal((3, 8))  # (3, 8): a vector for each word
+turned_round = np.array([2, 1, 0])  # mouse chases cat
+
+
+def with_positions(X):
+    """Self-attention (n, d) -> (n, d) over words that carry their positions."""
+    return self_attention(X + sinusoidal_encoding(*X.shape))
+
+
+figure, panels = plt.subplots(1, 2, figsize=(8.5, 3), sharey=True)
+names = ["without positions", "with positions"]
+for axes, attend, name in zip(panels, [self_attention, with_positions], names, strict=True):
+    gap = permutation_gap(attend, X, turned_round)
+    there, back = attend(X)[0], attend(X[turned_round])[2]  # (8,) each: the cat of either sentence
+    axes.bar(np.arange(8) - 0.2, there, 0.4, color="#0072B2", label="cat chases mouse")
+    axes.bar(np.arange(8) + 0.2, back, 0.4, color="#E69F00", hatch="//", label="mouse chases cat")
+    axes.set(title=f"{name}: gap {gap:.2g}", xlabel="entry of the result for cat")
+    axes.axhline(0, color="black", linewidth=0.8)
+panels[0].set_ylabel("value")
+panels[0].legend()
+figure.tight_layout()
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "clocks", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## The waves, and what turning does
+#
+# Left: your encoding, one row for each position. The columns on the left turn fast, those on the right hardly move.
+# Right: the dot product of one query and one key, turned to positions that lie a distance apart, at three places in a
+# long text. The three curves lie on each other, because only the distance counts.
+
+# %% nbgrader={"grade": false, "grade_id": "demo_clocks", "locked": true, "schema_version": 3, "solution": false, "task": false}
+figure, (waves, dots) = plt.subplots(1, 2, figsize=(10, 3.8))
+picture = waves.imshow(sinusoidal_encoding(60, 32), cmap="cividis", aspect="auto", interpolation="nearest")
+waves.set(xlabel="column", ylabel="position", title="sinusoidal_encoding(60, 32)")
+figure.colorbar(picture, label="value")
+
+query, key = np.ones((2, 1, 32))  # (1, 32) each
+distances = np.arange(-40, 41)
+for start, width, colour in [(50, 8, "#56B4E9"), (500, 4, "#0072B2"), (900, 1.2, "#000000")]:
+    turned_key = rotary(key, np.array([start]))
+    products = [float((rotary(query, np.array([start + m])) @ turned_key.T)[0, 0]) for m in distances]
+    dots.plot(distances, products, color=colour, linewidth=width, label=f"key at {start}")
+dots.set(xlabel="position of the query minus position of the key", ylabel="dot product", title="rotary")
+dots.legend()
+figure.tight_layout()
