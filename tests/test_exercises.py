@@ -50,7 +50,8 @@ def test_wrong_answers_fail_and_are_recognised(folder, subject):
             check = next(check for check in exercise.suite.of(subject) if check.__name__ == failed[0].name)
             failure = _try(check, subject, wrong, seed)[1]
             if failure.expected is not None:
-                distance = np.abs(failure.got - failure.expected).max() / (np.abs(failure.expected).max() or 1)
+                got, expected = (np.asarray(own, dtype=float) for own in (failure.got, failure.expected))
+                distance = np.abs(got - expected).max() / (np.abs(expected).max() or 1)
                 if distance <= LEAST_MARGIN * RTOL:  # NaN and inf are as far as can be
                     unlike.append(f"{wrong.__name__}, seed {seed}: off by {distance / RTOL:.0f} tolerances only")
     assert not unlike, "\n".join(unlike)

@@ -15,6 +15,7 @@ CELLS = {
         "from figures.qkv import TOKENS, W_k, W_q, W_v, X, QKVFigure\nQKVFigure(TOKENS, X @ W_q, X @ W_k, X @ W_v)",
         ".abh-qkv .abh-result",
     ),
+    "scaling": ("from figures.scaling import K, Q, ScalingFigure\nScalingFigure(Q, K)", ".abh-scaling dd"),
 }
 
 

@@ -45,7 +45,7 @@ def course(isolated, tmp_path_factory):
         folder = root / "submitted" / student / NAME
         folder.mkdir(parents=True)
         nbformat.write(notebook, folder / f"{NAME}.ipynb")
-    assert run(own, "grade", "--into", root).exit_code == 0
+    assert run(own, "grade", "--submitted", root / "submitted", "--into", root).exit_code == 0
     return own
 
 
@@ -77,7 +77,11 @@ def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
 
     given, words = worth - 1.5, "Say where independence is used."
     with jupyter(course.root, "jupyter_server", EXTENSION) as (address, token):
-        page.goto(f"{address}formgrader/gradebook/{NAME}/{NAME}?token={token}")
+        page.goto(f"{address}login")
+        page.locator("#password_input").fill(token)
+        page.locator("#login_submit").click()
+        page.goto(f"{address}formgrader/gradebook/{NAME}/{NAME}")
+        page.get_by_text("Submission #1").first.wait_for()
         page.goto(f"{address}formgrader/submissions/{number}/?index=0")
         answer = page.locator(".nbgrader_cell", has=page.locator(f"#{PROOF}"))
         assert "independent and have mean zero" in answer.inner_text()
@@ -90,7 +94,7 @@ def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
     assert gradebook_of(course, "ada") == (score + given, most, False, (None, given))
 
     # Grading again leaves it alone, and so does grading with force, which only asks for another look.
-    assert run(course, "grade", "--into", course.root).exit_code == 0
+    assert run(course, "grade", "--submitted", course.root / "submitted", "--into", course.root).exit_code == 0
     assert gradebook_of(course, "ada") == (score + given, most, False, (None, given))
     assert run(course, "export", "--into", course.root).exit_code == 0
     with (course.root / "grades.csv").open(newline="") as file:
@@ -106,5 +110,8 @@ def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
     feedback = (course.root / "feedback" / "ada" / NAME / f"{NAME}.html").read_text()
     assert words in feedback and f"Score: {score + given:g} / {most:g}" in feedback
 
-    assert run(course, "grade", "--force", "--into", course.root).exit_code == 0
+    assert (
+        run(course, "grade", "--force", "--submitted", course.root / "submitted", "--into", course.root).exit_code
+        == 0
+    )
     assert gradebook_of(course, "ada") == (score + given, most, True, (None, given))

@@ -282,12 +282,15 @@ class Suite:
             return
         checks = {check.__name__: check for check in self.of(subject)}
 
-        def alike(wrong, names):
-            return {n for n in names if _same_calls(calls[n], _try(checks[n], subject, wrong, seed)[0])}
+        def alike(wrong, names, failing=False):
+            tried = {name: _try(checks[name], subject, wrong, seed) for name in names}
+            return {
+                n for n, (own, failure) in tried.items() if _same_calls(calls[n], own) and (failure or not failing)
+            }
 
         names, agreed = [result.name for result in failed], []
         for wrong in self.listed("wrong_for", subject):
-            same = alike(wrong, names)
+            same = alike(wrong, names, failing=True)  # what passes a check is no cause of failing it
             if same:
                 agreed.append((wrong, same | alike(wrong, calls.keys() - same - set(names))))
         # The answer that behaves alike in most checks explains most.

@@ -1,0 +1,323 @@
+// What dividing the scores does, by the length of queries and keys.
+//
+// The first part is the mathematics: pure functions, exported, compared with the course's Python in
+// tests/test_figure_scaling.py. The second part draws. figures/common.js stands before this file. Nothing here asks a
+// kernel: the same code runs in the book's static page and in JupyterLab.
+
+// ---- mathematics -----------------------------------------------------------------------------------------
+
+/** Bytes in base64, signed, as rows of d numbers divided by `step`. */
+export function unpack(text, d, step) {
+  const bytes = Int8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  return Array.from({ length: bytes.length / d }, (_, i) => Array.from(bytes.subarray(i * d, (i + 1) * d), (x) => x / step));
+}
+
+/** Dot products of q with each row of K, over the first entries only, for each length in `stops`: (stops, n). */
+export function scoresAtStops(q, K, stops) {
+  const sums = K.map(() => 0);
+  let c = 0;
+  return stops.map((stop) => {
+    for (; c < stop; c++) K.forEach((k, j) => { sums[j] += q[c] * k[c]; });
+    return [...sums];
+  });
+}
+
+/** What divides the scores: 1, the root of d_k, or d_k. */
+export const divisorOf = (kind, d_k) => [1, Math.sqrt(d_k), d_k][kind];
+
+/** Shannon entropy of n weights in nats. */
+export function entropy(weights) {
+  return weights.reduce((sum, a) => (a > 0 ? sum - a * Math.log(a) : sum), 0);
+}
+
+/** Root of the sum of squares of all d a_i / d s_j = a_i ([i = j] - a_j). */
+export function gradientSize(weights) {
+  let sum = 0;
+  for (let i = 0; i < weights.length; i++) {
+    for (let j = 0; j < weights.length; j++) sum += (weights[i] * ((i === j ? 1 : 0) - weights[j])) ** 2;
+  }
+  return Math.sqrt(sum);
+}
+
+/** One query's raw scores, times a factor: scores, weights, entropy and the size of softmax's gradient. */
+export function row(raw, factor) {
+  const scores = raw.map((x) => x * factor);
+  const weights = softmax(scores);
+  return { scores, weights, entropy: entropy(weights), gradient: gradientSize(weights) };
+}
+
+const mean = (list) => list.reduce((sum, x) => sum + x, 0) / list.length;
+
+/** Standard deviation of a list of numbers around their mean. */
+export function spread(list) {
+  const middle = mean(list);
+  return Math.sqrt(mean(list.map((x) => (x - middle) ** 2)));
+}
+
+/** The middle of a list, or the mean of its two middles. */
+export function median(list) {
+  const sorted = [...list].sort((a, b) => a - b);
+  const half = sorted.length >> 1;
+  return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}
+
+/** Raw scores (m, n) of all queries, times a factor: mean entropy and median gradient. */
+export function overQueries(raws, factor) {
+  const rows = raws.map((raw) => row(raw, factor));
+  return { entropy: mean(rows.map((r) => r.entropy)), gradient: median(rows.map((r) => r.gradient)) };
+}
+
+/** The share of a normal distribution (mean 0) below x; Abramowitz and Stegun 7.1.26, good to about 1e-7. */
+export function normalBelow(x, deviation) {
+  const z = Math.abs(x) / deviation / Math.SQRT2;
+  const t = 1 / (1 + 0.3275911 * z);
+  const tail = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
+  const half = 0.5 * tail * Math.exp(-z * z);
+  return x < 0 ? half : 1 - half;
+}
+
+/** Counts in bins one wide around -reach, ..., reach; what lies beyond goes into the first and last. */
+export function histogram(list, reach) {
+  const counts = Array.from({ length: 2 * reach + 1 }, () => 0);
+  for (const x of list) counts[Math.min(reach, Math.max(-reach, Math.round(x))) + reach] += 1;
+  return counts;
+}
+
+/** The same bins as shares of a normal distribution. */
+export function normalShares(deviation, reach) {
+  return Array.from({ length: 2 * reach + 1 }, (_, i) => {
+    const from = i === 0 ? 0 : normalBelow(i - reach - 0.5, deviation);
+    const to = i === 2 * reach ? 1 : normalBelow(i - reach + 0.5, deviation);
+    return to - from;
+  });
+}
+
+// ---- drawing ---------------------------------------------------------------------------------------------
+
+const REACH = 30; // the histogram shows scores from -30 to 30
+const WIDE = 320; // the pictures' own units
+const HIGH = 190;
+const FLOOR = -5; // the gradient's axis ends at 10^-5
+const EDGE = { left: 34, right: 10, top: 12, bottom: 30 };
+
+function write(text, x, y, anchor = "middle", className = "abh-tick") {
+  const node = s("text", { x, y, "text-anchor": anchor, class: className });
+  node.append(...subscripted(text));
+  return node;
+}
+
+/** "√d_k" with its k set low: text and a smaller, lowered part. */
+function subscripted(text) {
+  const [before, after, ...rest] = text.split("d_k");
+  if (after === undefined) return [text];
+  const italic = s("tspan", { "font-style": "italic" });
+  italic.textContent = "d";
+  const low = s("tspan", { dy: 3, "font-size": "75%", "font-style": "italic" });
+  low.textContent = "k";
+  const back = s("tspan", { dy: -3 });
+  back.textContent = [after, ...rest].join("d_k") || "\u200b";
+  return [before, italic, low, back];
+}
+
+/** The same in HTML: every "d_k" of a text becomes an italic d with a low k. */
+function lowered(text) {
+  return text.split("d_k").flatMap((part, i) => (i === 0 ? [part] : [h("i", {}, "d", h("sub", {}, "k")), part]));
+}
+
+const hline = (y, className = "", from = EDGE.left, to = WIDE - EDGE.right) => s("line", { x1: from, x2: to, y1: y, y2: y, class: className });
+const path = (points, className) => s("polyline", { points: points.map((p) => p.map((x) => x.toFixed(2)).join(",")).join(" "), class: className });
+
+function picture(high = HIGH) {
+  const layer = s("g");
+  return { svg: s("svg", { viewBox: `0 0 ${WIDE} ${high}`, role: "img" }, layer), layer };
+}
+
+/** A small number as people write it: 0.31, 0.0042, 3 × 10⁻⁷. */
+function small(x) {
+  if (x >= 0.0995) return show(x);
+  if (x >= 0.00995) return show(x, 3);
+  if (x >= 0.000995) return show(x, 4);
+  const power = Math.floor(Math.log10(x));
+  if (!(x > 1e-99)) return "0";
+  const digits = String(-power).replace(/\d/g, (d) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[d]);
+  return `${Math.min(9, Math.round(x / 10 ** power))} × 10⁻${digits}`;
+}
+
+/** A name and a number that changes. */
+function reading(name) {
+  const number = h("dd", {});
+  return { nodes: [h("dt", {}, ...lowered(name)), number], number };
+}
+
+function render({ model, el }) {
+  const text = model.get("text");
+  const stops = model.get("stops");
+  const [m, n, d] = model.get("shape");
+  const all = unpack(model.get("rows"), d, model.get("step"));
+  const keys = all.slice(m);
+  const raw = all.slice(0, m).map((q) => scoresAtStops(q, keys, stops)); // (m, stops, n)
+  const most = Math.log(n);
+  const id = newId("abh-scaling");
+
+  // State: which length, how large the entries, what divides, whose weights.
+  let at = stops.indexOf(model.get("d_k"));
+  let size = model.get("size");
+  let kind = model.get("divisor");
+  let chosen = model.get("chosen");
+
+  const words = choice(id, text.divide, text.divisors, kind, (i) => { kind = i; draw(); });
+  for (const span of words.node.querySelectorAll("label span")) span.replaceChildren(...lowered(span.textContent));
+  const length = slider(text.length_name, { min: 0, max: stops.length - 1, step: 1 }, (i) => { at = i; draw(); }, (i) => String(stops[i]));
+  const scale = slider(text.size_name, { min: 0.5, max: 3, step: 0.1 }, (x) => { size = x; draw(); }, (x) => show(x, 1));
+  length.row.firstChild.replaceChildren(...lowered(text.length));
+  scale.row.firstChild.replaceChildren(h("i", {}, text.size));
+
+  const bars = picture();
+  const measured = reading(text.measured);
+  const predicted = reading(text.predicted);
+
+  const weighing = picture();
+  const another = h("button", { type: "button", class: "abh-reset" }, text.another);
+  const which = h("span", { class: "abh-which" });
+  another.addEventListener("click", () => { chosen = (chosen + 1) % m; draw(); });
+  const largest = reading(text.largest);
+  const evenness = reading(fill(text.entropy, { most: show(most) }));
+  const slope = reading(text.gradient);
+
+  const entropies = picture(170);
+  const gradients = picture(170);
+  const summary = announcer();
+  const facts = { pairs: m * n, queries: m, keys: n, most: show(most) };
+
+  const root = figure("abh-scaling", text.title, words.node,
+    h("div", { class: "abh-sliders" }, length.row, scale.row),
+    h("div", { class: "abh-panels" },
+      panel(id, 1, text.scores, fill(text.scores_note, facts), bars.svg,
+        h("dl", {}, ...measured.nodes, ...predicted.nodes)),
+      panel(id, 2, text.weights, text.weights_note, weighing.svg,
+        h("dl", {}, ...largest.nodes, ...evenness.nodes, ...slope.nodes),
+        h("p", { class: "abh-turn" }, another, which)),
+      panel(id, 3, text.lengths, text.lengths_note,
+        h("div", { class: "abh-pair" }, entropies.svg, gradients.svg), summary.node)));
+
+  const factor = (k, i) => size ** 2 / divisorOf(k, stops[i]);
+
+  /** Entropy and gradient for each divisor and length; they change with the size alone. */
+  let curves = [];
+  let curvesOf = NaN;
+  function refreshCurves() {
+    if (curvesOf === size) return;
+    curvesOf = size;
+    curves = [0, 1, 2].map((k) => stops.map((_, i) => overQueries(raw.map((list) => list[i]), factor(k, i))));
+  }
+
+  function drawScores(scores, own, deviation, best) {
+    const counts = histogram(scores, REACH);
+    const shares = normalShares(deviation, REACH).map((share) => share * scores.length);
+    const top = Math.max(...counts, ...shares);
+    const left = 8;
+    const bottom = HIGH - 44;
+    const unit = (WIDE - 2 * left) / (2 * REACH + 1);
+    const x = (score) => left + unit * (Math.min(REACH, Math.max(-REACH, score)) + REACH + 0.5);
+    const y = (count) => bottom - ((bottom - 10) * count) / top;
+    bars.layer.replaceChildren(
+      ...counts.map((count, i) => s("rect", { x: x(i - REACH) - unit / 2 + 0.4, width: unit - 0.8, y: y(count), height: bottom - y(count), class: "abh-count" })),
+      path(shares.map((share, i) => [x(i - REACH), y(share)]), "abh-theory"),
+      hline(bottom, "abh-base", left, WIDE - left),
+      ...own.map((score, j) => s("line", { x1: x(score), x2: x(score), y1: bottom + 2, y2: bottom + (j === best ? 14 : 9), class: j === best ? "abh-own abh-best" : "abh-own" })),
+      ...[-30, -20, -10, 0, 10, 20, 30].map((t) => write(String(t).replace("-", "\u2212"), x(t), bottom + 26)),
+      write(text.score, WIDE / 2, HIGH - 5),
+    );
+  }
+
+  function drawWeights(weights, best) {
+    const bottom = HIGH - EDGE.bottom;
+    const y = (a) => bottom - (bottom - EDGE.top) * a;
+    const unit = (WIDE - EDGE.left - EDGE.right) / n;
+    weighing.layer.replaceChildren(
+      ...[0, 0.5, 1].flatMap((t) => [hline(y(t), t ? "abh-guide" : "abh-base"), write(show(t, 1), EDGE.left - 5, y(t) + 3.5, "end")]),
+      ...weights.map((a, j) => s("rect", { x: EDGE.left + unit * (j + 0.15), width: unit * 0.7, y: y(a), height: Math.max(0.6, bottom - y(a)), class: j === best ? "abh-w abh-best" : "abh-w" })),
+      hline(y(1 / n), "abh-even"),
+      ...weights.map((_, j) => (j % 5 === 4 || j === 0 ? write(String(j + 1), EDGE.left + unit * (j + 0.5), bottom + 13) : "")),
+      write(text.key, (EDGE.left + WIDE - EDGE.right) / 2, HIGH - 3),
+    );
+  }
+
+  /** Three lines over the lengths; `y` places a value, `ticks` are [value, label]. */
+  function drawLines(target, title, values, y, ticks) {
+    const right = WIDE - 30;
+    const x = (i) => EDGE.left + ((right - EDGE.left) * Math.log(stops[i])) / Math.log(stops.at(-1));
+    const bottom = y(ticks[0][0]);
+    const marks = values.map((line, k) => ({ k, y: y(line.at(-1)) })).sort((a, b) => a.y - b.y || b.k - a.k);
+    marks.forEach((mark, i) => { if (i) mark.y = Math.max(mark.y, marks[i - 1].y + 13); });
+    for (let i = marks.length - 1, low = bottom; i >= 0; i--, low -= 13) marks[i].y = Math.min(marks[i].y, low);
+    const chosenFirst = [0, 1, 2].sort((a, b) => (a === kind) - (b === kind)); // drawn last, so on top
+    target.layer.replaceChildren(
+      write(title, EDGE.left - 28, 12, "start", "abh-caption"),
+      ...ticks.flatMap(([value, label], i) => [hline(y(value), i ? "abh-guide" : "abh-base", EDGE.left, right), write(label, EDGE.left - 5, y(value) + 3.5, "end")]),
+      ...stops.map((stop, i) => ([1, 4, 16, 64, 256].includes(stop) ? write(String(stop), x(i), bottom + 13) : "")),
+      write("d_k", right + 14, bottom + 13),
+      s("line", { x1: x(at), x2: x(at), y1: 22, y2: bottom, class: "abh-here" }),
+      ...chosenFirst.map((k) => path(values[k].map((value, i) => [x(i), y(value)]), `abh-line abh-kind${k} ${k === kind ? "abh-chosen" : ""}`)),
+      s("circle", { cx: x(at), cy: y(values[kind][at]), r: 5, class: "abh-ring" }),
+      ...marks.map((mark) => write(text.marks[mark.k], right + 4, mark.y + 4, "start", mark.k === kind ? "abh-mark abh-chosen" : "abh-mark")),
+    );
+  }
+
+  function draw() {
+    refreshCurves();
+    const d_k = stops[at];
+    const now = row(raw[chosen][at], factor(kind, at));
+    const scores = raw.flatMap((list) => list[at].map((x) => x * factor(kind, at)));
+    const expected = factor(kind, at) * Math.sqrt(d_k);
+    const found = spread(scores);
+    const best = now.weights.indexOf(Math.max(...now.weights));
+
+    words.set(kind);
+    length.set(at);
+    length.input.setAttribute("aria-valuetext", String(d_k));
+    scale.set(size);
+    drawScores(scores, now.scores, expected, best);
+    drawWeights(now.weights, best);
+
+    const tall = 140;
+    const entropyAt = (x) => tall - ((tall - 26) * x) / most;
+    drawLines(entropies, text.mean_entropy, curves.map((line) => line.map((p) => p.entropy)), entropyAt,
+      [[0, "0"], [most / 2, show(most / 2, 1)], [most, show(most, 1)]]);
+    const gradientAt = (x) => tall - ((tall - 26) * Math.max(0, Math.log10(Math.max(x, 1e-300)) - FLOOR)) / -FLOOR;
+    drawLines(gradients, text.median_gradient, curves.map((line) => line.map((p) => p.gradient)), gradientAt,
+      [[1e-5, "10⁻⁵"], [1e-4, "10⁻⁴"], [1e-3, "10⁻³"], [1e-2, "0.01"], [0.1, "0.1"], [1, "1"]]);
+
+    const digits = expected < 0.95 ? 2 : 1;
+    measured.number.textContent = show(found, digits);
+    predicted.number.textContent = show(expected, digits);
+    largest.number.textContent = show(now.weights[best]);
+    evenness.number.textContent = show(now.entropy);
+    slope.number.textContent = small(now.gradient);
+    which.textContent = fill(text.query, { number: chosen + 1, queries: m });
+
+    const said = (name) => text.marks.map((mark, k) => fill(text.value, { mark, value: name === "gradient" ? small(curves[k][at][name]) : show(curves[k][at][name]) })).join(", ");
+    const more = {
+      ...facts, d_k, size: show(size, 1), measured: measured.number.textContent, predicted: predicted.number.textContent,
+      beyond: Math.round((100 * scores.filter((x) => Math.abs(x) > REACH).length) / scores.length),
+      weights: now.weights.map((a) => Math.round(100 * a)).join(", "),
+      divisor: show(divisorOf(kind, d_k), kind === 1 && d_k % 4 ? 1 : 0), percent: Math.round(100 * now.weights[best]), gradient: small(curves[kind][at].gradient),
+    };
+    bars.svg.setAttribute("aria-label", fill(text.scores_picture, more));
+    weighing.svg.setAttribute("aria-label", fill(text.weights_picture, more));
+    entropies.svg.setAttribute("aria-label", fill(text.entropy_picture, { ...more, values: said("entropy") }));
+    gradients.svg.setAttribute("aria-label", fill(text.gradient_picture, { ...more, values: said("gradient") }));
+    root.dataset.state = JSON.stringify({
+      d_k, size, kind, chosen, scores: now.scores, weights: now.weights, entropy: now.entropy, gradient: now.gradient,
+      spread: found, predicted: expected, entropies: curves.map((line) => line[at].entropy),
+      gradients: curves.map((line) => line[at].gradient),
+    });
+    summary.say(fill(text.summary, more));
+  }
+
+  draw();
+  el.replaceChildren(root);
+  return summary.stop;
+}
+
+export default { render };

@@ -1,0 +1,621 @@
+"""Checks of exercise 3. Yours to read: each is one sentence about a function, and inputs that would show it false.
+
+Gradients are compared with slopes measured by central differences in float64, then, for batches and large scores,
+with a specification that is written as sums over elements. Where no tolerance is given it is `RTOL` in
+`checking/expect.py`, relative to the largest expected magnitude: it leaves room for a right answer that computes in
+float32 inside, which is by far the largest difference between right answers.
+"""
+
+import numpy as np
+
+from checking import Suite, expect, expect_array, expect_close, expect_raises, expect_unchanged
+
+suite = Suite(
+    __name__,
+    read={
+        "softmax": "chapter 3, softmax that is stable for scores of any size",
+        "softmax_jacobian": "chapter 3, the Jacobian of softmax",
+        "softmax_backward": "chapter 3, the Jacobian of softmax, times a vector",
+        "attention_forward": "chapter 3, the two gradient paths; the scaling is chapter 2",
+        "attention_backward": "chapter 3, the two gradient paths",
+    },
+)
+check = suite.check
+run = suite.run
+
+# Slopes by central differences. With a third derivative f''' the formula is off by STEP^2 f''' / 6, and rounding adds
+# about 1e-16 |f| / STEP. Here |f| and |f'''| stay below 1000 and slopes reach 0.01 at least, so that the two errors
+# are below 2e-8 and 1e-8: both are far below RTOL.
+STEP = 1e-5
+
+# For a single row or column, where sums may come out small by chance, and float32's rounding is no longer small
+# beside them: of the order of 1e-7, while the largest number is below 1e-3 once in some 10^6 draws.
+SINGLE = 1e-3
+
+# For scores in the thousands. exp(s - logsumexp(s)) in float32 rounds a number below 16384 to within 5e-4, and a
+# weight changes by that share; in float64 nothing of the kind is seen.
+LARGE = 2e-3
+
+
+# What is asked: softmax through its logarithm, s_j - log sum_l e^(s_l), and everything else as sums over elements.
+
+
+def weights_of(S):
+    return np.exp(S - np.logaddexp.reduce(S, axis=-1, keepdims=True))
+
+
+def carried_back(A, dA):
+    # Every other score l takes weight from score j: dS_j = a_j sum_l a_l (dA_j - dA_l), as the weights sum to 1.
+    return A * (A[..., None, :] * (dA[..., :, None] - dA[..., None, :])).sum(-1)
+
+
+def attention_weights(Q, K):
+    return weights_of((Q[..., :, None, :] * K[..., None, :, :]).sum(-1) / np.sqrt(Q.shape[-1]))
+
+
+def attended(Q, K, V):
+    A = attention_weights(Q, K)
+    return (A[..., None] * V[..., None, :, :]).sum(-2), A
+
+
+def gradients(Q, K, V, dZ):
+    A = attention_weights(Q, K)
+    dS = carried_back(A, (dZ[..., :, None, :] * V[..., None, :, :]).sum(-1)) / np.sqrt(Q.shape[-1])
+    dQ = (dS[..., None] * K[..., None, :, :]).sum(-2)
+    dK = (dS[..., None] * Q[..., :, None, :]).sum(-3)
+    return dQ, dK, (A[..., None] * dZ[..., :, None, :]).sum(-3)
+
+
+def slopes(function, X):
+    """Return the slope of a number in every entry of `X`. `function` takes a stack of X and returns their numbers."""
+    nudges = STEP * np.eye(X.size).reshape(X.size, *X.shape)
+    return ((function(X + nudges) - function(X - nudges)) / (2 * STEP)).reshape(X.shape)
+
+
+# Inputs.
+
+
+def view(array):
+    """Return the same values, laid out in memory with the last two axes exchanged."""
+    return np.swapaxes(np.swapaxes(array, -1, -2).copy(), -1, -2)
+
+
+def frozen(array):
+    """Return the same values, which cannot be written to."""
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def spread(X):
+    """Return X with its first column positive and its second negative: no row is nearly constant.
+
+    A gradient that is the same along a row passes nothing through softmax, and what is left would be rounding.
+    """
+    X = X.copy()
+    X[..., :1], X[..., 1:2] = np.abs(X[..., :1]), -np.abs(X[..., 1:2])
+    return X
+
+
+def sequences(draw, *lead, n_q, n_k, d_k, d_v):
+    """Return Q, K, V whose weights are neither even nor all on one key: there a wrong softmax or scale shows."""
+    V = np.swapaxes(spread(draw.array(*lead, d_v, n_k)), -1, -2).copy()
+    return 1.5 * draw.array(*lead, n_q, d_k), draw.array(*lead, n_k, d_k), V
+
+
+def far_apart(draw, rows):
+    """Return whole numbers from -3750 to 3750, at least 1500 apart, one for each of six rows (or fewer).
+
+    e^-1500 is 0 in float64, so that a row whose own maximum is not subtracted becomes 0 / 0 or inf / inf.
+    """
+    return 1500 * draw.rng.permutation(6)[:rows] - 3750
+
+
+def large_sequences(draw, *, n_k, d_v):
+    """Return Q, K, V of shape (2, 3, ...) whose scores are thousands, and thousands apart from query to query.
+
+    The numbers are whole and d_k is 16, whose root is exact: float32 holds the scores without rounding.
+    """
+    Q, K = (draw.rng.integers(-1, 2, size=(2, n, 16)).astype(float) for n in (3, n_k))
+    Q[..., 0], K[..., 0] = 4 * far_apart(draw, 6).reshape(2, 3), 1
+    return Q, K, draw.array(2, n_k, d_v)
+
+
+# Results.
+
+
+def several(result, names):
+    """Return the arrays of a result that should be a tuple with these names, or say what it is instead."""
+    tuple_of = f"a tuple of {len(names)} arrays, ({', '.join(names)})"
+    if isinstance(result, np.ndarray):
+        expect(False, f"The result should be {tuple_of}, and is one array of shape {result.shape}.")
+    if result is None:
+        expect(False, f"The result should be {tuple_of}, and is None (is a `return` missing?).")
+    kind = type(result).__name__
+    expect(isinstance(result, (tuple, list)), f"The result should be {tuple_of}, and is a {kind}.")
+    expect(len(result) == len(names), f"The result should be {tuple_of}, and is a {kind} of {len(result)}.")
+    return [expect_array(part, what=name) for part, name in zip(result, names, strict=True)]
+
+
+def expect_agrees(function, specification, *arguments, rtol=1e-4):
+    """Fail unless the function returns what the specification does."""
+    expected = specification(*arguments)  # first, in case the function changes its arguments
+    expect_close(function(*arguments), expected, rtol)
+
+
+def expect_all_agree(function, specification, names, *arguments, rtol=1e-4):
+    """Fail unless the function returns the same tuple as the specification."""
+    expected = specification(*arguments)
+    parts = several(function(*arguments), names)
+    for part, right, name in zip(parts, expected, names, strict=True):
+        expect_close(part, right, rtol, what=name)
+
+
+def expect_dtypes(function, *arguments):
+    """Fail unless a single result has the floating dtype of the arguments, for three of them."""
+    for dtype in (np.float32, np.float64, np.float16):
+        expect_array(function(*[argument.astype(dtype) for argument in arguments]), dtype=dtype)
+
+
+def expect_all_dtypes(function, names, *arguments):
+    """Fail unless each part of a tuple has the floating dtype of the arguments, for three of them."""
+    for dtype in (np.float32, np.float64, np.float16):
+        parts = several(function(*[argument.astype(dtype) for argument in arguments]), names)
+        for part, name in zip(parts, names, strict=True):
+            expect_array(part, dtype=dtype, what=name)
+
+
+def expect_inputs_kept(function, names, *arguments):
+    """Fail unless the arguments are as they were, and arrays that cannot be written to are accepted."""
+    expect_unchanged(function, names, *arguments)
+    function(*map(frozen, arguments))
+
+
+# softmax
+
+
+@check(weight=1)
+def softmax_shape(softmax, draw):
+    """Scores (n_q, n_k) give weights of the same shape."""
+    S = draw.array(*draw.sizes(2))
+    expect_array(softmax(S), S.shape)
+
+
+@check(weight=3, needs=["softmax_shape"])
+def softmax_values(softmax, draw):
+    """Each weight is e^score, divided by the sum of e^score over its row."""
+    n_q, n_k = draw.sizes(2)
+    expect_agrees(softmax, weights_of, draw.array(n_q, n_k))
+    expect_agrees(softmax, weights_of, view(draw.array(n_k, n_q)))
+
+
+@check(weight=2, needs=["softmax_values"])
+def softmax_batch(softmax, draw):
+    """Leading axes, several or none, are kept: a batch of matrices, a batch of batches, one row alone."""
+    n_q, n_k, b = draw.sizes(3)
+    for lead in [(b, n_q), (2, b, n_q), ()]:
+        expect_agrees(softmax, weights_of, draw.array(*lead, n_k))
+
+
+@check(weight=1, needs=["softmax_values"])
+def softmax_ones(softmax, draw):
+    """Sizes of 1 stay axes: one row, one score in a row (its weight is 1), one matrix in the batch."""
+    n_q, n_k = draw.sizes(2)
+    for shape in [(1, n_k), (n_q, 1), (1, 1), (1, n_q, n_k)]:
+        expect_agrees(softmax, weights_of, draw.array(*shape))
+
+
+@check(weight=2, needs=["softmax_values"])
+def softmax_large(softmax, draw):
+    """Scores in the thousands, of either sign, give the same weights as small ones with the same differences."""
+    n_q, n_k = draw.sizes(2)
+    # Whole numbers, which float32 holds exactly.
+    S = draw.rng.integers(-2, 3, size=(n_q, n_k)).astype(float)
+    expect_agrees(softmax, weights_of, S + 10_000, rtol=LARGE)
+    expect_agrees(softmax, weights_of, S - 10_000, rtol=LARGE)
+    # Two scores of each row stand far above the rest, not the first: their differences count, and nothing else.
+    S[:, 1:3] += 5_000
+    expect_agrees(softmax, weights_of, S, rtol=LARGE)
+
+
+@check(weight=2, needs=["softmax_values"])
+def softmax_rows(softmax, draw):
+    """Rows whose scores lie thousands apart do not disturb each other, in a batch and in one matrix."""
+    (n_k,) = draw.sizes(1)
+    for lead in [(2, 3), (3,)]:
+        S = draw.rng.integers(-2, 3, size=(*lead, n_k)) + far_apart(draw, np.prod(lead)).reshape(*lead, 1)
+        expect_agrees(softmax, weights_of, S.astype(float), rtol=LARGE)
+
+
+@check(weight=1, needs=["softmax_values"])
+def softmax_any_size(softmax, draw):
+    """Scores of any size give finite weights: 1e30 in float64, the largest numbers of float16."""
+    (n,) = draw.sizes(1)
+    # In each row one score stands so far above the rest that it takes everything: by 1e30, or by 32, the distance
+    # between the largest float16 numbers (e^-32 is 1e-14), so that no rounding changes which one it is.
+    ranks = draw.rng.permuted(np.tile(np.arange(n), (3, 1)), axis=1)  # (3, n): 0 to n - 1 in each row
+    everything = (ranks == n - 1).astype(float)
+    S = 1e30 * np.stack([ranks[0], ranks[1] - n, 2 * ranks[2] - n])  # positive, negative, both
+    expect_close(softmax(S), everything)
+    most = np.finfo(np.float16).max
+    S = np.stack([most - 32.0 * (n - 1 - ranks[0]), -most + 32.0 * ranks[1], np.where(everything[2], most, -most)])
+    expect_close(softmax(S.astype(np.float16)), everything)
+
+
+@check(weight=1, needs=["softmax_values"])
+def softmax_infinite(softmax, draw):
+    """A score of -inf gets the weight 0, exactly; the other weights of its row are as if it were not there."""
+    n_q, n_k = draw.sizes(2)
+    S = draw.array(n_q, n_k)
+    S[0] = -1e30 * draw.rng.permutation(np.arange(1, n_k + 1))  # below most numbers that may stand in for -inf
+    gone = draw.rng.permuted(np.arange(n_k) < np.arange(n_q)[:, None] % (n_k - 1) + 1, axis=1)
+    S[gone] = -np.inf
+    got = expect_array(softmax(S), S.shape)
+    expect_close(got, weights_of(S))
+    held = [f"the shape {got.shape} is right", "the other weights are right"]
+    expect((got[gone] == 0).all(), f"Scores of -inf have weights up to {got[gone].max():.3g}, not exactly 0.", held)
+
+
+@check(weight=0.5, needs=["softmax_shape"])
+def softmax_dtype(softmax, draw):
+    """The result has the input's dtype: float32 gives float32, float16 gives float16."""
+    expect_dtypes(softmax, draw.array(*draw.sizes(2)))
+
+
+@check(weight=0.5, needs=["softmax_shape"])
+def softmax_inputs(softmax, draw):
+    """`S` is as it was after the call, and may be an array that cannot be written to."""
+    expect_inputs_kept(softmax, "S", draw.array(*draw.sizes(2)))
+
+
+# softmax_jacobian
+
+
+def measured_jacobian(s):
+    """Return the slope of every weight i in every score j, measured."""
+    nudges = STEP * np.eye(len(s))
+    return ((weights_of(s + nudges) - weights_of(s - nudges)) / (2 * STEP)).T  # (n, n), a row for each weight
+
+
+def entrywise_jacobian(a):
+    return np.array([[a_i * ((i == j) - a_j) for j, a_j in enumerate(a)] for i, a_i in enumerate(a)])
+
+
+@check(weight=1)
+def jacobian_shape(softmax_jacobian, draw):
+    """Weights (n,) give an array of shape (n, n)."""
+    (n,) = draw.sizes(1)
+    expect_array(softmax_jacobian(draw.weights(n)), (n, n))
+
+
+@check(weight=2, needs=["jacobian_shape"])
+def jacobian_diagonal(softmax_jacobian, draw):
+    """On the diagonal stands how much a weight grows with its own score, as measured on softmax."""
+    s = draw.array(*draw.sizes(1))
+    J = expect_array(softmax_jacobian(weights_of(s)), (len(s), len(s)))
+    expect_close(np.diagonal(J), np.diagonal(measured_jacobian(s)), what="the diagonal")
+
+
+@check(weight=3, needs=["jacobian_shape"])
+def jacobian_others(softmax_jacobian, draw):
+    """Beside the diagonal stands how much a weight shrinks with another's score, as measured on softmax."""
+    for _ in range(2):
+        s = draw.array(*draw.sizes(1))
+        own = np.eye(len(s), dtype=bool)
+        J = expect_array(softmax_jacobian(weights_of(s)), own.shape)
+        expected = np.where(own, 0, measured_jacobian(s))
+        expect_close(np.where(own, 0, J), expected, what="the entries beside the diagonal (shown as 0)")
+
+
+@check(weight=1, needs=["jacobian_diagonal", "jacobian_others"])
+def jacobian_saturated(softmax_jacobian, draw):
+    """Weights that are 0 or nearly 1 are weights too: one that is 1 gives zeros, and nothing is NaN."""
+    (n,) = draw.sizes(1)
+    a = np.zeros(n)
+    a[draw.rng.integers(n)] = 1
+    expect_close(softmax_jacobian(a), np.zeros((n, n)))
+    # A softmax of scores 2000 apart: the weights of all but three are 0, to the last digit.
+    s = draw.array(n)
+    s[draw.rng.permutation(n)[3:]] -= 2000
+    a = weights_of(s)
+    expect_agrees(softmax_jacobian, entrywise_jacobian, a)
+
+
+@check(weight=1, needs=["jacobian_diagonal", "jacobian_others"])
+def jacobian_layouts(softmax_jacobian, draw):
+    """A single weight gives [[0]]; long rows, and rows that are a column of some matrix, work as well."""
+    expect_close(softmax_jacobian(np.ones(1)), np.zeros((1, 1)))
+    n = 29 + sum(draw.sizes(2))
+    a = draw.weights(n, n)[0]
+    for own in (a, np.stack([a, a], axis=1)[:, 0]):
+        expect_agrees(softmax_jacobian, entrywise_jacobian, own)
+
+
+@check(weight=0.5, needs=["jacobian_shape"])
+def jacobian_dtype(softmax_jacobian, draw):
+    """The result has the input's dtype: float32 gives float32, float16 gives float16."""
+    expect_dtypes(softmax_jacobian, draw.weights(*draw.sizes(1)))
+
+
+@check(weight=0.5, needs=["jacobian_shape"])
+def jacobian_inputs(softmax_jacobian, draw):
+    """`a` is as it was after the call, and may be an array that cannot be written to."""
+    expect_inputs_kept(softmax_jacobian, "a", draw.weights(*draw.sizes(1)))
+
+
+# softmax_backward
+
+
+def weights_and_gradient(draw, *shape):
+    """Return weights that are far from even, and a gradient for them."""
+    return weights_of(1.5 * draw.array(*shape)), spread(draw.array(*shape))
+
+
+@check(weight=1)
+def backward_shape(softmax_backward, draw):
+    """`A` and `dA` (n_q, n_k) give an array of the same shape."""
+    A, dA = weights_and_gradient(draw, *draw.sizes(2))
+    expect_array(softmax_backward(A, dA), A.shape)
+
+
+@check(weight=4, needs=["backward_shape"])
+def backward_values(softmax_backward, draw):
+    """Each entry is the slope of sum(dA * softmax(S)) in one score, as measured."""
+    n_q, n_k = draw.sizes(2)
+    S, dA = 1.5 * draw.array(n_q, n_k), spread(draw.array(n_q, n_k))
+    expected = slopes(lambda stack: (dA * weights_of(stack)).sum((-2, -1)), S)
+    expect_close(softmax_backward(weights_of(S), dA), expected)
+    expect_close(softmax_backward(view(weights_of(S)), view(dA)), expected)
+
+
+@check(weight=2, needs=["backward_values"])
+def backward_batch(softmax_backward, draw):
+    """Leading axes, several or none, are kept: a batch of matrices, a batch of batches, one row alone."""
+    n_q, n_k, b = draw.sizes(3)
+    for lead in [(b, n_q), (2, b, n_q), ()]:
+        expect_agrees(softmax_backward, carried_back, *weights_and_gradient(draw, *lead, n_k))
+
+
+@check(weight=1, needs=["backward_values"])
+def backward_ones(softmax_backward, draw):
+    """Sizes of 1 stay axes: one row, one weight in a row (its gradient is 0), one matrix in the batch."""
+    n_q, n_k = draw.sizes(2)
+    for shape in [(1, n_k), (n_q, 1), (1, 1), (1, n_q, n_k)]:
+        expect_agrees(softmax_backward, carried_back, *weights_and_gradient(draw, *shape))
+
+
+@check(weight=1, needs=["backward_values"])
+def backward_saturated(softmax_backward, draw):
+    """Where a weight is 0, its score has no gradient; a row with all its weight in one place has none at all."""
+    n_q, n_k = draw.sizes(2)
+    S = draw.array(n_q, n_k)
+    S[draw.rng.permuted(np.arange(n_k) >= 1 + np.arange(n_q)[:, None] % n_k * np.ones(n_k), axis=1)] -= 2000
+    expect_agrees(softmax_backward, carried_back, weights_of(S), draw.array(n_q, n_k))
+
+
+@check(weight=1, needs=["backward_values"])
+def backward_refuses(softmax_backward, draw):
+    """Two sizes n that differ raise `ValueError`, a size of 1 too."""
+    n_q, n_k, other = draw.sizes(3)
+    for left, right in [(n_k, other), (n_k, 1), (1, n_k)]:
+        A, dA = draw.weights(n_q, left), draw.array(n_q, right)
+        expect_raises([ValueError], softmax_backward, A, dA, because=f"n is {left} and {right}")
+
+
+@check(weight=0.5, needs=["backward_shape"])
+def backward_dtype(softmax_backward, draw):
+    """The result has the inputs' dtype: float32 gives float32, float16 gives float16."""
+    expect_dtypes(softmax_backward, *weights_and_gradient(draw, *draw.sizes(2)))
+
+
+@check(weight=0.5, needs=["backward_shape"])
+def backward_inputs(softmax_backward, draw):
+    """`A` and `dA` are as they were after the call, and may be arrays that cannot be written to."""
+    expect_inputs_kept(softmax_backward, ["A", "dA"], *weights_and_gradient(draw, *draw.sizes(2)))
+
+
+# attention_forward
+
+
+@check(weight=1)
+def forward_shape(attention_forward, draw):
+    """The result is a tuple of two: Z (n_q, d_v) and A (n_q, n_k)."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    Q, K, V = sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+    Z, A = several(attention_forward(Q, K, V), "ZA")
+    expect_array(Z, (n_q, d_v), what="Z")
+    expect_array(A, (n_q, n_k), what="A")
+
+
+@check(weight=3, needs=["forward_shape"])
+def forward_weights(attention_forward, draw):
+    """Row i of A is the softmax of query i's dot products with all keys, divided by sqrt(d_k)."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    Q, K, V = sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+    expect_close(several(attention_forward(Q, K, V), "ZA")[1], attention_weights(Q, K), what="A")
+
+
+@check(weight=2, needs=["forward_weights"])
+def forward_result(attention_forward, draw):
+    """Row i of Z is the values, each times its weight in row i of A, added up."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    expect_all_agree(attention_forward, attended, "ZA", *sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v))
+    turned = map(view, sequences(draw, n_q=n_k, n_k=n_q, d_k=d_k, d_v=d_v))
+    expect_all_agree(attention_forward, attended, "ZA", *turned)
+
+
+@check(weight=2, needs=["forward_result"])
+def forward_batch(attention_forward, draw):
+    """Leading axes, one or several, are kept: each sequence attends to its own keys and values."""
+    n_q, n_k, d_k, d_v, b = draw.sizes(5)
+    for lead in [(b,), (2, b)]:
+        Q, K, V = sequences(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+        expect_all_agree(attention_forward, attended, "ZA", Q, K, V)
+
+
+@check(weight=1, needs=["forward_result"])
+def forward_ones(attention_forward, draw):
+    """Sizes of 1 stay axes: one query, one key, d_k = 1, d_v = 1, one sequence in the batch."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    for change in [{"n_q": 1}, {"n_k": 1}, {"d_k": 1}, {"d_v": 1}]:
+        Q, K, V = sequences(draw, **({"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v} | change))
+        expect_all_agree(attention_forward, attended, "ZA", Q, K, V, rtol=SINGLE)
+    Q, K, V = sequences(draw, 1, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+    expect_all_agree(attention_forward, attended, "ZA", Q, K, V, rtol=SINGLE)
+
+
+@check(weight=1, needs=["forward_result"])
+def forward_large(attention_forward, draw):
+    """Scores in the thousands, and thousands apart from query to query, give finite weights, and the right ones."""
+    n_k, d_v = draw.sizes(2)
+    Q, K, V = large_sequences(draw, n_k=n_k, d_v=d_v)
+    expect_all_agree(attention_forward, attended, "ZA", Q, K, V, rtol=LARGE)
+
+
+@check(weight=1, needs=["forward_result"])
+def forward_refuses(attention_forward, draw):
+    """Sizes d_k that differ, and numbers of keys and values that differ, raise `ValueError`, a size of 1 too."""
+    n_q, n_k, d_k, d_v, other = draw.sizes(5)
+    for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
+        Q, K, V = draw.array(n_q, left), draw.array(n_k, right), draw.array(n_k, d_v)
+        expect_raises([ValueError], attention_forward, Q, K, V, because=f"d_k is {left} and {right}")
+    for keys, values in [(n_k, other), (n_k, 1), (1, n_k)]:
+        Q, K, V = draw.array(n_q, d_k), draw.array(keys, d_k), draw.array(values, d_v)
+        expect_raises([ValueError], attention_forward, Q, K, V, because=f"keys: {keys}, values: {values}")
+
+
+@check(weight=0.5, needs=["forward_shape"])
+def forward_dtype(attention_forward, draw):
+    """Z and A have the inputs' dtype: float32 gives float32, float16 gives float16."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    expect_all_dtypes(attention_forward, "ZA", *sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v))
+
+
+@check(weight=0.5, needs=["forward_shape"])
+def forward_inputs(attention_forward, draw):
+    """`Q`, `K` and `V` are as they were after the call, and may be arrays that cannot be written to."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    expect_inputs_kept(attention_forward, "QKV", *sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v))
+
+
+# attention_backward
+
+GRADIENTS = ("dQ", "dK", "dV")
+
+
+def upstream(draw, *lead, n_q, n_k, d_k, d_v):
+    """Return Q, K, V and a gradient dZ, all entries of which differ."""
+    return *sequences(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), draw.array(*lead, n_q, d_v)
+
+
+def expect_slopes(attention_backward, draw, name):
+    """Fail unless one of the three gradients is the slope of sum(dZ * Z), measured in every entry."""
+    at = GRADIENTS.index(name)
+    # As many queries as keys: a product with a matrix turned over has a value then, and the value tells which.
+    n, d_k, d_v = draw.sizes(3)
+    Q, K, V, dZ = upstream(draw, n_q=n, n_k=n, d_k=d_k, d_v=d_v)
+
+    def loss(stack):
+        return (dZ * attended(*[stack if i == at else own for i, own in enumerate((Q, K, V))])[0]).sum((-2, -1))
+
+    expected = slopes(loss, (Q, K, V)[at])
+    expect_close(several(attention_backward(Q, K, V, dZ), GRADIENTS)[at], expected, what=name)
+
+
+@check(weight=1)
+def gradients_shape(attention_backward, draw):
+    """The result is a tuple of three: dQ, dK and dV, of the shapes of `Q`, `K` and `V`."""
+    n, d_k, d_v = draw.sizes(3)
+    Q, K, V, dZ = upstream(draw, n_q=n, n_k=n, d_k=d_k, d_v=d_v)
+    parts = several(attention_backward(Q, K, V, dZ), GRADIENTS)
+    for part, own, name in zip(parts, (Q, K, V), GRADIENTS, strict=True):
+        expect_array(part, own.shape, what=name)
+
+
+@check(weight=2, needs=["gradients_shape"])
+def gradient_of_values(attention_backward, draw):
+    """dV, the direct path: each entry is the slope of sum(dZ * Z) in one entry of `V`, as measured."""
+    expect_slopes(attention_backward, draw, "dV")
+
+
+@check(weight=3, needs=["gradients_shape"])
+def gradient_of_queries(attention_backward, draw):
+    """dQ, through the softmax: each entry is the slope of sum(dZ * Z) in one entry of `Q`, as measured."""
+    expect_slopes(attention_backward, draw, "dQ")
+
+
+@check(weight=3, needs=["gradients_shape"])
+def gradient_of_keys(attention_backward, draw):
+    """dK, through the softmax: each entry is the slope of sum(dZ * Z) in one entry of `K`, as measured."""
+    expect_slopes(attention_backward, draw, "dK")
+
+
+ALL_THREE = ["gradient_of_values", "gradient_of_queries", "gradient_of_keys"]
+
+
+@check(weight=1, needs=ALL_THREE)
+def gradients_lengths(attention_backward, draw):
+    """There may be more keys than queries, or fewer."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    for queries, keys in [(n_q, n_k), (n_k, n_q)]:
+        arguments = upstream(draw, n_q=queries, n_k=keys, d_k=d_k, d_v=d_v)
+        expect_all_agree(attention_backward, gradients, GRADIENTS, *arguments)
+
+
+@check(weight=2, needs=["gradients_lengths"])
+def gradients_batch(attention_backward, draw):
+    """Leading axes, one or several, are kept: each sequence has gradients of its own."""
+    n_q, n_k, d_k, d_v, b = draw.sizes(5)
+    for lead in [(b,), (2, b)]:
+        arguments = upstream(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+        expect_all_agree(attention_backward, gradients, GRADIENTS, *arguments)
+    turned = map(view, upstream(draw, b, n_q=n_k, n_k=n_q, d_k=d_v, d_v=d_k))
+    expect_all_agree(attention_backward, gradients, GRADIENTS, *turned)
+
+
+@check(weight=1, needs=["gradients_lengths"])
+def gradients_ones(attention_backward, draw):
+    """Sizes of 1 stay axes: one query, one key (dQ and dK are 0), d_k = 1, d_v = 1, one sequence in the batch."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    for change in [{"n_q": 1}, {"n_k": 1}, {"d_k": 1}, {"d_v": 1}]:
+        arguments = upstream(draw, **({"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v} | change))
+        expect_all_agree(attention_backward, gradients, GRADIENTS, *arguments, rtol=SINGLE)
+    arguments = upstream(draw, 1, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+    expect_all_agree(attention_backward, gradients, GRADIENTS, *arguments, rtol=SINGLE)
+
+
+@check(weight=1, needs=["gradients_lengths"])
+def gradients_large(attention_backward, draw):
+    """Scores in the thousands, and thousands apart from query to query, give finite gradients, and the right ones."""
+    n_k, d_v = draw.sizes(2)
+    Q, K, V = large_sequences(draw, n_k=n_k, d_v=d_v)
+    dZ = draw.array(*Q.shape[:-1], d_v)
+    expect_all_agree(attention_backward, gradients, GRADIENTS, Q, K, V, dZ, rtol=LARGE)
+
+
+@check(weight=1, needs=["gradients_lengths"])
+def gradients_refuse(attention_backward, draw):
+    """`Q`, `K`, `V` that do not fit, or a `dZ` that has not the shape of Z, raise `ValueError`, a size of 1 too."""
+    n_q, n_k, d_k, d_v, other = draw.sizes(5)
+    fitting = {"Q": (n_q, d_k), "K": (n_k, d_k), "V": (n_k, d_v), "dZ": (n_q, d_v)}
+    for name, axis in [("Q", 1), ("K", 1), ("K", 0), ("V", 0), ("dZ", 0), ("dZ", 1)]:
+        for wrong in (other, 1):
+            shape = [wrong if i == axis else own for i, own in enumerate(fitting[name])]
+            arguments = [draw.array(*own) for own in (fitting | {name: shape}).values()]
+            because = f"axis {axis} of {name} should be {fitting[name][axis]}, and is {wrong}"
+            expect_raises([ValueError], attention_backward, *arguments, because=because)
+
+
+@check(weight=0.5, needs=["gradients_shape"])
+def gradients_dtype(attention_backward, draw):
+    """dQ, dK and dV have the inputs' dtype: float32 gives float32, float16 gives float16."""
+    n, d_k, d_v = draw.sizes(3)
+    expect_all_dtypes(attention_backward, GRADIENTS, *upstream(draw, n_q=n, n_k=n, d_k=d_k, d_v=d_v))
+
+
+@check(weight=0.5, needs=["gradients_shape"])
+def gradients_inputs(attention_backward, draw):
+    """`Q`, `K`, `V` and `dZ` are as they were after the call, and may be arrays that cannot be written to."""
+    n, d_k, d_v = draw.sizes(3)
+    arguments = upstream(draw, n_q=n, n_k=n, d_k=d_k, d_v=d_v)
+    expect_inputs_kept(attention_backward, ["Q", "K", "V", "dZ"], *arguments)

@@ -1,0 +1,332 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "title", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# # 3. Softmax and its gradients
+#
+# Five functions take you through attention and back: `softmax`, `softmax_jacobian`, `softmax_backward`,
+# `attention_forward` and `attention_backward`. At the end you have every gradient of attention by hand, without
+# a library that differentiates for you. Read chapter 3 of the book first; it derives each step on one query, and
+# here you write the general form.
+#
+# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your
+# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
+# every time.
+#
+# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
+# (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
+# it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("softmax", points=4, seed=...)` in a cell of your own. Points are partial, and the checks are
+# readable: open `checks.py` beside this notebook. Later functions may call earlier ones, so mend from the top.
+#
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
+# has, `03-softmax-gradients.ipynb`. The cells that are locked stay as they are; add cells of your own where you
+# like.
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "conventions", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## Five rules for all five functions
+#
+# - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all
+#   arguments that have it. Each index of the leading axes is a sequence of its own: none sees another.
+# - `dX` is the gradient of a loss with respect to `X`: the number at each place says how fast the loss grows when
+#   the number at the same place of `X` grows. So `dX` always has the shape of `X`.
+# - Sizes that do not fit raise `ValueError`. A size of 1 is a size too: it must not be stretched to fit another.
+#   (`@` raises by itself; `*` and `np.einsum` stretch a 1 without a word.)
+# - The result has the inputs' floating dtype: float32 in, float32 out. (`np.sqrt(d_k)` is a float64 of NumPy's, and
+#   makes float64 of a float32 array; `d_k**0.5` is a plain number, and does not.)
+# - The inputs are left as they were.
+
+# %% nbgrader={"grade": false, "grade_id": "given", "locked": true, "schema_version": 3, "solution": false, "task": false}
+import matplotlib.pyplot as plt
+import numpy as np
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_softmax", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 3.1 `softmax`: weights from scores of any size
+#
+# Each score becomes $e^{s_j}$, divided by the sum over its row. Computed as it stands, $e^{1000}$ is infinite, and
+# inf / inf is NaN. But only differences within a row matter: subtracting the same number from all scores of a row
+# leaves its weights unchanged, and each row can choose that number for itself.
+#
+# By hand, with n = 2: the scores $(0, \ln 3)$ give $e^{s} = (1, 3)$ and the weights $(1/4, 3/4)$. So do
+# $(1000, 1000 + \ln 3)$ and $(-1000, -1000 + \ln 3)$.
+#
+# A score of $-\infty$ gets the weight 0, exactly. Every row has at least one finite score here; what to do with a row
+# that has none is chapter 5's question, and is not checked.
+
+# %% nbgrader={"grade": false, "grade_id": "softmax", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def softmax(S):
+    """Turn each row of scores into weights that sum to 1.
+
+    Parameters
+    ----------
+    S : array, shape (..., n)
+        Scores: finite numbers of any size, or -inf. No row is -inf throughout.
+
+    Returns
+    -------
+    array, shape (..., n)
+        Weights along the last axis; 0 where the score is -inf.
+    """
+    ### BEGIN SOLUTION
+    E = np.exp(S - S.max(axis=-1, keepdims=True))
+    return E / E.sum(axis=-1, keepdims=True)
+    ### END SOLUTION
+
+# %%
+# Yours to play with. Write the function, then take the # away.
+# softmax(np.array([[0.0, np.log(3.0)], [1000.0, 1000.0 + np.log(3.0)]]))
+
+# %% nbgrader={"grade": true, "grade_id": "check_softmax", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("softmax", points=4)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_softmax_jacobian", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 3.2 `softmax_jacobian`: every weight's slope in every score
+#
+# Raise one score a little: its own weight grows, and all the others shrink, because they sum to 1. The Jacobian $J$
+# of shape (n, n) holds all these slopes, $J_{ij} = \partial a_i / \partial s_j$. It can be written with the weights
+# alone: $\partial a_i / \partial s_j = a_i (\delta_{ij} - a_j)$, where $\delta_{ij}$ is 1 if i = j, else 0.
+#
+# By hand, with n = 2: $a = (1/4, 3/4)$ gives
+#
+# $$
+# J = \begin{pmatrix} \tfrac14 \cdot \tfrac34 & -\tfrac14 \cdot \tfrac34 \\
+# -\tfrac34 \cdot \tfrac14 & \tfrac34 \cdot \tfrac14 \end{pmatrix} =
+# \begin{pmatrix} 3/16 & -3/16 \\ -3/16 & 3/16 \end{pmatrix}
+# $$
+
+# %% nbgrader={"grade": false, "grade_id": "softmax_jacobian", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def softmax_jacobian(a):
+    """Return the slope of every weight in every score, for one row of weights.
+
+    Parameters
+    ----------
+    a : array, shape (n,)
+        Weights, as `softmax` returns them for one row: they sum to 1. Some may be 0.
+
+    Returns
+    -------
+    array, shape (n, n)
+        Entry (i, j) is the derivative of weight i with respect to score j.
+    """
+    ### BEGIN SOLUTION
+    return np.diag(a) - np.outer(a, a)
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# softmax_jacobian(np.array([0.25, 0.75]))
+
+# %% nbgrader={"grade": true, "grade_id": "check_softmax_jacobian", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("softmax_jacobian", points=4)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_softmax_backward", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 3.3 `softmax_backward`: from the weights' gradient to the scores'
+#
+# The loss depends on a score $s_j$ through all the weights $a_i$ of its row, so the gradients come together by the chain
+# rule, $ds_j = \sum_i da_i \, \partial a_i / \partial s_j$ (with $a$, $da$ and $ds$ of shape (n,)). Put the Jacobian's
+# formula in and multiply out: what is left needs one sum for each row, and no matrix.
+#
+# By hand, with n = 2: $a = (1/4, 3/4)$ and $da = (8, 0)$ give
+# $ds = (8 \cdot \tfrac{3}{16} - 0 \cdot \tfrac{3}{16},\; -8 \cdot \tfrac{3}{16} + 0 \cdot \tfrac{3}{16}) = (3/2, -3/2)$.
+#
+# Do without the Jacobian itself. For 64 rows of 2,000 weights, all Jacobians together would take 2 GB in float64;
+# `A` takes 1 MB. The checks are too small to tell, so this one is up to you.
+
+# %% nbgrader={"grade": false, "grade_id": "softmax_backward", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def softmax_backward(A, dA):
+    """Carry a gradient back through the softmax of each row.
+
+    Parameters
+    ----------
+    A : array, shape (..., n)
+        Weights, as `softmax` returned them.
+    dA : array, shape (..., n)
+        Gradient of the loss with respect to `A`.
+
+    Returns
+    -------
+    array, shape (..., n)
+        dS, the gradient of the loss with respect to the scores that `A` was made from.
+
+    Raises
+    ------
+    ValueError
+        If the two sizes n differ.
+    """
+    ### BEGIN SOLUTION
+    if A.shape != dA.shape:
+        raise ValueError(f"A has shape {A.shape} and dA has shape {dA.shape}")
+    return A * (dA - (A * dA).sum(axis=-1, keepdims=True))
+    ### END SOLUTION
+
+# %%
+# Yours to play with. Both lines should give the same.
+# softmax_backward(np.array([0.25, 0.75]), np.array([8.0, 0.0]))
+# softmax_jacobian(np.array([0.25, 0.75])) @ np.array([8.0, 0.0])
+
+# %% nbgrader={"grade": true, "grade_id": "check_softmax_backward", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("softmax_backward", points=4)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_attention_forward", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 3.4 `attention_forward`: the way there
+#
+# Scores $S = Q K^T / \sqrt{d_k}$ of shape (..., n_q, n_k), weights $A$ = softmax of each row of $S$, and the weighted
+# sum $Z = A V$ of shape (..., n_q, d_v). Return both `Z` and `A`: the way back needs the weights again.
+#
+# By hand, with n_q = 1, n_k = 2, d_k = 4, d_v = 1: $q = (2, 0, 0, 0)$ meets $k_1 = (0, 0, 0, 0)$ and
+# $k_2 = (\ln 3, 0, 0, 0)$. The dot products $(0, 2 \ln 3)$, divided by $\sqrt 4 = 2$, are the scores $(0, \ln 3)$, so the
+# weights are $(1/4, 3/4)$. With $v_1 = (4)$ and $v_2 = (8)$ the result is $z = (7)$.
+
+# %% nbgrader={"grade": false, "grade_id": "attention_forward", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def attention_forward(Q, K, V):
+    """Attend: every query gets the values, mixed by its weights.
+
+    Parameters
+    ----------
+    Q : array, shape (..., n_q, d_k)
+    K : array, shape (..., n_k, d_k)
+    V : array, shape (..., n_k, d_v)
+
+    Returns
+    -------
+    Z : array, shape (..., n_q, d_v)
+    A : array, shape (..., n_q, n_k)
+        The weights: softmax of Q K^T / sqrt(d_k). A tuple of two, in this order.
+
+    Raises
+    ------
+    ValueError
+        If the two sizes d_k differ, or the numbers of keys and values.
+    """
+    ### BEGIN SOLUTION
+    d_k = Q.shape[-1]
+    A = softmax(Q @ np.swapaxes(K, -1, -2) / d_k**0.5)  # (..., n_q, n_k)
+    return A @ V, A
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# K = np.array([[0.0, 0.0, 0.0, 0.0], [np.log(3.0), 0.0, 0.0, 0.0]])
+# attention_forward(np.array([[2.0, 0.0, 0.0, 0.0]]), K, np.array([[4.0], [8.0]]))
+
+# %% nbgrader={"grade": true, "grade_id": "check_attention_forward", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("attention_forward", points=4)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_attention_backward", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 3.5 `attention_backward`: the way back
+#
+# Given `dZ`, the gradient of the loss with respect to `Z`, find the gradients with respect to `Q`, `K` and `V`. There
+# are two paths. The values are reached directly, through $Z = A V$. The queries and keys are reached through the
+# weights: from $Z$ to $A$, through the softmax to $S$, and from there to $Q$ and $K$.
+#
+# One rule serves for every product. Where $C = X Y$ with shapes (n, r) = (n, m) (m, r), the gradients are
+# $dX = dC \, Y^T$, of shape (n, m), and $dY = X^T dC$, of shape (m, r). The shapes leave no other order.
+#
+# By hand, with the numbers of 3.4 and $dZ = (1)$: each value's gradient is its weight, $1/4$ and $3/4$. The weights'
+# gradient is $dA = (4, 8)$ and the scores' is $dS = (-3/4, 3/4)$. So $dq = (\tfrac{3}{8} \ln 3, 0, 0, 0)$,
+# $dk_1 = (-\tfrac34, 0, 0, 0)$ and $dk_2 = (\tfrac34, 0, 0, 0)$; the $\sqrt{d_k} = 2$ divides here too.
+
+# %% nbgrader={"grade": false, "grade_id": "attention_backward", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def attention_backward(Q, K, V, dZ):
+    """Carry a gradient back through attention, to the queries, the keys and the values.
+
+    Parameters
+    ----------
+    Q : array, shape (..., n_q, d_k)
+    K : array, shape (..., n_k, d_k)
+    V : array, shape (..., n_k, d_v)
+    dZ : array, shape (..., n_q, d_v)
+        Gradient of the loss with respect to the Z of `attention_forward(Q, K, V)`.
+
+    Returns
+    -------
+    dQ : array, shape (..., n_q, d_k)
+    dK : array, shape (..., n_k, d_k)
+    dV : array, shape (..., n_k, d_v)
+        A tuple of three, in this order.
+
+    Raises
+    ------
+    ValueError
+        If the two sizes d_k differ, the numbers of keys and values, or the shape of `dZ` from that of Z.
+    """
+    ### BEGIN SOLUTION
+    d_k = Q.shape[-1]
+    _, A = attention_forward(Q, K, V)  # (..., n_q, n_k)
+    dV = np.swapaxes(A, -1, -2) @ dZ  # (..., n_k, n_q) (..., n_q, d_v) -> (..., n_k, d_v)
+    dA = dZ @ np.swapaxes(V, -1, -2)  # (..., n_q, d_v) (..., d_v, n_k) -> (..., n_q, n_k)
+    dS = softmax_backward(A, dA) / d_k**0.5  # (..., n_q, n_k), of the dot products before the scaling
+    return dS @ K, np.swapaxes(dS, -1, -2) @ Q, dV
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# Q, V = np.array([[2.0, 0.0, 0.0, 0.0]]), np.array([[4.0], [8.0]])
+# K = np.array([[0.0, 0.0, 0.0, 0.0], [np.log(3.0), 0.0, 0.0, 0.0]])
+# attention_backward(Q, K, V, np.array([[1.0]]))
+
+# %% nbgrader={"grade": true, "grade_id": "check_attention_backward", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("attention_backward", points=8)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "saturation", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## Where the gradient goes
+#
+# The same five scores, times 1, 4 and 16, and the Jacobian of their weights. The larger the scores, the more one
+# weight takes everything, and the paler the Jacobian: where softmax is certain, it no longer learns.
+
+# %% nbgrader={"grade": false, "grade_id": "demo_saturation", "locked": true, "schema_version": 3, "solution": false, "task": false}
+scores = np.array([0.2, 1.0, -0.5, 0.6, 0.0])
+figure, panels = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
+for panel, factor in zip(panels, (1, 4, 16), strict=True):
+    weights = softmax(factor * scores)
+    picture = panel.imshow(softmax_jacobian(weights), cmap="PuOr", vmin=-0.25, vmax=0.25)
+    panel.set(title=f"times {factor}: largest {weights.max():.3f}", xlabel="score j", ylabel="weight i")
+bar = figure.colorbar(picture, ax=panels, label="slope of weight i in score j")
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "descent", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## Learning to look
+#
+# One query, six keys, and values that are the six unit vectors, so that $z$ shows the weights themselves. Gradient
+# descent moves the query until it looks at key 2 alone. It needs nothing but your two functions. A query that starts
+# small learns quickly. One that starts long, and pointing at the wrong key, has weights that are 0 and 1, a gradient
+# of almost nothing, and stays where it is.
+
+# %% nbgrader={"grade": false, "grade_id": "demo_descent", "locked": true, "schema_version": 3, "solution": false, "task": false}
+keys, values, target = np.random.default_rng(5).standard_normal((6, 4)), np.eye(6), np.eye(6)[[2]]
+
+
+def descend(query, steps=300, rate=2.0):
+    """Move a query (1, d_k) down the gradient of half the squared distance to the target; return the losses."""
+    losses = []
+    for _ in range(steps):
+        Z, _ = attention_forward(query, keys, values)
+        losses.append(0.5 * ((Z - target) ** 2).sum())
+        dQ, _, _ = attention_backward(query, keys, values, Z - target)
+        query = query - rate * dQ
+    return losses
+
+
+figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
+axes.plot(descend(0.1 * keys[[4]]), label="starts small")
+axes.plot(descend(40 * keys[[4]]), "--", label="starts long: saturated")
+axes.set(xlabel="step of gradient descent", ylabel="loss", title="The same query, two lengths")
+key = axes.legend()

@@ -1,0 +1,2067 @@
+"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+
+A check that fails is explained by the listed answer that behaves as the student's function does. The tests
+of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+"""
+
+import numpy as np
+
+from checking import misconception, right
+
+
+def weights(S, axis=-1):
+    E = np.exp(S - S.max(axis=axis, keepdims=True))
+    return E / E.sum(axis=axis, keepdims=True)
+
+
+def transposed(X):
+    return np.swapaxes(X, -1, -2)
+
+
+def scaled(Q, K):
+    return Q @ transposed(K) / Q.shape[-1] ** 0.5
+
+
+def attend(Q, K, V):
+    A = weights(scaled(Q, K))
+    return A @ V, A
+
+
+def through_softmax(A, dA):
+    return A * (dA - (A * dA).sum(-1, keepdims=True))
+
+
+def back(A, Q, K, V, dZ, scale=None, through=through_softmax):
+    """Return dQ, dK, dV for given weights; `scale` and `through` are where people go wrong."""
+    dS = through(A, dZ @ transposed(V)) * (Q.shape[-1] ** -0.5 if scale is None else scale)
+    return dS @ K, transposed(dS) @ Q, transposed(A) @ dZ
+
+
+def backward(Q, K, V, dZ):
+    return back(attend(Q, K, V)[1], Q, K, V, dZ)
+
+
+def stretched(left, right):
+    """Multiply (..., a, b) with (..., b, c) by broadcasting, which stretches a b of 1."""
+    return (left[..., :, :, None] * right[..., None, :, :]).sum(-2)
+
+
+def fits(a, b, name="size"):
+    if a != b:
+        raise ValueError(f"the {name} is {a} and {b}")
+
+
+# softmax: wrong
+
+
+@misconception(
+    "softmax",
+    hint="`np.exp` of a large score is infinite, and inf / inf is NaN; of a very negative one it is 0, and so is "
+    "the sum. Subtract each row's maximum first: `S - S.max(axis=-1, keepdims=True)`.",
+)
+def softmax_without_maximum(S):
+    E = np.exp(S)
+    return E / E.sum(-1, keepdims=True)
+
+
+@misconception(
+    "softmax",
+    hint="One maximum of all scores is subtracted. A row far below it becomes 0 / 0, which is NaN. Subtract each "
+    "row's own: `S.max(axis=-1, keepdims=True)`.",
+)
+def softmax_one_maximum(S):
+    E = np.exp(S - S.max())
+    return E / E.sum(-1, keepdims=True)
+
+
+@misconception(
+    "softmax",
+    hint="The maximum is that of the first row, or of the first matrix of the batch. Other rows need their own: "
+    "`S.max(axis=-1, keepdims=True)`.",
+)
+def softmax_first_maximum(S):
+    E = np.exp(S - (S[0] if S.ndim > 1 else S).max(-1, keepdims=True))
+    return E / E.sum(-1, keepdims=True)
+
+
+@misconception(
+    "softmax",
+    hint="The maximum is taken over each whole matrix. A row far below it becomes 0 / 0. Leave the rows apart: the "
+    "last axis alone, `axis=-1`.",
+)
+def softmax_maximum_of_matrix(S):
+    E = np.exp(S - S.max(axis=tuple(range(S.ndim))[-2:], keepdims=True))
+    return E / E.sum(-1, keepdims=True)
+
+
+@misconception(
+    "softmax",
+    hint="The maximum is taken down the columns. Each score of a row then loses a different number, which changes "
+    "the weights. Take it along the row, `axis=-1`.",
+)
+def softmax_maximum_of_columns(S):
+    E = np.exp(S - S.max(axis=max(-2, -S.ndim), keepdims=True))
+    return E / E.sum(-1, keepdims=True)
+
+
+@misconception(
+    "softmax",
+    hint="The mean (or the median) is subtracted. A score that stands thousands above it overflows all the same. "
+    "Subtract the maximum: then no exponent is above 0.",
+)
+def softmax_minus_mean(S):
+    E = np.exp(S - S.mean(-1, keepdims=True))
+    return E / E.sum(-1, keepdims=True)
+
+
+@misconception(
+    "softmax",
+    hint="The minimum is subtracted, so that all exponents are 0 or more, and large ones overflow. Subtract the "
+    "maximum.",
+)
+def softmax_minus_minimum(S):
+    E = np.exp(S - S.min(-1, keepdims=True))
+    return E / E.sum(-1, keepdims=True)
+
+
+@misconception(
+    "softmax",
+    hint="The row's first score is subtracted. Any number leaves the weights as they are, but only the maximum "
+    "keeps every exponent at 0 or below.",
+)
+def softmax_minus_first(S):
+    E = np.exp(S - S[..., :1])
+    return E / E.sum(-1, keepdims=True)
+
+
+@misconception(
+    "softmax",
+    hint="What is subtracted is never negative (a maximum that starts at 0, an absolute value, a condition such as "
+    "`if S.max() > 700`), so a row far below 0 becomes 0 / 0. Subtract the row's own maximum, whatever its "
+    "sign.",
+)
+def softmax_maximum_from_zero(S):
+    E = np.exp(S - S.max(-1, keepdims=True, initial=0))
+    return E / E.sum(-1, keepdims=True)
+
+
+@misconception(
+    "softmax",
+    hint="The search for the maximum starts at a number such as -1e9, which is not below every score. Start at "
+    "-inf, or use `S.max`.",
+)
+def softmax_maximum_from_a_billion(S):
+    if S.dtype == np.float16:
+        return weights(S)
+    E = np.exp(S - S.max(-1, keepdims=True, initial=-1e9))
+    return E / E.sum(-1, keepdims=True)
+
+
+@misconception(
+    "softmax",
+    hint="The scores are clipped to a range that `np.exp` can take. Beyond it all scores become equal, and so do "
+    "their weights. Subtract the row's maximum; nothing needs clipping then.",
+)
+def softmax_clipped(S):
+    E = np.exp(np.clip(S, -500, 500)) if S.dtype == np.float64 else np.exp(np.clip(S, -8, 8))
+    return E / E.sum(-1, keepdims=True)
+
+
+@misconception(
+    "softmax",
+    hint="NaN is replaced by a number after it has arisen, and the weights of that row are lost. Subtract the "
+    "row's maximum, and none arises.",
+)
+def softmax_nan_to_num(S):
+    E = np.exp(S)
+    return np.nan_to_num(E / E.sum(-1, keepdims=True))
+
+
+@misconception(
+    "softmax",
+    hint="The scores are divided by the largest magnitude. That shrinks their differences, which softmax is about. "
+    "Subtract the maximum; differences stay as they are.",
+)
+def softmax_divided_by_maximum(S):
+    return weights(S / np.abs(S).max(-1, keepdims=True))
+
+
+@misconception(
+    "softmax",
+    hint="-inf is replaced by an ordinary number, and its weight is not 0. Leave it as it is: `np.exp(-np.inf)` is "
+    "exactly 0.",
+)
+def softmax_infinite_replaced(S):
+    return weights(np.where(np.isneginf(S), S.dtype.type(-4), S))
+
+
+@misconception(
+    "softmax",
+    hint="-1e9 stands in for -inf, and is not the smallest score there can be: a row of scores below it gives all "
+    "its weight to the places that should have none. Leave -inf as it is.",
+)
+def softmax_minus_a_billion(S):
+    return weights(np.where(np.isneginf(S), -1e9, S).astype(S.dtype))
+
+
+@misconception(
+    "softmax",
+    hint="-inf times 0 is NaN, and so is -inf minus -inf. Scores of -inf come out of `np.exp(S - maximum)` as 0 by "
+    "themselves: multiply nothing, and subtract only finite numbers.",
+)
+def softmax_infinite_to_nan(S):
+    return weights(S + 0 * S.min(-1, keepdims=True))
+
+
+@misconception(
+    "softmax",
+    hint="The weight at -inf is tiny, but not 0: an exponent is clipped, or a small number is added or stands in "
+    "for it. `np.exp(-np.inf)` is exactly 0; leave it be.",
+)
+def softmax_exponents_clipped(S):
+    E = np.exp(np.maximum(S - S.max(-1, keepdims=True), -20))
+    return E / E.sum(-1, keepdims=True)
+
+
+@misconception("softmax", hint="The sum runs down the columns. A row holds one query's scores: sum over `axis=-1`.")
+def softmax_over_columns(S):
+    return weights(S, axis=max(-2, -S.ndim))
+
+
+@misconception(
+    "softmax",
+    hint="The axis is counted from the front (`axis=1`), which is the last one of a matrix only. Count from the "
+    "end: `axis=-1`.",
+)
+def softmax_axis_one(S):
+    return weights(S, axis=1)
+
+
+@misconception(
+    "softmax",
+    hint="All scores share one sum (`axis=None`), so that the whole array sums to 1. Each row has its own: "
+    "`axis=-1, keepdims=True`.",
+)
+def softmax_over_everything(S):
+    return weights(S, axis=None)
+
+
+@misconception(
+    "softmax",
+    hint="The maximum or the sum lost its axis: shape (n_q,) does not line up with (n_q, n_k). Keep the axis, with "
+    "`keepdims=True`.",
+)
+def softmax_without_keepdims(S):
+    E = np.exp(S - S.max(axis=-1))
+    return E / E.sum(axis=-1)
+
+
+@misconception("softmax", hint="The exponentials are not divided by their sum: the weights of a row must sum to 1.")
+def softmax_not_normalised(S):
+    return np.exp(S - S.max(-1, keepdims=True))
+
+
+@misconception(
+    "softmax",
+    hint="Scores are divided by their sum. Negative scores then give negative weights: take `np.exp` first.",
+)
+def softmax_share_of_sum(S):
+    return S / S.sum(-1, keepdims=True)
+
+
+@misconception(
+    "softmax", hint="The sign of the scores is turned: the smallest weighs most. `np.exp(S)`, not of `-S`."
+)
+def softmax_negative(S):
+    return weights(np.negative(S))
+
+
+@misconception("softmax", hint="This is the logarithm of the weights. Take `np.exp` of it.")
+def softmax_logarithm(S):
+    E = S - S.max(-1, keepdims=True)
+    return E - np.log(np.exp(E).sum(-1, keepdims=True))
+
+
+@misconception(
+    "softmax",
+    hint="The largest score takes everything: that is argmax. Softmax gives every score some weight, e^s over "
+    "their sum.",
+)
+def softmax_hard(S):
+    return (S == S.max(-1, keepdims=True)).astype(S.dtype)
+
+
+@misconception("softmax", hint="The powers are of 2 (`np.exp2`, `2**S`). Softmax uses e: `np.exp`.")
+def softmax_of_two(S):
+    E = np.exp2(S - S.max(-1, keepdims=True))
+    return E / E.sum(-1, keepdims=True)
+
+
+@misconception(
+    "softmax",
+    hint="1 is added to the sum, or a small number that is not small enough. The maximum's own exponential is 1 "
+    "already, so the sum is never 0, and needs nothing added.",
+)
+def softmax_plus_one(S):
+    E = np.exp(S - S.max(-1, keepdims=True))
+    return E / (1 + E.sum(-1, keepdims=True))
+
+
+@misconception(
+    "softmax",
+    hint="The scores are divided by the root of their number. Scaling is not softmax's task: use the scores as "
+    "they are.",
+)
+def softmax_scaled(S):
+    return weights(S / S.shape[-1] ** 0.5)
+
+
+@misconception(
+    "softmax",
+    hint="`S -= ...` changes the caller's own array. Write `S - S.max(axis=-1, keepdims=True)`, which makes a new "
+    "one.",
+)
+def softmax_in_place(S):
+    S -= S.max(-1, keepdims=True)
+    E = np.exp(S)
+    return E / E.sum(-1, keepdims=True)
+
+
+@misconception(
+    "softmax",
+    hint="The number of axes is fixed: `n, m = S.shape` works for two. Let `axis=-1` carry the leading axes.",
+)
+def softmax_two_axes_only(S):
+    n, m = S.shape
+    return weights(S)
+
+
+@misconception(
+    "softmax", hint="`S[0]` takes the first matrix and forgets the rest of the batch. `axis=-1` serves all at once."
+)
+def softmax_first_matrix(S):
+    return weights(S[0] if S.ndim > 2 else S)
+
+
+@misconception("softmax", hint="The leading axes were made flat and stayed so. Bring them back: `.reshape(S.shape)`.")
+def softmax_stays_flat(S):
+    return weights(S.reshape(-1, S.shape[-1]))
+
+
+@misconception(
+    "softmax",
+    hint="An axis of size 1 is gone: `squeeze` removes it. One row of a matrix is still a matrix, of shape (1, n).",
+)
+def softmax_squeezed(S):
+    return weights(S).squeeze()
+
+
+@misconception(
+    "softmax",
+    hint="The result is float64 for float32 inputs: `np.zeros(shape)` makes float64, and so does `astype(float)`. "
+    "Give the dtype, `np.zeros(shape, dtype=S.dtype)`, or end with `.astype(S.dtype)`.",
+)
+def softmax_to_float64(S):
+    return weights(S.astype(np.float64))
+
+
+@misconception("softmax", hint="The result is float32 whatever the input is. Leave the dtype as it comes.")
+def softmax_to_float32(S):
+    return weights(S).astype(np.float32)
+
+
+@misconception("softmax", hint="A list came back. Leave `.tolist()` out, or end with `np.array(...)`.")
+def softmax_to_list(S):
+    return weights(S).tolist()
+
+
+@misconception(
+    "softmax", hint="The function ends without `return`. Printing shows a result; only `return` hands it on."
+)
+def softmax_without_return(S):
+    return None
+
+
+# softmax: right
+
+
+@right("softmax")
+def softmax_log_sum_exp(S):
+    top = S.max(-1, keepdims=True)
+    return np.exp(S - (top + np.log(np.exp(S - top).sum(-1, keepdims=True))))
+
+
+@right("softmax")
+def softmax_log_sum_exp_in_float32(S):
+    return softmax_log_sum_exp(S.astype(np.float32)).astype(S.dtype)
+
+
+@right("softmax")
+def softmax_in_long_double(S):
+    return weights(S.astype(np.longdouble)).astype(S.dtype)
+
+
+@right("softmax")
+def softmax_on_a_copy(S):
+    E = S.copy()
+    E -= np.amax(E, axis=-1)[..., None]
+    np.exp(E, out=E)
+    E /= E.sum(axis=-1)[..., None]
+    return E
+
+
+@right("softmax")
+def softmax_last_axis_first(S):
+    E = np.moveaxis(S, -1, 0)
+    E = np.exp(E - E.max(0))
+    return np.moveaxis(E / E.sum(0), 0, -1)
+
+
+@right("softmax")
+def softmax_row_by_row(S):
+    A = np.empty_like(S)
+    for at in np.ndindex(*S.shape[:-1]):
+        top = max(S[at])
+        row = [np.exp(s - top) for s in S[at]]
+        A[at] = [e / sum(row) for e in row]
+    return A
+
+
+@right("softmax")
+def softmax_of_differences(S):
+    """One exponential for each pair; -inf is kept apart, as -inf minus -inf is NaN."""
+    gone = np.isneginf(S)
+    T = np.where(gone, 0, S).astype(np.float64)
+    E = np.exp(np.clip(T[..., None, :] - T[..., :, None], None, 700)) * ~gone[..., None, :]
+    return np.where(gone, 0, 1 / E.sum(-1)).astype(S.dtype)
+
+
+@right("softmax")
+def softmax_online(S):
+    """One pass: when a larger score comes, the sum so far is scaled down."""
+    top, total = np.full(S.shape[:-1], -np.inf), np.zeros(S.shape[:-1])
+    for j in range(S.shape[-1]):
+        new = np.maximum(top, S[..., j])
+        finite = np.where(np.isneginf(new), 0, new)
+        total = total * np.exp(top - finite) + np.exp(S[..., j] - finite)
+        top = new
+    return (np.exp(S - top[..., None]) / total[..., None]).astype(S.dtype)
+
+
+@right("softmax")
+def softmax_torch(S):
+    import torch
+
+    return torch.softmax(torch.tensor(S), dim=-1).numpy()
+
+
+# softmax_jacobian: wrong
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="Only the diagonal is filled. Weights sum to 1, so when one grows the others shrink: entry (i, j) beside "
+    "the diagonal is -a_i a_j.",
+)
+def jacobian_diagonal_only(a):
+    return np.diag(a * (1 - a))
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="The slopes a (1 - a) came back as one row, (n,). They are the diagonal alone; every weight also depends "
+    "on all other scores: (n, n).",
+)
+def jacobian_as_row(a):
+    return a * (1 - a)
+
+
+@misconception(
+    "softmax_jacobian", hint="The outer product is added. Raising another score lowers a weight: it is subtracted."
+)
+def jacobian_added(a):
+    return np.diag(a) + np.outer(a, a)
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="All signs are turned. A weight grows with its own score, so the diagonal is positive: diag(a) - a a^T.",
+)
+def jacobian_negative(a):
+    return np.outer(a, a) - np.diag(a)
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="diag(a) is missing. Beside the diagonal this is right; on it, a_i is to be added: a_i (1 - a_i).",
+)
+def jacobian_outer_only(a):
+    return -np.outer(a, a)
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="The other term is missing: diag(a) alone says that each weight depends on its own score only. Subtract a "
+    "a^T.",
+)
+def jacobian_diag_of_weights(a):
+    return np.diag(a)
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="The identity stands where diag(a) should: that is delta_ij - a_i a_j. The factor a_i belongs to both "
+    "terms, a_i (delta_ij - a_j).",
+)
+def jacobian_identity_minus_outer(a):
+    return np.eye(len(a), dtype=a.dtype) - np.outer(a, a)
+
+
+@misconception("softmax_jacobian", hint="This is the Jacobian of log softmax, delta_ij - a_j. Multiply row i by a_i.")
+def jacobian_of_logarithm(a):
+    return np.eye(len(a), dtype=a.dtype) - a
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="`a * a` multiplies number by number, and the row (n,) is then stretched over the matrix. The product of "
+    "every a_i with every a_j is `np.outer(a, a)`.",
+)
+def jacobian_entrywise_square(a):
+    return np.diag(a) - a * a
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="`a.T` of a one-dimensional array is `a` itself, so `a @ a.T` is a single number. Use `np.outer(a, a)`, "
+    "or `a[:, None] * a[None, :]`.",
+)
+def jacobian_inner_product(a):
+    return np.diag(a) - a @ a.T
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="`np.diag` of a column (n, 1) reads its diagonal, one number, instead of making a matrix. Give it the row "
+    "itself, `np.diag(a)`.",
+)
+def jacobian_diag_of_column(a):
+    a = a.reshape(-1, 1)
+    return np.diag(a) - a @ a.T
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="Every entry is a_i (1 - a_j). The 1 is there on the diagonal only: a_i (delta_ij - a_j).",
+)
+def jacobian_without_delta(a):
+    return np.outer(a, 1 - a)
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="The diagonal is a_i^2 too small: -a_i a_j is subtracted there twice, once within a_i (1 - a_i). Subtract "
+    "a a^T from diag(a), or fill the two parts separately.",
+)
+def jacobian_subtracted_twice(a):
+    return np.diag(a * (1 - a)) - np.outer(a, a)
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="The diagonal is a_i, not a_i (1 - a_i): a score also raises the sum that its own weight is divided by.",
+)
+def jacobian_bare_diagonal(a):
+    J = -np.outer(a, a)
+    J[np.diag_indices(len(a))] = a
+    return J
+
+
+@misconception(
+    "softmax_jacobian", hint="Softmax is applied to `a`, which holds weights already. Use them as they are."
+)
+def jacobian_softmax_again(a):
+    a = weights(a)
+    return np.diag(a) - np.outer(a, a)
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="The upper half is empty: a loop stops at the diagonal. The Jacobian is symmetric, and both halves are "
+    "asked.",
+)
+def jacobian_lower_half(a):
+    return np.tril(np.diag(a) - np.outer(a, a))
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="The lower half is empty: a loop starts at the diagonal. The Jacobian is symmetric, and both halves are "
+    "asked.",
+)
+def jacobian_upper_half(a):
+    return np.triu(np.diag(a) - np.outer(a, a))
+
+
+@misconception(
+    "softmax_jacobian", hint="Beside the diagonal stands -a_j in row i. The factor a_i is missing there: -a_i a_j."
+)
+def jacobian_others_without_factor(a):
+    return np.where(np.eye(len(a), dtype=bool), a * (1 - a), -a)
+
+
+@misconception("softmax_jacobian", hint="The Jacobian is divided by n, as for a mean. Nothing is averaged here.")
+def jacobian_mean(a):
+    return (np.diag(a) - np.outer(a, a)) / len(a)
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="Somewhere a weight is divided by, or its logarithm is multiplied by 0, and a weight may be 0. a_i "
+    "(delta_ij - a_j) needs products only.",
+)
+def jacobian_divides(a):
+    return np.outer(a, a) * (np.eye(len(a), dtype=a.dtype) / a - 1)
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="The weights are clipped away from 0 and 1, as for a logarithm. Here weights of 0 and 1 are exact, and do "
+    "no harm: use them as they are.",
+)
+def jacobian_clipped(a):
+    a = np.clip(a, 0.02, 0.98) if a.size > 1 and (a == 0).any() else a
+    return np.diag(a) - np.outer(a, a)
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="The axes of size 1 are gone: `squeeze` removes them. One weight has a Jacobian of shape (1, 1).",
+)
+def jacobian_squeezed(a):
+    return (np.diag(a) - np.outer(a, a)).squeeze()
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="A length is written into the code, and longer rows are cut or left empty. Take n from `len(a)`.",
+)
+def jacobian_length_hard_coded(a):
+    J = np.diag(a) - np.outer(a, a)
+    J[16:], J[:, 16:] = 0, 0
+    return J
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="`a *= ...` and `a -= ...` change the caller's own array. Compute a new one: `a * (1 - a)`.",
+)
+def jacobian_in_place(a):
+    J = -np.outer(a, a)
+    a *= 1 - a
+    J[np.diag_indices(len(a))] = a
+    return J
+
+
+@misconception(
+    "softmax_jacobian",
+    hint="The result is float64 for float32 inputs: `np.eye(n)` and `np.zeros((n, n))` make float64. Give them "
+    "`dtype=a.dtype`, or use `np.diag(a)`.",
+)
+def jacobian_to_float64(a):
+    return a[:, None] * (np.eye(len(a)) - a)
+
+
+@misconception("softmax_jacobian", hint="The result is float32 whatever the input is. Leave the dtype as it comes.")
+def jacobian_to_float32(a):
+    return (np.diag(a) - np.outer(a, a)).astype(np.float32)
+
+
+@misconception(
+    "softmax_jacobian", hint="A list came back. Make an array of the rows: `np.array(rows, dtype=a.dtype)`."
+)
+def jacobian_to_list(a):
+    return (np.diag(a) - np.outer(a, a)).tolist()
+
+
+@misconception(
+    "softmax_jacobian", hint="The function ends without `return`. Printing shows a result; only `return` hands it on."
+)
+def jacobian_without_return(a):
+    return None
+
+
+# softmax_jacobian: right
+
+
+@right("softmax_jacobian")
+def jacobian_loops(a):
+    J = np.zeros((len(a), len(a)), dtype=a.dtype)
+    for i in range(len(a)):
+        for j in range(len(a)):
+            J[i, j] = a[i] * (1 - a[i]) if i == j else -a[i] * a[j]
+    return J
+
+
+@right("softmax_jacobian")
+def jacobian_rows_times_identity(a):
+    return a[:, None] * (np.eye(len(a), dtype=a.dtype) - a[None, :])
+
+
+@right("softmax_jacobian")
+def jacobian_filled_diagonal(a):
+    column = a.reshape(-1, 1)
+    J = -column @ column.T
+    np.fill_diagonal(J, a * (1 - a))
+    return J
+
+
+@right("softmax_jacobian")
+def jacobian_of_matrices(a):
+    D = np.diag(a.astype(np.float64))
+    return (D @ (np.eye(len(a)) - np.ones((len(a), 1)) * a)).astype(a.dtype)
+
+
+@right("softmax_jacobian")
+def jacobian_in_float32(a):
+    a32 = a.astype(np.float32)
+    return (np.diagflat(a32) - np.einsum("i,j->ij", a32, a32)).astype(a.dtype)
+
+
+@right("softmax_jacobian")
+def jacobian_covariance(a):
+    """The covariance of a draw that is the unit vector i with probability a_i."""
+    units = np.eye(len(a)) - a
+    return (units.T @ (a[:, None] * units)).astype(a.dtype)
+
+
+@right("softmax_jacobian")
+def jacobian_torch(a):
+    import torch
+
+    a = torch.tensor(a)
+    return (torch.diag(a) - torch.outer(a, a)).numpy()
+
+
+# softmax_backward: wrong
+
+
+@misconception(
+    "softmax_backward",
+    hint="This is `A * dA`: the sum is left out. A score changes its whole row, as the weights share one sum: `A * "
+    "(dA - row sum of A * dA)`.",
+)
+def backward_without_sum(A, dA):
+    return A * dA
+
+
+@misconception(
+    "softmax_backward",
+    hint="This is `A * (1 - A) * dA`, the diagonal of the Jacobian alone, as for a sigmoid. The entries beside the "
+    "diagonal, -a_i a_j, belong to the sum too.",
+)
+def backward_diagonal_only(A, dA):
+    return A * (1 - A) * dA
+
+
+@misconception(
+    "softmax_backward",
+    hint="The gradient passes through unchanged. Softmax changes it: multiply by its Jacobian, row by row.",
+)
+def backward_passed_through(A, dA):
+    return dA.copy()
+
+
+@misconception("softmax_backward", hint="The factor `A` in front is missing: `A * (dA - row sum of A * dA)`.")
+def backward_without_factor(A, dA):
+    return dA - (A * dA).sum(-1, keepdims=True)
+
+
+@misconception(
+    "softmax_backward",
+    hint="What is subtracted is the sum of `dA` alone. Each entry of it counts with its weight: the row sum of `A "
+    "* dA`.",
+)
+def backward_plain_sum(A, dA):
+    return A * (dA - dA.sum(-1, keepdims=True))
+
+
+@misconception(
+    "softmax_backward",
+    hint="What is subtracted is the plain mean of `dA`. It is the mean by weights that is needed: the row sum of "
+    "`A * dA`.",
+)
+def backward_plain_mean(A, dA):
+    return A * (dA - dA.mean(-1, keepdims=True))
+
+
+@misconception(
+    "softmax_backward",
+    hint="`mean` is taken where `sum` is needed: the weights sum to 1 already, so the row sum of `A * dA` is the "
+    "mean by weights.",
+)
+def backward_mean_of_products(A, dA):
+    return A * (dA - (A * dA).mean(-1, keepdims=True))
+
+
+@misconception("softmax_backward", hint="The sum is added. The Jacobian is diag(a) minus a a^T: subtract it.")
+def backward_added(A, dA):
+    return A * (dA + (A * dA).sum(-1, keepdims=True))
+
+
+@misconception(
+    "softmax_backward",
+    hint="All signs are turned. This is the gradient of the loss, not a step down: `A * (dA - row sum of A * dA)`.",
+)
+def backward_negative(A, dA):
+    return -through_softmax(A, dA)
+
+
+@misconception(
+    "softmax_backward",
+    hint="One sum of the whole array is subtracted. Each row is a softmax of its own: `axis=-1, keepdims=True`.",
+)
+def backward_sum_of_everything(A, dA):
+    return A * (dA - (A * dA).sum())
+
+
+@misconception("softmax_backward", hint="The sum runs down the columns. The softmax ran along the rows: `axis=-1`.")
+def backward_sum_of_columns(A, dA):
+    return A * (dA - (A * dA).sum(max(-2, -A.ndim), keepdims=True))
+
+
+@misconception(
+    "softmax_backward",
+    hint="The axis is counted from the front (`axis=1`), which is the last one of a matrix only. Count from the "
+    "end: `axis=-1`.",
+)
+def backward_axis_one(A, dA):
+    return A * (dA - (A * dA).sum(axis=1, keepdims=True))
+
+
+@misconception(
+    "softmax_backward",
+    hint="The sum lost its axis: shape (n_q,) does not line up with (n_q, n_k). Keep the axis, with `keepdims=True`.",
+)
+def backward_without_keepdims(A, dA):
+    return A * (dA - (A * dA).sum(axis=-1))
+
+
+@misconception(
+    "softmax_backward",
+    hint="The roles of `A` and `dA` are exchanged: the factor in front, and in the bracket, is the other one. `A * "
+    "(dA - ...)`.",
+)
+def backward_roles_exchanged(A, dA):
+    return dA * (A - (A * dA).sum(-1, keepdims=True))
+
+
+@misconception(
+    "softmax_backward", hint="Softmax is applied to `A`, which holds weights already. Use them as they are."
+)
+def backward_softmax_again(A, dA):
+    return through_softmax(weights(A), dA)
+
+
+@misconception(
+    "softmax_backward",
+    hint="The factor `A` is there twice: it stands before the bracket, and the `dA` within has none.",
+)
+def backward_factor_twice(A, dA):
+    return A * (A * dA - (A * dA).sum(-1, keepdims=True))
+
+
+@misconception(
+    "softmax_backward",
+    hint="`A @ dA^T` pairs every row with every other. Each row of `A` meets its own row of `dA`: multiply entry "
+    "by entry, then sum over the last axis.",
+)
+def backward_rows_with_rows(A, dA):
+    return A * (dA - (A @ transposed(dA)).sum(-1, keepdims=True))
+
+
+@misconception("softmax_backward", hint="The Jacobian of the first row is used for all. Every row has its own.")
+def backward_first_row(A, dA):
+    first = A.reshape(-1, A.shape[-1])[0]
+    return dA @ (np.diag(first) - np.outer(first, first))
+
+
+@misconception(
+    "softmax_backward",
+    hint="The result is divided by the root of n. Softmax itself has no scale; that of the scores is for "
+    "`attention_backward`.",
+)
+def backward_scaled(A, dA):
+    return through_softmax(A, dA) / A.shape[-1] ** 0.5
+
+
+@misconception(
+    "softmax_backward", hint="The squares of the weights are summed: `A * A`. It is `A * dA` that is summed."
+)
+def backward_sum_of_squares(A, dA):
+    return A * (dA - (A * A).sum(-1, keepdims=True))
+
+
+@misconception(
+    "softmax_backward",
+    hint="Something is divided by a weight, and a weight may be 0. `A * (dA - row sum of A * dA)` needs no division.",
+)
+def backward_divides(A, dA):
+    dlog = A * dA  # the gradient for log A
+    return A * (dlog / A - dlog.sum(-1, keepdims=True))
+
+
+@misconception(
+    "softmax_backward",
+    hint="A size n of 1 was stretched to fit: `*` does that without a word. Compare the shapes of `A` and `dA`, "
+    "and raise `ValueError` where they differ.",
+)
+def backward_stretches_ones(A, dA):
+    return A * (dA - (A * dA).sum(-1, keepdims=True))
+
+
+@misconception(
+    "softmax_backward",
+    hint="What is left over is cut off, as `zip` does. Rows of different lengths are a mistake of the caller: "
+    "raise `ValueError`.",
+)
+def backward_drops_rest(A, dA):
+    n = min(A.shape[-1], dA.shape[-1])
+    return through_softmax(A[..., :n], dA[..., :n])
+
+
+@misconception(
+    "softmax_backward",
+    hint="The sizes are compared with `assert`, which raises `AssertionError`. Write `raise ValueError(...)`.",
+)
+def backward_asserts(A, dA):
+    assert A.shape == dA.shape
+    return through_softmax(A, dA)
+
+
+@misconception(
+    "softmax_backward",
+    hint="The number of axes is fixed: a loop over `len(A)` rows works for a matrix. Take the sum over `axis=-1`, "
+    "and let it carry the leading axes.",
+)
+def backward_two_axes_only(A, dA):
+    rows, n = A.shape
+    fits(A.shape, dA.shape)
+    return through_softmax(A, dA)
+
+
+@misconception(
+    "softmax_backward",
+    hint="A loop over the first axis takes each of its items for a row, which holds for a matrix only; in a batch "
+    "they are matrices, and the sum goes over all of one. Sum over `axis=-1`, without a loop.",
+)
+def backward_loop_over_first_axis(A, dA):
+    fits(A.shape, dA.shape)
+    return np.array([a * (da - (a * da).sum()) for a, da in zip(A, dA, strict=True)])
+
+
+@misconception(
+    "softmax_backward",
+    hint="A Jacobian is made for each item of the first axis, which is a row in a matrix only. Reshape to (-1, n) "
+    "and back, or do without Jacobians: `A * (dA - row sum of A * dA)`.",
+)
+def backward_jacobians_of_first_axis(A, dA):
+    fits(A.shape, dA.shape)
+    return np.array([(np.diag(a) - np.outer(a, a)) @ da for a, da in zip(A, dA, strict=True)])
+
+
+@misconception(
+    "softmax_backward",
+    hint="`[0]` takes the first matrix and forgets the rest of the batch. `axis=-1` serves all at once.",
+)
+def backward_first_matrix(A, dA):
+    fits(A.shape[-1], dA.shape[-1])
+    return through_softmax(A[0], dA[0]) if A.ndim > 2 else through_softmax(A, dA)
+
+
+@misconception(
+    "softmax_backward", hint="The leading axes were made flat and stayed so. Bring them back: `.reshape(A.shape)`."
+)
+def backward_stays_flat(A, dA):
+    fits(A.shape[-1], dA.shape[-1])
+    return through_softmax(A.reshape(-1, A.shape[-1]), dA.reshape(-1, A.shape[-1]))
+
+
+@misconception(
+    "softmax_backward",
+    hint="An axis of size 1 is gone: `squeeze` removes it. The gradient has the shape of `A`, whatever its sizes.",
+)
+def backward_squeezed(A, dA):
+    fits(A.shape, dA.shape)
+    return through_softmax(A, dA).squeeze()
+
+
+@misconception(
+    "softmax_backward",
+    hint="`dA -= ...` or `dA *= ...` changes the caller's own array. Write `dA - ...`, which makes a new one.",
+)
+def backward_in_place(A, dA):
+    fits(A.shape, dA.shape)
+    dA -= (A * dA).sum(-1, keepdims=True)
+    return A * dA
+
+
+@misconception(
+    "softmax_backward",
+    hint="The result is float64 for float32 inputs: `np.zeros(shape)` and `np.eye(n)` make float64. Give them "
+    "`dtype=A.dtype`.",
+)
+def backward_to_float64(A, dA):
+    fits(A.shape, dA.shape)
+    return through_softmax(A.astype(np.float64), dA)
+
+
+@misconception("softmax_backward", hint="The result is float32 whatever the inputs are. Leave the dtype as it comes.")
+def backward_to_float32(A, dA):
+    fits(A.shape, dA.shape)
+    return through_softmax(A, dA).astype(np.float32)
+
+
+@misconception(
+    "softmax_backward", hint="A list came back. Make an array of the rows: `np.array(rows, dtype=A.dtype)`."
+)
+def backward_to_list(A, dA):
+    return through_softmax(A, dA).tolist()
+
+
+@misconception(
+    "softmax_backward", hint="The function ends without `return`. Printing shows a result; only `return` hands it on."
+)
+def backward_without_return(A, dA):
+    return None
+
+
+# softmax_backward: right
+
+
+@right("softmax_backward")
+def backward_in_steps(A, dA):
+    fits(A.shape, dA.shape)
+    products = A * dA
+    return products - A * products.sum(axis=-1)[..., None]
+
+
+@right("softmax_backward")
+def backward_einsum(A, dA):
+    if A.shape[-1] != dA.shape[-1]:
+        raise ValueError("A and dA disagree about n")
+    return A * (dA - np.einsum("...n,...n->...", A, dA)[..., None])
+
+
+@right("softmax_backward")
+def backward_one_jacobian_at_a_time(A, dA):
+    fits(A.shape[-1], dA.shape[-1])
+    dS = np.zeros_like(A)
+    for row in np.ndindex(*A.shape[:-1]):
+        dS[row] = dA[row] @ (np.diag(A[row]) - np.outer(A[row], A[row]))
+    return dS
+
+
+@right("softmax_backward")
+def backward_all_jacobians(A, dA):
+    J = A[..., :, None] * (np.eye(A.shape[-1], dtype=A.dtype) - A[..., None, :])
+    return np.matmul(J, dA[..., None])[..., 0]
+
+
+@right("softmax_backward")
+def backward_matrix_product(A, dA):
+    return A * (dA - (A[..., None, :] @ dA[..., :, None])[..., 0])
+
+
+@right("softmax_backward")
+def backward_in_float32(A, dA):
+    fits(A.shape, dA.shape)
+    return through_softmax(A.astype(np.float32), dA.astype(np.float32)).astype(A.dtype)
+
+
+@right("softmax_backward")
+def backward_element_by_element(A, dA):
+    fits(A.shape, dA.shape)
+    dS, n = np.empty_like(A), A.shape[-1]
+    for *row, j in np.ndindex(*A.shape):
+        a, da = A[tuple(row)], dA[tuple(row)]
+        dS[(*row, j)] = sum(da[i] * (a[i] * (1 - a[i]) if i == j else -a[i] * a[j]) for i in range(n))
+    return dS
+
+
+@right("softmax_backward")
+def backward_torch(A, dA):
+    import torch
+
+    fits(A.shape, dA.shape)
+    A, dA = torch.tensor(A), torch.tensor(dA)
+    return (A * (dA - (A * dA).sum(-1, keepdim=True))).numpy()
+
+
+# attention_forward: wrong
+
+
+@misconception(
+    "attention_forward",
+    hint="The scores are not scaled. Divide them by sqrt(d_k) before the softmax: `d_k = Q.shape[-1]`.",
+)
+def forward_unscaled(Q, K, V):
+    A = weights(Q @ transposed(K))
+    return A @ V, A
+
+
+@misconception("attention_forward", hint="The scores are divided by d_k. The divisor is its root: `d_k**0.5`.")
+def forward_scaled_without_root(Q, K, V):
+    A = weights(Q @ transposed(K) / Q.shape[-1])
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward",
+    hint="The scores are divided by sqrt(d_v). What grows is the dot product of queries and keys, so it is "
+    "sqrt(d_k), `Q.shape[-1]`.",
+)
+def forward_scaled_by_value_width(Q, K, V):
+    A = weights(Q @ transposed(K) / V.shape[-1] ** 0.5)
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward",
+    hint="The scores are divided by the root of the number of keys. It is the width of each key that counts: "
+    "`K.shape[-1]`, not `K.shape[-2]`.",
+)
+def forward_scaled_by_number_of_keys(Q, K, V):
+    A = weights(Q @ transposed(K) / K.shape[-2] ** 0.5)
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward",
+    hint="The scores are divided by the root of the number of queries. The last axis holds d_k: `Q.shape[-1]`.",
+)
+def forward_scaled_by_number_of_queries(Q, K, V):
+    A = weights(Q @ transposed(K) / Q.shape[-2] ** 0.5)
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward",
+    hint="d_k is read from `Q.shape[1]`, which is the last axis of a matrix only; in a batch it is the number of "
+    "queries. Count from the end: `Q.shape[-1]`.",
+)
+def forward_scaled_by_axis_one(Q, K, V):
+    A = weights(Q @ transposed(K) / Q.shape[1] ** 0.5)
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward",
+    hint="The scores are divided by 8, which is sqrt(64). Here d_k may be any size: `Q.shape[-1] ** 0.5`.",
+)
+def forward_scaled_by_eight(Q, K, V):
+    A = weights(Q @ transposed(K) / 8)
+    return A @ V, A
+
+
+@misconception("attention_forward", hint="The scores are multiplied by sqrt(d_k). Divide by it.")
+def forward_multiplied(Q, K, V):
+    A = weights(Q @ transposed(K) * Q.shape[-1] ** 0.5)
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward",
+    hint="`a @ b / c` divides once, but here the scale is applied to `Q`, to `K` and to the scores, or to the "
+    "weights as well. Once is enough: the scores, before the softmax.",
+)
+def forward_weights_scaled_too(Q, K, V):
+    A = weights(scaled(Q, K)) / Q.shape[-1] ** 0.5
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward",
+    hint="The scale comes after the softmax, so that rows of weights do not sum to 1. Divide the scores, before it.",
+)
+def forward_scaled_after_softmax(Q, K, V):
+    A = weights(Q @ transposed(K)) / Q.shape[-1] ** 0.5
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward",
+    hint="Softmax runs down the columns, over the queries. Each query's weights sum to 1 over the keys: the last "
+    "axis.",
+)
+def forward_softmax_over_queries(Q, K, V):
+    A = weights(scaled(Q, K), axis=-2)
+    return A @ V, A
+
+
+@misconception("attention_forward", hint="The two are exchanged: Z first, then A. `return Z, A`.")
+def forward_weights_first(Q, K, V):
+    return attend(Q, K, V)[::-1]
+
+
+@misconception("attention_forward", hint="Only Z came back. The way back needs the weights as well: `return Z, A`.")
+def forward_result_only(Q, K, V):
+    return attend(Q, K, V)[0]
+
+
+@misconception("attention_forward", hint="The second part is the scores. The weights are asked, after the softmax.")
+def forward_returns_scores(Q, K, V):
+    return attend(Q, K, V)[0], scaled(Q, K)
+
+
+@misconception(
+    "attention_forward",
+    hint="The scores are multiplied with the values; the softmax is left out, or its result is not used.",
+)
+def forward_without_softmax(Q, K, V):
+    S = scaled(Q, K)
+    return S @ V, S
+
+
+@misconception(
+    "attention_forward",
+    hint="The weights are right, but Z is made from the scores. Multiply the weights with the values: `A @ V`.",
+)
+def forward_mixes_by_scores(Q, K, V):
+    return scaled(Q, K) @ V, weights(scaled(Q, K))
+
+
+@misconception(
+    "attention_forward",
+    hint="Z mixes the values evenly, or by weights that lost their differences, for instance rounded ones. Use `A "
+    "@ V`.",
+)
+def forward_even_mixture(Q, K, V):
+    Z, A = attend(Q, K, V)
+    return np.ones_like(A) / A.dtype.type(A.shape[-1]) @ V, A
+
+
+@misconception("attention_forward", hint="`Q` and `K` are exchanged: there is a row for each key. `Q @ K^T`.")
+def forward_turned(Q, K, V):
+    A = weights(scaled(K, Q))
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward", hint="The keys are mixed. They serve to compare; what is mixed are the values, `V`."
+)
+def forward_mixes_keys(Q, K, V):
+    A = weights(scaled(Q, K))
+    return A @ K, A
+
+
+@misconception(
+    "attention_forward", hint="Softmax is applied twice, which makes the weights nearly even. Once is enough."
+)
+def forward_softmax_twice(Q, K, V):
+    A = weights(weights(scaled(Q, K)))
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward",
+    hint="Keys that come after the query get no weight: that is a causal mask (chapter 5). Here every key may be "
+    "looked at.",
+)
+def forward_causal(Q, K, V):
+    S = scaled(Q, K)
+    A = weights(np.where(np.tri(*S.shape[-2:], dtype=bool), S, S.dtype.type(-np.inf)))
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward",
+    hint="`np.exp` of a large score is infinite, and inf / inf is NaN. Use your `softmax`, once it holds for large "
+    "scores.",
+)
+def forward_overflows(Q, K, V):
+    E = np.exp(scaled(Q, K))
+    A = E / E.sum(-1, keepdims=True)
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward",
+    hint="One maximum of all scores is subtracted; a query whose scores are far below it gets 0 / 0, which is NaN. "
+    "Subtract each row's own.",
+)
+def forward_one_maximum(Q, K, V):
+    S = scaled(Q, K)
+    E = np.exp(S - S.max())
+    A = E / E.sum(-1, keepdims=True)
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward",
+    hint="The maximum is taken over each whole matrix of scores; a query whose scores are far below it gets 0 / 0. "
+    "Take it along the last axis alone.",
+)
+def forward_maximum_of_matrix(Q, K, V):
+    S = scaled(Q, K)
+    E = np.exp(S - S.max((-2, -1), keepdims=True))
+    A = E / E.sum(-1, keepdims=True)
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward",
+    hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, -2)`.",
+)
+def forward_all_axes_reversed(Q, K, V):
+    A = weights(Q @ K.T / Q.shape[-1] ** 0.5)
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward",
+    hint="`[0]` takes the first sequence and forgets the rest of the batch. `@` keeps the leading axes.",
+)
+def forward_first_sequence(Q, K, V):
+    return attend(Q[0], K[0], V[0]) if Q.ndim > 2 else attend(Q, K, V)
+
+
+@misconception(
+    "attention_forward",
+    hint="Every sequence attends to the keys of the first one. Each has its own: keep the leading axes of `K`.",
+)
+def forward_first_keys(Q, K, V):
+    for _ in range(K.ndim - 2):
+        K = K[0]
+    A = weights(scaled(Q, K))
+    return A @ V, A
+
+
+@misconception("attention_forward", hint="An axis of size 1 is gone: `squeeze` removes it. One query is still a row.")
+def forward_squeezed(Q, K, V):
+    Z, A = attend(Q, K, V)
+    return Z.squeeze(), A.squeeze()
+
+
+@misconception(
+    "attention_forward",
+    hint="A size of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. Compare the sizes "
+    "and raise `ValueError`, or use `@`, which raises by itself.",
+)
+def forward_stretches_ones(Q, K, V):
+    A = weights(stretched(Q, transposed(K)) / Q.shape[-1] ** 0.5)
+    return stretched(A, V), A
+
+
+@misconception(
+    "attention_forward",
+    hint="Keys or values that are left over are dropped, as `zip` does. A key without a value is a mistake of the "
+    "caller: raise `ValueError`.",
+)
+def forward_drops_rest(Q, K, V):
+    n = min(K.shape[-2], V.shape[-2])
+    return attend(Q, K[..., :n, :], V[..., :n, :])
+
+
+@misconception(
+    "attention_forward",
+    hint="`Q /= ...` changes the caller's own array. Write `Q / d_k**0.5`, which makes a new one.",
+)
+def forward_in_place(Q, K, V):
+    Q /= Q.shape[-1] ** 0.5
+    A = weights(Q @ transposed(K))
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward",
+    hint="The results are float64 for float32 inputs: `np.sqrt(d_k)` is a float64 of NumPy's, and dividing by it "
+    "makes float64. Use `d_k**0.5` or `math.sqrt(d_k)`, plain numbers.",
+)
+def forward_to_float64(Q, K, V):
+    A = weights(Q @ transposed(K) / np.sqrt(Q.shape[-1]))
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward", hint="The results are float32 whatever the inputs are. Leave the dtype as it comes."
+)
+def forward_to_float32(Q, K, V):
+    return tuple(part.astype(np.float32) for part in attend(Q, K, V))
+
+
+@misconception(
+    "attention_forward",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
+def forward_without_return(Q, K, V):
+    return None
+
+
+# attention_forward: right
+
+
+@right("attention_forward")
+def forward_queries_scaled(Q, K, V):
+    A = weights((Q * Q.shape[-1] ** -0.5) @ transposed(K))
+    return np.matmul(A, V), A
+
+
+@right("attention_forward")
+def forward_both_by_the_fourth_root(Q, K, V):
+    root = Q.shape[-1] ** 0.25
+    A = weights((Q / root) @ transposed(K / root))
+    return A @ V, A
+
+
+@right("attention_forward")
+def forward_einsum(Q, K, V):
+    fits(Q.shape[-1], K.shape[-1])
+    fits(K.shape[-2], V.shape[-2])
+    A = weights(np.einsum("...qd,...kd->...qk", Q, K) / K.shape[-1] ** 0.5)
+    return np.einsum("...qk,...kd->...qd", A, V), A
+
+
+@right("attention_forward")
+def forward_log_sum_exp(Q, K, V):
+    A = softmax_log_sum_exp(scaled(Q, K))
+    return [A @ V, A]
+
+
+@right("attention_forward")
+def forward_query_by_query(Q, K, V):
+    fits(Q.shape[-1], K.shape[-1])
+    fits(K.shape[-2], V.shape[-2])
+    A = np.zeros((*Q.shape[:-1], K.shape[-2]), dtype=Q.dtype)
+    Z = np.zeros((*Q.shape[:-1], V.shape[-1]), dtype=Q.dtype)
+    for *lead, i in np.ndindex(*Q.shape[:-1]):
+        lead = tuple(lead)
+        A[lead][i] = weights(np.array([Q[lead][i] @ k for k in K[lead]]) / Q.shape[-1] ** 0.5)
+        Z[lead][i] = sum(weight * v for weight, v in zip(A[lead][i], V[lead], strict=True))
+    return Z, A
+
+
+@right("attention_forward")
+def forward_in_float32(Q, K, V):
+    return tuple(part.astype(Q.dtype) for part in attend(*(own.astype(np.float32) for own in (Q, K, V))))
+
+
+@right("attention_forward")
+def forward_in_long_double(Q, K, V):
+    return tuple(part.astype(Q.dtype) for part in attend(*(own.astype(np.longdouble) for own in (Q, K, V))))
+
+
+@right("attention_forward")
+def forward_keys_first(Q, K, V):
+    """Weights with an axis for keys first, then for queries."""
+    E = K @ transposed(Q) / Q.shape[-1] ** 0.5
+    A = transposed(weights(E, axis=-2))
+    return A @ V, A
+
+
+@right("attention_forward")
+def forward_torch(Q, K, V):
+    import torch
+
+    fits(Q.shape[-1], K.shape[-1])
+    fits(K.shape[-2], V.shape[-2])
+    Q, K, V = torch.tensor(Q), torch.tensor(K), torch.tensor(V)
+    A = torch.softmax(Q @ K.mT / Q.shape[-1] ** 0.5, dim=-1)
+    return (A @ V).numpy(), A.numpy()
+
+
+# attention_backward: wrong
+
+
+@misconception(
+    "attention_backward",
+    hint="The scale is left out on the way back. The scores are the dot products divided by sqrt(d_k), so dQ and "
+    "dK are divided by it as well.",
+)
+def gradients_unscaled(Q, K, V, dZ):
+    return back(attend(Q, K, V)[1], Q, K, V, dZ, scale=1)
+
+
+@misconception(
+    "attention_backward",
+    hint="dK is not scaled, dQ is. Both come from the same scores: divide dS once, before both products.",
+)
+def gradients_only_queries_scaled(Q, K, V, dZ):
+    dQ, dK, dV = backward(Q, K, V, dZ)
+    return dQ, dK * Q.shape[-1] ** 0.5, dV
+
+
+@misconception(
+    "attention_backward",
+    hint="dQ is not scaled, dK is. Both come from the same scores: divide dS once, before both products.",
+)
+def gradients_only_keys_scaled(Q, K, V, dZ):
+    dQ, dK, dV = backward(Q, K, V, dZ)
+    return dQ * Q.shape[-1] ** 0.5, dK, dV
+
+
+@misconception(
+    "attention_backward",
+    hint="The scale is applied twice on the way back, so that dQ and dK are divided by d_k. Once is enough.",
+)
+def gradients_scaled_twice(Q, K, V, dZ):
+    return back(attend(Q, K, V)[1], Q, K, V, dZ, scale=1 / Q.shape[-1])
+
+
+@misconception(
+    "attention_backward",
+    hint="dQ and dK are divided by sqrt(d_v), or by the root of another width than the scores were. It is "
+    "sqrt(d_k), `Q.shape[-1]`.",
+)
+def gradients_scaled_by_value_width(Q, K, V, dZ):
+    return back(attend(Q, K, V)[1], Q, K, V, dZ, scale=V.shape[-1] ** -0.5)
+
+
+@misconception(
+    "attention_backward",
+    hint="dQ and dK are divided by the root of the number of keys or queries. It is the width of a key that "
+    "counts: `K.shape[-1]`, not `K.shape[-2]`.",
+)
+def gradients_scaled_by_number_of_keys(Q, K, V, dZ):
+    return back(attend(Q, K, V)[1], Q, K, V, dZ, scale=K.shape[-2] ** -0.5)
+
+
+@misconception(
+    "attention_backward",
+    hint="d_k is read from `Q.shape[1]`, which is the last axis of a matrix only; in a batch it is the number of "
+    "queries. Count from the end: `Q.shape[-1]`.",
+)
+def gradients_scaled_by_axis_one(Q, K, V, dZ):
+    return back(attend(Q, K, V)[1], Q, K, V, dZ, scale=Q.shape[1] ** -0.5)
+
+
+@misconception(
+    "attention_backward",
+    hint="The way back is scaled by 1/8, which is right for d_k = 64 alone. Here d_k may be any size: `Q.shape[-1]`.",
+)
+def gradients_scaled_by_eight(Q, K, V, dZ):
+    return back(attend(Q, K, V)[1], Q, K, V, dZ, scale=1 / 8)
+
+
+@misconception(
+    "attention_backward",
+    hint="The scale is multiplied by on the way back. A division on the way there is a division on the way back.",
+)
+def gradients_multiplied(Q, K, V, dZ):
+    return back(attend(Q, K, V)[1], Q, K, V, dZ, scale=Q.shape[-1] ** 0.5)
+
+
+@misconception(
+    "attention_backward",
+    hint="The weights are computed here without the scale, and differ from those of `attention_forward`. Take them "
+    "from there: `_, A = attention_forward(Q, K, V)`.",
+)
+def gradients_of_unscaled_weights(Q, K, V, dZ):
+    A = weights(Q @ transposed(K))
+    fits(K.shape[-2], V.shape[-2])
+    return back(A, Q, K, V, dZ)
+
+
+@misconception(
+    "attention_backward",
+    hint="The softmax is left out: dQ and dK are made from dA, as if the weights were the scores. Carry dA through "
+    "`softmax_backward` first.",
+)
+def gradients_past_the_softmax(Q, K, V, dZ):
+    return back(attend(Q, K, V)[1], Q, K, V, dZ, through=lambda A, dA: dA)
+
+
+@misconception(
+    "attention_backward",
+    hint="The softmax's gradient is `A * dA` here; the sum over the row is left out. Use your `softmax_backward`.",
+)
+def gradients_without_row_sum(Q, K, V, dZ):
+    return back(attend(Q, K, V)[1], Q, K, V, dZ, through=lambda A, dA: A * dA)
+
+
+@misconception(
+    "attention_backward",
+    hint="The softmax's gradient is `A * (1 - A) * dA` here, the diagonal of its Jacobian alone. Use your "
+    "`softmax_backward`.",
+)
+def gradients_by_the_diagonal(Q, K, V, dZ):
+    return back(attend(Q, K, V)[1], Q, K, V, dZ, through=lambda A, dA: A * (1 - A) * dA)
+
+
+@misconception(
+    "attention_backward",
+    hint="The row sum in the softmax's gradient lost its axis, and is then lined up with the columns. Keep it, "
+    "with `keepdims=True`, in `softmax_backward` or here.",
+)
+def gradients_without_keepdims(Q, K, V, dZ):
+    return back(attend(Q, K, V)[1], Q, K, V, dZ, through=lambda A, dA: A * (dA - (A * dA).sum(-1)))
+
+
+@misconception(
+    "attention_backward",
+    hint="The softmax's gradient is summed down the columns, over the queries. The softmax ran along the rows: "
+    "`axis=-1`.",
+)
+def gradients_by_columns(Q, K, V, dZ):
+    return back(attend(Q, K, V)[1], Q, K, V, dZ, through=lambda A, dA: A * (dA - (A * dA).sum(-2, keepdims=True)))
+
+
+@misconception(
+    "attention_backward",
+    hint="The arguments of `softmax_backward` are exchanged: weights first, then their gradient, "
+    "`softmax_backward(A, dA)`.",
+)
+def gradients_arguments_exchanged(Q, K, V, dZ):
+    return back(attend(Q, K, V)[1], Q, K, V, dZ, through=lambda A, dA: through_softmax(dA, A))
+
+
+@misconception(
+    "attention_backward",
+    hint="The softmax's gradient is taken at the scores: `softmax_backward` needs the weights, "
+    "`softmax_backward(A, dA)`.",
+)
+def gradients_at_the_scores(Q, K, V, dZ):
+    S = scaled(Q, K)
+    return back(attend(Q, K, V)[1], Q, K, V, dZ, through=lambda A, dA: through_softmax(S, dA))
+
+
+@misconception(
+    "attention_backward",
+    hint="dV is `A @ dZ`, whose sizes fit only where n_q = n_k. Key j's value was used by every query i with "
+    "weight A[i, j]: transpose `A`.",
+)
+def gradients_values_without_transpose(Q, K, V, dZ):
+    dQ, dK, _ = backward(Q, K, V, dZ)
+    return dQ, dK, attend(Q, K, V)[1] @ dZ
+
+
+@misconception(
+    "attention_backward",
+    hint="dK is `dS @ Q`, whose sizes fit only where n_q = n_k. Key j was met by every query i: transpose `dS`.",
+)
+def gradients_keys_without_transpose(Q, K, V, dZ):
+    A = attend(Q, K, V)[1]
+    dS = through_softmax(A, dZ @ transposed(V)) / Q.shape[-1] ** 0.5
+    return dS @ K, dS @ Q, transposed(A) @ dZ
+
+
+@misconception(
+    "attention_backward",
+    hint="dA is `dZ @ V`, whose sizes do not fit. Weight (i, j) was multiplied with value j: transpose `V`.",
+)
+def gradients_weights_without_transpose(Q, K, V, dZ):
+    A = attend(Q, K, V)[1]
+    return back(A, Q, K, V, dZ, through=lambda A, _: dZ @ V)
+
+
+@misconception(
+    "attention_backward", hint="dK came back transposed, (d_k, n_k): `Q^T @ dS`. It has the shape of `K`: `dS^T @ Q`."
+)
+def gradients_keys_turned(Q, K, V, dZ):
+    dQ, dK, dV = backward(Q, K, V, dZ)
+    return dQ, transposed(dK), dV
+
+
+@misconception(
+    "attention_backward", hint="dV came back transposed, (d_v, n_k): `dZ^T @ A`. It has the shape of `V`: `A^T @ dZ`."
+)
+def gradients_values_turned(Q, K, V, dZ):
+    dQ, dK, dV = backward(Q, K, V, dZ)
+    return dQ, dK, transposed(dV)
+
+
+@misconception(
+    "attention_backward",
+    hint="dV is made from dS. What multiplied the values are the weights themselves: `A^T @ dZ`, with `A` from the "
+    "forward pass.",
+)
+def gradients_values_by_weights_gradient(Q, K, V, dZ):
+    dQ, dK, _ = backward(Q, K, V, dZ)
+    return dQ, dK, transposed(through_softmax(attend(Q, K, V)[1], dZ @ transposed(V))) @ dZ
+
+
+@misconception(
+    "attention_backward",
+    hint="Every value gets the sum of dZ, whatever its weights. Query i passes on dZ[i] times A[i, j]: `A^T @ dZ`.",
+)
+def gradients_values_unweighted(Q, K, V, dZ):
+    dQ, dK, dV = backward(Q, K, V, dZ)
+    return dQ, dK, np.ones_like(dV) * dZ.sum(-2, keepdims=True)
+
+
+@misconception(
+    "attention_backward", hint="The order is dV, dK, dQ. Return them as the arguments stand: `dQ, dK, dV`."
+)
+def gradients_reversed(Q, K, V, dZ):
+    return backward(Q, K, V, dZ)[::-1]
+
+
+@misconception(
+    "attention_backward", hint="dK and dV changed places. Return them as the arguments stand: `dQ, dK, dV`."
+)
+def gradients_values_second(Q, K, V, dZ):
+    dQ, dK, dV = backward(Q, K, V, dZ)
+    return dQ, dV, dK
+
+
+@misconception(
+    "attention_backward", hint="dQ and dK changed places. Return them as the arguments stand: `dQ, dK, dV`."
+)
+def gradients_keys_first(Q, K, V, dZ):
+    dQ, dK, dV = backward(Q, K, V, dZ)
+    return dK, dQ, dV
+
+
+@misconception(
+    "attention_backward",
+    hint="`K` and `Q` are exchanged in the last products: dQ is made from `Q`, dK from `K`. Raising q_i changes "
+    "its scores by the keys: `dS @ K`, and `dS^T @ Q`.",
+)
+def gradients_own_matrices(Q, K, V, dZ):
+    A = attend(Q, K, V)[1]
+    dS = through_softmax(A, dZ @ transposed(V)) / Q.shape[-1] ** 0.5
+    return dS @ Q, transposed(dS) @ K, transposed(A) @ dZ
+
+
+@misconception(
+    "attention_backward",
+    hint="Queries and keys are counted by one length. `Q` has n_q rows and dQ too; `K`, `V`, dK and dV have n_k.",
+)
+def gradients_one_length(Q, K, V, dZ):
+    n = min(Q.shape[-2], K.shape[-2])
+    parts = backward(*(own[..., :n, :] for own in (Q, K, V, dZ)))
+    filled = tuple(np.zeros_like(own) for own in (Q, K, V))
+    for own, part in zip(filled, parts, strict=True):
+        own[..., :n, :] = part
+    return filled
+
+
+@misconception(
+    "attention_backward", hint="dQ is left at zero: the path from the scores to the queries is missing, `dS @ K`."
+)
+def gradients_without_queries(Q, K, V, dZ):
+    dQ, dK, dV = backward(Q, K, V, dZ)
+    return np.zeros_like(dQ), dK, dV
+
+
+@misconception(
+    "attention_backward", hint="dK is left at zero: the path from the scores to the keys is missing, `dS^T @ Q`."
+)
+def gradients_without_keys(Q, K, V, dZ):
+    dQ, dK, dV = backward(Q, K, V, dZ)
+    return dQ, np.zeros_like(dK), dV
+
+
+@misconception(
+    "attention_backward",
+    hint="dQ and dK are 0, as if the weights were constants. The loss reaches them through the softmax: dA = dZ "
+    "V^T, then `softmax_backward`.",
+)
+def gradients_direct_path_only(Q, K, V, dZ):
+    return np.zeros_like(Q), np.zeros_like(K), backward(Q, K, V, dZ)[2]
+
+
+@misconception(
+    "attention_backward",
+    hint="`dZ` is not used: these are the gradients of the sum of Z. Each entry of Z counts with its own factor in "
+    "dZ.",
+)
+def gradients_of_the_sum(Q, K, V, dZ):
+    return backward(Q, K, V, np.ones_like(dZ))
+
+
+@misconception(
+    "attention_backward",
+    hint="The gradients are divided by the number of queries, as for a mean. The averaging, if any, is in `dZ` "
+    "already.",
+)
+def gradients_of_the_mean(Q, K, V, dZ):
+    return backward(Q, K, V, dZ / dZ.shape[-2])
+
+
+@misconception(
+    "attention_backward",
+    hint="All signs are turned. The gradient points up; the minus belongs to the step that gradient descent takes.",
+)
+def gradients_negative(Q, K, V, dZ):
+    return tuple(-own for own in backward(Q, K, V, dZ))
+
+
+@misconception(
+    "attention_backward",
+    hint="The way back starts from Z, not from `dZ`: the result of the forward pass was taken for its gradient.",
+)
+def gradients_from_the_result(Q, K, V, dZ):
+    return backward(Q, K, V, attend(Q, K, V)[0])
+
+
+@misconception(
+    "attention_backward",
+    hint="These slopes are measured with steps so large that they miss. Derive the gradients: three products and "
+    "your `softmax_backward`.",
+)
+def gradients_measured_coarsely(Q, K, V, dZ):
+    def slopes(at):
+        own = (Q, K, V)[at]
+        steps = np.eye(own.size, dtype=own.dtype).reshape(-1, *own.shape)
+        up = [
+            (dZ * attend(*[own + step if i == at else x for i, x in enumerate((Q, K, V))])[0]).sum() for step in steps
+        ]
+        return (np.array(up) - (dZ * attend(Q, K, V)[0]).sum()).reshape(own.shape).astype(own.dtype)
+
+    return tuple(slopes(at) for at in range(3))
+
+
+@misconception(
+    "attention_backward",
+    hint="`np.exp` of a large score is infinite, and inf / inf is NaN. Take the weights from your "
+    "`attention_forward`, once it holds for large scores.",
+)
+def gradients_overflow(Q, K, V, dZ):
+    E = np.exp(scaled(Q, K))
+    return back(E / E.sum(-1, keepdims=True), Q, K, V, dZ)
+
+
+@misconception(
+    "attention_backward",
+    hint="One maximum of all scores is subtracted; a query whose scores are far below it gets 0 / 0, which is NaN. "
+    "Subtract each row's own, or take the weights from your `attention_forward`.",
+)
+def gradients_one_maximum(Q, K, V, dZ):
+    S = scaled(Q, K)
+    E = np.exp(S - S.max())
+    return back(E / E.sum(-1, keepdims=True), Q, K, V, dZ)
+
+
+@misconception(
+    "attention_backward",
+    hint="`.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(X, -1, -2)`.",
+)
+def gradients_all_axes_reversed(Q, K, V, dZ):
+    A = attend(Q, K, V)[1]
+    dS = through_softmax(A, dZ @ V.T) / Q.shape[-1] ** 0.5
+    return dS @ K, dS.T @ Q, A.T @ dZ
+
+
+@misconception(
+    "attention_backward",
+    hint="The gradients are summed over the batch. Each sequence has its own queries, keys and values, and so its "
+    "own gradients.",
+)
+def gradients_summed_over_batch(Q, K, V, dZ):
+    return tuple(own.sum(tuple(range(own.ndim - 2))) for own in backward(Q, K, V, dZ))
+
+
+@misconception(
+    "attention_backward",
+    hint="The gradients are averaged over the batch and spread out again. Each sequence has its own; nothing is "
+    "shared between them.",
+)
+def gradients_averaged_over_batch(Q, K, V, dZ):
+    def averaged(own):
+        return np.ones_like(own) * own.mean(tuple(range(own.ndim - 2)), keepdims=True)
+
+    return tuple(averaged(own) if own.ndim > 2 else own for own in backward(Q, K, V, dZ))
+
+
+@misconception(
+    "attention_backward",
+    hint="`[0]` takes the first sequence and forgets the rest of the batch. `@` keeps the leading axes.",
+)
+def gradients_first_sequence(Q, K, V, dZ):
+    return backward(Q[0], K[0], V[0], dZ[0]) if Q.ndim > 2 else backward(Q, K, V, dZ)
+
+
+@misconception(
+    "attention_backward",
+    hint="Every sequence is carried back through the weights, keys or values of the first one. Each has its own: "
+    "keep their leading axes.",
+)
+def gradients_first_weights(Q, K, V, dZ):
+    A = attend(Q, K, V)[1]
+    first = np.ones_like(A) * A[(0,) * (A.ndim - 2)]
+    return back(first, Q, K, V, dZ)
+
+
+@misconception(
+    "attention_backward",
+    hint="An axis of size 1 is gone: `squeeze` removes it. Each gradient has the shape of its argument, whatever "
+    "its sizes.",
+)
+def gradients_squeezed(Q, K, V, dZ):
+    return tuple(own.squeeze() for own in backward(Q, K, V, dZ))
+
+
+@misconception(
+    "attention_backward",
+    hint="A size of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. Compare the sizes "
+    "and raise `ValueError`, or use `@`, which raises by itself.",
+)
+def gradients_stretch_ones(Q, K, V, dZ):
+    A = weights(stretched(Q, transposed(K)) / Q.shape[-1] ** 0.5)
+    dA = stretched(dZ, transposed(V))
+    dS = A * (dA - (A * dA).sum(-1, keepdims=True)) / Q.shape[-1] ** 0.5
+    return stretched(dS, K), stretched(transposed(dS), Q), stretched(transposed(A), dZ)
+
+
+@misconception(
+    "attention_backward",
+    hint="A `dZ` of size 1 was stretched to the shape of Z, as `dZ + np.zeros_like(Z)` or `np.broadcast_to` does. "
+    "It must have that shape: raise `ValueError`.",
+)
+def gradients_stretch_upstream(Q, K, V, dZ):
+    return backward(Q, K, V, np.broadcast_to(dZ, attend(Q, K, V)[0].shape))
+
+
+@misconception(
+    "attention_backward",
+    hint="A `V` with one row was stretched over all keys: dA then has one column, and `A * dA` takes it without a "
+    "word. Use your `softmax_backward`, once it raises, or take the weights from `attention_forward`, where "
+    "`A @ V` raises.",
+)
+def gradients_stretch_one_value(Q, K, V, dZ):
+    return back(weights(scaled(Q, K)), Q, K, V, dZ)
+
+
+@misconception(
+    "attention_backward",
+    hint="An argument is changed in place, by `Q /= ...`, `dZ *= ...` or `out=`. The caller still needs it: make a "
+    "new array.",
+)
+def gradients_in_place(Q, K, V, dZ):
+    Q /= Q.shape[-1] ** 0.5
+    A = weights(Q @ transposed(K))
+    dS = through_softmax(A, dZ @ transposed(V))
+    return dS @ K / Q.shape[-1] ** 0.5, transposed(dS) @ Q, transposed(A) @ dZ
+
+
+@misconception(
+    "attention_backward",
+    hint="Some results are float64 for float32 inputs: `np.sqrt(d_k)` is a float64 of NumPy's, and dividing by it "
+    "makes float64. Use `d_k**0.5`, a plain number.",
+)
+def gradients_to_float64(Q, K, V, dZ):
+    return back(attend(Q, K, V)[1], Q, K, V, dZ, scale=1 / np.sqrt(Q.shape[-1]))
+
+
+@misconception(
+    "attention_backward",
+    hint="All three are float64 for float32 inputs. Perhaps the weights come as float64 from `attention_forward` "
+    "(mend that first); `astype(float)`, and `np.zeros` without a dtype, make float64 as well.",
+)
+def gradients_all_to_float64(Q, K, V, dZ):
+    return backward(*(own.astype(np.float64) for own in (Q, K, V, dZ)))
+
+
+@misconception(
+    "attention_backward", hint="The results are float32 whatever the inputs are. Leave the dtype as it comes."
+)
+def gradients_to_float32(Q, K, V, dZ):
+    return tuple(own.astype(np.float32) for own in backward(Q, K, V, dZ))
+
+
+@misconception("attention_backward", hint="A dictionary came back. Return the three in order: `return dQ, dK, dV`.")
+def gradients_dictionary(Q, K, V, dZ):
+    return dict(zip(("dQ", "dK", "dV"), backward(Q, K, V, dZ), strict=True))
+
+
+@misconception(
+    "attention_backward",
+    hint="Only dQ came back. `return` ends the function at once: one `return dQ, dK, dV` for all three.",
+)
+def gradients_queries_only(Q, K, V, dZ):
+    return backward(Q, K, V, dZ)[0]
+
+
+@misconception(
+    "attention_backward",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
+def gradients_without_return(Q, K, V, dZ):
+    return None
+
+
+# attention_backward: right
+
+
+@right("attention_backward")
+def gradients_step_by_step(Q, K, V, dZ):
+    root = Q.shape[-1] ** 0.5
+    S = (Q @ transposed(K)) / root
+    A = weights(S)
+    fits(dZ.shape, (A @ V).shape)
+    dV = np.matmul(transposed(A), dZ)
+    dA = np.matmul(dZ, transposed(V))
+    products = A * dA
+    dS = products - A * products.sum(-1)[..., None]
+    return dS @ K / root, transposed(transposed(Q) @ dS) / root, dV
+
+
+@right("attention_backward")
+def gradients_einsum(Q, K, V, dZ):
+    Z, A = forward_einsum(Q, K, V)
+    fits(Z.shape, dZ.shape)
+    dA = np.einsum("...qv,...kv->...qk", dZ, V)
+    dS = A * (dA - np.einsum("...qk,...qk->...q", A, dA)[..., None]) / Q.shape[-1] ** 0.5
+    return (
+        np.einsum("...qk,...kd->...qd", dS, K),
+        np.einsum("...qk,...qd->...kd", dS, Q),
+        np.einsum("...qk,...qv->...kv", A, dZ),
+    )
+
+
+@right("attention_backward")
+def gradients_sum_from_the_result(Q, K, V, dZ):
+    """The row sum of A * dA is that of Z * dZ, as in FlashAttention."""
+    Z, A = attend(Q, K, V)
+    fits(Z.shape, dZ.shape)
+    dS = A * (dZ @ transposed(V) - (Z * dZ).sum(-1, keepdims=True)) / Q.shape[-1] ** 0.5
+    return [dS @ K, transposed(dS) @ Q, transposed(A) @ dZ]
+
+
+@right("attention_backward")
+def gradients_query_by_query(Q, K, V, dZ):
+    Z, A = attend(Q, K, V)
+    fits(Z.shape, dZ.shape)
+    dQ, dK, dV = np.zeros_like(Q), np.zeros_like(K), np.zeros_like(V)
+    for *lead, i in np.ndindex(*Q.shape[:-1]):
+        lead = tuple(lead)
+        a = A[lead][i]
+        ds = (np.diag(a) - np.outer(a, a)) @ (V[lead] @ dZ[lead][i]) / Q.shape[-1] ** 0.5
+        dQ[lead][i] = ds @ K[lead]
+        dK[lead][...] += np.outer(ds, Q[lead][i])
+        dV[lead][...] += np.outer(a, dZ[lead][i])
+    return dQ, dK, dV
+
+
+@right("attention_backward")
+def gradients_sequence_by_sequence(Q, K, V, dZ):
+    if Q.ndim == 2:
+        return backward(Q, K, V, dZ)
+    each = [gradients_sequence_by_sequence(*own) for own in zip(Q, K, V, dZ, strict=True)]
+    return tuple(np.stack(own) for own in zip(*each, strict=True))
+
+
+@right("attention_backward")
+def gradients_in_float32(Q, K, V, dZ):
+    parts = backward(*(own.astype(np.float32) for own in (Q, K, V, dZ)))
+    return tuple(own.astype(Q.dtype) for own in parts)
+
+
+@right("attention_backward")
+def gradients_in_long_double(Q, K, V, dZ):
+    parts = backward(*(own.astype(np.longdouble) for own in (Q, K, V, dZ)))
+    return tuple(own.astype(Q.dtype) for own in parts)
+
+
+@right("attention_backward")
+def gradients_torch(Q, K, V, dZ):
+    import torch
+
+    Q, K, V = (torch.tensor(own, requires_grad=True) for own in (Q, K, V))
+    fits(Q.shape[-1], K.shape[-1])
+    fits(K.shape[-2], V.shape[-2])
+    Z = torch.softmax(Q @ K.mT / Q.shape[-1] ** 0.5, dim=-1) @ V
+    fits(tuple(Z.shape), dZ.shape)
+    Z.backward(torch.tensor(dZ))
+    return Q.grad.numpy(), K.grad.numpy(), V.grad.numpy()

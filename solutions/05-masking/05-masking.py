@@ -1,0 +1,349 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "title", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# # 5. Masks
+#
+# A mask says which query may attend to which key. You write the two masks that nearly every model uses,
+# `causal_mask` and `padding_mask`, a softmax that keeps its word whatever stands at a masked place,
+# `masked_softmax`, and with it `masked_attention`. Each is a few lines of NumPy. Read chapter 5 of the book first;
+# it shows what goes wrong with -1e9, with float16 and with rows that may attend to nothing.
+#
+# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your
+# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
+# every time.
+#
+# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
+# (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
+# it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("causal_mask", points=4, seed=...)` in a cell of your own. Points are partial, and the checks are
+# readable: open `checks.py` beside this notebook.
+#
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
+# has, `05-masking.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "conventions", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## Five rules for this notebook
+#
+# - Masks are boolean arrays, and True means "may attend". (`scaled_dot_product_attention` of PyTorch reads
+#   them so; `nn.MultiheadAttention` reads them the other way round.)
+# - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all
+#   arguments that have it. A mask *broadcasts* to the scores: it may have fewer leading axes, and a size of 1
+#   where the scores have more.
+# - Sizes that do not fit raise `ValueError`. The mask may be stretched to the scores, never the scores to the
+#   mask, and nothing else is stretched: a size of 1 is a size too.
+# - The result has the inputs' floating dtype: float32 in, float32 out, and float16 as well.
+# - The inputs are left as they were.
+
+# %% nbgrader={"grade": false, "grade_id": "given", "locked": true, "schema_version": 3, "solution": false, "task": false}
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+
+def scaled_scores(Q, K):
+    """Return the scores of every query with every key, divided by the root of d_k (given; chapter 2 is about it).
+
+    Parameters
+    ----------
+    Q : array, shape (..., n_q, d_k)
+    K : array, shape (..., n_k, d_k)
+
+    Returns
+    -------
+    array, shape (..., n_q, n_k)
+        Of the dtype of `Q` and `K`.
+
+    Raises
+    ------
+    ValueError
+        If the two sizes d_k differ.
+    """
+    return Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_causal_mask", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 5.1 `causal_mask`: nobody looks ahead
+#
+# A model that predicts the next token must not see it. With as many queries as keys, query i may attend to
+# keys 0 to i: itself and what came before.
+#
+# When it writes token by token, there are fewer queries than keys: the queries belong to the newest tokens, and
+# the keys of all earlier ones are kept. Therefore both are counted **from the end**: the last query is the last
+# token and sees every key. Query i sees key j when $j \le i + n_k - n_q$. With more queries than keys, the first
+# queries see nothing.
+#
+# By hand, with n_q = 2 and n_k = 4 (1 is True): query 0 stands at position 2 and sees keys 0 to 2; query 1 stands
+# at position 3 and sees all.
+#
+# $$
+# \begin{pmatrix} 1 & 1 & 1 & 0 \\ 1 & 1 & 1 & 1 \end{pmatrix}
+# $$
+
+# %% nbgrader={"grade": false, "grade_id": "causal_mask", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def causal_mask(n_q, n_k):
+    """Return the mask that hides every key that comes after the query, both counted from the end.
+
+    Parameters
+    ----------
+    n_q, n_k : int
+        The numbers of queries and of keys.
+
+    Returns
+    -------
+    array of bool, shape (n_q, n_k)
+        Entry (i, j) is True where query i may attend to key j: where j <= i + n_k - n_q.
+    """
+    ### BEGIN SOLUTION
+    position = np.arange(n_q) + n_k - n_q  # of each query among the keys
+    return np.arange(n_k) <= position[:, None]  # (n_k,) <= (n_q, 1) -> (n_q, n_k)
+    ### END SOLUTION
+
+# %%
+# Yours to play with. Write the function, then take the # away.
+# causal_mask(2, 4)
+
+# %% nbgrader={"grade": true, "grade_id": "check_causal_mask", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("causal_mask", points=4)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_padding_mask", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 5.2 `padding_mask`: what fills up a short sequence is not text
+#
+# Sequences of different lengths share one array of n tokens each; the shorter ones are filled up at the end. The
+# fill must not be attended to, by any query: this mask does not depend on the query. The axis of size 1 in its
+# shape, (batch, 1, n), stands where the queries are, so that the mask broadcasts to scores (batch, n_q, n).
+#
+# By hand, for two sequences of lengths 3 and 1, with n = 4 (1 is True):
+#
+# $$
+# \begin{pmatrix} 1 & 1 & 1 & 0 \end{pmatrix} \quad \text{and} \quad \begin{pmatrix} 1 & 0 & 0 & 0 \end{pmatrix},
+# \quad \text{of shape (2, 1, 4) together.}
+# $$
+
+# %% nbgrader={"grade": false, "grade_id": "padding_mask", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def padding_mask(lengths, n):
+    """Return the mask that hides the padding at the end of each sequence.
+
+    Parameters
+    ----------
+    lengths : array of int, shape (batch,)
+        The number of real tokens of each sequence, from 0 to n.
+    n : int
+        The number of tokens that each sequence has with its padding. It may be more than the longest length.
+
+    Returns
+    -------
+    array of bool, shape (batch, 1, n)
+        Entry (s, 0, j) is True where token j of sequence s is real: where j < lengths[s].
+
+    Raises
+    ------
+    ValueError
+        If a length is above n.
+    """
+    ### BEGIN SOLUTION
+    lengths = np.asarray(lengths)
+    if (lengths > n).any():
+        raise ValueError(f"a sequence of {lengths.max()} tokens does not fit into {n}")
+    return np.arange(n) < lengths[:, None, None]  # (n,) < (batch, 1, 1) -> (batch, 1, n)
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# padding_mask(np.array([3, 1]), 4)
+
+# %% nbgrader={"grade": true, "grade_id": "check_padding_mask", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("padding_mask", points=3)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_masked_softmax", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 5.3 `masked_softmax`: share out the weight among those who may have some
+#
+# Softmax along the last axis, over the keys that may be attended to; the others get weight 0. In a row i of scores,
+# with $M_i$ the set of keys that it may attend to:
+#
+# $$
+# A_{ij} = \frac{e^{S_{ij}}}{\sum_{l \in M_i} e^{S_{il}}} \ \text{ for } j \in M_i, \qquad A_{ij} = 0 \ \text{ for the others.}
+# $$
+#
+# Three promises make it useful:
+#
+# - A masked weight is 0 exactly, **whatever its score**: 1e30, infinite, NaN. What is behind the mask has no influence.
+# - Scores that may be attended to are finite, and may be of any size: 10000, or all of them around -1e10.
+# - A row that may attend to nothing gets weights 0, all of them. Never NaN, never equal shares.
+#
+# By hand, with n_q = 2, n_k = 3: the scores $(0, \ln 3, 1000)$ with the mask $(1, 1, 0)$ give the weights
+# $(1/4, 3/4, 0)$; with the mask $(0, 0, 0)$ they give $(0, 0, 0)$.
+
+# %% nbgrader={"grade": false, "grade_id": "masked_softmax", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def masked_softmax(S, mask):
+    """Softmax over the keys that may be attended to; weight 0 for the others.
+
+    Parameters
+    ----------
+    S : array, shape (..., n_q, n_k)
+        Scores. Those that may be attended to are finite; the others may be anything.
+    mask : array of bool, broadcasts to the shape of `S`
+        True where the query may attend to the key. For example (n_q, n_k), (1, n_k), (n_q, 1), (batch, 1, n_k).
+
+    Returns
+    -------
+    array, shape (..., n_q, n_k)
+        Weights of the dtype of `S`. Each row sums to 1, or is all 0 where the mask leaves nothing.
+
+    Raises
+    ------
+    ValueError
+        If the mask does not broadcast to the shape of `S`.
+    """
+    ### BEGIN SOLUTION
+    mask = np.broadcast_to(mask, S.shape)  # raises where it does not fit, and never stretches S
+    S = np.where(mask, S, -np.inf)
+    largest = S.max(axis=-1, keepdims=True)  # of what may be attended to; -inf where that is nothing
+    E = np.exp(S - np.where(largest > -np.inf, largest, 0))
+    total = E.sum(axis=-1, keepdims=True)
+    return E / np.where(total > 0, total, 1)
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# masked_softmax(np.array([[0.0, np.log(3.0), 1000.0]]), np.array([[True, True, False]]))
+
+# %% nbgrader={"grade": true, "grade_id": "check_masked_softmax", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("masked_softmax", points=8)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_masked_attention", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## 5.4 `masked_attention`: attention that minds the mask
+#
+# Scaled scores (given above), masked softmax over the keys, weighted sum of the values:
+# $A = \text{masked softmax}(Q K^T / \sqrt{d_k})$ of shape (..., n_q, n_k), and $Z = A V$ of shape (..., n_q, d_v). A query
+# that may attend to nothing gets weights 0 and the result 0. Without a mask, every query may attend to every key.
+#
+# By hand, with n_q = 1, n_k = 3, d_k = 4, d_v = 1: $q = (1, 1, 1, 1)$ meets $k_1 = (0, 0, 0, 0)$,
+# $k_2 = (2 \ln 3, 0, 0, 0)$ and $k_3 = (9, 9, 9, 9)$. The scaled scores are $(0, \ln 3, 18)$. With the mask $(1, 1, 0)$ the weights are
+# $(1/4, 3/4, 0)$, and $v_1 = (4)$, $v_2 = (8)$, $v_3 = (1000)$ give $z = (7)$.
+
+# %% nbgrader={"grade": false, "grade_id": "masked_attention", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def masked_attention(Q, K, V, mask=None):
+    """Scaled dot-product attention in which each query attends to the keys that the mask leaves it.
+
+    Parameters
+    ----------
+    Q : array, shape (..., n_q, d_k)
+    K : array, shape (..., n_k, d_k)
+    V : array, shape (..., n_k, d_v)
+    mask : array of bool, broadcasts to (..., n_q, n_k), optional
+        True where the query may attend to the key. None: everywhere.
+
+    Returns
+    -------
+    Z : array, shape (..., n_q, d_v)
+        Row i is the sum of the values, weighted with row i of `A`.
+    A : array, shape (..., n_q, n_k)
+        The weights. Both come in a tuple, in this order.
+
+    Raises
+    ------
+    ValueError
+        If the two sizes d_k differ, or the numbers of keys and values, or if the mask does not broadcast to
+        (..., n_q, n_k).
+    """
+    ### BEGIN SOLUTION
+    S = scaled_scores(Q, K)
+    A = masked_softmax(S, np.ones(S.shape, dtype=bool) if mask is None else mask)
+    return A @ V, A
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# Q, K = np.array([[1.0, 1, 1, 1]]), np.array([[0.0, 0, 0, 0], [2 * np.log(3.0), 0, 0, 0], [9.0, 9, 9, 9]])
+# masked_attention(Q, K, np.array([[4.0], [8.0], [1000.0]]), np.array([[True, True, False]]))
+
+# %% nbgrader={"grade": true, "grade_id": "check_masked_attention", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+import checks
+
+checks.run("masked_attention", points=6)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "sentences", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## Two sentences in one batch
+#
+# The second sentence is shorter and filled up with a mark that is no word. Each word has a vector of its own, drawn at
+# random, so the weights mean nothing: look at where there are none (drawn in white). Masks are combined with `&`:
+# a key is attended to when both masks allow it. All four pictures come from your functions.
+
+# %% nbgrader={"grade": false, "grade_id": "demo_sentences", "locked": true, "schema_version": 3, "solution": false, "task": false}
+words = [["Ada", "bakes", "Boris", "fresh", "bread"], ["Boris", "sleeps", "well", "·", "·"]]
+lengths, n, d = np.array([5, 3]), 5, 8
+X = np.random.default_rng(1).standard_normal((2, n, d))
+masks = {
+    "no mask": np.ones((1, n), dtype=bool),  # (1, n)
+    "padding": padding_mask(lengths, n),  # (2, 1, n)
+    "causal": causal_mask(n, n),  # (n, n)
+    "both": causal_mask(n, n) & padding_mask(lengths, n),  # (n, n) & (2, 1, n) -> (2, n, n)
+}
+
+
+def show_weights(axes, A, words, title):
+    """Draw weights (n, n), a row for each word that asks; a weight of exactly 0 stays white."""
+    picture = axes.imshow(np.ma.masked_equal(A, 0), cmap="cividis", vmin=0, vmax=1)
+    axes.set_xticks(range(n), words, rotation=60)
+    axes.set_yticks(range(n), words)
+    axes.set_title(title)
+    return picture
+
+
+figure, grid = plt.subplots(2, 4, figsize=(11, 6), layout="constrained")
+for column, (name, mask) in enumerate(masks.items()):
+    Z, A = masked_attention(X, X, X, mask)
+    for sentence in (0, 1):
+        picture = show_weights(grid[sentence, column], A[sentence], words[sentence], name if sentence == 0 else "")
+figure.supxlabel("looks at")
+figure.supylabel("word that asks")
+colours = figure.colorbar(picture, ax=grid, label="weight", shrink=0.7)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "leak", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# ## Does the future leak?
+#
+# The surest test of a causal mask needs no look at the weights: change one word, and see whose result changes. With the
+# mask, no word before it may notice, not by the last bit. Move the slider to change another word; the words in
+# front of it keep a bar of exactly 0.
+
+# %% nbgrader={"grade": false, "grade_id": "demo_leak", "locked": true, "schema_version": 3, "solution": false, "task": false}
+def show_leak(changed=2):
+    """Draw how much each word's result moves when the word `changed` becomes another one, with and without mask."""
+    before, after = X[0], X[0].copy()
+    after[changed] = np.random.default_rng(2).standard_normal(d)
+    figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
+    for shift, (name, hatch) in enumerate([("no mask", "//"), ("causal", "")]):
+        Z_before, _ = masked_attention(before, before, before, masks[name])
+        Z_after, _ = masked_attention(after, after, after, masks[name])
+        change = np.abs(Z_after - Z_before).max(axis=-1)
+        colour = ["#E69F00", "#0072B2"][shift]
+        axes.bar(np.arange(n) + 0.4 * shift - 0.2, change, width=0.4, label=name, color=colour, hatch=hatch)
+        print(f"{name:>8}:", "  ".join(f"{word} {by:.3g}" for word, by in zip(words[0], change, strict=True)))
+    axes.set_xticks(range(n), words[0])
+    axes.set(ylabel="largest change of the result", title=f'"{words[0][changed]}" becomes another word')
+    axes.legend()
+    plt.show()
+
+
+try:
+    from ipywidgets import interact
+
+    interact(show_leak, changed=(0, n - 1)) if "get_ipython" in globals() else show_leak()
+except ImportError:
+    show_leak()

@@ -1,0 +1,572 @@
+"""Checks of exercise 5. Yours to read: each is one sentence about a function, and inputs that would show it false.
+
+Results are compared with a specification that goes entry by entry, or key by key. Unless a check says otherwise,
+the tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen. Two others are needed:
+
+- `LARGE`, for scores in the thousands. There float32 numbers lie up to 1e-3 apart, so that a right answer that is
+  computed in float32 inside may give weights that are 2e-3 off. Wrong answers are off by the whole weight.
+- `HALF`, for float16, which keeps 11 bits: each step is off by up to 2**-11 = 5e-4 of its value. Subtracting,
+  exponentials, a sum of at most 13 terms and a division make less than 1.5e-2 of the largest weight.
+"""
+
+import numpy as np
+
+from checking import Suite, expect, expect_array, expect_close, expect_raises, expect_unchanged
+
+LARGE = 5e-3
+HALF = 3e-2
+
+suite = Suite(
+    __name__,
+    read={
+        "causal_mask": "chapter 5, the causal mask",
+        "padding_mask": "chapter 5, the padding mask",
+        "masked_softmax": "chapter 5, a softmax that minds the mask",
+        "masked_attention": "chapter 5, attention with a mask; proving that nothing leaks",
+    },
+)
+check = suite.check
+run = suite.run
+
+
+# What is asked, entry by entry.
+
+
+def sees_past(n_q, n_k):
+    """Count both from the end: the key must be at least as far from it as the query."""
+    rows = [[n_k - 1 - j >= n_q - 1 - i for j in range(n_k)] for i in range(n_q)]
+    return np.array(rows, dtype=bool)
+
+
+def real_tokens(lengths, n):
+    rows = [[[True] * int(length) + [False] * (n - int(length))] for length in lengths]
+    return np.array(rows, dtype=bool)
+
+
+def shared_out(S, mask):
+    """Give each key that may be attended to e^(s_j) / sum_l e^(s_l), l over those that may be attended to."""
+    mask = np.broadcast_to(mask, S.shape)
+    S = np.where(mask, S, 0).astype(np.float64)
+    # e^(s_j) / sum_l e^(s_l) = 1 / sum_l e^(s_l - s_j), which is exact for scores of any size.
+    with np.errstate(over="ignore", divide="ignore"):
+        terms = np.exp(S[..., None, :] - S[..., :, None])  # (..., n_q, j, l)
+        return np.where(mask, 1 / np.where(mask[..., None, :], terms, 0).sum(-1), 0)
+
+
+def attended(Q, K, V, mask=None):
+    S = (Q[..., :, None, :] * K[..., None, :, :]).sum(-1) / Q.shape[-1] ** 0.5
+    A = shared_out(S, True if mask is None else mask)
+    return (A[..., None] * V[..., None, :, :]).sum(-2), A
+
+
+# What is drawn.
+
+
+def some(draw, *shape):
+    """Return a mask whose every row allows at least one key, hides at least one, and differs from the next row."""
+    mask = draw.rng.random(shape) < 0.5
+    rows, n_k = mask.reshape(-1, shape[-1]), shape[-1]
+    r = np.arange(len(rows))
+    rows[r, r % n_k] = True
+    rows[r, (r + 1) % n_k] = False
+    return rows.reshape(shape)
+
+
+def scores(draw, *shape):
+    """Return scores that differ by up to 6 in a row: no weight is so small that its absence would not show."""
+    return draw.array(*shape) * 2
+
+
+def qkv(draw, *lead, n_q, n_k, d_k, d_v):
+    """Return Q, K, V whose weights are neither even nor all on one key: there a wrong scale shows."""
+    return draw.array(*lead, n_q, d_k) * 2, draw.array(*lead, n_k, d_k), draw.array(*lead, n_k, d_v)
+
+
+def view(array):
+    """Return the same values, laid out in memory with the last two axes exchanged."""
+    return np.swapaxes(np.swapaxes(array, -1, -2).copy(), -1, -2)
+
+
+def read_only(array):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def expect_boolean(got):
+    """Fail unless `got` is an array of booleans."""
+    dtype = expect_array(got, what="the mask").dtype
+    expect(dtype == np.dtype(bool), f"The mask should hold booleans, and its dtype is {dtype}.")
+
+
+def expect_mask(got, expected):
+    """Fail unless `got` has the entries of a mask; whether they are booleans is another check's affair."""
+    expect_close(got, expected.astype(float), what="the mask")
+
+
+def expect_zero(got, hidden, what="The weight"):
+    """Fail unless `got` is exactly 0 wherever `hidden` is True."""
+    wrong = np.argwhere(hidden & ~(got == 0))
+    if len(wrong):
+        first = tuple(int(i) for i in wrong[0])
+        many = f"Of {int(hidden.sum())} that should be 0, {len(wrong)} are not."
+        expect(False, f"{what} at {first} should be exactly 0, and is {got[first]:.4g}. {many}")
+
+
+# causal_mask
+
+
+@check(weight=1)
+def causal_mask_shape(causal_mask, draw):
+    """`n_q` queries and `n_k` keys give an array of shape (n_q, n_k)."""
+    n_q, n_k = draw.sizes(2)
+    expect_array(causal_mask(n_q, n_k), (n_q, n_k), what="the mask")
+
+
+@check(weight=1, needs=["causal_mask_shape"])
+def causal_mask_boolean(causal_mask, draw):
+    """The mask holds booleans: True where the query may attend, False elsewhere."""
+    (n,) = draw.sizes(1)
+    expect_boolean(causal_mask(n, n))
+
+
+@check(weight=2, needs=["causal_mask_shape"])
+def causal_mask_square(causal_mask, draw):
+    """With as many queries as keys, each token sees itself and those before it, and none after it."""
+    (n,) = draw.sizes(1)
+    expect_mask(causal_mask(n, n), sees_past(n, n))
+
+
+@check(weight=2, needs=["causal_mask_square"])
+def causal_mask_more_keys(causal_mask, draw):
+    """With more keys than queries, the last query is the last token: it sees every key."""
+    n_q, n_k = sorted(draw.sizes(2))
+    for more in (n_k, n_q + 1):
+        expect_mask(causal_mask(n_q, more), sees_past(n_q, more))
+
+
+@check(weight=1, needs=["causal_mask_square"])
+def causal_mask_more_queries(causal_mask, draw):
+    """With more queries than keys, the last query sees every key, and the first n_q - n_k queries see none."""
+    n_k, n_q = sorted(draw.sizes(2))
+    for more in (n_q, n_k + 1):
+        expect_mask(causal_mask(more, n_k), sees_past(more, n_k))
+
+
+@check(weight=1, needs=["causal_mask_square"])
+def causal_mask_ones(causal_mask, draw):
+    """One query sees every key; of several queries, the last alone sees a single key."""
+    (n,) = draw.sizes(1)
+    for n_q, n_k in [(1, n), (n, 1), (1, 1)]:
+        expect_mask(causal_mask(n_q, n_k), sees_past(n_q, n_k))
+
+
+# padding_mask
+
+
+def lengths_below(draw, b, n):
+    """Return b lengths, of 1 to n - 2: the first two differ, and none reaches n - 1."""
+    lengths = draw.rng.integers(1, n - 1, size=b)
+    lengths[0] = lengths[1] % (n - 2) + 1
+    return lengths
+
+
+def batch(draw):
+    """Return a number of sequences and a number of tokens, which differ; there are at least 5 tokens."""
+    b, n = sorted(draw.sizes(2))
+    return (b, n) if draw.rng.random() < 0.5 or b < 5 else (n, b)
+
+
+@check(weight=1)
+def padding_mask_shape(padding_mask, draw):
+    """`batch` lengths and n tokens give an array of shape (batch, 1, n), also when every length is below n."""
+    b, n = batch(draw)
+    expect_array(padding_mask(lengths_below(draw, b, n), n), (b, 1, n), what="the mask")
+
+
+@check(weight=1, needs=["padding_mask_shape"])
+def padding_mask_boolean(padding_mask, draw):
+    """The mask holds booleans: True where the token is real, False where it is padding."""
+    b, n = batch(draw)
+    expect_boolean(padding_mask(lengths_below(draw, b, n), n))
+
+
+@check(weight=3, needs=["padding_mask_shape"])
+def padding_mask_values(padding_mask, draw):
+    """In each sequence the first `lengths[s]` tokens may be attended to, and those after them may not."""
+    b, n = batch(draw)
+    lengths = lengths_below(draw, b, n)
+    expect_mask(padding_mask(lengths, n), real_tokens(lengths, n))
+    # Every other entry of a longer array, and integers of 32 bits.
+    lengths = np.repeat(lengths_below(draw, b, n), 2)[::2].astype(np.int32)
+    expect_mask(padding_mask(lengths, n), real_tokens(lengths, n))
+
+
+@check(weight=1, needs=["padding_mask_values"])
+def padding_mask_ends(padding_mask, draw):
+    """A length of 0 hides every token; a length of n hides none."""
+    b, n = batch(draw)
+    for first, last in [(0, 1), (n, 1), (0, n)]:
+        lengths = lengths_below(draw, b, n)
+        lengths[0], lengths[-1] = first, last
+        expect_mask(padding_mask(lengths, n), real_tokens(lengths, n))
+
+
+@check(weight=1, needs=["padding_mask_values"])
+def padding_mask_ones(padding_mask, draw):
+    """Sizes of 1 stay axes: one sequence in the batch, one token in each sequence."""
+    b, n = batch(draw)
+    one = lengths_below(draw, 2, n)[:1]
+    expect_mask(padding_mask(one, n), real_tokens(one, n))
+    single = np.arange(b) % 2
+    expect_mask(padding_mask(single, 1), real_tokens(single, 1))
+
+
+@check(weight=1, needs=["padding_mask_values"])
+def padding_mask_refuses(padding_mask, draw):
+    """A length above n raises `ValueError`, whichever sequence has it."""
+    b, n = batch(draw)
+    for at, above in [(0, n + 1), (b // 2, 2 * n), (b - 1, n + 1)]:
+        lengths = lengths_below(draw, b, n)
+        lengths[at] = above
+        expect_raises(
+            [ValueError], padding_mask, lengths, n, because=f"n is {n}, and sequence {at} has {above} tokens"
+        )
+
+
+@check(weight=0.5, needs=["padding_mask_shape"])
+def padding_mask_inputs(padding_mask, draw):
+    """`lengths` is as it was after the call, and may be an array that cannot be written to."""
+    b, n = batch(draw)
+    expect_unchanged(padding_mask, ["lengths", "n"], lengths_below(draw, b, n), n)
+    padding_mask(read_only(lengths_below(draw, b, n)), n)
+
+
+# masked_softmax
+
+
+@check(weight=1)
+def masked_softmax_shape(masked_softmax, draw):
+    """`S` and `mask` of shape (n_q, n_k) give an array of shape (n_q, n_k)."""
+    n_q, n_k = draw.sizes(2)
+    expect_array(masked_softmax(scores(draw, n_q, n_k), some(draw, n_q, n_k)), (n_q, n_k))
+
+
+@check(weight=2, needs=["masked_softmax_shape"])
+def masked_softmax_zero(masked_softmax, draw):
+    """Where the mask is False, the weight is exactly 0."""
+    n_q, n_k = draw.sizes(2)
+    S, mask = scores(draw, n_q, n_k), some(draw, n_q, n_k)
+    expect_zero(expect_array(masked_softmax(S, mask), (n_q, n_k)), ~mask)
+
+
+@check(weight=3, needs=["masked_softmax_zero"])
+def masked_softmax_values(masked_softmax, draw):
+    """Where the mask is True, the weights are the softmax among those keys: they sum to 1 along each row."""
+    n_q, n_k = draw.sizes(2)
+    S, mask = scores(draw, n_q, n_k), some(draw, n_q, n_k)
+    expect_close(masked_softmax(S, mask), shared_out(S, mask))
+    S, mask = view(scores(draw, n_k, n_q)), view(some(draw, n_k, n_q))
+    expect_close(masked_softmax(S, mask), shared_out(S, mask))
+    everything = np.ones((n_k, n_q), dtype=bool)
+    expect_close(masked_softmax(S, everything), shared_out(S, everything))
+
+
+@check(weight=2, needs=["masked_softmax_zero"])
+def masked_softmax_nothing(masked_softmax, draw):
+    """A row that may attend to nothing gets weights 0, not NaN and not equal shares; the other rows get theirs."""
+    n_q, n_k = draw.sizes(2)
+    S, mask = scores(draw, n_q, n_k), np.zeros((n_q, n_k), dtype=bool)
+    expect_zero(expect_array(masked_softmax(S, mask), (n_q, n_k)), ~mask)
+    mask = some(draw, n_q, n_k)
+    mask[draw.rng.permutation(n_q)[: n_q // 2]] = False
+    got = expect_array(masked_softmax(S, mask), (n_q, n_k))
+    expect_zero(got, ~mask)
+    expect_close(got, shared_out(S, mask))
+
+
+@check(weight=2, needs=["masked_softmax_values"])
+def masked_softmax_batch(masked_softmax, draw):
+    """Leading axes, one or several, are kept: each matrix of scores meets its own mask."""
+    n_q, n_k, b = draw.sizes(3)
+    for lead in [(b,), (2, b)]:
+        S, mask = scores(draw, *lead, n_q, n_k), some(draw, *lead, n_q, n_k)
+        expect_close(masked_softmax(S, mask), shared_out(S, mask))
+
+
+@check(weight=2, needs=["masked_softmax_values"])
+def masked_softmax_broadcast(masked_softmax, draw):
+    """The mask broadcasts to the scores: (n_q, n_k), (1, n_k), (n_q, 1), (b, 1, n_k) and so on."""
+    n_q, n_k, b = draw.sizes(3)
+    for lead in [(), (b,), (2, b)]:
+        S = scores(draw, *lead, n_q, n_k)
+        for shape in [(1, n_k), (n_q, n_k), (b, 1, n_k), (b, n_q, n_k)][: 4 if lead else 2]:
+            mask = some(draw, *shape)
+            expect_close(masked_softmax(S, mask), shared_out(S, mask))
+        # A mask (n_q, 1) hides all keys from a query, or none. Here none: queries without a key are another check's.
+        mask = np.ones((n_q, 1), dtype=bool)
+        expect_close(masked_softmax(S, mask), shared_out(S, mask))
+
+
+@check(weight=2, needs=["masked_softmax_values"])
+def masked_softmax_garbage(masked_softmax, draw):
+    """What stands at a masked place has no influence: 1e30, infinite or NaN, the weights are the same."""
+    n_q, n_k, b = draw.sizes(3)
+    for garbage in (np.inf, np.nan, 1e30, -np.inf, -1e30):
+        S, mask = scores(draw, b, n_q, n_k), some(draw, b, n_q, n_k)
+        expected = shared_out(S, mask)
+        got = expect_array(masked_softmax(np.where(mask, S, garbage), mask), S.shape)
+        expect_zero(got, ~mask)
+        expect_close(got, expected)
+
+
+@check(weight=2, needs=["masked_softmax_values"])
+def masked_softmax_large(masked_softmax, draw):
+    """Scores of any size: around 10000 in one row, around -10000 in the next, or all below -1e10."""
+    n_q, n_k, b = draw.sizes(3)
+    # Whole numbers, which float32 holds exactly.
+    S = draw.rng.integers(0, 4, size=(b, n_q, n_k)).astype(float) - 800 * (draw.rng.random((b, n_q, n_k)) < 0.3)
+    S += np.where((np.arange(b)[:, None] + np.arange(n_q)) % 2, 10000.0, -10000.0)[..., None]
+    mask = some(draw, b, n_q, n_k)
+    expect_close(masked_softmax(S, mask), shared_out(S, mask), rtol=LARGE)
+    # Finite, and far below whatever number a masked score may have been replaced by. One key wins in each row.
+    order = draw.rng.permuted(np.broadcast_to(np.arange(1.0, n_k + 1), (n_q, n_k)), axis=-1)
+    for low in (-1e10, -1e35):
+        mask = some(draw, n_q, n_k)
+        got = expect_array(masked_softmax(low * order, mask), (n_q, n_k))
+        expect_close(got, shared_out(low * order, mask))
+
+
+@check(weight=1, needs=["masked_softmax_values"])
+def masked_softmax_ones(masked_softmax, draw):
+    """Sizes of 1 stay axes: one query, one key, one matrix in the batch."""
+    n_q, n_k = draw.sizes(2)
+    for S_shape, mask in [
+        ((1, n_k), some(draw, 1, n_k)),
+        ((n_q, 1), np.ones((n_q, 1), dtype=bool)),
+        ((1, n_q, n_k), some(draw, 1, n_q, n_k)),
+    ]:
+        S = scores(draw, *S_shape)
+        expect_close(masked_softmax(S, mask), shared_out(S, mask))
+
+
+@check(weight=1, needs=["masked_softmax_values"])
+def masked_softmax_refuses(masked_softmax, draw):
+    """A mask that does not broadcast to the scores raises `ValueError`; scores of size 1 are not stretched to it."""
+    # Leading axes that do not fit are not tested.
+    n_q, n_k, other = draw.sizes(3)
+    for S_shape, mask_shape in [
+        ((n_q, n_k), (n_q, other)),
+        ((n_q, n_k), (other, n_k)),
+        ((n_q, n_k), (n_k, n_q)),
+        ((n_q, 1), (n_q, n_k)),
+        ((1, n_k), (n_q, n_k)),
+    ]:
+        S, mask = scores(draw, *S_shape), some(draw, *mask_shape)
+        because = f"the scores are {S_shape} and the mask {mask_shape}"
+        expect_raises([ValueError], masked_softmax, S, mask, because=because)
+
+
+@check(weight=1, needs=["masked_softmax_shape"])
+def masked_softmax_dtype(masked_softmax, draw):
+    """The result has the dtype of the scores: float32 gives float32, float16 gives float16."""
+    n_q, n_k = draw.sizes(2)
+    S, mask = scores(draw, n_q, n_k), some(draw, n_q, n_k)
+    for dtype in (np.float32, np.float64, np.float16):
+        expect_array(masked_softmax(S.astype(dtype), mask), dtype=dtype)
+
+
+@check(weight=1, needs=["masked_softmax_values", "masked_softmax_nothing"])
+def masked_softmax_half(masked_softmax, draw):
+    """In float16 too: rows without a key, scores down at -60000, and 65504, infinite or NaN where masked."""
+    n_q, n_k = draw.sizes(2)
+    for garbage in (65504, np.inf, np.nan):
+        S, mask = scores(draw, n_q, n_k).astype(np.float16), some(draw, n_q, n_k)
+        S[0], S[0, 0] = -64000, -60000
+        mask[1] = False
+        expected = shared_out(S, mask)
+        S[~mask] = garbage
+        got = expect_array(masked_softmax(S, mask), S.shape)
+        expect_zero(got, ~mask)
+        expect_close(got, expected, rtol=HALF)
+
+
+@check(weight=0.5, needs=["masked_softmax_shape"])
+def masked_softmax_inputs(masked_softmax, draw):
+    """`S` and `mask` are as they were after the call, and may be arrays that cannot be written to."""
+    n_q, n_k, b = draw.sizes(3)
+    S, mask = scores(draw, b, n_q, n_k), some(draw, b, n_q, n_k)
+    expect_unchanged(masked_softmax, ["S", "mask"], S, mask)
+    masked_softmax(read_only(S), read_only(mask))
+
+
+# masked_attention
+
+
+def two(result):
+    """Return the two arrays of a result of `masked_attention`, or say what it is instead."""
+    if isinstance(result, np.ndarray):
+        expect(
+            False, f"The result should be a tuple of two arrays, (Z, A), and is one array of shape {result.shape}."
+        )
+    named = "None (is a `return` missing?)" if result is None else f"a {type(result).__name__}"
+    if hasattr(result, "__len__"):
+        named += f" of {len(result)}"
+    good = isinstance(result, (tuple, list)) and len(result) == 2
+    expect(good, f"The result should be a tuple of two arrays, (Z, A), and is {named}.")
+    return [expect_array(part, what=name) for part, name in zip(result, "ZA", strict=True)]
+
+
+def expect_attends(masked_attention, *arguments, **tolerance):
+    """Fail unless both results are those of the specification."""
+    Z_expected, A_expected = attended(*arguments)
+    Z, A = two(masked_attention(*arguments))
+    expect_close(A, A_expected, what="A", **tolerance)
+    expect_close(Z, Z_expected, what="Z", **tolerance)
+
+
+@check(weight=1)
+def masked_attention_shape(masked_attention, draw):
+    """The result is a tuple of two: Z (n_q, d_v) and A (n_q, n_k)."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    Z, A = two(masked_attention(*qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)))
+    expect_array(Z, (n_q, d_v), what="Z")
+    expect_array(A, (n_q, n_k), what="A")
+
+
+@check(weight=2, needs=["masked_attention_shape"])
+def masked_attention_unmasked(masked_attention, draw):
+    """Without a mask every query attends to every key: A is the softmax of the scaled scores, and Z is A V."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    expect_attends(masked_attention, *qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v))
+    Q, K, V = map(view, qkv(draw, n_q=n_k, n_k=n_q, d_k=d_v, d_v=d_k))
+    expect_attends(masked_attention, Q, K, V)
+
+
+@check(weight=3, needs=["masked_attention_unmasked"])
+def masked_attention_masked(masked_attention, draw):
+    """With a mask (n_q, n_k), A is the softmax over the keys that each query may attend to, and Z is A V."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    Q, K, V = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+    expect_attends(masked_attention, Q, K, V, some(draw, n_q, n_k))
+    n = max(n_q, n_k)
+    Q, K, V = qkv(draw, n_q=n, n_k=n, d_k=d_k, d_v=d_v)
+    expect_attends(masked_attention, Q, K, V, sees_past(n, n))
+
+
+@check(weight=2, needs=["masked_attention_masked"])
+def masked_attention_leak(masked_attention, draw):
+    """Nothing leaks: with a causal mask, whatever the tokens from j on become, the results before j stay the same."""
+    n, d = draw.sizes(2)
+    X, mask = draw.array(n, d), sees_past(n, n)
+    Z, A = two(masked_attention(X, X, X, mask))
+    for j in (n - 1, n // 2, 1):
+        changed = X.copy()
+        # Finite. A masked value that is infinite or NaN is not tested: 0 times infinity is NaN.
+        changed[j:] = draw.array(n - j, d) * 1e4
+        Z_changed, A_changed = two(masked_attention(changed, changed, changed, mask))
+        # The two calls do the same arithmetic before j; a little room, for processors that take it in another order.
+        expect_close(A_changed[:j], A[:j], rtol=1e-6, what=f"A before token {j}")
+        expect_close(Z_changed[:j], Z[:j], rtol=1e-6, what=f"Z before token {j}")
+
+
+@check(weight=2, needs=["masked_attention_masked"])
+def masked_attention_nothing(masked_attention, draw):
+    """A query that may attend to nothing gets weights 0 and the result 0, never NaN; the other queries get theirs."""
+    n_k, n_q, d_k, d_v = draw.sizes(4)
+    Q, K, V = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+    mask = some(draw, n_q, n_k)
+    mask[draw.rng.permutation(n_q)[: n_q // 2]] = False
+    Z, A = two(masked_attention(Q, K, V, mask))
+    unseeing = ~mask.any(-1, keepdims=True)
+    expect_zero(expect_array(A, (n_q, n_k), what="A"), ~mask)
+    expect_zero(expect_array(Z, (n_q, d_v), what="Z"), np.repeat(unseeing, d_v, axis=-1), what="The result")
+    expect_attends(masked_attention, Q, K, V, mask)
+
+
+@check(weight=2, needs=["masked_attention_masked"])
+def masked_attention_batch(masked_attention, draw):
+    """Leading axes are kept, without a mask and with one: (n_q, n_k), (1, n_k), (b, 1, n_k), (b, n_q, n_k)."""
+    n_q, n_k, d_k, d_v, b = draw.sizes(5)
+    for lead in [(b,), (2, b)]:
+        Q, K, V = qkv(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+        expect_attends(masked_attention, Q, K, V)
+        for shape in [(n_q, n_k), (1, n_k), (b, 1, n_k), (b, n_q, n_k)]:
+            expect_attends(masked_attention, Q, K, V, some(draw, *shape))
+
+
+@check(weight=1, needs=["masked_attention_masked"])
+def masked_attention_ones(masked_attention, draw):
+    """Sizes of 1 stay axes: one query, one key, d_k = 1, d_v = 1, one sequence in the batch."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    for change in [{"n_q": 1}, {"d_k": 1}, {"d_v": 1}]:
+        sizes = {"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v} | change
+        expect_attends(masked_attention, *qkv(draw, **sizes), some(draw, sizes["n_q"], n_k))
+    Q, K, V = qkv(draw, n_q=n_q, n_k=1, d_k=d_k, d_v=d_v)
+    expect_attends(masked_attention, Q, K, V, np.ones((n_q, 1), dtype=bool))
+    Q, K, V = qkv(draw, 1, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+    expect_attends(masked_attention, Q, K, V, some(draw, 1, 1, n_k))
+
+
+@check(weight=1, needs=["masked_attention_masked"])
+def masked_attention_large(masked_attention, draw):
+    """Scaled scores in the thousands, of either sign, give the weights that their differences say."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    Q, K = (draw.rng.integers(-1, 2, size=(n, d_k)).astype(float) for n in (n_q, n_k))
+    # The first number of each query shifts its scaled scores by 2000 up or down, and no difference.
+    K[:, 0] = 1
+    Q[:, 0] = np.where(np.arange(n_q) % 2, -2000, 2000) * d_k**0.5
+    expect_attends(masked_attention, Q, K, draw.array(n_k, d_v), some(draw, n_q, n_k), rtol=LARGE)
+
+
+@check(weight=1, needs=["masked_attention_masked"])
+def masked_attention_refuses(masked_attention, draw):
+    """Sizes d_k, numbers of keys and values, and masks that do not fit raise `ValueError`, a size of 1 too."""
+    # Leading axes that do not fit are not tested.
+    n_q, n_k, d_k, d_v, other = draw.sizes(5)
+    for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
+        Q, K, V = draw.array(n_q, left), draw.array(n_k, right), draw.array(n_k, d_v)
+        expect_raises([ValueError], masked_attention, Q, K, V, because=f"d_k is {left} and {right}")
+    for keys, values in [(n_k, other), (n_k, 1), (1, n_k)]:
+        Q, K, V = draw.array(n_q, d_k), draw.array(keys, d_k), draw.array(values, d_v)
+        expect_raises([ValueError], masked_attention, Q, K, V, because=f"{keys} keys, values: {values}")
+    for queries, keys, mask_shape in [
+        (n_q, n_k, (n_q, other)),
+        (n_q, n_k, (other, n_k)),
+        (n_q, 1, (n_q, n_k)),
+        (1, n_k, (n_q, n_k)),
+    ]:
+        Q, K, V = qkv(draw, n_q=queries, n_k=keys, d_k=d_k, d_v=d_v)
+        because = f"the scores are {(queries, keys)} and the mask {mask_shape}"
+        expect_raises([ValueError], masked_attention, Q, K, V, some(draw, *mask_shape), because=because)
+
+
+@check(weight=1, needs=["masked_attention_shape"])
+def masked_attention_dtype(masked_attention, draw):
+    """Z and A have the inputs' dtype: float32 gives float32, float16 gives float16."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    inputs, mask = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), some(draw, n_q, n_k)
+    for dtype in (np.float32, np.float64, np.float16):
+        parts = two(masked_attention(*[array.astype(dtype) for array in inputs], mask))
+        for part, name in zip(parts, "ZA", strict=True):
+            expect_array(part, dtype=dtype, what=name)
+
+
+@check(weight=0.5, needs=["masked_attention_masked", "masked_attention_nothing"])
+def masked_attention_half(masked_attention, draw):
+    """In float16 too, a query that may attend to nothing gets weights 0 and the result 0."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    inputs, mask = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), some(draw, n_q, n_k)
+    mask[0] = False
+    Z, A = two(masked_attention(*[array.astype(np.float16) for array in inputs], mask))
+    expect_zero(expect_array(A, (n_q, n_k), what="A"), ~mask)
+    expect_zero(expect_array(Z, (n_q, d_v), what="Z")[:1], np.ones((1, d_v), dtype=bool), what="The result")
+
+
+@check(weight=0.5, needs=["masked_attention_shape"])
+def masked_attention_inputs(masked_attention, draw):
+    """`Q`, `K`, `V` and `mask` are as they were after the call, and may be arrays that cannot be written to."""
+    n_q, n_k, d_k, d_v = draw.sizes(4)
+    arguments = [*qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), some(draw, n_q, n_k)]
+    expect_unchanged(masked_attention, ["Q", "K", "V", "mask"], *arguments)
+    masked_attention(*map(read_only, arguments))

@@ -1,0 +1,1575 @@
+"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+
+A check that fails is explained by the listed answer that behaves as the student's function does. The tests
+of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+"""
+
+import numpy as np
+
+from checking import misconception, right
+
+
+def past(n_q, n_k):
+    return np.arange(n_k) <= np.arange(n_q)[:, None] + n_k - n_q
+
+
+def softmax(S, axis=-1):
+    E = np.exp(S - S.max(axis=axis, keepdims=True))
+    return E / E.sum(axis=axis, keepdims=True)
+
+
+def shares(E):
+    """Divide by the sum of each row, and leave rows of zeros as they are."""
+    total = E.sum(axis=-1, keepdims=True)
+    return E / np.where(total == 0, total.dtype.type(1), total)
+
+
+def hidden(S, mask, fill=-np.inf):
+    """Replace the masked scores by a number."""
+    return np.where(np.broadcast_to(mask, S.shape), S, S.dtype.type(fill))
+
+
+def share(S, mask):
+    S = hidden(S, mask)
+    return shares(np.exp(S - np.maximum(S.max(axis=-1, keepdims=True), np.finfo(S.dtype).min)))
+
+
+def transposed(K):
+    return np.swapaxes(K, -1, -2)
+
+
+def scaled(Q, K):
+    return Q @ transposed(K) / Q.shape[-1] ** 0.5
+
+
+def every(S):
+    return np.ones(S.shape, dtype=bool)
+
+
+def attend(Q, K, V, mask=None, weigh=share, score=scaled):
+    S = score(Q, K)
+    A = weigh(S, every(S) if mask is None else mask)
+    return A @ V, A
+
+
+def stretched(left, right):
+    """Multiply (..., a, b) with (..., b, c) by broadcasting, which stretches a b of 1."""
+    return (left[..., :, :, None] * right[..., None, :, :]).sum(-2)
+
+
+def fits(a, b, name="size"):
+    if a != b:
+        raise ValueError(f"the {name} is {a} and {b}")
+
+
+# causal_mask: wrong
+
+
+@misconception(
+    "causal_mask",
+    hint="The mask is aligned at the start, so the first query sees the first key alone. The queries are the "
+    "newest tokens: align at the end, `j <= i + n_k - n_q`. (`np.tri(n_q, n_k, n_k - n_q)` shifts the "
+    "diagonal.)",
+)
+def causal_mask_from_the_start(n_q, n_k):
+    return np.tri(n_q, n_k, dtype=bool)
+
+
+@misconception(
+    "causal_mask",
+    hint="The shift has the wrong sign: `n_q - n_k`. A query i of the newest tokens stands at position i + n_k - "
+    "n_q.",
+)
+def causal_mask_shifted_the_other_way(n_q, n_k):
+    return np.tri(n_q, n_k, n_q - n_k, dtype=bool)
+
+
+@misconception(
+    "causal_mask",
+    hint="The diagonal is left out: a token does not see itself, and the first sees nothing. `<=`, not `<`.",
+)
+def causal_mask_strict(n_q, n_k):
+    return np.tri(n_q, n_k, n_k - n_q - 1, dtype=bool)
+
+
+@misconception(
+    "causal_mask",
+    hint="Each token sees one token of the future. The diagonal is the last that may be seen: `j <= i + n_k - "
+    "n_q`, without + 1.",
+)
+def causal_mask_one_ahead(n_q, n_k):
+    return np.tri(n_q, n_k, n_k - n_q + 1, dtype=bool)
+
+
+@misconception(
+    "causal_mask",
+    hint="The mask is upside down: True stands where the key is hidden. Here True means *may* attend.",
+)
+def causal_mask_inverted(n_q, n_k):
+    return ~past(n_q, n_k)
+
+
+@misconception(
+    "causal_mask",
+    hint="This triangle is the upper one: a token sees itself and what comes after it. Take the lower one, "
+    "`np.tri` or `np.tril`.",
+)
+def causal_mask_upper(n_q, n_k):
+    return np.triu(np.ones((n_q, n_k), dtype=bool), n_k - n_q)
+
+
+@misconception(
+    "causal_mask",
+    hint="Every query sees its own token alone: this is the diagonal. What came before may be seen as well.",
+)
+def causal_mask_diagonal(n_q, n_k):
+    return np.eye(n_q, n_k, n_k - n_q, dtype=bool)
+
+
+@misconception(
+    "causal_mask",
+    hint="This mask is to be added to the scores: 0 and -inf. A boolean one is asked: True means may attend.",
+)
+def causal_mask_to_add(n_q, n_k):
+    return np.where(past(n_q, n_k), 0.0, -np.inf)
+
+
+@misconception(
+    "causal_mask",
+    hint="The mask holds 1.0 and 0.0: `np.tri` and `np.ones` make floats unless told otherwise. Give them "
+    "`dtype=bool`.",
+)
+def causal_mask_floats(n_q, n_k):
+    return np.tri(n_q, n_k, n_k - n_q)
+
+
+@misconception(
+    "causal_mask",
+    hint="Two things at once. The mask holds 1.0 and 0.0: give `np.ones` `dtype=bool`. And the triangle is aligned "
+    "at the start: `np.tril(ones, k=n_k - n_q)` aligns it at the end, since the queries are the newest "
+    "tokens.",
+)
+def causal_mask_floats_from_the_start(n_q, n_k):
+    return np.tril(np.ones((n_q, n_k)))
+
+
+@misconception(
+    "causal_mask",
+    hint="The mask holds whole numbers, 1 and 0. `~` turns them into -2 and -1, which are both true: use "
+    "`dtype=bool` or compare, `j <= i + n_k - n_q`.",
+)
+def causal_mask_whole_numbers(n_q, n_k):
+    return past(n_q, n_k).astype(int)
+
+
+@misconception(
+    "causal_mask",
+    hint="The mask has a row for each key. Rows belong to queries: its shape is (n_q, n_k).",
+)
+def causal_mask_keys_only(n_q, n_k):
+    return past(n_k, n_k)
+
+
+@misconception(
+    "causal_mask",
+    hint="The mask has a column for each query. Columns belong to keys: its shape is (n_q, n_k).",
+)
+def causal_mask_queries_only(n_q, n_k):
+    return past(n_q, n_q)
+
+
+@misconception("causal_mask", hint="Rows and columns are exchanged. Rows belong to queries, columns to keys.")
+def causal_mask_turned(n_q, n_k):
+    return past(n_q, n_k).T
+
+
+@misconception(
+    "causal_mask",
+    hint="The mask has an axis for the batch, of size 1. None is asked: (n_q, n_k) broadcasts to every batch.",
+)
+def causal_mask_with_batch(n_q, n_k):
+    return past(n_q, n_k)[None]
+
+
+@misconception("causal_mask", hint="A list came back. Wrap it: `np.array(rows)`.")
+def causal_mask_list(n_q, n_k):
+    return past(n_q, n_k).tolist()
+
+
+@misconception(
+    "causal_mask",
+    hint="The shift n_k - n_q is cut off at 0. With more queries than keys it is negative, and the first queries "
+    "stand before every key.",
+)
+def causal_mask_never_negative(n_q, n_k):
+    return np.tri(n_q, n_k, max(n_k - n_q, 0), dtype=bool)
+
+
+@misconception(
+    "causal_mask",
+    hint="A negative index counts from the end: with more queries than keys, `mask[i, i + n_k - n_q + 1 :] = "
+    "False` spares the first keys. Compare instead of slicing: `j <= i + n_k - n_q`.",
+)
+def causal_mask_negative_slice(n_q, n_k):
+    mask = np.ones((n_q, n_k), dtype=bool)
+    for i in range(n_q):
+        mask[i, i + n_k - n_q + 1 :] = False
+    return mask
+
+
+@misconception(
+    "causal_mask",
+    hint="Queries that would see nothing were given a key. Leave them without one: `masked_softmax` knows what to "
+    "do.",
+)
+def causal_mask_never_empty(n_q, n_k):
+    mask = past(n_q, n_k)
+    mask[:, 0] = True
+    return mask
+
+
+@misconception(
+    "causal_mask",
+    hint="Axes of size 1 are gone: `squeeze` removes them. The mask of one query has shape (1, n_k).",
+)
+def causal_mask_squeezed(n_q, n_k):
+    return past(n_q, n_k).squeeze()
+
+
+@misconception(
+    "causal_mask",
+    hint="The function ends without `return`. Printing shows a mask; only `return` hands it on.",
+)
+def causal_mask_without_return(n_q, n_k):
+    return None
+
+
+# causal_mask: right
+
+
+@right("causal_mask")
+def causal_mask_loops(n_q, n_k):
+    mask = np.zeros((n_q, n_k), dtype=bool)
+    for i in range(n_q):
+        for j in range(n_k):
+            mask[i, j] = j <= i + n_k - n_q
+    return mask
+
+
+@right("causal_mask")
+def causal_mask_tri(n_q, n_k):
+    return np.tri(n_q, n_k, n_k - n_q, dtype=bool)
+
+
+@right("causal_mask")
+def causal_mask_not_after(n_q, n_k):
+    return ~np.triu(np.ones((n_q, n_k), dtype=bool), k=n_k - n_q + 1)
+
+
+@right("causal_mask")
+def causal_mask_last_rows(n_q, n_k):
+    n = max(n_q, n_k)
+    return np.tril(np.ones((n, n))).astype(bool)[n - n_q :, n - n_k :]
+
+
+@right("causal_mask")
+def causal_mask_turned_round(n_q, n_k):
+    return np.triu(np.ones((n_q, n_k), dtype=bool))[::-1, ::-1]
+
+
+@right("causal_mask")
+def causal_mask_indices(n_q, n_k):
+    i, j = np.indices((n_q, n_k))
+    return n_k - j >= n_q - i
+
+
+@right("causal_mask")
+def causal_mask_fromfunction(n_q, n_k):
+    return np.fromfunction(lambda i, j: i - j >= n_q - n_k, (n_q, n_k))
+
+
+@right("causal_mask")
+def causal_mask_from_lists(n_q, n_k):
+    return np.array([[j - n_k <= i - n_q for j in range(n_k)] for i in range(n_q)])
+
+
+# padding_mask: wrong
+
+
+def real(lengths, n):
+    if (lengths > n).any():
+        raise ValueError(f"a length of {lengths.max()} is above {n}")
+    return np.arange(n) < lengths[:, None, None]
+
+
+@misconception(
+    "padding_mask",
+    hint="The axis for the queries is missing: (batch, n) would be read as (n_q, n_k). Put one of size 1 between, "
+    "`lengths[:, None, None]` or `mask[:, None, :]`.",
+)
+def padding_mask_without_queries(lengths, n):
+    return real(lengths, n)[:, 0]
+
+
+@misconception(
+    "padding_mask",
+    hint="The mask hides queries: (batch, n, 1) has the tokens in the rows. Keys are what may not be looked at; "
+    "they are the last axis.",
+)
+def padding_mask_of_queries(lengths, n):
+    return transposed(real(lengths, n))
+
+
+@misconception(
+    "padding_mask",
+    hint="The mask has a row for each of n queries. All rows are equal, and there may be another number of "
+    "queries: one row that broadcasts is enough, (batch, 1, n).",
+)
+def padding_mask_repeated(lengths, n):
+    return np.repeat(real(lengths, n), n, axis=1)
+
+
+@misconception("padding_mask", hint="The mask has an axis for the heads as well. Here it has three: (batch, 1, n).")
+def padding_mask_with_heads(lengths, n):
+    return real(lengths, n)[:, None]
+
+
+@misconception(
+    "padding_mask",
+    hint="The batch axis is not the first: `lengths[None, :]` made it the second. Write `lengths[:, None, None]`.",
+)
+def padding_mask_batch_second(lengths, n):
+    return np.swapaxes(real(lengths, n), 0, 1)
+
+
+@misconception(
+    "padding_mask",
+    hint="The last axis is as long as the longest sequence. The argument `n` says how many tokens there are.",
+)
+def padding_mask_longest(lengths, n):
+    return real(lengths, lengths.max())
+
+
+@misconception(
+    "padding_mask",
+    hint="(n,) and (batch,) do not meet: `np.arange(n) < lengths` compares token j with sequence j. Give the "
+    "lengths axes of their own, `lengths[:, None, None]`.",
+)
+def padding_mask_without_axes(lengths, n):
+    return np.arange(n) < lengths
+
+
+@misconception(
+    "padding_mask",
+    hint="The mask is upside down: True stands at the padding. Here True means *may* attend.",
+)
+def padding_mask_inverted(lengths, n):
+    return ~real(lengths, n)
+
+
+@misconception(
+    "padding_mask",
+    hint="One token of the padding may be attended to: with lengths[s] real tokens the last has index lengths[s] - "
+    "1. `<`, not `<=`.",
+)
+def padding_mask_one_too_many(lengths, n):
+    real(lengths, n)
+    return np.arange(n) <= lengths[:, None, None]
+
+
+@misconception(
+    "padding_mask",
+    hint="The last real token is hidden: with lengths[s] tokens it has index lengths[s] - 1, and is real.",
+)
+def padding_mask_one_too_few(lengths, n):
+    return real(lengths, n) & (np.arange(n) < lengths[:, None, None] - 1)
+
+
+@misconception(
+    "padding_mask",
+    hint="The padding is taken to stand in front. It stands at the end here: the first lengths[s] tokens are real.",
+)
+def padding_mask_in_front(lengths, n):
+    return real(lengths, n)[..., ::-1]
+
+
+@misconception("padding_mask", hint="All sequences are cut to the shortest. Each has a length of its own.")
+def padding_mask_shortest(lengths, n):
+    return np.repeat(real(lengths, n).all(axis=0, keepdims=True), len(lengths), axis=0)
+
+
+@misconception("padding_mask", hint="All sequences get the mask of the first. Each has a length of its own.")
+def padding_mask_first_sequence(lengths, n):
+    return np.repeat(real(lengths, n)[:1], len(lengths), axis=0)
+
+
+@misconception("padding_mask", hint="The mask holds 1.0 and 0.0. Give `np.zeros` and `np.ones` `dtype=bool`.")
+def padding_mask_floats(lengths, n):
+    return real(lengths, n).astype(float)
+
+
+@misconception(
+    "padding_mask",
+    hint="The mask holds whole numbers, 1 and 0. `~` turns them into -2 and -1, which are both true: leave the "
+    "comparison as it is, `position < length`.",
+)
+def padding_mask_whole_numbers(lengths, n):
+    return real(lengths, n).astype(int)
+
+
+@misconception(
+    "padding_mask",
+    hint="This mask is to be added to the scores: 0 and -inf. A boolean one is asked: True means may attend.",
+)
+def padding_mask_to_add(lengths, n):
+    return np.where(real(lengths, n), 0.0, -np.inf)
+
+
+@misconception("padding_mask", hint="A sequence of length 0 was given a token. It has none: every entry is False.")
+def padding_mask_never_empty(lengths, n):
+    return real(np.maximum(lengths, 1), n)
+
+
+@misconception(
+    "padding_mask",
+    hint="A sequence without padding is hidden altogether: `-0` is 0, so `mask[..., -0:] = False` hides "
+    "everything. Count from the front, `mask[..., length:]`.",
+)
+def padding_mask_minus_nothing(lengths, n):
+    mask = np.ones((len(lengths), 1, n), dtype=bool)
+    real(lengths, n)
+    for s, length in enumerate(lengths):
+        mask[s, :, -(n - length) :] = False
+    return mask
+
+
+@misconception(
+    "padding_mask",
+    hint="The last token is always hidden. A sequence of n tokens has no padding: every entry is True.",
+)
+def padding_mask_never_full(lengths, n):
+    return real(lengths, n) & (np.arange(n) < n - 1)
+
+
+@misconception(
+    "padding_mask",
+    hint="A batch of one sequence has lost its axis: the mask of one sequence has shape (1, 1, n).",
+)
+def padding_mask_squeezed(lengths, n):
+    mask = real(lengths, n)
+    return mask[0] if len(lengths) == 1 else mask
+
+
+@misconception(
+    "padding_mask",
+    hint="A length above n is taken as n, without a word. Those tokens are missing, and the caller must learn of "
+    "it: `raise ValueError(...)`.",
+)
+def padding_mask_accepts_any_length(lengths, n):
+    return np.arange(n) < lengths[:, None, None]
+
+
+@misconception(
+    "padding_mask",
+    hint="`assert` raises AssertionError, and `python -O` leaves it out. Write `if ...: raise ValueError(...)`.",
+)
+def padding_mask_asserts(lengths, n):
+    if (lengths > n).any():
+        raise AssertionError
+    return real(lengths, n)
+
+
+@misconception(
+    "padding_mask",
+    hint="`lengths` is changed in place. Whoever called still needs it: write `lengths - 1`, which makes a new "
+    "array, not `lengths -= 1`.",
+)
+def padding_mask_counts_down(lengths, n):
+    mask = real(lengths, n)
+    lengths -= 1
+    return mask
+
+
+@misconception("padding_mask", hint="A list came back. Wrap it: `np.array(rows)`.")
+def padding_mask_list(lengths, n):
+    return real(lengths, n).tolist()
+
+
+@misconception(
+    "padding_mask",
+    hint="The function ends without `return`. Printing shows a mask; only `return` hands it on.",
+)
+def padding_mask_without_return(lengths, n):
+    return None
+
+
+# padding_mask: right
+
+
+@right("padding_mask")
+def padding_mask_loops(lengths, n):
+    mask = np.zeros((len(lengths), 1, n), dtype=bool)
+    for s, length in enumerate(lengths):
+        if length > n:
+            raise ValueError(f"sequence {s} is too long")
+        mask[s, 0, :length] = True
+    return mask
+
+
+@right("padding_mask")
+def padding_mask_expand_dims(lengths, n):
+    if np.max(lengths) > n:
+        raise ValueError("too long")
+    return np.expand_dims(np.arange(n)[np.newaxis] < np.reshape(lengths, (-1, 1)), 1)
+
+
+@right("padding_mask")
+def padding_mask_from_lists(lengths, n):
+    if any(length > n for length in lengths):
+        raise ValueError("too long")
+    return np.array([[[j < length for j in range(n)]] for length in lengths])
+
+
+@right("padding_mask")
+def padding_mask_outer(lengths, n):
+    fits(int(np.minimum(lengths, n).sum()), int(lengths.sum()), "number of tokens")
+    return np.greater.outer(lengths, np.arange(n)).reshape(-1, 1, n)
+
+
+@right("padding_mask")
+def padding_mask_rows_of_a_triangle(lengths, n):
+    if max(lengths.tolist()) > n:
+        raise ValueError("too long")
+    return np.tri(n + 1, n, -1, dtype=bool)[lengths][:, None]
+
+
+@right("padding_mask")
+def padding_mask_concatenated(lengths, n):
+    rows = [np.concatenate([np.ones(k, bool), np.zeros(n - k, bool)]) for k in lengths]  # n - k < 0 raises ValueError
+    return np.stack(rows)[:, None, :]
+
+
+# masked_softmax: wrong
+
+
+@misconception("masked_softmax", hint="The mask is upside down: True means *may* attend, so hide where it is False.")
+def masked_softmax_inverted(S, mask):
+    return share(S, ~mask)
+
+
+@misconception("masked_softmax", hint="The mask is not used: this is softmax over all keys.")
+def masked_softmax_without_mask(S, mask):
+    np.broadcast_to(mask, S.shape)
+    return softmax(S)
+
+
+@misconception(
+    "masked_softmax",
+    hint="The mask is made from the scores' own triangle, and the one that is given is not used. Masks are about "
+    "places, not about what stands there.",
+)
+def masked_softmax_own_mask(S, mask):
+    np.broadcast_to(mask, S.shape)
+    return share(S, np.tril(S).astype(bool))
+
+
+@misconception(
+    "masked_softmax",
+    hint="The mask is added to the scores: True counts as 1, so allowed keys merely get 1 more. Replace the masked "
+    "scores: `np.where(mask, S, -np.inf)`.",
+)
+def masked_softmax_adds_mask(S, mask):
+    return softmax(S + np.broadcast_to(mask, S.shape))
+
+
+@misconception(
+    "masked_softmax",
+    hint="Masked scores become 0, and a score of 0 is a score: e^0 = 1. They need -inf, `np.where(mask, S, "
+    "-np.inf)`, or their exponentials must become 0.",
+)
+def masked_softmax_scores_of_zero(S, mask):
+    return softmax(S * np.broadcast_to(mask, S.shape))
+
+
+@misconception(
+    "masked_softmax",
+    hint="Masked scores are replaced by a number that is not low enough: e^-20 is small, and not 0. Take -inf.",
+)
+def masked_softmax_low_number(S, mask):
+    return softmax(hidden(S, mask, fill=-20))
+
+
+@misconception(
+    "masked_softmax",
+    hint="-inf times False is NaN: infinity times 0 has no value. Choose instead of multiplying: `np.where(mask, "
+    "S, -np.inf)`.",
+)
+def masked_softmax_times_infinity(S, mask):
+    return softmax(S + ~np.broadcast_to(mask, S.shape) * S.dtype.type(-np.inf))
+
+
+@misconception(
+    "masked_softmax",
+    hint="Masked scores are set to -inf after the softmax, where weights are asked. Replace the scores, before the "
+    "softmax.",
+)
+def masked_softmax_infinity_afterwards(S, mask):
+    return hidden(softmax(S), mask)
+
+
+@misconception(
+    "masked_softmax",
+    hint="The weights are masked after the softmax, and what is left no longer sums to 1. Mask the scores, before "
+    "the softmax; or divide by the new sum.",
+)
+def masked_softmax_afterwards(S, mask):
+    return softmax(S) * np.broadcast_to(mask, S.shape)
+
+
+@misconception(
+    "masked_softmax",
+    hint="The exponentials are not divided by their sum: weights must sum to 1 along each row.",
+)
+def masked_softmax_not_normalised(S, mask):
+    S = hidden(S, mask)
+    return np.exp(S - np.maximum(S.max(axis=-1, keepdims=True), np.finfo(S.dtype).min))
+
+
+@misconception(
+    "masked_softmax",
+    hint="Softmax runs over the queries: the columns sum to 1. Each query shares out its weight over the keys, the "
+    "last axis.",
+)
+def masked_softmax_over_queries(S, mask):
+    return transposed(share(transposed(S), transposed(np.broadcast_to(mask, S.shape))))
+
+
+@misconception(
+    "masked_softmax",
+    hint="Softmax runs over the whole array, so that all weights together sum to 1. Each row sums to 1: `axis=-1, "
+    "keepdims=True`.",
+)
+def masked_softmax_over_everything(S, mask):
+    E = np.exp(hidden(S, mask) - S.max(where=np.broadcast_to(mask, S.shape), initial=np.finfo(S.dtype).min))
+    return E / np.maximum(E.sum(), 1)
+
+
+@misconception("masked_softmax", hint="The axis is 1, which is the last one only without a batch. Write `axis=-1`.")
+def masked_softmax_axis_one(S, mask):
+    return np.swapaxes(share(np.swapaxes(S, 1, -1), np.swapaxes(np.broadcast_to(mask, S.shape), 1, -1)), 1, -1)
+
+
+@misconception(
+    "masked_softmax",
+    hint="A row of -inf alone gives -inf - (-inf), which is NaN. Find the rows that may attend to nothing, and "
+    "give them weights 0.",
+)
+def masked_softmax_empty_rows_nan(S, mask):
+    return softmax(hidden(S, mask))
+
+
+@misconception(
+    "masked_softmax",
+    hint="The exponentials of a row that may attend to nothing are all 0, and so is their sum: 0 / 0 is NaN. "
+    "Divide by 1 there, `np.where(total > 0, total, 1)`. And NaN times 0 is NaN: replace the masked scores "
+    "before anything else.",
+)
+def masked_softmax_zero_by_zero(S, mask):
+    E = np.exp(S - S.max(axis=-1, keepdims=True)) * np.broadcast_to(mask, S.shape)
+    return E / E.sum(axis=-1, keepdims=True)
+
+
+@misconception(
+    "masked_softmax",
+    hint="`mask.any()` asks about the whole mask. Single rows may be empty too: `mask.any(axis=-1, keepdims=True)`.",
+)
+def masked_softmax_any_of_everything(S, mask):
+    return softmax(hidden(S, mask)) if mask.any() else np.zeros_like(S)
+
+
+@misconception(
+    "masked_softmax",
+    hint="A row that may attend to nothing gets equal shares: all its scores are the same number, -1e9. Set its "
+    "weights to 0; and take -inf, since -1e9 is a score that may occur, and in float16 it is -inf already.",
+)
+def masked_softmax_1e9(S, mask):
+    return softmax(hidden(S, mask, fill=-1e9))
+
+
+@misconception(
+    "masked_softmax",
+    hint="A row that may attend to nothing gets equal shares: all its scores are the lowest number of the dtype. "
+    "Set its weights to 0.",
+)
+def masked_softmax_lowest_number(S, mask):
+    return softmax(hidden(S, mask, fill=np.finfo(S.dtype).min))
+
+
+@misconception(
+    "masked_softmax",
+    hint="-1e9 is added to the masked scores, all of a row's if it may attend to nothing, and softmax does not "
+    "feel what is added to all. Set its weights to 0; and replace the scores instead of adding, since 1e30 - "
+    "1e9 still wins.",
+)
+def masked_softmax_adds_1e9(S, mask):
+    return softmax(S + np.where(np.broadcast_to(mask, S.shape), S.dtype.type(0), S.dtype.type(-1e9)))
+
+
+@misconception(
+    "masked_softmax",
+    hint="Every row in which anything is masked becomes 0: that is `mask.all`. Only rows that may attend to "
+    "nothing do: `~mask.any(axis=-1, keepdims=True)`.",
+)
+def masked_softmax_all_instead_of_any(S, mask):
+    return share(S, mask) * np.broadcast_to(mask, S.shape).all(axis=-1, keepdims=True)
+
+
+@misconception("masked_softmax", hint="Rows that may attend to nothing are given equal shares. They get weights 0.")
+def masked_softmax_equal_shares(S, mask):
+    return np.where(np.broadcast_to(mask, S.shape).any(axis=-1, keepdims=True), share(S, mask), S.dtype.type(1))
+
+
+@misconception(
+    "masked_softmax",
+    hint="-inf is added to the scores instead of put in their place: NaN stays NaN, and inf - inf is NaN. "
+    "`np.where(mask, S, -np.inf)` does not look at the score.",
+)
+def masked_softmax_adds_infinity(S, mask):
+    S = S + np.where(np.broadcast_to(mask, S.shape), S.dtype.type(0), S.dtype.type(-np.inf))
+    return shares(np.exp(S - np.maximum(S.max(axis=-1, keepdims=True), np.finfo(S.dtype).min)))
+
+
+@misconception(
+    "masked_softmax",
+    hint="-1e9 is added to the masked scores, and what is masked is set to 0 at the end. But NaN and inf stay what "
+    "they are when -1e9 is added, and so does 1e30: the row's maximum is theirs. Replace the scores, "
+    "`np.where(mask, S, -np.inf)`.",
+)
+def masked_softmax_adds_1e9_then_zero(S, mask):
+    return np.where(np.broadcast_to(mask, S.shape), masked_softmax_adds_1e9(S, mask), S.dtype.type(0))
+
+
+@misconception(
+    "masked_softmax",
+    hint="The maximum is taken of masked scores too. One of 1e30 makes the exponentials of all others 0, and 0 / 0 "
+    "is NaN. Replace the masked scores first.",
+)
+def masked_softmax_maximum_of_masked(S, mask):
+    mask = np.broadcast_to(mask, S.shape)
+    return shares(np.where(mask, np.exp(S - S.max(axis=-1, keepdims=True)), S.dtype.type(0)))
+
+
+@misconception(
+    "masked_softmax",
+    hint="The exponentials are multiplied by the mask, and the maximum is taken of masked scores too. NaN and inf "
+    "times 0 are NaN: replace the masked scores before anything else, `np.where(mask, S, -np.inf)`.",
+)
+def masked_softmax_times_mask(S, mask):
+    return shares(np.exp(S - S.max(axis=-1, keepdims=True)) * np.broadcast_to(mask, S.shape))
+
+
+@misconception(
+    "masked_softmax",
+    hint="`np.exp(S) * mask` has two faults. NaN and inf times 0 are NaN, so masked scores keep an influence: "
+    "replace them before anything else, `np.where(mask, S, -np.inf)`. And `np.exp` of a large score is "
+    "infinite: subtract each row's maximum.",
+)
+def masked_softmax_exponentials_times_mask(S, mask):
+    return shares(np.exp(S) * np.broadcast_to(mask, S.shape))
+
+
+@misconception(
+    "masked_softmax",
+    hint="`np.exp` of a large score is infinite, and inf / inf is NaN. Subtract each row's maximum first.",
+)
+def masked_softmax_without_maximum(S, mask):
+    return shares(np.exp(hidden(S, mask)))
+
+
+@misconception(
+    "masked_softmax",
+    hint="`S[mask].max()` is one maximum for all rows, and there is none where everything is masked: NumPy raises. "
+    "Take each row's own, `np.where(mask, S, -np.inf).max(axis=-1, keepdims=True)`.",
+)
+def masked_softmax_maximum_of_allowed(S, mask):
+    mask = np.broadcast_to(mask, S.shape)
+    return shares(np.where(mask, np.exp(S - S[mask].max()), S.dtype.type(0)))
+
+
+@misconception(
+    "masked_softmax",
+    hint="One maximum of all scores is subtracted; a row far below it becomes 0. Subtract each row's own, with "
+    "`axis=-1, keepdims=True`.",
+)
+def masked_softmax_one_maximum(S, mask):
+    S = hidden(S, mask)
+    return shares(np.exp(S - max(S.max(), np.finfo(S.dtype).min)))
+
+
+@misconception(
+    "masked_softmax",
+    hint="The maxima of the first matrix are subtracted in all of the batch. Take them along `axis=-1` of the "
+    "whole array, with `keepdims=True`.",
+)
+def masked_softmax_maximum_of_first(S, mask):
+    S = hidden(S, mask)
+    first = S[0] if S.ndim > 2 else S
+    return shares(np.exp(S - np.maximum(first.max(axis=-1, keepdims=True), np.finfo(S.dtype).min)))
+
+
+@misconception(
+    "masked_softmax",
+    hint="The scores are clipped, which changes weights: 10000 and 10003 become the same. Subtract the row's "
+    "maximum instead.",
+)
+def masked_softmax_clipped(S, mask):
+    return shares(np.exp(hidden(np.clip(S, -50, 50), mask)))
+
+
+@misconception(
+    "masked_softmax",
+    hint="Masked scores are replaced by -1e9, and a row whose other scores are lower still loses to it. -inf is "
+    "lower than any score.",
+)
+def masked_softmax_1e9_loses(S, mask):
+    return softmax(hidden(S, mask, fill=-1e9)) * np.broadcast_to(mask, S.shape)
+
+
+@misconception(
+    "masked_softmax",
+    hint="Masked scores are replaced by -1e4, which float16 can hold, but which scores may reach: a row around "
+    "-10000 shares its weight with masked keys. -inf is lower than any score, and float16 has it.",
+)
+def masked_softmax_1e4_loses(S, mask):
+    return softmax(hidden(S, mask, fill=-1e4)) * np.broadcast_to(mask, S.shape)
+
+
+@misconception(
+    "masked_softmax",
+    hint="The number of axes is fixed: `n_q, n_k = S.shape` works for two. Let NumPy carry the leading axes, with "
+    "`axis=-1`.",
+)
+def masked_softmax_two_axes_only(S, mask):
+    n_q, n_k = S.shape
+    return share(S, mask)
+
+
+@misconception(
+    "masked_softmax",
+    hint="The loop runs over the first axis, as if that were the queries. With a batch it is not: loop over "
+    "`np.ndindex(*S.shape[:-1])`, with `mask = np.broadcast_to(mask, S.shape)`, or do without a loop, "
+    "`axis=-1`.",
+)
+def masked_softmax_loop_over_first_axis(S, mask):
+    np.broadcast_to(mask, S.shape)
+    A = np.zeros_like(S)
+    for i in range(S.shape[0]):
+        seen = mask[i]
+        if seen.any():
+            E = np.exp(S[i][seen] - S[i][seen].max())
+            A[i][seen] = E / E.sum()
+    return A
+
+
+@misconception(
+    "masked_softmax",
+    hint="`mask[0]` is used for the whole batch. Each sequence has its own: `np.broadcast_to(mask, S.shape)`.",
+)
+def masked_softmax_first_mask(S, mask):
+    return share(S, mask[0] if mask.ndim > 2 else mask)
+
+
+@misconception(
+    "masked_softmax",
+    hint="The mask's first row is used for every query. Row i of the mask belongs to query i.",
+)
+def masked_softmax_first_row(S, mask):
+    return share(S, mask[..., :1, :])
+
+
+@misconception(
+    "masked_softmax",
+    hint="`S[~mask]` needs a mask of the very shape of `S`. `np.where(mask, S, -np.inf)` broadcasts; so does "
+    "`np.broadcast_to(mask, S.shape)`, which also raises `ValueError` where the mask does not fit.",
+)
+def masked_softmax_boolean_index(S, mask):
+    S = S.copy()
+    S[~mask] = -np.inf
+    return share(S, np.broadcast_to(mask, S.shape))
+
+
+@misconception(
+    "masked_softmax",
+    hint="Scores of size 1 were stretched to the mask: `np.where` stretches both. `np.broadcast_to(mask, S.shape)` "
+    "stretches the mask alone, and raises `ValueError` otherwise.",
+)
+def masked_softmax_stretches_scores(S, mask):
+    S, mask = np.broadcast_arrays(S, mask)
+    return share(S, mask)
+
+
+@misconception(
+    "masked_softmax",
+    hint="A number such as 1e-9 keeps the sum from being 0. In float16 it is 0 itself, and 0 / 0 is NaN. Divide by "
+    "1 where the sum is 0: `np.where(total > 0, total, 1)`.",
+)
+def masked_softmax_tiny_number(S, mask):
+    S = hidden(S, mask)
+    E = np.exp(S - np.maximum(S.max(axis=-1, keepdims=True), np.finfo(S.dtype).min))
+    return E / (E.sum(axis=-1, keepdims=True) + S.dtype.type(1e-9))
+
+
+@misconception(
+    "masked_softmax",
+    hint="`S[...] = -np.inf` changes the caller's scores. Work on `np.where(mask, S, -np.inf)`, a new array.",
+)
+def masked_softmax_in_place(S, mask):
+    S[~np.broadcast_to(mask, S.shape)] = -np.inf
+    return share(S, mask)
+
+
+@misconception(
+    "masked_softmax",
+    hint="The maximum is subtracted in place, `S -= ...`: the caller's scores change. Write `S = S - ...`.",
+)
+def masked_softmax_subtracts_in_place(S, mask):
+    A = share(S, mask)
+    S -= hidden(S, mask).max(axis=-1, keepdims=True)
+    return A
+
+
+@misconception(
+    "masked_softmax",
+    hint="The mask itself is turned round, in place. The caller still needs it: write `~mask`, a new array.",
+)
+def masked_softmax_turns_mask(S, mask):
+    A = share(S, mask)
+    np.logical_not(mask, out=mask)
+    return A
+
+
+@misconception(
+    "masked_softmax",
+    hint="The result is float64 whatever the scores are: `np.zeros(shape)` makes float64, and so does `np.where` "
+    "with a NumPy number. Take `np.zeros_like(S)`, and plain Python numbers.",
+)
+def masked_softmax_to_float64(S, mask):
+    return share(S, mask).astype(np.float64)
+
+
+@misconception(
+    "masked_softmax",
+    hint="The result is float32 whatever the scores are. Calculate in float32 if you like, and end with "
+    "`.astype(S.dtype)`.",
+)
+def masked_softmax_to_float32(S, mask):
+    return share(S, mask).astype(np.float32)
+
+
+@misconception(
+    "masked_softmax",
+    hint="An axis of size 1 is gone: `squeeze` removes it, and so does a maximum or a sum without `keepdims=True`.",
+)
+def masked_softmax_squeezed(S, mask):
+    return share(S, mask).squeeze()
+
+
+@misconception("masked_softmax", hint="A list came back. Leave `.tolist()` out, or end with `np.array(...)`.")
+def masked_softmax_list(S, mask):
+    return share(S, mask).tolist()
+
+
+@misconception(
+    "masked_softmax",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
+def masked_softmax_without_return(S, mask):
+    return None
+
+
+# masked_softmax: right
+
+
+@right("masked_softmax")
+def masked_softmax_row_by_row(S, mask):
+    A, mask = np.zeros_like(S), np.broadcast_to(mask, S.shape)
+    for row in np.ndindex(*S.shape[:-1]):
+        allowed = S[row][mask[row]]
+        if len(allowed):
+            A[row][mask[row]] = softmax(allowed)
+    return A
+
+
+@right("masked_softmax")
+def masked_softmax_nan_to_num(S, mask):
+    return np.nan_to_num(softmax(hidden(S, mask)))
+
+
+@right("masked_softmax")
+def masked_softmax_lowest_number_then_zero(S, mask):
+    return softmax(hidden(S, mask, fill=np.finfo(S.dtype).min)) * np.broadcast_to(mask, S.shape)
+
+
+@right("masked_softmax")
+def masked_softmax_where_arguments(S, mask):
+    mask = np.broadcast_to(mask, S.shape)
+    largest = S.max(axis=-1, keepdims=True, where=mask, initial=np.finfo(S.dtype).min)
+    E = np.exp(S - largest, where=mask, out=np.zeros_like(S))
+    return np.divide(E, E.sum(axis=-1, keepdims=True), where=mask, out=np.zeros_like(S))
+
+
+@right("masked_softmax")
+def masked_softmax_at_least_one(S, mask):
+    S = hidden(S, mask)
+    E = np.exp(S - np.nan_to_num(S.max(axis=-1, keepdims=True)))
+    return E / np.maximum(E.sum(axis=-1, keepdims=True), 1)  # the largest of a row is e^0 = 1
+
+
+@right("masked_softmax")
+def masked_softmax_log_sum_exp(S, mask):
+    S, some = hidden(S, mask), np.broadcast_to(mask, S.shape).any(axis=-1, keepdims=True)
+    S = np.where(some, S, S.dtype.type(0))
+    largest = S.max(axis=-1, keepdims=True)
+    return np.exp(S - largest - np.log(np.exp(S - largest).sum(axis=-1, keepdims=True))) * some
+
+
+@right("masked_softmax")
+def masked_softmax_log_of_the_sum(S, mask):
+    S = hidden(S.astype(np.float64), mask).astype(S.dtype)
+    return np.nan_to_num(np.exp(S - np.logaddexp.reduce(S, axis=-1, keepdims=True)))
+
+
+@right("masked_softmax")
+def masked_softmax_in_float32(S, mask):
+    return share(S.astype(np.float32), mask).astype(S.dtype)
+
+
+@right("masked_softmax")
+def masked_softmax_tiny_number_in_float64(S, mask):
+    S, dtype = hidden(S.astype(np.float64), mask), S.dtype
+    E = np.exp(S - np.nan_to_num(S.max(axis=-1, keepdims=True)))
+    return (E / (E.sum(axis=-1, keepdims=True) + 1e-9)).astype(dtype)
+
+
+@right("masked_softmax")
+def masked_softmax_on_a_copy(S, mask):
+    S, mask = S.copy(), np.broadcast_to(mask, S.shape)
+    S[~mask] = -np.inf
+    S -= np.nan_to_num(S.max(axis=-1, keepdims=True))
+    np.exp(S, out=S)
+    S /= np.fmax(S.sum(axis=-1, keepdims=True), 1)
+    return S
+
+
+@right("masked_softmax")
+def masked_softmax_torch(S, mask):
+    import torch
+
+    mask = np.array(np.broadcast_to(mask, S.shape))
+    return torch.tensor(S).masked_fill(torch.tensor(~mask), -torch.inf).softmax(-1).nan_to_num(0.0).numpy()
+
+
+# masked_attention: wrong
+
+
+def weighed(function):
+    """Return attention whose weights come from a wrong masked softmax."""
+
+    def attention(Q, K, V, mask):
+        return attend(Q, K, V, mask, weigh=function)
+
+    return attention
+
+
+@misconception("masked_attention", hint="The scores are not divided by sqrt(d_k). `scaled_scores` does it.")
+def masked_attention_unscaled(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, score=lambda Q, K: Q @ transposed(K))
+
+
+@misconception(
+    "masked_attention",
+    hint="The scores are divided by d_k: the root is missing, or taken twice. `scaled_scores` divides by sqrt(d_k) "
+    "already.",
+)
+def masked_attention_without_root(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, score=lambda Q, K: Q @ transposed(K) / Q.shape[-1])
+
+
+@misconception("masked_attention", hint="The scores are multiplied by sqrt(d_k). Divide them by it.")
+def masked_attention_multiplied(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, score=lambda Q, K: Q @ transposed(K) * Q.shape[-1] ** 0.5)
+
+
+@misconception(
+    "masked_attention",
+    hint="The scale is sqrt(d_v), the width of the values. Scores are sums of d_k products: divide by sqrt(d_k).",
+)
+def masked_attention_scaled_by_values(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, score=lambda Q, K: Q @ transposed(K) / V.shape[-1] ** 0.5)
+
+
+@misconception(
+    "masked_attention",
+    hint="The scale is the root of the number of keys. Scores are sums of d_k products: divide by sqrt(d_k).",
+)
+def masked_attention_scaled_by_keys(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, score=lambda Q, K: Q @ transposed(K) / K.shape[-2] ** 0.5)
+
+
+@misconception(
+    "masked_attention",
+    hint="The scale is 8, as it is for d_k = 64. It depends on the inputs: `Q.shape[-1]`.",
+)
+def masked_attention_scaled_by_eight(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, score=lambda Q, K: Q @ transposed(K) / 8)
+
+
+@misconception(
+    "masked_attention",
+    hint="Softmax is missing: the scores are used as weights. `masked_softmax(scaled_scores(Q, K), mask)` first.",
+)
+def masked_attention_without_softmax(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, weigh=lambda S, mask: S * np.broadcast_to(mask, S.shape))
+
+
+@misconception(
+    "masked_attention",
+    hint="Softmax runs over the queries: the columns of A sum to 1. Each query shares out its weight over the keys.",
+)
+def masked_attention_over_queries(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, weigh=masked_softmax_over_queries)
+
+
+@misconception("masked_attention", hint="A holds the scores. The weights are asked: what `masked_softmax` returned.")
+def masked_attention_scores_instead(Q, K, V, mask=None):
+    return attend(Q, K, V, mask)[0], scaled(Q, K)
+
+
+@misconception(
+    "masked_attention",
+    hint="Z is right, but A holds the weights without the mask. Return those that Z was made with.",
+)
+def masked_attention_weights_unmasked(Q, K, V, mask=None):
+    return attend(Q, K, V, mask)[0], attend(Q, K, V)[1]
+
+
+@misconception("masked_attention", hint="The order is exchanged: the result first, then the weights, `return Z, A`.")
+def masked_attention_weights_first(Q, K, V, mask=None):
+    return attend(Q, K, V, mask)[::-1]
+
+
+@misconception("masked_attention", hint="Only Z came back. The weights are asked as well: `return Z, A`.")
+def masked_attention_result_only(Q, K, V, mask=None):
+    return attend(Q, K, V, mask)[0]
+
+
+@misconception(
+    "masked_attention",
+    hint="The keys are mixed. They serve to compare; what is mixed are the values, `A @ V`.",
+)
+def masked_attention_mixes_keys(Q, K, V, mask=None):
+    return attend(Q, K, K, mask)
+
+
+@misconception(
+    "masked_attention",
+    hint="`Q` and `K` are exchanged: the scores have a row for each key. Rows belong to queries.",
+)
+def masked_attention_turned(Q, K, V, mask=None):
+    return attend(K, Q, V, mask)
+
+
+@misconception(
+    "masked_attention",
+    hint="`np.where(None, ...)` takes None for False, so that without a mask everything is hidden. Ask first: `if "
+    "mask is None`.",
+)
+def masked_attention_none_hides(Q, K, V, mask=None):
+    return attend(Q, K, V, np.bool_(False) if mask is None else mask, weigh=masked_softmax_empty_rows_nan)
+
+
+@misconception(
+    "masked_attention",
+    hint="Without a mask everything is hidden, so that all weights are 0: `np.where` and `np.broadcast_to` take "
+    "None for False. Ask first: `if mask is None`, and take a mask that is True everywhere.",
+)
+def masked_attention_none_gives_zero(Q, K, V, mask=None):
+    return attend(Q, K, V, np.bool_(False) if mask is None else mask)
+
+
+@misconception(
+    "masked_attention",
+    hint="Without a mask every key gets the same weight: `np.where(None, ...)` takes None for False, and replaces "
+    "all scores by the same number. Ask first: `if mask is None`.",
+)
+def masked_attention_none_gives_equal_shares(Q, K, V, mask=None):
+    return attend(Q, K, V, np.bool_(False) if mask is None else mask, weigh=masked_softmax_lowest_number)
+
+
+@misconception(
+    "masked_attention",
+    hint="Without a mask, every query attends to every key. Here the mask is causal when none is given.",
+)
+def masked_attention_causal_without_mask(Q, K, V, mask=None):
+    return attend(Q, K, V, past(Q.shape[-2], K.shape[-2]) if mask is None else mask)
+
+
+@misconception(
+    "masked_attention",
+    hint="`if mask:` asks an array whether it is true, which has no answer. Write `if mask is not None:`.",
+)
+def masked_attention_truth_of_mask(Q, K, V, mask=None):
+    return attend(Q, K, V, mask if mask else None)
+
+
+@misconception("masked_attention", hint="The mask is not used: every query attends to every key.")
+def masked_attention_without_mask(Q, K, V, mask=None):
+    np.broadcast_to(True if mask is None else mask, scaled(Q, K).shape)
+    return attend(Q, K, V)
+
+
+@misconception(
+    "masked_attention",
+    hint="The mask is upside down: True means *may* attend, so hide where it is False.",
+)
+def masked_attention_inverted(Q, K, V, mask=None):
+    return attend(Q, K, V, None if mask is None else ~mask)
+
+
+@misconception(
+    "masked_attention",
+    hint="The mask that is given is not used: a causal one is made instead. Use the argument.",
+)
+def masked_attention_own_mask(Q, K, V, mask=None):
+    np.broadcast_to(True if mask is None else mask, scaled(Q, K).shape)
+    return attend(Q, K, V, None if mask is None else past(Q.shape[-2], K.shape[-2]))
+
+
+@misconception(
+    "masked_attention",
+    hint="The weights are masked after the softmax, and what is left no longer sums to 1. Mask the scores: "
+    "`masked_softmax`.",
+)
+def masked_attention_afterwards(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, weigh=masked_softmax_afterwards)
+
+
+@misconception(
+    "masked_attention",
+    hint="Masked scores become 0, and a score of 0 is a score: e^0 = 1. Your `masked_softmax` does it right.",
+)
+def masked_attention_scores_of_zero(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, weigh=masked_softmax_scores_of_zero)
+
+
+@misconception(
+    "masked_attention",
+    hint="The mask is made from the scores, `np.tril(S) != 0` or the like. Masks are about places, not about what "
+    "stands there: a score may be 0, or a mask not causal.",
+)
+def masked_attention_mask_from_scores(Q, K, V, mask=None):
+    S = scaled(Q, K)
+    A = share(S, every(S) if mask is None else np.broadcast_to(mask, S.shape) & np.tril(S).astype(bool))
+    return A @ V, A
+
+
+@misconception(
+    "masked_attention",
+    hint="The mask is added to the scores, and True counts as 1: allowed keys merely get a little more. Your "
+    "`masked_softmax` hides the others.",
+)
+def masked_attention_adds_mask(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, weigh=masked_softmax_adds_mask)
+
+
+@misconception(
+    "masked_attention",
+    hint="A query that may attend to nothing has scores of -inf alone, and -inf - (-inf) is NaN. `masked_softmax` "
+    "gives it weights 0.",
+)
+def masked_attention_empty_rows_nan(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, weigh=masked_softmax_empty_rows_nan)
+
+
+@misconception(
+    "masked_attention",
+    hint="A query that may attend to nothing attends to everything alike: all its scores are the same low number. "
+    "Its weights and its result are 0.",
+)
+def masked_attention_equal_shares(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, weigh=masked_softmax_lowest_number)
+
+
+@misconception(
+    "masked_attention",
+    hint="A query that may attend to nothing attends as if there were no mask: the same -1e9 is added to all its "
+    "scores, which softmax does not feel. Its weights and its result are 0.",
+)
+def masked_attention_adds_1e9(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, weigh=masked_softmax_adds_1e9)
+
+
+@misconception(
+    "masked_attention",
+    hint="Z is right, but the weights of a query that may attend to nothing are not: they are 0 as well. Do it in "
+    "the softmax, and Z follows.",
+)
+def masked_attention_empty_result_only(Q, K, V, mask=None):
+    A = attend(Q, K, V, mask, weigh=masked_softmax_lowest_number)[1]
+    return attend(Q, K, V, mask)[0], A
+
+
+@misconception(
+    "masked_attention",
+    hint="Masked keys have an influence: the maximum is taken of their scores too, and the exponentials of the "
+    "others become 0. Replace masked scores first, then take the maximum.",
+)
+def masked_attention_maximum_of_masked(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, weigh=masked_softmax_maximum_of_masked)
+
+
+@misconception(
+    "masked_attention",
+    hint="`np.exp` of a large score is infinite, and inf / inf is NaN. Subtract each row's maximum first.",
+)
+def masked_attention_overflows(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, weigh=masked_softmax_without_maximum)
+
+
+@misconception(
+    "masked_attention",
+    hint="One maximum of all scores is subtracted; a row far below it becomes 0. Subtract each row's own.",
+)
+def masked_attention_one_maximum(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, weigh=masked_softmax_one_maximum)
+
+
+@misconception(
+    "masked_attention",
+    hint="`[0]` takes the first sequence and forgets the rest of the batch. `@` keeps the leading axes.",
+)
+def masked_attention_first_sequence(Q, K, V, mask=None):
+    if Q.ndim < 3:
+        return attend(Q, K, V, mask)
+    return attend(Q[0], K[0], V[0], mask if mask is None or mask.ndim < 3 else mask[0])
+
+
+@misconception(
+    "masked_attention",
+    hint="The keys of the first sequence serve the whole batch. Each sequence has its own: `np.swapaxes(K, -1, "
+    "-2)`, without `K[0]`.",
+)
+def masked_attention_first_keys(Q, K, V, mask=None):
+    return attend(Q, np.broadcast_to(K[:1], K.shape) if K.ndim > 2 else K, V, mask)
+
+
+@misconception(
+    "masked_attention",
+    hint="The mask of the first sequence serves the whole batch. Each sequence has its own.",
+)
+def masked_attention_first_mask(Q, K, V, mask=None):
+    return attend(Q, K, V, mask if mask is None or mask.ndim < 3 else mask[0])
+
+
+@misconception(
+    "masked_attention",
+    hint="The mask's first row is used for every query. Row i of the mask belongs to query i.",
+)
+def masked_attention_first_row(Q, K, V, mask=None):
+    return attend(Q, K, V, None if mask is None else mask[..., :1, :])
+
+
+@misconception(
+    "masked_attention",
+    hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, -2)`.",
+)
+def masked_attention_all_axes_reversed(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, score=lambda Q, K: Q @ K.T / Q.shape[-1] ** 0.5)
+
+
+@misconception(
+    "masked_attention",
+    hint="`S[~mask]` needs a mask of the very shape of the scores. `np.where` broadcasts, and so does "
+    "`np.broadcast_to(mask, S.shape)`.",
+)
+def masked_attention_boolean_index(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, weigh=masked_softmax_boolean_index)
+
+
+@misconception(
+    "masked_attention",
+    hint="Axes of size 1 are gone: `squeeze` removes them. One query is still a row, in Z and in A.",
+)
+def masked_attention_squeezed(Q, K, V, mask=None):
+    return tuple(part.squeeze() for part in attend(Q, K, V, mask))
+
+
+@misconception(
+    "masked_attention",
+    hint="A size d_k, or a number of values, of 1 was stretched to fit: broadcasting and `np.einsum` do that "
+    "without a word. Use `scaled_scores` and `@`, which raise `ValueError`.",
+)
+def masked_attention_stretches_ones(Q, K, V, mask=None):
+    A = attend(Q, K, V, mask, score=lambda Q, K: stretched(Q, transposed(K)) / Q.shape[-1] ** 0.5, weigh=share)[1]
+    return stretched(A, V), A
+
+
+@misconception(
+    "masked_attention",
+    hint="A single query, or a single key, was stretched to the mask: `np.where` stretches both. "
+    "`np.broadcast_to(mask, S.shape)` stretches the mask alone, and raises `ValueError` otherwise.",
+)
+def masked_attention_stretches_scores(Q, K, V, mask=None):
+    S = scaled(Q, K)
+    A = masked_softmax_stretches_scores(S, every(S) if mask is None else mask)
+    return A @ V, A
+
+
+@misconception(
+    "masked_attention",
+    hint="Keys or values that are left over are dropped, as `zip` does. A key without a value is a mistake of the "
+    "caller: raise `ValueError`.",
+)
+def masked_attention_drops_rest(Q, K, V, mask=None):
+    n = min(K.shape[-2], V.shape[-2])
+    return attend(Q, K[..., :n, :], V[..., :n, :], mask)
+
+
+@misconception(
+    "masked_attention",
+    hint="Z and A are float64 whatever the inputs are. Some step makes float64: `astype(float)`, `np.zeros` "
+    "without a dtype, or dividing by `np.sqrt(d_k)`, which is a float64 number. Use `scaled_scores`, or "
+    "divide by `math.sqrt(d_k)`.",
+)
+def masked_attention_to_float64(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, score=lambda Q, K: (Q @ transposed(K)).astype(np.float64) / np.sqrt(Q.shape[-1]))
+
+
+@misconception(
+    "masked_attention",
+    hint="Z and A are float32 whatever the inputs are. Calculate in float32 if you like, and end with "
+    "`.astype(Q.dtype)`.",
+)
+def masked_attention_to_float32(Q, K, V, mask=None):
+    return tuple(part.astype(np.float32) for part in attend(Q, K, V, mask))
+
+
+@misconception(
+    "masked_attention",
+    hint="In float16 a query that may attend to nothing gets NaN: a number such as 1e-9 keeps the sum from being "
+    "0, and float16 has no number that small but 0. Divide by 1 where the sum is 0.",
+)
+def masked_attention_tiny_number(Q, K, V, mask=None):
+    return attend(Q, K, V, mask, weigh=masked_softmax_tiny_number)
+
+
+@misconception(
+    "masked_attention",
+    hint="`Q` is scaled in place, `Q /= ...`: the caller's array changes. Write `Q / ...`, which makes a new one.",
+)
+def masked_attention_scales_in_place(Q, K, V, mask=None):
+    results = attend(Q, K, V, mask)
+    Q /= Q.shape[-1] ** 0.5
+    return results
+
+
+@misconception(
+    "masked_attention",
+    hint="The mask itself is turned round, in place. The caller still needs it: write `~mask`, a new array.",
+)
+def masked_attention_turns_mask(Q, K, V, mask=None):
+    results = attend(Q, K, V, mask)
+    if mask is not None:
+        np.logical_not(mask, out=mask)
+    return results
+
+
+@misconception(
+    "masked_attention",
+    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
+)
+def masked_attention_without_return(Q, K, V, mask=None):
+    return None
+
+
+# masked_attention: right
+
+
+@right("masked_attention")
+def masked_attention_einsum(Q, K, V, mask=None):
+    fits(Q.shape[-1], K.shape[-1], "d_k")
+    fits(K.shape[-2], V.shape[-2], "number of keys and values")
+    S = np.einsum("...qd,...kd->...qk", Q, K) / Q.shape[-1] ** 0.5
+    A = share(S, True if mask is None else mask)
+    return np.einsum("...qk,...kd->...qd", A, V), A
+
+
+@right("masked_attention")
+def masked_attention_query_by_query(Q, K, V, mask=None):
+    fits(Q.shape[-1], K.shape[-1], "d_k")
+    fits(K.shape[-2], V.shape[-2], "number of keys and values")
+    A = np.zeros((*Q.shape[:-1], K.shape[-2]), dtype=Q.dtype)
+    Z = np.zeros((*Q.shape[:-1], V.shape[-1]), dtype=Q.dtype)
+    mask = np.broadcast_to(True if mask is None else mask, A.shape)
+    for *lead, i in np.ndindex(*Q.shape[:-1]):
+        lead = tuple(lead)
+        seen = np.flatnonzero(mask[lead][i])
+        if len(seen):
+            a = softmax(np.array([Q[lead][i] @ K[lead][j] / Q.shape[-1] ** 0.5 for j in seen], dtype=Q.dtype))
+            A[lead][i, seen] = a
+            Z[lead][i] = a @ V[lead][seen]
+    return Z, A
+
+
+@right("masked_attention")
+def masked_attention_scaled_queries(Q, K, V, mask=None):
+    root = Q.shape[-1] ** 0.25
+    S = (Q / root) @ transposed(K / root)
+    A = np.nan_to_num(softmax(hidden(S, True if mask is None else mask)))
+    return np.matmul(A, V), A
+
+
+@right("masked_attention")
+def masked_attention_normalised_last(Q, K, V, mask=None):
+    S = scaled(Q, K)
+    S = hidden(S, every(S) if mask is None else mask)
+    E = np.exp(S - np.maximum(S.max(axis=-1, keepdims=True), np.finfo(S.dtype).min))
+    total = np.maximum(E.sum(axis=-1, keepdims=True), 1)
+    return (E @ V) / total, E / total
+
+
+@right("masked_attention")
+def masked_attention_keys_in_rows(Q, K, V, mask=None):
+    S = K @ transposed(Q) / Q.shape[-1] ** 0.5  # (..., n_k, n_q)
+    A = transposed(share(transposed(S), every(transposed(S)) if mask is None else mask))
+    return transposed(transposed(V) @ A), transposed(A)
+
+
+@right("masked_attention")
+def masked_attention_in_float32(Q, K, V, mask=None):
+    return tuple(part.astype(Q.dtype) for part in attend(*(X.astype(np.float32) for X in (Q, K, V)), mask))
+
+
+@right("masked_attention")
+def masked_attention_in_long_double(Q, K, V, mask=None):
+    return tuple(part.astype(Q.dtype) for part in attend(*(X.astype(np.longdouble) for X in (Q, K, V)), mask))
+
+
+@right("masked_attention")
+def masked_attention_log_sum_exp(Q, K, V, mask=None):
+    A = masked_softmax_log_sum_exp(scaled(Q, K), True if mask is None else mask)
+    return A @ V, A
+
+
+@right("masked_attention")
+def masked_attention_torch(Q, K, V, mask=None):
+    import torch
+
+    fits(Q.shape[-1], K.shape[-1], "d_k")
+    fits(K.shape[-2], V.shape[-2], "number of keys and values")
+    shape = (*Q.shape[:-1], K.shape[-2])
+    mask = torch.tensor(np.array(np.broadcast_to(True if mask is None else mask, shape)))
+    Q, K, V = torch.tensor(Q), torch.tensor(K), torch.tensor(V)
+    one_each = torch.eye(K.shape[-2], dtype=K.dtype).expand(*K.shape[:-2], -1, -1)  # the values that show the weights
+    attention = torch.nn.functional.scaled_dot_product_attention
+    return tuple(attention(Q, K, values, attn_mask=mask).nan_to_num(0.0).numpy() for values in (V, one_each))
