@@ -106,6 +106,15 @@ def test_points_in_the_call_are_the_points_of_the_cell(folder):
 
 
 @each_exercise
+def test_feedback_sends_readers_to_a_heading_of_the_chapter(folder):
+    page = (exercises.ROOT / "book" / f"{folder.name}.md").read_text(encoding="utf8")
+    headings = re.findall(r"^#+ (.+)$", page, re.M)
+    for subject, place in exercises.load(folder).suite.read.items():
+        chapter, _, heading = place.partition(", ")
+        assert chapter == f"chapter {int(folder.name[:2])}" and heading in headings, f"{subject}: {place}"
+
+
+@each_exercise
 def test_solution_cells_have_solutions_and_the_rest_is_locked(folder):
     exercise = exercises.load(folder)
     written = exercise.cells(solution=True)

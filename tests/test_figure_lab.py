@@ -16,6 +16,17 @@ CELLS = {
         ".abh-qkv .abh-result",
     ),
     "scaling": ("from figures.scaling import K, Q, ScalingFigure\nScalingFigure(Q, K)", ".abh-scaling dd"),
+    "softmax": (
+        "from figures.qkv import TOKENS\nfrom figures.softmax import SoftmaxFigure\n"
+        "SoftmaxFigure(TOKENS, [-0.7, 1.4, 0, -1.4, 1.1], [('one', [0, 0, 0, 0, -1])], scale=10)",
+        ".abh-softmax .abh-size",
+    ),
+    "position": (
+        "from figures.position import PositionFigure\nfrom figures.qkv import TOKENS, W_k, W_q, W_v, X\n"
+        "PositionFigure(TOKENS, X, W_q, W_k, W_v, order=[3, 4, 2, 0, 1], encoding=1)",
+        ".abh-position .abh-gap",
+    ),
+    "masking": ("from figures.masking import MaskingFigure\nMaskingFigure()", ".abh-masking .abh-slider output"),
 }
 
 

@@ -11,11 +11,11 @@ from checking import Suite, expect, expect_array, expect_close, expect_raises, e
 suite = Suite(
     __name__,
     read={
-        "project": "chapter 1, from one vector to a matrix of them",
-        "qkv": "chapter 1, what queries, keys and values are for",
-        "scores": "chapter 1, the matrix form of the scores",
-        "weighted_sum": "chapter 1, the weighted sum of the values",
-        "soft_lookup": "chapter 1, hard and soft lookup",
+        "project": "chapter 1, The mathematics, with every shape",
+        "qkv": "chapter 1, The mathematics, with every shape",
+        "scores": "chapter 1, The loop and the matrices are the same thing",
+        "weighted_sum": "chapter 1, The code",
+        "soft_lookup": "chapter 1, The code",
     },
 )
 check = suite.check

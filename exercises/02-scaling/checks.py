@@ -15,9 +15,9 @@ from checking.expect import as_array, describe
 suite = Suite(
     __name__,
     read={
-        "score_variance": "chapter 2, the variance of a dot product",
-        "scaled_scores": "chapter 2, dividing by the square root of d_k",
-        "weights_entropy": "chapter 2, what no scaling does to the entropy of the weights",
+        "score_variance": "chapter 2, How much a dot product varies",
+        "scaled_scores": "chapter 2, How much a dot product varies",
+        "weights_entropy": "chapter 2, Temperature",
     },
 )
 check = suite.check

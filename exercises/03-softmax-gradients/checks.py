@@ -13,11 +13,11 @@ from checking import Suite, expect, expect_array, expect_close, expect_raises, e
 suite = Suite(
     __name__,
     read={
-        "softmax": "chapter 3, softmax that is stable for scores of any size",
-        "softmax_jacobian": "chapter 3, the Jacobian of softmax",
-        "softmax_backward": "chapter 3, the Jacobian of softmax, times a vector",
-        "attention_forward": "chapter 3, the two gradient paths; the scaling is chapter 2",
-        "attention_backward": "chapter 3, the two gradient paths",
+        "softmax": "chapter 3, Softmax that doesn't break",
+        "softmax_jacobian": "chapter 3, The Jacobian: how each weight answers each score",
+        "softmax_backward": "chapter 3, Backward through softmax: grades and their average",
+        "attention_forward": "chapter 3, Backward through all of attention",
+        "attention_backward": "chapter 3, Backward through all of attention",
     },
 )
 check = suite.check

@@ -27,9 +27,9 @@ HALF = 5e-3
 suite = Suite(
     __name__,
     read={
-        "permutation_gap": "chapter 4, attention does not see the order",
-        "sinusoidal_encoding": "chapter 4, positions as sines and cosines",
-        "rotary": "chapter 4, positions as rotations",
+        "permutation_gap": "chapter 4, The mathematics: attention can't see order",
+        "sinusoidal_encoding": "chapter 4, Sinusoidal encodings",
+        "rotary": "chapter 4, Rotary encodings",
     },
 )
 check = suite.check

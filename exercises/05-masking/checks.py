@@ -19,10 +19,10 @@ HALF = 3e-2
 suite = Suite(
     __name__,
     read={
-        "causal_mask": "chapter 5, the causal mask",
-        "padding_mask": "chapter 5, the padding mask",
-        "masked_softmax": "chapter 5, a softmax that minds the mask",
-        "masked_attention": "chapter 5, attention with a mask; proving that nothing leaks",
+        "causal_mask": "chapter 5, Aligned at the end",
+        "padding_mask": "chapter 5, Two things to hide",
+        "masked_softmax": "chapter 5, A row with nothing to see",
+        "masked_attention": "chapter 5, Nothing leaks from the future",
     },
 )
 check = suite.check
