@@ -3,16 +3,21 @@
 Whatever folder appears in `solutions/` is tested here without a change.
 """
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 
+import nbformat
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import exercises
+from autograder import cli
+from autograder.course import ROOT
 from checking.expect import RTOL
 from checking.suite import _try
 
@@ -20,6 +25,8 @@ WRONG_SEEDS = range(5)
 RIGHT_SEEDS = range(30)
 LEAST_WRONG, LEAST_RIGHT = 10, 5
 LEAST_MARGIN = 100
+WRONG_IN_THE_SANDBOX = 3
+DECLARED = "def misconception(*a, **k):\\n    return lambda f: f\\n\\nright = misconception"
 SUBJECTS = [(folder, subject) for folder in exercises.FOLDERS for subject in exercises.load(folder).subjects]
 each_exercise = pytest.mark.parametrize("folder", exercises.FOLDERS, ids=lambda folder: folder.name)
 each_subject = pytest.mark.parametrize(
@@ -65,6 +72,45 @@ def test_right_answers_get_full_points(folder, subject):
             report = suite.examine(subject, right, points=1, seed=seed)
             messages = [f"{result.name}: {result.message}" for result in report.results if result.message]
             assert report.score == 1, f"{right.__name__}, seed {seed}: {messages}"
+
+
+@pytest.mark.slow
+def test_listed_answers_are_worth_the_same_in_the_sandbox(isolated, tmp_path):
+    """A class whose students hand in the listed answers: each right one, and the first wrong ones."""
+    handed_in = {}
+    for folder in exercises.FOLDERS:
+        exercise = exercises.load(folder)
+        listed = exercise.suite.listed
+        answers = {
+            s: listed("right_for", s) + listed("wrong_for", s)[:WRONG_IN_THE_SANDBOX] for s in exercise.subjects
+        }
+        code = (folder / "misconceptions.py").read_text(encoding="utf8")
+        code = re.sub(r"^from checking import .*$", DECLARED, code, flags=re.M)
+        for number in range(max(map(len, answers.values()))):
+            notebook = nbformat.read(ROOT / "exercises" / folder.name / f"{folder.name}.ipynb", as_version=4)
+            for cell in notebook.cells:
+                subject = cell.metadata.get("nbgrader", {}).get("grade_id")
+                if subject in answers and number < len(answers[subject]):
+                    answer = answers[subject][number].__name__
+                    cell.source = f"listed = {{}}\nexec({code!r}, listed)\n{subject} = listed[{answer!r}]"
+                    handed_in[f"s{number}", folder.name, subject] = answer
+            place = tmp_path / "submitted" / f"s{number}" / folder.name
+            place.mkdir(parents=True)
+            nbformat.write(notebook, place / f"{folder.name}.ipynb")
+    into = tmp_path / "graded"
+    done = CliRunner().invoke(cli.app, ["grade", "--submitted", str(tmp_path / "submitted"), "--into", str(into)])
+    assert done.exit_code == 0, done.output[-2000:]
+    for folder in exercises.FOLDERS:
+        exercise = exercises.load(folder)
+        for (student, name, subject), answer in handed_in.items():
+            if name == folder.name:
+                record = json.loads((into / "autograded" / student / name / "grade.json").read_text(encoding="utf8"))
+                cell = record["cells"][f"check_{subject}"]
+                function = getattr(exercise.misconceptions, answer)
+                report = exercise.suite.examine(subject, function, cell["max_points"], record["seed"])
+                found = [(check["name"], check["status"], check["cause"]) for check in cell["checks"]]
+                assert found == [(r.name, r.status, r.cause) for r in report.results], f"{name}: {answer}"
+                assert cell["points"] == report.score
 
 
 @each_subject
