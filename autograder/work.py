@@ -139,8 +139,11 @@ def _result(kind, reason, notebook, repairs, evidence):
     if not kind:
         lost = any(own["points"] < own["max_points"] for own in cells.values())
         kind = "wrong" if lost else "right"
-    if kind not in ("right", "wrong") or repairs:
-        notebook.cells.insert(0, head(kind, reason, repairs, evidence))
+    read = [name for name, own in cells.items() if own["manual"] and not own["error"]]
+    notes = [f"The points for {name} are given by the person who reads it; until then they are 0." for name in read]
+    notes = repairs + notes
+    if kind not in ("right", "wrong") or notes:
+        notebook.cells.insert(0, head(kind, reason, notes, evidence))
     return {
         "kind": kind,
         "reason": reason,

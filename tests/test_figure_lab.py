@@ -48,7 +48,7 @@ def lab(tmp_path_factory):
 @pytest.mark.parametrize("name", CELLS)
 def test_the_figure_works_in_jupyterlab(lab, page, name):
     address, token = lab
-    page.goto(f"{address}lab/tree/{name}.ipynb?token={token}")
+    page.goto(f"{address}lab/tree/{name}.ipynb?reset&token={token}")  # without the tabs of the test before
     cell = page.locator(".jp-Notebook .jp-CodeCell .cm-content").first
     cell.click(timeout=60_000)
     sliders = page.locator(".jp-OutputArea .abh-figure input[type=range]")
