@@ -11,6 +11,17 @@
     frame.append(table);
   }
 
+  // Plots do the same on a phone, rather than shrink until nobody can read them: the style needs their own width.
+  for (const picture of document.querySelectorAll(".bd-article figure > img")) {
+    const frame = document.createElement("div");
+    frame.className = "abh-scroll abh-picture";
+    picture.replaceWith(frame);
+    frame.append(picture);
+    const measure = () => frame.style.setProperty("--natural", `${picture.naturalWidth}px`);
+    if (picture.complete) measure();
+    else picture.addEventListener("load", measure);
+  }
+
   // A control's name must contain its visible text: where there is text, let it be the name.
   for (const control of document.querySelectorAll(".search-button-field, summary[aria-label='Toggle hidden content']")) {
     control.removeAttribute("aria-label");
