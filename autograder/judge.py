@@ -201,6 +201,7 @@ class Judge:
         }
         answer, blobs = self._request(message, encoder.blobs)
         self._taken(lambda: self._write_back(answer.get("changed"), encoder, message, blobs))
+        self._taken(lambda: self._reshape(answer.get("reshaped"), encoder))
         if "error" in answer:
             raise self._taken(lambda: _exception(answer["error"]))
         return self._taken(lambda: self._decoder(blobs).decode(answer.get("value")))
@@ -287,6 +288,25 @@ class Judge:
 
                 with torch.no_grad():
                     own.copy_(after)
+
+    def _reshape(self, reshaped, encoder):
+        """Give the judge's arrays the shapes that the guest gave its own in place."""
+        if reshaped is None:
+            return
+        if not isinstance(reshaped, dict):
+            raise wire.Violation("a new shape of nothing")
+        for place, shape in reshaped.items():
+            if not re.fullmatch(r"[0-9]{1,6}", place) or int(place) >= len(encoder.arrays):
+                raise wire.Violation("a new shape of an array that was never sent")
+            own = encoder.arrays[int(place)]
+            sizes = isinstance(shape, list) and len(shape) <= 32 and all(type(n) is int and n >= 0 for n in shape)
+            if not sizes or math.prod(shape) != math.prod(own.shape):
+                raise wire.Violation("a new shape of another size")
+            if isinstance(own, np.ndarray):
+                try:
+                    own.shape = tuple(shape)
+                except AttributeError:
+                    raise wire.Violation("a new shape that an array's memory does not allow") from None
 
     # Outputs.
 

@@ -126,6 +126,13 @@ def test_a_change_in_place_comes_back(asked):
     assert (base.sum(), a.sum()) == (6, 6) and t.tolist() == [[2, 2]] * 3
 
 
+def test_a_new_shape_in_place_comes_back(asked):
+    own = asked("def turn(a, b):\n    a.shape = (3, 2)\n    a[0] = 7\n    b.resize((4,), refcheck=False)")
+    a, b = np.zeros((2, 3)), np.ones((2, 2))
+    own.lookup("turn")(a, b)
+    assert a.tolist() == [[7, 7], [0, 0], [0, 0]] and b.shape == (4,)
+
+
 def test_exceptions_come_as_type_and_text(asked):
     own = asked(
         "class Own(ValueError): pass\n"
@@ -326,6 +333,20 @@ def test_a_forged_change_is_noticed(toy, changed):
     with pytest.raises(sandbox.Ended) as caught:
         own.ask("call", {"name_of": "add"}, (x,))
     assert caught.value.kind == "hostile" and x.sum() == 3
+
+
+@pytest.mark.parametrize(
+    "shape", [{"0": [7]}, {"9": [3]}, {"x": [3]}, {"0": [-3, -1]}, {"0": [1.5, 2]}, [3], {"0": 3}, {"1": [6]}],
+    ids=lambda own: json.dumps(own),
+)  # fmt: skip
+def test_a_forged_shape_is_noticed(toy, shape):
+    own = Judge(toy.exercises()[0])
+    own.begin(seed=1)
+    own.guest = against([wire.pack({"op": "done", "value": None, "reshaped": shape})])
+    x, view = np.ones(3), np.ones((4, 6))[:2, :3]
+    with pytest.raises(sandbox.Ended) as caught:
+        own.ask("call", {"name_of": "add"}, (x, view))
+    assert caught.value.kind == "hostile" and (x.shape, view.shape) == ((3,), (2, 3))
 
 
 def test_half_a_message_is_not_waited_for_without_end(toy):

@@ -320,6 +320,7 @@ class Guest:
         decoder = wire.Decoder(blobs, self.reference)
         target = self.target(message)
         arguments, more = decoder.decode(message["arguments"]), decoder.decode(message["keywords"])
+        shapes = [tuple(array.shape) for array, *_ in decoder.arrays]
         try:
             with _quiet():
                 result = target(*arguments, **more)
@@ -328,10 +329,12 @@ class Guest:
         except BaseException as error:
             out.clear()
             reply["error"] = self.described(error)
-        for place, (_, buffer, data) in enumerate(decoder.arrays):
+        for place, (array, buffer, data) in enumerate(decoder.arrays):
             if buffer != data:
                 reply.setdefault("changed", {})[str(place)] = len(out)
                 out.append(bytes(buffer))
+            if tuple(array.shape) != shapes[place]:
+                reply.setdefault("reshaped", {})[str(place)] = list(array.shape)
 
     def do_get(self, message, blobs, reply, out):
         """Read an attribute."""
