@@ -369,9 +369,8 @@ def main(descriptor, settings):
     gc.collect()
     gc.freeze()
     large_pages()
-    gc.set_threshold(
-        20_000, 20, 20
-    )  # each search for garbage writes to memory that guest and parent share until then
+    # Each search for garbage writes to memory that guest and parent share until then.
+    gc.set_threshold(20_000, 20, 20)
     os.environ.update(HOME=SCRATCH, TMPDIR=f"{SCRATCH}/.tmp")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers that have ended leave nothing to wait for
     for (worker,) in received(own_end, 1):

@@ -23,17 +23,14 @@ export function matmul(A, B) {
   return A.map((row) => B[0].map((_, c) => row.reduce((sum, a, k) => sum + a * B[k][c], 0)));
 }
 
-/** (n, m) -> (m, n). */
-export function transpose(A) {
-  return A[0].map((_, c) => A.map((row) => row[c]));
-}
-
 // ---- words and numbers -----------------------------------------------------------------------------------
 
 /** A number with so many decimals and a real minus sign. */
 export const show = (x, digits = 2) =>
   (Math.abs(x) < 0.5 * 10 ** -digits ? 0 : x).toFixed(digits).replace("-", "\u2212");
 const showVector = (v) => `(${v.map((x) => show(x)).join(", ")})`;
+/** A whole number written as a power: -12 -> ⁻¹². */
+const superscript = (k) => String(k).replace("-", "⁻").replace(/\d/g, (d) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[d]);
 /** "{a} and {b}" with the words {a: ..., b: ...}. */
 const fill = (template, words) => template.replace(/\{(\w+)\}/g, (_, name) => words[name] ?? `{${name}}`);
 

@@ -58,7 +58,7 @@ export function verdict(weights, allowed) {
 const [LEAST, MOST] = [-1, 6]; // the slider goes from 10 ** LEAST to 10 ** MOST
 
 const minus = (text) => text.replaceAll("-", "\u2212");
-const raised = (k) => `10${[...String(k)].map((c) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[c]).join("")}`;
+const raised = (k) => `10${superscript(k)}`;
 
 /** A number in few characters, exact enough to see rounding: 1.29688, −9998.7, −9.98e8, −∞, NaN. */
 export function short(x, digits = 6) {

@@ -139,8 +139,7 @@ function small(x) {
   if (x >= 0.000995) return show(x, 4);
   const power = Math.floor(Math.log10(x));
   if (!(x > 1e-99)) return "0";
-  const digits = String(-power).replace(/\d/g, (d) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[d]);
-  return `${Math.min(9, Math.round(x / 10 ** power))} × 10⁻${digits}`;
+  return `${Math.min(9, Math.round(x / 10 ** power))} × 10${superscript(power)}`;
 }
 
 /** A name and a number that changes. */

@@ -31,9 +31,6 @@ export function row(logits, scale, da) {
 
 // ---- numbers ---------------------------------------------------------------------------------------------
 
-const SUPERSCRIPT = "⁰¹²³⁴⁵⁶⁷⁸⁹";
-const superscript = (k) => String(k).replace("-", "⁻").replace(/\d/g, (d) => SUPERSCRIPT[d]);
-
 /** A number with so many decimals, or as 2·10⁻⁵ where they would hide it. */
 export function small(x, digits = 3) {
   if (x === 0 || Math.abs(x) >= 0.5 * 10 ** -digits) return show(x, digits);

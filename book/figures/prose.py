@@ -1,0 +1,23 @@
+"""Numbers for the text of a page: what a cell computed, to be named in a sentence with `{glue:text}`."""
+
+from math import log10
+
+from myst_nb import glue
+
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def measured(name, value):
+    """Keep a number, or words, for the text of this page."""
+    glue(name, value if isinstance(value, str) else float(value), display=False)
+
+
+def power(x):
+    """The nearest power of ten, to read in a sentence: 0.0012 -> 10⁻³."""
+    return "10" + str(round(log10(x))).translate(RAISED)
+
+
+def scientific(x):
+    """A number of one digit, to read in a sentence: 0.0012 -> 1·10⁻³."""
+    digit, exponent = f"{x:.0e}".split("e")
+    return f"{digit}·10" + str(int(exponent)).translate(RAISED)
