@@ -29,8 +29,9 @@ export function matmul(A, B) {
 export const show = (x, digits = 2) =>
   (Math.abs(x) < 0.5 * 10 ** -digits ? 0 : x).toFixed(digits).replace("-", "\u2212");
 const showVector = (v) => `(${v.map((x) => show(x)).join(", ")})`;
+const SUPERSCRIPT = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 /** A whole number written as a power: -12 -> ⁻¹². */
-const superscript = (k) => String(k).replace("-", "⁻").replace(/\d/g, (d) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[d]);
+const superscript = (k) => String(k).replace("-", "⁻").replace(/\d/g, (d) => SUPERSCRIPT[d]);
 /** "{a} and {b}" with the words {a: ..., b: ...}. */
 const fill = (template, words) => template.replace(/\{(\w+)\}/g, (_, name) => words[name] ?? `{${name}}`);
 
