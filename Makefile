@@ -1,10 +1,12 @@
 # The two commands that do all the set-up: `make course` and `make test`. The rest are their parts.
 
 .DEFAULT_GOAL := help
-.PHONY: help course test install release book sample serve lint clean
+.PHONY: help course test test-fast test-sweep test-exercise install release book sample serve lint lock clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PY := .venv/bin/python
+# One process for each core, but not more than memory is sure to hold.
+PYTEST := $(PY) -m pytest -n logical --maxprocesses 8
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 help:
@@ -12,7 +14,10 @@ help:
 	@echo "make test     install, and pass the tests"
 	@echo "make serve    open the book on http://127.0.0.1:8000"
 	@echo "make release  solutions/ -> exercises/        make book    build the book"
-	@echo "make sample   grade the sample class          make lint    ruff"
+	@echo "make sample   grade the sample class          make lint    style and types (ruff, mypy)"
+	@echo "make test-fast   a first answer in a minute   make test-sweep   what takes longer"
+	@echo "make test-exercise NAME=01-qkv   the tests of one exercise"
+	@echo "make lock     requirements.txt, from pyproject.toml"
 
 course: release book sample
 	@echo
@@ -42,7 +47,17 @@ sample: release
 	@$(PY) -m autograder report --into _build/sample
 
 test: release
-	@$(PY) -m pytest
+	@$(PYTEST) -m "not sweep"
+
+test-fast: release
+	@$(PYTEST) -m "not slow and not browser and not sweep"
+
+test-exercise: install
+	@test -n "$(NAME)" || { echo "Name the exercise: make test-exercise NAME=01-qkv"; exit 1; }
+	@$(PYTEST) --dist load -q -m "not sweep" -k "$(NAME)" tests/test_exercises.py tests/test_labels.py tests/test_source.py
+
+test-sweep: release
+	@$(PYTEST) -m sweep
 
 serve: install
 	@test -e _build/html/index.html || { echo "The book is not built yet. Run: make course"; exit 1; }
@@ -52,6 +67,11 @@ serve: install
 lint: install
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+# Versions that are pinned stay; to let some be newer: .venv/bin/python .ci/lock.py --upgrade NAME
+lock: install
+	@$(PY) .ci/lock.py
 
 clean:
 	rm -rf _build

@@ -12,17 +12,24 @@ c.CourseDirectory.ignore = [
     "__pycache__",
     "*.pyc",
     "[0-9][0-9]-*.py",
+    "equal.toml",
     "grade.json",
 ]
 
 # `nbgrader autograde` runs submissions with the course's engine: cells in a sandbox, checks in the judge.
-c.Autograde.sanitize_preprocessors = ["autograder.preprocess.Restore"]
+c.Autograde.sanitize_preprocessors = ["autograder.nbgrader_plugin.Run"]
 c.Autograde.autograde_preprocessors = [
-    "autograder.preprocess.Run",
     "nbgrader.preprocessors.SaveAutoGrades",
     "nbgrader.preprocessors.AssignLatePenalties",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
+
+# `nbgrader generate_feedback` writes the course's own feedback page, which asks the gradebook itself.
+c.GenerateFeedback.exporter_class = "autograder.nbgrader_plugin.Page"
+c.GenerateFeedback.preprocessors = []
+
+# Formulas on the formgrader's pages are MathML, which needs no network. (nbgrader's template still asks for MathJax.)
+c.HTMLExporter.filters = {"markdown2html": "autograder.feedback.page.markdown2html"}
 
 # What one submission may use is set here too: `autograder/limits.py` has the names and what each means, such as
 # c.Limits.cpu_seconds = 60

@@ -1,28 +1,40 @@
-"""The command line: `python -m autograder`."""
+"""The command line: `python -m autograder`. Arguments come in, words go out; what is done, others do."""
 
 import csv
+import json
 import logging
 import os
 import sys
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
     SpinnerColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
 )
 from rich.table import Table
 from rich.text import Text
 
-from autograder.course import ROOT, Course, UserError
+from autograder import lean
+from autograder.course import ROOT, Course, Exercise, UserError
+
+if TYPE_CHECKING:
+    from autograder.results import Outcome, Record
+
+TIMINGS = "AUTOGRADER_TIMINGS"
+"""The environment variable that names a file for the seconds of each phase of `grade` or `check`."""
 
 app = typer.Typer(
     help="Release, check and grade the course's exercises.",
@@ -36,107 +48,182 @@ err = Console(stderr=True)
 Names = Annotated[
     list[str] | None, typer.Argument(help="Exercises, such as 01-qkv. Default: all.", show_default=False)
 ]
+Root = Annotated[
+    Path,
+    typer.Option("--course", help="The course's folder: exercises/ and nbgrader_config.py.", show_default="this"),
+]
+Seed = Annotated[int | None, typer.Option(min=0, help="Repeat the inputs of this seed.", show_default="drawn afresh")]
 Into = Annotated[
-    Path, typer.Option(help="Folder of the gradebook, autograded/ and feedback/.", show_default="the course's folder")
+    Path | None,
+    typer.Option(help="Folder of the gradebook, autograded/ and feedback/.", show_default="the course's folder"),
 ]
 Database = Annotated[
     str, typer.Option("--db", help="SQLAlchemy URL of the gradebook.", show_default="gradebook.db in --into")
 ]
 
 
-def main():
+def main() -> None:
     """Run the command line; a fault that the user can mend is one line and status 1."""
+    lean.begin()
     warnings.filterwarnings("ignore")
     logging.getLogger("traitlets").setLevel(logging.CRITICAL)
     try:
         app(standalone_mode=True)
     except UserError as error:
-        err.print(f"[bold red]Error:[/] {_plain(error)}", highlight=False, soft_wrap=True)
-        sys.exit(1)
+        _fail(str(error))
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
-        err.print(
-            f"[bold red]Error:[/] {_plain(error.strerror or error)}{_plain(where)}", highlight=False, soft_wrap=True
-        )
-        sys.exit(1)
+        _fail(f"{error.strerror or error}{where}")
+
+
+def _fail(reason: str) -> None:
+    _say_error(reason)
+    sys.exit(1)
+
+
+def _say_error(reason: str) -> None:
+    from autograder import text
+
+    err.print(f"[bold red]Error:[/] {escape(text.line(reason))}", highlight=False, soft_wrap=True)
 
 
 @app.command()
-def release(exercises: Names = None):
-    """Build what students get: solutions/ -> exercises/, through nbgrader."""
-    from autograder import gradebook
-    from autograder.release import release as build
+def release(exercises: Names = None, course: Root = ROOT) -> None:
+    """Verify exercises, and build what students get: solutions/ -> exercises/, through nbgrader.
 
-    course = Course()
-    with _progress("Releasing") as progress:
-        chosen = course.exercises(exercises or ())
-        task = progress.add_task("", total=len(chosen))
-        for exercise in chosen:
-            progress.update(task, description=exercise.name)
-            with gradebook.opened(course):
-                folder = build(course, exercise)
-            progress.advance(task)
+    One that has not changed since its last release is neither verified nor built again.
+    """
+    from autograder import verify
+
+    where = _course(course)
+    chosen = where.sources(exercises or ())
+    changed = [exercise for exercise in chosen if not verify.is_current(where, exercise)]
+    if changed:
+        _verify(changed)
+        _build(where, changed)
     for exercise in chosen:
-        out.print(f"Released {folder.parent.relative_to(ROOT) / exercise.name}", highlight=False)
+        done = "Released" if exercise in changed else "Unchanged:"
+        out.print(f"{done} {_short(exercise.released, where)}", highlight=False)
+    _warn_of_gpus(chosen)
+
+
+def _verify(exercises: list[Exercise]) -> None:
+    """Verify exercises; refuse if one has a fault."""
+    from autograder import verify
+
+    found = []
+    with _progress("Verifying") as progress:
+        task = progress.add_task("", total=len(exercises))
+        for exercise, fault in verify.faults(exercises):
+            progress.update(task, advance=1, description=exercise.name)
+            found += [fault] if fault else []
+    for fault in found[1:]:
+        _say_error(fault)
+    if found:
+        raise UserError(found[0])
+
+
+def _build(where: Course, exercises: list[Exercise]) -> None:
+    """Build what students get of exercises that have been verified."""
+    from autograder import release, verify
+
+    with _progress("Releasing") as progress:
+        task = progress.add_task("", total=len(exercises))
+        for exercise in exercises:
+            progress.update(task, description=exercise.name)
+            release.release(where, exercise)
+            verify.remember(where, exercise)
+            progress.advance(task)
 
 
 @app.command()
-def check(notebook: Annotated[Path, typer.Argument(help="Your notebook, such as 01-qkv.ipynb.")]):
-    """Grade your own notebook and see the feedback here. Nothing is handed in, and your file stays as it is."""
-    import nbformat
+def new(
+    name: Annotated[str, typer.Argument(help="Its name, such as 06-multi-head.", show_default=False)],
+    course: Root = ROOT,
+) -> None:
+    """Make solutions/NN-name/: a small exercise that works, to be made into yours."""
+    from autograder.new import make
 
-    from autograder import engine, submission
-    from autograder.limits import Limits
-    from autograder.sandbox import Bare
+    where = _course(course)
+    for path in make(where, name):
+        out.print(f"Made {_short(path, where)}", highlight=False)
+    out.print(
+        f"Next: write your own in their place, then python -m autograder release {name}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+@app.command()
+def check(
+    notebook: Annotated[Path, typer.Argument(help="Your notebook, such as 01-qkv.ipynb.")],
+    seed: Seed = None,
+    course: Root = ROOT,
+) -> None:
+    """Grade your own notebook and see the feedback here. Nothing is handed in, and your file stays as it is."""
+    from autograder.grading.single import Single
 
     if not notebook.exists():
         raise UserError(f"There is no file {notebook}.")
-    course = Course()
-    limits = Limits(config=course.config).plain()
-    guests = Bare(limits)
-    guests.start()  # Python starts there while the notebook is read here
-    try:
-        from autograder.judge import Fault, Judge
-        from checking import show
-
-        own = _notebook_at(notebook, limits)
-        exercise = _exercise_of(course, notebook, own)
-        restored = submission.restore(own, nbformat.read(exercise.notebook, as_version=4))
-        code = [cell for cell in restored.notebook.cells if cell.cell_type == "code"]
+    where = _course(course)
+    with Single(where, notebook, seed) as single:
+        _warn_of_gpus([single.exercise])
         with _progress("Running your cells") as progress:
-            task = progress.add_task(exercise.name, total=len(code))
-            ended = engine.execute(
-                restored.notebook,
-                Judge(exercise),
-                guests,
-                limits,
-                seed=_fresh_seed(),
-                guest_seed=_fresh_seed(),
-                files=_files_of(course, notebook, exercise, limits),
-                on_cell=lambda cell: progress.advance(task),
-            )
-    except (Fault, RuntimeError) as error:
-        raise UserError(f"The checks could not run: {error}. Try `python -m autograder doctor`.") from error
-    finally:
-        guests.close()
-    earned, most, by_hand = 0.0, 0.0, 0.0
-    for cell in restored.notebook.cells:
-        if not engine.is_check(cell):
-            own = cell.metadata.get("nbgrader", {})
-            by_hand += own.get("points", 0) if own.get("grade") else 0
-            for output in cell.get("outputs", []):
-                if output.output_type == "error":
-                    show.write(f"The cell {cell.id} ended in an error: {output.ename}: {output.evalue}\n")
-            continue
-        points, worth = engine.points_of(cell)
-        earned, most = earned + points, most + worth
-        texts = [out.data["text/plain"] for out in cell.outputs if out.output_type == "display_data"]
-        texts = texts or [out.text for out in cell.outputs if out.output_type == "stream"]
-        show.write("\n".join(texts) + "\n")
-    for line in restored.repairs:
-        out.print(line, highlight=False, markup=False)
-    for name, error in ended:
-        out.print(f"Stopped in the cell {name}: {error}", highlight=False, markup=False)
+            task = progress.add_task(single.exercise.title, total=single.cells)
+            outcome = single.grade(on_cell=lambda cell: progress.advance(task))
+        _show_check(outcome)
+        _write_timings(single.seconds())
+
+
+@app.command()
+def explain(
+    path: Annotated[Path, typer.Argument(help="A notebook, or the grade.json of a graded submission.")],
+    check: Annotated[
+        str, typer.Option("--check", help="A check, or a function with all its checks.", show_default="all")
+    ] = "",
+    seed: Seed = None,
+    no_sandbox: Annotated[
+        bool, typer.Option("--no-sandbox", help="At your own risk: run the notebook with your rights.")
+    ] = False,
+    course: Root = ROOT,
+) -> None:
+    """Show what each check drew, what came back, and which listed wrong answers do the same.
+
+    A notebook runs in a sandbox where there can be one. What was handed in runs nowhere else, unless you say so.
+    """
+    from autograder.explain import Explainer, lines
+
+    if not path.exists():
+        raise UserError(f"There is no file {path}.")
+    with Explainer(_course(course), path, check, seed, sandbox=not no_sandbox) as explainer:
+        _warn_of_gpus([explainer.exercise])
+        with _progress("Running the cells") as progress:
+            task = progress.add_task(explainer.exercise.title, total=explainer.single.cells)
+            found = explainer.explanations(lambda cell: progress.advance(task))
+        for explanation in found:
+            for line, style in lines(explanation, whole=bool(check)):
+                out.print(Text(line, style), soft_wrap=True)
+            out.print()
+        for note in explainer.notes:
+            _warn(note)
+        again = f"python -m autograder explain {path} --seed {explainer.single.unit.seed}"
+        out.print(f"The same inputs again: {again}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _show_check(outcome: "Outcome") -> None:
+    """Print what `check` found: errors of cells, the checks' feedback, what was repaired, and the points."""
+    from autograder import text, words
+    from checking import show
+
+    for line in words.of_cells(json.loads(outcome.notebook)["cells"]):
+        show.write(line)
+    for note in outcome.repairs:
+        out.print(text.line(str(note)), highlight=False, markup=False)
+    if str(outcome.reason):
+        out.print(text.line(str(outcome.reason)), highlight=False, markup=False)
+    checks = [cell for cell in outcome.cells.values() if not cell.manual]
+    earned, most = sum(cell.points for cell in checks), sum(cell.max_points for cell in checks)
+    by_hand = sum(cell.max_points for cell in outcome.cells.values() if cell.manual)
     read = f", and {by_hand:g} more are given by the person who reads what you wrote" if by_hand else ""
     out.print(f"[bold]{earned:g} of {most:g} points[/]{read}", highlight=False)
 
@@ -145,9 +232,9 @@ def check(notebook: Annotated[Path, typer.Argument(help="Your notebook, such as 
 def grade(
     exercises: Names = None,
     submitted: Annotated[
-        Path, typer.Option(help="Folder with STUDENT/EXERCISE/EXERCISE.ipynb.", show_default="submitted/")
-    ] = ROOT / "submitted",
-    into: Into = ROOT,
+        Path | None, typer.Option(help="Folder with STUDENT/EXERCISE/EXERCISE.ipynb.", show_default="submitted/")
+    ] = None,
+    into: Into = None,
     db: Database = "",
     force: Annotated[bool, typer.Option("--force", help="Grade unchanged submissions again as well.")] = False,
     redraw: Annotated[
@@ -160,128 +247,103 @@ def grade(
     fall_back: Annotated[
         bool, typer.Option("--fall-back", hidden=True, help="Do so only where there can be no sandbox.")
     ] = False,
-):
+    course: Root = ROOT,
+) -> None:
     """Grade a class into nbgrader's gradebook, and write autograded/ and feedback/.
 
     A submission that has not changed since it was graded is not graded again. Whatever students handed in,
     every one of them gets a grade and a reason, and the command ends with status 0.
     """
-    from autograder import pool
+    from autograder.grading.session import Session
 
-    course = Course(into=into.resolve(), db=db)
-    chosen = course.exercises(exercises or ())
-    if not submitted.is_dir():
-        raise UserError(f"There is no folder {submitted}. Name the one with the submissions: --submitted DIR")
-    there = [one for one in chosen if one.notebook.exists() and any(submitted.glob(f"*/{one.name}"))]
-    if there:
-        pool.preload(course.root / "exercises", [exercise.name for exercise in there])
+    where = _course(course, into, db)
+    session = Session(where, where.exercises(exercises or ()), submitted or where.submitted, jobs, force, redraw)
+    session.isolate(wanted=not no_sandbox, fall_back=fall_back, warn=_warn)
+    _warn_of_gpus(session.used)
+    try:
+        with session, _progress("Grading", rate=True) as progress:
+            for stray in session.strays:
+                _warn(f"{stray} is no student's folder, and was left out.")
+            grading = progress.add_task("starting", total=len(session.submissions))
+            pages = progress.add_task("feedback pages", total=len(session.submissions), visible=False)
+            for step, record, _kept in session.run():
+                task = grading if step == "graded" else pages
+                progress.update(pages, total=session.batch.pages)
+                progress.update(task, visible=True, advance=1, description=f"{record.student} {record.assignment}")
+    except KeyboardInterrupt:
+        _warn("Stopped. What was graded is kept; the same command goes on from there.")
+        raise typer.Exit(130) from None
+    _write_timings(session.seconds)
+    _show_grades(where, session.records, session.kept, session.renewed)
 
-    from autograder import sandbox
-    from autograder.limits import Limits
 
-    lacks = [] if no_sandbox else sandbox.missing()
-    if lacks and not fall_back:
-        raise UserError(
-            f"Submissions cannot be isolated on this machine: {'; '.join(lacks)}. "
-            "Mend that, or grade at your own risk with --no-sandbox."
-        )
-    if lacks or no_sandbox:
-        because = f", because {'; '.join(lacks)}" if lacks else ""
-        err.print(
-            f"[yellow]Without a sandbox{_plain(because)}: submissions run with your rights.[/]", highlight=False
-        )
-    setting = pool.Setting(
-        root=str(course.root),
-        exercises=tuple(exercise.name for exercise in there),
-        limits=Limits(config=course.config).plain(),
-        sandbox=not (lacks or no_sandbox),
-        hidden=(str(course.root), str(course.into), str(submitted.resolve())),
-    )
-    nursery = pool.nursery(setting) if there else None
-
-    from autograder import grade as grading
-    from autograder import gradebook, submission
-
-    items = submission.find(course, chosen, submitted.resolve())
-    with _progress("Grading", rate=True) as progress:
-        task = progress.add_task("starting", total=len(items))
-        grading.prepare(course, chosen, items, submitted)
-        records, kept = [], 0
-        with gradebook.opened(course) as book:
-            for record, old in grading.grade_all(
-                course,
-                book,
-                items,
-                {exercise.name: grading.exercise_digest(exercise) for exercise in there},
-                setting,
-                nursery,
-                jobs=min(jobs if jobs > 0 else len(os.sched_getaffinity(0)), len(items)),
-                force=force,
-                redraw=redraw,
-            ):
-                records.append(record)
-                kept += old
-                progress.update(task, advance=1, description=f"{record['student']} {record['assignment']}")
-    if nursery:
-        nursery.close()
-    records.sort(key=lambda record: (record["student"], record["assignment"]))
-    out.print(_table(records, grading.reasons))
+def _show_grades(where: Course, records: list["Record"], kept: int, renewed: int) -> None:
+    """Print everybody's points and what they were lost to; our own faults are an error."""
+    records = sorted(records, key=lambda record: (record.student, record.assignment))
+    out.print(_table(records))
     done = f"Graded {len(records) - kept}"
     if kept:
         done += f"; {kept} unchanged and not graded again (--force does)"
+    if renewed:
+        done += f"; pages made anew: {renewed}"
     out.print(
-        f"{done}. Gradebook: {_short(course.db_url)}  Feedback: {_short(course.into / 'feedback')}", highlight=False
+        f"{done}. Gradebook: {_short(where.db_url, where)}  Feedback: {_short(where.feedback, where)}",
+        highlight=False,
     )
-    faults = [record for record in records if record["kind"] == "infrastructure"]
+    faults = [record for record in records if record.kind == "infrastructure"]
     if faults:
         raise UserError(
             f"{len(faults)} of {len(records)} could not be graded through our own fault, and lost no points: "
-            f"{faults[0]['student']}, {faults[0]['reason']}. Run the same command again; the others are kept."
+            f"{faults[0].student}, {faults[0].reason}. Run the same command again; the others are kept."
         )
 
 
 @app.command()
 def report(
-    into: Into = ROOT,
+    into: Into = None,
     db: Database = "",
     anonymous: Annotated[
         bool, typer.Option("--anonymous", help="No names and no links, for showing to others.")
     ] = False,
     to: Annotated[Path | None, typer.Option(help="File to write.", show_default="report.html in --into")] = None,
-):
+    course: Root = ROOT,
+) -> None:
     """Write one HTML page for the instructor: scores, what cost the class most, and every student's row."""
     from autograder.report import write
 
-    course = Course(into=into.resolve(), db=db)
-    path = to or course.into / ("report-anonymous.html" if anonymous else "report.html")
-    write(course, path, anonymous)
-    out.print(f"Report: {_short(path)}", highlight=False)
+    where = _course(course, into, db)
+    path = to or where.into / ("report-anonymous.html" if anonymous else "report.html")
+    write(where, path, anonymous)
+    out.print(f"Report: {_short(path, where)}", highlight=False)
 
 
 @app.command()
 def export(
-    into: Into = ROOT,
+    into: Into = None,
     db: Database = "",
     to: Annotated[Path | None, typer.Option(help="File to write.", show_default="grades.csv in --into")] = None,
-):
+    course: Root = ROOT,
+) -> None:
     """Write the grades as CSV, in the columns of nbgrader's own export."""
-    from autograder import gradebook
+    from autograder import gradebook, text
 
-    course = Course(into=into.resolve(), db=db)
-    _must_exist(course)
-    rows = gradebook.rows(course)
+    where = _course(course, into, db)
+    if not where.db and not where.gradebook.exists():
+        raise UserError(f"There is no gradebook at {where.gradebook}. Grade first: python -m autograder grade")
+    rows = gradebook.rows(where)
     if not rows:
-        raise UserError(f"There is no grade in {course.db_url} yet. Run: python -m autograder grade")
-    path = to or course.into / "grades.csv"
+        raise UserError(f"There is no grade in {where.db_url} yet. Run: python -m autograder grade")
+    path = to or where.into / "grades.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()
-        writer.writerows(rows)
-    out.print(f"{len(rows)} grades: {_short(path)}", highlight=False)
+        for row in rows:
+            writer.writerow({name: text.cell_of_table(value) for name, value in row.items()})
+    out.print(f"{len(rows)} grades: {_short(path, where)}", highlight=False)
 
 
 @app.command()
-def doctor():
+def doctor() -> None:
     """Show in one screen what this machine has and lacks for reading, checking, grading and building."""
     from autograder.doctor import findings
 
@@ -300,98 +362,64 @@ def doctor():
         )
 
 
-def _exercise_of(course, path, notebook):
-    """Return the exercise that a notebook answers: by its file name, else by its graded cells."""
-    import nbformat
-
-    exercises = [exercise for exercise in course.exercises() if exercise.notebook.exists()]
-    for exercise in exercises:
-        if exercise.name == path.stem:
-            return exercise
-    own, shared = {cell.get("id") for cell in notebook.cells}, {}
-    for exercise in exercises:
-        cells = nbformat.read(exercise.notebook, as_version=4).cells
-        graded = {cell.id for cell in cells if cell.metadata.get("nbgrader", {}).get("grade")}
-        shared[exercise] = len(own & graded)
-    if any(shared.values()):
-        return max(shared, key=shared.get)
-    names = ", ".join(exercise.name for exercise in exercises)
-    raise UserError(f"{path.name} belongs to no exercise here. The exercises are: {names or 'none released yet'}.")
+def _course(root: Path, into: Path | None = None, db: str = "") -> Course:
+    root = root.resolve()
+    return Course(root=root, into=into.resolve() if into else root, db=db)
 
 
-def _notebook_at(path, limits):
-    """Return the notebook in a student's file, or say what it is instead."""
-    from autograder import submission
+def _table(records: Sequence["Record"]) -> Table:
+    from autograder import text, words
 
-    data, problem = submission.read_file(path, limits["notebook_mb"])
-    try:
-        if data is None:
-            raise submission.Malformed(problem)
-        return submission.parse(data, path.name)
-    except submission.Malformed as error:
-        raise UserError(f"{error} Open it in Jupyter and save it again, or start from the released one.") from None
-
-
-def _files_of(course, path, exercise, limits):
-    """Return the files beside a student's notebook, unless it lies in the release itself."""
-    from autograder import submission
-
-    released = submission.beside(exercise.released, limits["beside_mb"])[0]
-    if path.parent.resolve() == exercise.released.resolve():
-        return released
-    return {**submission.beside(path.parent, limits["beside_mb"])[0], **released}
-
-
-def _table(records, reasons):
     table = Table(show_edge=False, header_style="bold")
-    for name, justify in (("Student", "left"), ("Exercise", "left"), ("Points", "right"), ("Lost to", "left")):
-        table.add_column(name, justify=justify, overflow="fold")
+    for name in ("Student", "Exercise", "Points", "Lost to"):
+        table.add_column(name, justify="right" if name == "Points" else "left", overflow="fold")
     for record in records:
-        points = f"{record['score']:g} / {record['max_score']:g}"
-        if record["needs_manual_grade"]:
+        points = f"{record.score:g} / {record.max_score:g}"
+        if record.needs_manual_grade:
             points += " +"
-        table.add_row(
-            _plain(record["student"]), record["assignment"], points, _plain("\n".join(reasons(record)) or "–")
-        )
-    if any(record["needs_manual_grade"] for record in records):
+        lost = "\n".join(text.line(reason) for reason in words.reasons(record, record.penalty)) or "–"
+        table.add_row(escape(record.student), record.assignment, points, escape(lost))
+    if any(record.needs_manual_grade for record in records):
         table.caption = "+ waits for a manual grade"
     return table
 
 
-def _must_exist(course):
-    path = course.into / "gradebook.db"
-    if not course.db and not path.exists():
-        raise UserError(f"There is no gradebook at {path}. Grade first: python -m autograder grade")
+def _warn_of_gpus(exercises: Sequence[Exercise]) -> None:
+    """Warn of exercises that need a GPU, where there is none."""
+    if any(exercise.settings.gpu for exercise in exercises):
+        from autograder.doctor import unverified
+
+        for line in unverified(exercises):
+            _warn(line)
 
 
-def _fresh_seed():
-    import secrets
-
-    return secrets.randbits(48)
+def _warn(line: str) -> None:
+    err.print(f"[yellow]{escape(line)}[/]", highlight=False, soft_wrap=True)
 
 
-def _plain(text):
-    from rich.markup import escape
+def _write_timings(seconds: dict[str, Any]) -> None:
+    """Write where the time went, where the environment asks for it."""
+    if os.environ.get(TIMINGS):
+        Path(os.environ[TIMINGS]).write_text(json.dumps(seconds, indent=1) + "\n")
 
-    return escape(str(text))
 
-
-def _short(path):
+def _short(path: object, course: Course) -> str:
     """Shorten a path or URL below the course's folder, so that a line of output stays readable."""
-    return str(path).replace(f"{ROOT}/", "")
+    return str(path).replace(f"{course.root}/", "")
 
 
 class _Rate(ProgressColumn):
     """How many a second, and how long the rest will take."""
 
-    def render(self, task):
+    def render(self, task: Task) -> Text:
         left = task.time_remaining
         rest = f", {left // 60:.0f}:{left % 60:02.0f} left" if left else ""
         return Text(f"{task.speed:.1f}/s{rest}" if task.speed else "")
 
 
-def _progress(title, rate=False):
-    return Progress(
+@contextmanager
+def _progress(title: str, rate: bool = False) -> Iterator[Progress]:
+    with Progress(
         SpinnerColumn(),
         TextColumn(title),
         BarColumn(),
@@ -400,4 +428,5 @@ def _progress(title, rate=False):
         *([_Rate()] if rate else []),
         TextColumn("{task.description}", markup=False),
         console=err,
-    )
+    ) as progress:
+        yield progress

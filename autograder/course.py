@@ -1,18 +1,108 @@
-"""The course on disk: its folders, its exercises, and nbgrader's configuration of it."""
+"""The course on disk: every path, once; its exercises, what they say of themselves, and nbgrader's configuration."""
 
 import difflib
 import re
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from traitlets.config import PyFileConfigLoader
+from traitlets.config import Config, PyFileConfigLoader
 
-ROOT = Path(__file__).resolve().parent.parent
+from autograder.limits import Limits
+
+CONFIG = "nbgrader_config.py"
+SETTINGS = "exercise.toml"
+
+
+def _root() -> Path:
+    """Return the course that the program lies in, or, where it is installed by itself, the current folder."""
+    beside = Path(__file__).resolve().parent.parent
+    return beside if (beside / CONFIG).exists() else Path.cwd()
+
+
+ROOT = _root()
 
 
 class UserError(Exception):
     """A fault that the user can mend: one clear line that names the thing and the mend."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an exercise's `exercise.toml` says; where there is none, all of it has its default.
+
+    Attributes
+    ----------
+    title : str
+        What people read; by default the folder's name stands for it.
+    gpu : bool
+        Whether some of its checks ask something of a GPU.
+    preload : tuple of str
+        Modules for guests to load beforehand, besides those that its given cells import.
+    limits : dict
+        What a submission may use, where it is other than in the rest of the course; see `autograder.limits`.
+    """
+
+    title: str = ""
+    gpu: bool = False
+    preload: tuple[str, ...] = ()
+    limits: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Settings":
+        """Return the settings of the exercise in a folder.
+
+        Raises
+        ------
+        UserError
+            If the file is no TOML, or has a key that there is none, or a value of another type; it names both.
+        """
+        path = folder / SETTINGS
+        named = f"{folder.parent.name}/{folder.name}/{SETTINGS}"
+        try:
+            said = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return cls()
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise UserError(f"{named} is not TOML: {error}.") from None
+        for key, value in said.items():
+            _expect(named, key, value, {"title": str, "gpu": bool, "preload": list, "limits": dict})
+        for number, module in enumerate(said.get("preload", [])):
+            _expect(named, f"preload[{number}]", module, {f"preload[{number}]": str})
+        usual = Limits().plain()
+        for key, value in said.get("limits", {}).items():
+            _expect(named, key, value, {name: type(usual[name]) for name in usual}, within="limits.")
+        return cls(**{**said, "preload": tuple(said.get("preload", ()))})
+
+
+_IN_WORDS = {
+    str: "text",
+    bool: "true or false",
+    list: "a list",
+    dict: "a table",
+    int: "a whole number",
+    float: "a number",
+}
+
+
+def _expect(named: str, key: str, value: Any, kinds: dict[str, type], within: str = "") -> None:
+    """Raise `UserError` unless `kinds` has this key, and for the value's type."""
+    if key not in kinds:
+        close = difflib.get_close_matches(key, kinds, n=1)
+        raise UserError(
+            f"{named} has {within}{key}, and there is no such key. {_meant(close)}It may have: {', '.join(kinds)}."
+        )
+    right = type(value) is kinds[key] or (kinds[key] is float and type(value) is int)
+    if not right or (kinds[key] in (int, float) and not value > 0):
+        above = " above 0" if kinds[key] in (int, float) else ""
+        raise UserError(f"{named}: {within}{key} should be {_IN_WORDS[kinds[key]]}{above}, and is {value!r}.")
+
+
+def _meant(close: Sequence[str]) -> str:
+    return f"Did you mean {close[0]}? " if close else ""
 
 
 @dataclass(frozen=True)
@@ -23,74 +113,173 @@ class Exercise:
     root: Path = ROOT
 
     @property
-    def solution(self):
+    def solution(self) -> Path:
         """The folder that the author writes."""
         return self.root / "solutions" / self.name
 
     @property
-    def text(self):
+    def text(self) -> Path:
         """The notebook's source: a text file in jupytext's percent format."""
         return self.solution / f"{self.name}.py"
 
     @property
-    def released(self):
+    def released(self) -> Path:
         """The folder that students get."""
         return self.root / "exercises" / self.name
 
     @property
-    def notebook(self):
+    def notebook(self) -> Path:
         """The released notebook."""
         return self.released / f"{self.name}.ipynb"
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What its `exercise.toml` says, as it was released."""
+        return Settings.read(self.released)
+
+    @property
+    def title(self) -> str:
+        """What people read of it: its title, or without one its name."""
+        return self.settings.title or self.name
+
+
+@dataclass(frozen=True)
+class Graded:
+    """Where one graded submission lies: the notebook and its record, and the feedback page."""
+
+    folder: Path
+    pages: Path
+    name: str
+
+    @property
+    def notebook(self) -> Path:
+        """The graded notebook, with outputs and points."""
+        return self.folder / f"{self.name}.ipynb"
+
+    @property
+    def record(self) -> Path:
+        """What the grade is, and why; written last."""
+        return self.folder / "grade.json"
+
+    @property
+    def stamp(self) -> Path:
+        """When it came in, as nbgrader keeps it."""
+        return self.folder / "timestamp.txt"
+
+    @property
+    def page(self) -> Path:
+        """The feedback page."""
+        return self.pages / f"{self.name}.html"
 
 
 @dataclass(frozen=True)
 class Course:
-    """A course: the repository it lives in, and where its grades go.
+    """A course: the folder it lives in, and where its grades go.
 
     `into` holds the gradebook, `autograded/`, `feedback/` and the course's secret; for the instructor's
-    own class it is the repository's root, as nbgrader has it.
+    own class it is the course's folder, as nbgrader has it.
     """
 
     root: Path = ROOT
-    into: Path = ROOT
+    into: Path = field(default=Path())
     db: str = ""
 
+    def __post_init__(self) -> None:
+        if self.into == Path():
+            object.__setattr__(self, "into", self.root)
+
     @property
-    def db_url(self):
+    def db_url(self) -> str:
         """SQLAlchemy's address of the gradebook."""
-        return self.db or f"sqlite:///{self.into / 'gradebook.db'}"
+        return self.db or f"sqlite:///{self.gradebook}"
+
+    @property
+    def gradebook(self) -> Path:
+        """The gradebook's file, where no other database is named."""
+        return self.into / "gradebook.db"
+
+    @property
+    def secret(self) -> Path:
+        """The file with the secret from which draws follow."""
+        return self.into / ".course-secret"
+
+    @property
+    def submitted(self) -> Path:
+        """Where submissions lie, where no other folder is named."""
+        return self.root / "submitted"
+
+    @property
+    def autograded(self) -> Path:
+        """Where graded notebooks and records go."""
+        return self.into / "autograded"
+
+    @property
+    def feedback(self) -> Path:
+        """Where feedback pages go."""
+        return self.into / "feedback"
+
+    def graded(self, student: str, name: str) -> Graded:
+        """Return where the graded submission of a student for the exercise `name` lies."""
+        return Graded(self.autograded / student / name, self.feedback / student / name, name)
 
     @cached_property
-    def config(self):
+    def config(self) -> Config:
         """nbgrader's configuration of this course, as `nbgrader_config.py` gives it."""
-        config = PyFileConfigLoader("nbgrader_config.py", path=str(self.root)).load_config()
+        if not (self.root / CONFIG).exists():
+            raise UserError(f"{self.root} is no course: it has no {CONFIG}. Name the course's folder with --course.")
+        config = PyFileConfigLoader(CONFIG, path=str(self.root)).load_config()
         config.CourseDirectory.root = str(self.root)
         config.CourseDirectory.db_url = self.db_url
-        config.CourseDirectory.autograded_directory = str(self.into / "autograded")
-        config.CourseDirectory.feedback_directory = str(self.into / "feedback")
+        config.CourseDirectory.autograded_directory = str(self.autograded)
+        config.CourseDirectory.feedback_directory = str(self.feedback)
         return config
 
     @property
-    def course_id(self):
+    def course_id(self) -> str:
         """The name under which nbgrader files this course."""
         return self.config.CourseDirectory.course_id
 
-    def exercises(self, names=()):
-        """Return the exercises of these names, or all of them.
+    def title_of(self, name: str) -> str:
+        """Return the title of the exercise of this name: the name itself where it is not here, or has no title."""
+        try:
+            return Exercise(name, self.root).title
+        except UserError:
+            return name
+
+    def exercises(self, names: Sequence[str] = ()) -> list[Exercise]:
+        """Return the released exercises of these names, or all of them.
+
+        Raises
+        ------
+        UserError
+            If there is no exercise of that name, or it is not released yet.
+        """
+        known = _folders(self.root.glob("exercises/*/*.ipynb"))
+        written = _folders(self.root.glob("solutions/*/*.py"))
+        for name in names or (() if known else written):
+            if name in written and name not in known:
+                raise UserError(f"{name} is not released yet. Run: python -m autograder release {name}")
+        return self._named(names, known)
+
+    def sources(self, names: Sequence[str] = ()) -> list[Exercise]:
+        """Return the exercises of these names that have an author's text here, or all of them.
 
         Raises
         ------
         UserError
             If there is no exercise of that name.
         """
-        known = sorted(path.parent.name for path in self.root.glob("solutions/*/*.py") if _is_text(path))
+        return self._named(names, _folders(self.root.glob("solutions/*/*.py")))
+
+    def _named(self, names: Sequence[str], known: list[str]) -> list[Exercise]:
         for name in names:
             if name not in known:
                 close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-                meant = f" Did you mean {close[0]}?" if close else ""
-                raise UserError(f"There is no exercise {name!r}.{meant} The exercises are: {', '.join(known)}.")
+                listed = ", ".join(known) or "none yet"
+                raise UserError(f"There is no exercise {name!r}. {_meant(close)}The exercises are: {listed}.")
         return [Exercise(name, self.root) for name in (names or known)]
 
 
-def _is_text(path):
-    return path.stem == path.parent.name and re.match(r"\d\d-", path.stem)
+def _folders(paths: Iterable[Path]) -> list[str]:
+    """Return the names of folders with a file of their own name, such as `01-qkv/01-qkv.py`."""
+    return sorted(path.stem for path in paths if path.stem == path.parent.name and re.match(r"\d\d-", path.stem))

@@ -6,10 +6,23 @@ import platform
 import re
 import shutil
 import sys
+import tomllib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from autograder import sandbox
-from autograder.course import ROOT
+from packaging.requirements import Requirement
+
+from autograder.course import ROOT, Exercise
+
+PACKAGE = "attention-by-hand"
+PIN = re.compile(r"^([\w.-]+)==([\w.]+)", re.MULTILINE)
+# What a person does, the group of pyproject.toml that it needs, and what it is called when something is absent.
+USES = (
+    ("To read and solve", "", "missing"),
+    ("To grade", "grade", "optional"),
+    ("To build the book", "book", "optional"),
+    ("To test", "test", "optional"),
+)
 
 
 @dataclass
@@ -22,12 +35,12 @@ class Finding:
     note: str
 
 
-def findings():
+def findings() -> list[Finding]:
     """Return all findings, the needed things first."""
-    return [*_python(), _packages(), _torch(), _exercises(), _writable(), *_tools(), _isolation()]
+    return [*_python(), *packages(), _torch(), _exercises(), _writable(), *_tools(), _isolation()]
 
 
-def _python():
+def _python() -> Iterator[Finding]:
     version = platform.python_version()
     good = sys.version_info >= (3, 11)
     yield Finding("Python", "ok" if good else "missing", version, "" if good else "Install Python 3.11 or newer.")
@@ -37,50 +50,95 @@ def _python():
         yield Finding("System", "ok", platform.system(), "reading, solving and checking; `grade` needs Linux")
 
 
-def _packages():
-    wanted = re.findall(r"^([A-Za-z0-9_.-]+)==(\S+)", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
-    absent, other = [], []
-    for name, version in wanted:
-        try:
-            found = importlib.metadata.version(name).partition("+")[0]
-        except importlib.metadata.PackageNotFoundError:
-            absent.append(name)
-            continue
-        if found != version:
-            other.append(f"{name} {found} instead of {version}")
-    if absent:
-        listed = ", ".join(absent[:4]) + (" and more" if len(absent) > 4 else "")
-        return Finding("Packages", "missing", f"{len(absent)} absent: {listed}", "make install")
-    if other:
-        return Finding("Packages", "optional", "; ".join(other[:3]), "make install brings the tested versions")
-    return Finding("Packages", "ok", f"{len(wanted)} as pinned", "requirements.txt")
+def packages() -> Iterator[Finding]:
+    """Yield what each use lacks of the packages that pyproject.toml declares for it, and what installs them."""
+    lock = ROOT / "requirements.txt"
+    tested = dict(PIN.findall(lock.read_text(encoding="utf-8"))) if lock.exists() else {}
+    for use, group, state in USES:
+        absent, other, wanted = [], [], _needs(group)
+        for name in wanted:
+            try:
+                found = importlib.metadata.version(name).partition("+")[0]
+            except importlib.metadata.PackageNotFoundError:
+                absent.append(name)
+                continue
+            if tested.get(name, found) != found:
+                other.append(f"{name} {found} instead of {tested[name]}")
+        if absent:
+            source = f".[{group}]" if group else "."
+            mend = f'in the course\'s folder: python -m pip install "{source}" (or all of it: make install)'
+            yield Finding(use, state, f"without {', '.join(absent)}", mend)
+        elif other:
+            listed = "; ".join(other[:3]) + (" and more" if len(other) > 3 else "")
+            yield Finding(use, "ok", f"{len(wanted)} packages; {listed}", "make install brings the tested versions")
+        else:
+            yield Finding(use, "ok", f"{len(wanted)} packages", "as tested" if tested else "")
 
 
-def _torch():
+def _needs(group: str) -> list[str]:
+    """Return the packages that a group adds here; the empty group is what a student needs."""
+    path = ROOT / "pyproject.toml"
+    if path.exists():
+        project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+        lines = project["optional-dependencies"][group] if group else project["dependencies"]
+    else:  # installed without a checkout
+        lines = [line for line in importlib.metadata.requires(PACKAGE) or () if group in line or "extra" not in line]
+    found = []
+    for requirement in map(Requirement, lines):
+        applies = requirement.marker is None or requirement.marker.evaluate({"extra": group})
+        if applies and requirement.name != PACKAGE:
+            found.append(requirement.name)
+    if group and not path.exists():
+        basis = _needs("")
+        found = [name for name in found if name not in basis]
+    return found
+
+
+def _torch() -> Finding:
     try:
         import torch
     except ImportError:
         return Finding("torch", "missing", "not installed", "make install")
     if torch.cuda.is_available():
         return Finding("torch", "ok", f"{torch.__version__}, {torch.cuda.get_device_name()}", "the GPU is found")
-    return Finding("torch", "ok", f"{torch.__version__}, CPU only", "no exercise here needs a GPU")
+    found = f"{torch.__version__}, CPU only"
+    exercises = [Exercise(path.name) for path in sorted((ROOT / "exercises").glob("*")) if path.is_dir()]
+    wanting = unverified(exercises)
+    return Finding(
+        "torch", "optional" if wanting else "ok", found, " ".join(wanting) or "no exercise here needs a GPU"
+    )
 
 
-def _exercises():
+def unverified(exercises: Iterable[Exercise]) -> list[str]:
+    """Return a sentence for each exercise that needs a GPU, if this machine has none that torch can use."""
+    wanting = [exercise for exercise in exercises if exercise.settings.gpu]
+    if not wanting:
+        return []
+    import torch
+
+    if torch.cuda.is_available():
+        return []
+    return [
+        f"{exercise.name} needs a GPU, and torch finds none here: what its checks ask of one is not verified."
+        for exercise in wanting
+    ]
+
+
+def _exercises() -> Finding:
     names = sorted(path.parent.name for path in (ROOT / "exercises").glob("*/*.ipynb"))
     if names:
         return Finding("Exercises", "ok", ", ".join(names), "released")
     return Finding("Exercises", "missing", "none", "python -m autograder release")
 
 
-def _writable():
+def _writable() -> Finding:
     if os.access(ROOT, os.W_OK):
         free = shutil.disk_usage(ROOT).free / 1e9
         return Finding("Course folder", "ok", f"writable, {free:.0f} GB free", "gradebook, feedback, builds")
     return Finding("Course folder", "missing", "read-only", f"make {ROOT} writable, or grade with --into elsewhere")
 
 
-def _tools():
+def _tools() -> Iterator[Finding]:
     for name, names, purpose in (
         ("make", ("make",), "the two commands of the README; each can be run by hand instead"),
         ("Chromium", ("chromium", "chromium-browser", "google-chrome"), "the browser tests"),
@@ -90,7 +148,11 @@ def _tools():
         yield Finding(name, "ok" if found else "optional", found or "not found", purpose)
 
 
-def _isolation():
+def _isolation() -> Finding:
+    try:
+        from autograder.sandbox import bubblewrap as sandbox
+    except ImportError as error:
+        return Finding("Isolation", "optional", "unknown", f"{error.name} is not installed, which `grade` needs")
     lacks = sandbox.missing()
     if not lacks:
         return Finding("Isolation", "ok", "bubblewrap, seccomp", "`grade` runs submissions in a sandbox")

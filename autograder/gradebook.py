@@ -1,45 +1,48 @@
-"""The one writer of nbgrader's gradebook, and of the feedback pages made from it."""
+"""The one writer of nbgrader's gradebook, and what is read from it. Nothing but SQL, through nbgrader's own API."""
 
-import functools
-import html
 import logging
-import re
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import nbformat
 import nbgrader.api
 from alembic.script import ScriptDirectory
-from jinja2 import pass_context
-from nbconvert.exporters import HTMLExporter, TemplateExporter
-from nbconvert.filters import markdown2html
-from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
-from nbgrader.api import Grade, Gradebook, InvalidEntry, MissingEntry
-from nbgrader.converters import GenerateFeedback
-from nbgrader.coursedir import CourseDirectory
-from nbgrader.preprocessors import AssignLatePenalties, GetGrades, NbGraderPreprocessor, SaveAutoGrades, SaveCells
-from pygments import highlight
-from pygments.formatters import HtmlFormatter
-from pygments.lexers import TextLexer, get_lexer_by_name
-from pygments.util import ClassNotFound
-from sqlalchemy.exc import SQLAlchemyError
+from nbgrader.api import (
+    Comment,
+    Grade,
+    Gradebook,
+    MissingEntry,
+    Student,
+    SubmittedAssignment,
+    SubmittedNotebook,
+    new_uuid,
+)
+from nbgrader.preprocessors import AssignLatePenalties, SaveCells
+from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from autograder.course import UserError
+from autograder.course import Course, Exercise, UserError
+from autograder.results import Outcome, Saved, Standing
 
 QUIET = logging.getLogger("autograder.nbgrader")
 QUIET.setLevel(logging.CRITICAL)
 
+STUDENTS, SUBMISSIONS, NOTEBOOKS, GRADES, COMMENTS = (
+    kind.__table__ for kind in (Student, SubmittedAssignment, SubmittedNotebook, Grade, Comment)
+)
 
-def _newest_schema():
-    """Return the version of nbgrader's newest database; it asks the same of another Python, for seconds."""
-    return ScriptDirectory(str(Path(nbgrader.__file__).parent / "alembic")).get_current_head()
 
-
-nbgrader.api.get_alembic_version = _newest_schema
+class Refused(Exception):
+    """The gradebook does not take this submission, whatever else it takes."""
 
 
 @contextmanager
-def opened(course):
+def opened(course: Course) -> Iterator[Gradebook]:
     """Open the course's gradebook, and make it if there is none.
 
     Raises
@@ -48,293 +51,301 @@ def opened(course):
         If the database refuses, is no gradebook, or holds another course.
     """
     try:
-        with Gradebook(course.db_url, course.course_id) as gradebook:
+        with newest_schema():
+            gradebook = Gradebook(course.db_url, course.course_id)
+        with gradebook:
             foreign = sorted({a.course_id for a in gradebook.assignments} - {course.course_id})
             if foreign:
                 raise UserError(
                     f"{course.db_url} is the gradebook of another course ({', '.join(foreign)}). "
-                    "Name this course's own with --db, or move that file away."
+                    "Name this course's with --db, or move that file away."
                 )
             yield gradebook
     except SQLAlchemyError as error:
-        reason = str(getattr(error, "orig", error)).splitlines()[0]
         raise UserError(
-            f"The gradebook {course.db_url} cannot be used: {reason}. "
+            f"The gradebook {course.db_url} cannot be used: {_reason(error)}. "
             "Name another with --db; nothing in it was changed."
         ) from error
 
 
-def register(course, exercise):
-    """Write an exercise's cells and points into the gradebook, so that submissions can refer to them."""
-    released = nbformat.read(exercise.notebook, as_version=4)
-    with opened(course) as gradebook:
-        gradebook.update_or_create_assignment(exercise.name, course_id=course.course_id)
-        try:
-            SaveCells(config=course.config, log=QUIET).preprocess(released, _resources(course, exercise.name))
-        except RuntimeError:
-            raise UserError(
-                f"{course.db_url} has grades for another version of {exercise.name}, with other cells. "
-                "Keep that gradebook for that version, and name a new one with --db."
-            ) from None
-
-
-def standing(gradebook, submission):
-    """Return how a submission stands in the gradebook now, manual grades and all, or None if it is not graded."""
-    try:
-        found = gradebook.find_submission(submission.exercise.name, submission.student)
-    except MissingEntry:
-        return None
-    grades = [grade for own in found.notebooks for grade in own.grades]
-    graded = all(g.auto_score is not None or g.manual_score is not None or g.needs_manual_grade for g in grades)
-    return _standing(found) if graded else None
-
-
-def _standing(found):
-    return {
-        "score": round(max(0.0, found.score - (found.late_submission_penalty or 0.0)), 4),
-        "max_score": found.max_score,
-        "penalty": found.late_submission_penalty or 0.0,
-        "seconds_late": found.total_seconds_late,
-        "needs_manual_grade": found.needs_manual_grade,
-    }
-
-
-class _Save(SaveAutoGrades):
-    """nbgrader's own writer of points, on a gradebook that is open already."""
-
-    def preprocess(self, notebook, resources):
-        """Write the points and comments of a notebook's cells."""
-        own = resources["nbgrader"]
-        self.notebook_id, self.assignment_id, self.student_id = own["notebook"], own["assignment"], own["student"]
-        return NbGraderPreprocessor.preprocess(self, notebook, resources)
-
-
-class _Rows:
-    """One submission's rows of the gradebook, read at once: nbgrader asks for each cell's with a query of its own."""
-
-    def __init__(self, own):
-        self.db = self  # what asks for a commit of each cell gets one of all of them, later
-        self.grades = {grade.name: grade for grade in own.grades}
-        self.comments = {comment.name: comment for comment in own.comments}
-
-    def commit(self):
-        """Do nothing yet."""
-
-    def find_grade(self, cell, *names):
-        """Return a cell's grade."""
-        return self.grades[cell]
-
-    def find_comment(self, cell, *names):
-        """Return a cell's comment."""
-        return self.comments[cell]
-
-
 @contextmanager
-def _whole(gradebook):
-    """Make one transaction of what nbgrader commits piece by piece: a submission is written whole, or not at all."""
-    commit, gradebook.db.commit = gradebook.db.commit, gradebook.db.flush
+def newest_schema() -> Iterator[None]:
+    """Tell nbgrader the version of its newest database: it asks another Python, which takes seconds."""
+    theirs = nbgrader.api.get_alembic_version
+    scripts = ScriptDirectory(str(Path(nbgrader.__file__).parent / "alembic"))
+    nbgrader.api.get_alembic_version = scripts.get_current_head
     try:
         yield
-        commit()
-    except BaseException:
-        gradebook.db.rollback()
-        raise
     finally:
-        gradebook.db.commit = commit
+        nbgrader.api.get_alembic_version = theirs
 
 
-def save(course, gradebook, unit, notebook, timestamp, comment="", ungraded=False):
-    """Write a graded notebook's points, time stamp and late penalty into the gradebook.
-
-    A manual grade is kept, and marked for another look, as nbgrader does.
-
-    Parameters
-    ----------
-    course : Course
-    gradebook : Gradebook
-        Open, as `opened` gives it.
-    unit : Unit
-        Whose work it is.
-    notebook : NotebookNode
-        With an outcome in each check cell.
-    timestamp : datetime or None
-    comment : str
-        The reason, for the gradebook's comments.
-    ungraded : bool
-        Whether our own fault left the checks without an outcome: their points then wait for a person.
-
-    Returns
-    -------
-    dict
-        `score`, `max_score`, `penalty`, `seconds_late` and `needs_manual_grade`, as the gradebook has them now, and
-        under `cells` each graded cell's `score`, `points` and `comment`.
-
-    Raises
-    ------
-    UserError
-        If the database refuses; nothing of this submission is written then.
-    """
-    name, student = unit.assignment, unit.student
-    resources = _resources(course, name, student)
+def register(course: Course, gradebook: Gradebook, exercise: Exercise) -> None:
+    """Write an exercise's cells and points into the gradebook, so that submissions can refer to them."""
+    released = nbformat.read(exercise.notebook, as_version=4)
+    gradebook.update_or_create_assignment(exercise.name, course_id=course.course_id)
+    if _is_registered(gradebook, exercise.name, released):
+        return
+    resources = {
+        "nbgrader": {"assignment": exercise.name, "notebook": exercise.name, "student": None, "db_url": course.db_url}
+    }
+    gradebook.db.rollback()  # nbgrader writes through another connection
     try:
-        with _whole(gradebook):
-            gradebook.update_or_create_student(student)
-            gradebook.update_or_create_submission(name, student, timestamp=timestamp)
-            found = gradebook.find_submission(name, student)
-            own = found.notebooks[0]
-            pen = _Save(config=course.config, log=QUIET)
-            pen.gradebook = _Rows(own)
-            pen.preprocess(notebook, resources)
-            for grade in own.grades if ungraded else ():
-                if grade.manual_score is None:
-                    grade.auto_score, grade.needs_manual_grade = None, True
-            for first in own.comments[:1] if comment else ():
-                first.auto_comment = comment
-            _again(gradebook, own, found)
-            _late(course, found, own)
-            _again(gradebook, own, found)
-            return {**_standing(found), "cells": _cells(own)}
-    except (SQLAlchemyError, InvalidEntry) as error:
-        reason = str(getattr(error, "orig", error)).splitlines()[0]
+        with newest_schema():
+            SaveCells(config=course.config, log=QUIET).preprocess(released, resources)
+    except RuntimeError:
         raise UserError(
-            f"The gradebook {course.db_url} refused the grade of {student} for {name}: {reason}. "
-            "What was graded before is kept; mend it and run the same command again."
-        ) from error
+            f"{course.db_url} has grades for another version of {exercise.name}, with other cells. "
+            "Keep that gradebook for that version, and name a new one with --db."
+        ) from None
+    gradebook.db.expire_all()
 
 
-def _again(gradebook, own, found):
-    """Write what is pending, and read again what the database computes of it: scores, maxima, what waits."""
-    gradebook.db.flush()
-    gradebook.db.query(Grade).filter(Grade.notebook_id == own.id).populate_existing().all()
-    gradebook.db.refresh(own)
-    gradebook.db.refresh(found)
-
-
-def _late(course, found, own):
-    """Assign nbgrader's late penalty, by the plugin that the configuration names."""
-    own.late_submission_penalty = None
-    if found.total_seconds_late > 0:
-        rule = AssignLatePenalties(config=course.config, log=QUIET)
-        rule.init_plugin()
-        penalty = rule.plugin_inst.late_submission_penalty(found.student.id, own.score, found.total_seconds_late)
-        if penalty is not None:
-            own.late_submission_penalty = rule._check_late_penalty(own, penalty)
-
-
-def _cells(own):
-    """Return what a feedback page says of each cell: its score and points, and its comment."""
-    cells = {}
-    for grade in own.grades:
-        cells.setdefault(grade.name, {}).update(score=grade.score, points=grade.max_score)
-    for comment in own.comments:
-        cells.setdefault(comment.name, {})["comment"] = comment.comment
-    return cells
-
-
-class _Given(NbGraderPreprocessor):
-    """Does what nbgrader's `GetGrades` does, from values at hand: a page can be made where no gradebook is."""
-
-    def preprocess(self, notebook, resources):
-        """Put each cell's score and comment into its metadata."""
-        saved = resources["nbgrader"].pop("saved")
-        for cell in notebook.cells:
-            own = saved["cells"].get(cell.metadata.get("nbgrader", {}).get("grade_id"))
-            if own:
-                cell.metadata.nbgrader.update(own)
-        resources["nbgrader"].update(
-            score=saved["score"], max_score=saved["max_score"], late_penalty=saved["penalty"]
-        )
-        return notebook, resources
-
-
-class _Page(HTMLExporter):
-    """nbconvert's exporter, with what it does again for every student remembered.
-
-    The code of locked cells is the same in a whole class, and is highlighted once. nbconvert parses each finished
-    page once more to describe pictures; here the description is put in where it is missing.
-    """
-
-    def from_notebook_node(self, nb, resources=None, **more):
-        """Return a notebook's page, and the resources."""
-        self.register_filter("highlight_code", self._highlighted)
-        output, resources = TemplateExporter.from_notebook_node(self, nb, resources, **more)
-        return re.sub(r"<img (?![^>]*\balt=)", '<img alt="A picture that this cell drew" ', output), resources
-
-    def _highlighted(self, source, language=None, metadata=None):
-        return _highlight(source, language or (metadata or {}).get("magics_language") or "ipython3")
-
-    def _preprocess(self, nb, resources):
-        """Let the preprocessors at the notebook itself: nobody needs it afterwards, and it was put together here."""
-        for preprocessor in self._preprocessors:
-            nb, resources = preprocessor(nb, resources)
-        return nb, resources
-
-    @pass_context
-    def markdown2html(self, context, source):
-        """Return Markdown as HTML; texts without attachments are the same in a whole class."""
-        if context.get("cell", {}).get("attachments"):
-            return super().markdown2html(context, source)
-        return _markdown(source)
-
-
-class _Css(CSSHTMLHeaderPreprocessor):
-    """nbconvert's style sheet, made once."""
-
-    made = None
-
-    def _generate_header(self, resources):
-        self.made = self.made or super()._generate_header(resources)
-        return self.made
-
-
-_markdown = functools.lru_cache(500)(markdown2html)
-
-
-@functools.lru_cache(500)
-def _highlight(source, language):
-    lexer, formatter = _code(language)
-    return highlight(source or " ", lexer, formatter)
-
-
-@functools.lru_cache(20)
-def _code(language):
+def _is_registered(gradebook: Gradebook, name: str, released: Any) -> bool:
+    """Tell whether the gradebook has just the cells of a released notebook, with their points and texts."""
     try:
-        lexer = get_lexer_by_name(language)
-    except ClassNotFound:
-        lexer = TextLexer()
-    return lexer, HtmlFormatter(cssclass=f" highlight hl-{html.escape(language)}")
+        found = gradebook.find_notebook(name, name)
+    except MissingEntry:
+        return False
+    wanted = {
+        cell.metadata.nbgrader.grade_id: (cell.source, cell.metadata.nbgrader.get("points", 0))
+        for cell in released.cells
+        if cell.metadata.get("nbgrader")
+    }
+    points = {cell.name: cell.max_score for cell in found.grade_cells}
+    kept = {cell.name: (cell.source, points.get(cell.name, 0)) for cell in found.source_cells}
+    return kept == wanted
 
 
-_exporters = {}
+class Writer:
+    """Writes submissions into an open gradebook, and reads how they stand.
 
-
-def feedback_page(course, unit, notebook, saved):
-    """Return nbgrader's feedback page for a graded notebook, as HTML.
-
-    Parameters
-    ----------
-    course : Course
-    unit : Unit
-    notebook : NotebookNode
-        Is changed: scores go into its metadata.
-    saved : dict
-        What `save` returned.
+    It goes to the tables of nbgrader's API directly, with the cells of each exercise looked up once: through its
+    objects, nbgrader asks the database some thirty questions for each submission.
     """
-    if course not in _exporters:
-        converter = GenerateFeedback(coursedir=CourseDirectory(config=course.config), config=course.config)
-        exporter = _Page(parent=converter, config=converter.config)
-        for preprocessor in converter.preprocessors:
-            own = {GetGrades: _Given, CSSHTMLHeaderPreprocessor: _Css}.get(preprocessor, preprocessor)
-            exporter.register_preprocessor(own, enabled=True)
-        _exporters[course] = exporter
-    resources = _resources(course, unit.assignment, unit.student)
-    resources["nbgrader"]["saved"] = saved
-    resources["unique_key"] = unit.assignment
-    return _exporters[course].from_notebook_node(notebook, resources=resources)[0]
+
+    def __init__(self, course: Course, gradebook: Gradebook):
+        self.course, self.gradebook = course, gradebook
+        self._exercises: dict[str, _Exercise] = {}
+
+    def saved(self, name: str, student: str) -> Saved | None:
+        """Return what there is of a submission now, manual grades and all, or None if it is not graded."""
+        with self._whole(name, student):
+            found = self._found(name, student)
+            return Saved(found.standing(), found.cells()) if found and found.is_graded() else None
+
+    def save(self, name: str, student: str, outcome: Outcome, timestamp: datetime | None, comment: str = "") -> Saved:
+        """Write a submission's points, time stamp and late penalty, whole or not at all.
+
+        A manual grade is kept, and marked for another look, as nbgrader does. What our own fault left without an
+        outcome has no points: it waits for a person.
+
+        Raises
+        ------
+        Refused
+            If the database does not take this submission; nothing of it is written then.
+        UserError
+            If the database takes nothing.
+        """
+        with self._whole(name, student):
+            found = self._found(name, student) or self._added(name, student)
+            found.timestamp = timestamp
+            found.take(outcome, comment)
+            found.penalty = self._late(found)
+            self._written(found)
+            return Saved(found.standing(), found.cells())
+
+    @contextmanager
+    def _whole(self, name: str, student: str) -> Iterator[None]:
+        """Make one transaction of what is done; leave none open."""
+        try:
+            yield
+            self.gradebook.db.commit()
+        except OperationalError as error:
+            raise UserError(
+                f"The gradebook {self.course.db_url} refused the grade of {student} for {name}: {_reason(error)}. "
+                "What was graded before is kept; mend it and run the same command again."
+            ) from error
+        except (SQLAlchemyError, ValueError) as error:
+            raise Refused(_reason(error)) from error
+        finally:
+            self.gradebook.db.rollback()
+
+    def _exercise(self, name: str) -> "_Exercise":
+        if name not in self._exercises:
+            notebook = self.gradebook.find_notebook(name, name)
+            graded = [*notebook.grade_cells, *notebook.task_cells]
+            commented = [*notebook.solution_cells, *notebook.task_cells]
+            self._exercises[name] = _Exercise(
+                assignment=notebook.assignment.id,
+                notebook=notebook.id,
+                due=notebook.assignment.duedate,
+                graded={cell.id: (cell.name, cell.max_score or 0.0) for cell in graded},
+                commented={cell.id: cell.name for cell in commented},
+            )
+        return self._exercises[name]
+
+    def _found(self, name: str, student: str) -> "_Submission | None":
+        """Return a submission's rows, or None if there is none."""
+        exercise = self._exercise(name)
+        row = self.gradebook.db.execute(
+            select(
+                SUBMISSIONS.c.id, SUBMISSIONS.c.timestamp, SUBMISSIONS.c.extension,
+                NOTEBOOKS.c.id.label("notebook"), NOTEBOOKS.c.late_submission_penalty,
+            )
+            .join(NOTEBOOKS, NOTEBOOKS.c.assignment_id == SUBMISSIONS.c.id)
+            .where(SUBMISSIONS.c.assignment_id == exercise.assignment, SUBMISSIONS.c.student_id == student)
+        ).first()  # fmt: skip
+        if row is None:
+            return None
+        found = _Submission(exercise, student, row.id, row.notebook, row.timestamp, row.extension)
+        found.penalty = row.late_submission_penalty
+        for table, rows in ((GRADES, found.grades), (COMMENTS, found.comments)):
+            asked = self.gradebook.db.execute(select(table).where(table.c.notebook_id == row.notebook))
+            rows.update({entry.cell_id: dict(entry._mapping) for entry in asked})
+        return found
+
+    def _added(self, name: str, student: str) -> "_Submission":
+        """Add a submission without points, and its student if need be."""
+        exercise, db = self._exercise(name), self.gradebook.db
+        if db.execute(select(STUDENTS.c.id).where(STUDENTS.c.id == student)).first() is None:
+            db.execute(insert(STUDENTS).values(id=student))
+        added = _Submission(exercise, student, new_uuid(), new_uuid())
+        db.execute(insert(SUBMISSIONS).values(id=added.id, assignment_id=exercise.assignment, student_id=student))
+        db.execute(insert(NOTEBOOKS).values(id=added.notebook, assignment_id=added.id, notebook_id=exercise.notebook))
+        for table, rows, cells in (
+            (GRADES, added.grades, exercise.graded),
+            (COMMENTS, added.comments, exercise.commented),
+        ):
+            entries = [{"id": new_uuid(), "cell_id": cell, "notebook_id": added.notebook} for cell in cells]
+            if entries:
+                db.execute(insert(table), entries)
+            rows.update({entry["cell_id"]: entry for entry in entries})
+        return added
+
+    def _written(self, found: "_Submission") -> None:
+        """Write what is to be changed of a submission's rows."""
+        db = self.gradebook.db
+        db.execute(update(SUBMISSIONS).where(SUBMISSIONS.c.id == found.id).values(timestamp=found.timestamp))
+        db.execute(
+            update(NOTEBOOKS).where(NOTEBOOKS.c.id == found.notebook).values(late_submission_penalty=found.penalty)
+        )
+        for table, rows, names in (
+            (GRADES, found.grades, ("auto_score", "needs_manual_grade")),
+            (COMMENTS, found.comments, ("auto_comment",)),
+        ):
+            changes = [{"key": row["id"], **{name: row.get(name) for name in names}} for row in rows.values()]
+            if changes:
+                statement = update(table).where(table.c.id == bindparam("key"))
+                db.connection().execute(statement.values({name: bindparam(name) for name in names}), changes)
+
+    def _late(self, found: "_Submission") -> float | None:
+        """Return nbgrader's late penalty, by the plugin that the configuration names."""
+        late = found.seconds_late()
+        if not late:
+            return None
+        rule = AssignLatePenalties(config=self.course.config, log=QUIET)
+        rule.init_plugin()
+        penalty = rule.plugin_inst.late_submission_penalty(found.student, found.score(), late)
+        if penalty is None:
+            return None
+        return rule._check_late_penalty(SimpleNamespace(score=found.score()), penalty)
 
 
-def rows(course):
-    """Return every grade in the gradebook as a dict, by exercise and student, under nbgrader's own names.
+@dataclass(frozen=True)
+class _Exercise:
+    """What the gradebook knows of an exercise: ids, the due date, and its cells by id."""
+
+    assignment: str
+    notebook: str
+    due: datetime | None
+    graded: dict[str, tuple[str, float]]
+    commented: dict[str, str]
+
+
+@dataclass
+class _Submission:
+    """A submission's rows: `grades` and `comments` by the id of their cell."""
+
+    exercise: _Exercise
+    student: str
+    id: str
+    notebook: str
+    timestamp: datetime | None = None
+    extension: timedelta | None = None
+    penalty: float | None = None
+    grades: dict[str, dict[str, Any]] = field(default_factory=dict)
+    comments: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def take(self, outcome: Outcome, comment: str) -> None:
+        """Put an outcome's points into the rows, what nbgrader says of an untouched answer, and first the reasons."""
+        for cell, row in self.grades.items():
+            result = outcome.cells.get(self.exercise.graded.get(cell, ("", 0.0))[0])
+            if result is None:
+                continue
+            waits = result.manual and not str(result.error)
+            lost_by_us = outcome.kind == "infrastructure" and row.get("manual_score") is None
+            row["auto_score"] = None if waits or lost_by_us else result.points
+            row["needs_manual_grade"] = row.get("manual_score") is not None or row["auto_score"] is None
+        for cell, row in self.comments.items():
+            result = outcome.cells.get(self.exercise.commented.get(cell, ""))
+            row["auto_comment"] = "No response." if result and result.manual and str(result.error) else None
+        first = next((self.comments[cell] for cell in self.exercise.commented if cell in self.comments), None)
+        if comment and first:
+            first["auto_comment"] = comment
+
+    def is_graded(self) -> bool:
+        """Tell whether each cell has points, or waits for a person."""
+        return all(
+            row["auto_score"] is not None or row["manual_score"] is not None or row["needs_manual_grade"]
+            for row in self.grades.values()
+        )
+
+    def seconds_late(self) -> float:
+        """Return how much after the due date, with the student's extension, it came in."""
+        if self.timestamp is None or self.exercise.due is None:
+            return 0.0
+        return max(0.0, (self.timestamp - self.exercise.due - (self.extension or timedelta())).total_seconds())
+
+    def score(self) -> float:
+        """Return the points of all cells."""
+        return sum(_score(row) for row in self.grades.values())
+
+    def standing(self) -> Standing:
+        """Return how it stands."""
+        penalty = self.penalty or 0.0
+        return Standing(
+            score=round(max(0.0, self.score() - penalty), 4),
+            max_score=sum(most for _, most in self.exercise.graded.values()),
+            penalty=penalty,
+            seconds_late=self.seconds_late(),
+            needs_manual_grade=any(row["needs_manual_grade"] for row in self.grades.values()),
+        )
+
+    def cells(self) -> dict[str, dict[str, Any]]:
+        """Return what `Saved` has of each cell."""
+        cells: dict[str, dict[str, Any]] = {}
+        for cell, row in self.grades.items():
+            name, most = self.exercise.graded[cell]
+            by_hand = row.get("manual_score") is not None
+            cells.setdefault(name, {}).update(
+                score=_score(row), points=most, waits=bool(row["needs_manual_grade"]), by_hand=by_hand
+            )
+        for cell, row in self.comments.items():
+            cells.setdefault(self.exercise.commented[cell], {}).update(
+                comment=row.get("manual_comment"), automatic=row.get("auto_comment")
+            )
+        return cells
+
+
+def _score(row: dict[str, Any]) -> float:
+    """Return what a grade's row is worth: a person's points before the checks'."""
+    points = row.get("auto_score") if row.get("manual_score") is None else row["manual_score"]
+    return 0.0 if points is None else points + (row.get("extra_credit") or 0.0)
+
+
+def rows(course: Course) -> list[dict[str, Any]]:
+    """Return every grade in the gradebook as a dict, by exercise and student, under nbgrader's names.
 
     `needs_manual_grade` tells whether a cell of it still waits for a person, so that the score may rise.
     """
@@ -359,12 +370,5 @@ def rows(course):
         ]
 
 
-def _resources(course, name, student=None):
-    return {
-        "nbgrader": {
-            "assignment": name,
-            "notebook": name,
-            "student": student,
-            "db_url": course.db_url,
-        }
-    }
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "orig", error)).splitlines()[0]

@@ -1,48 +1,22 @@
 """Release: the author's text becomes nbgrader's source notebook, and that becomes the student's folder."""
 
-import hashlib
-import re
+import logging
 import shutil
 from pathlib import Path
 
-import jupytext
 import nbformat
 from nbgrader.converters import GenerateAssignment
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import capture_log
 from traitlets.config import Config
 
+from autograder import gradebook, source
 from autograder.course import UserError
-from autograder.gradebook import QUIET
+
+QUIET = logging.getLogger("autograder.nbgrader")
+QUIET.setLevel(logging.CRITICAL)
 
 RUNTIME = Path(__file__).parent / "runtime" / "checking"
-METADATA = {
-    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
-    "language_info": {"name": "python"},
-}
-
-
-def source_notebook(exercise):
-    """Return the exercise's notebook with solutions, made from its text.
-
-    jupytext gives cells new ids at every reading; here they follow from grade ids and contents, so that the
-    same text always makes the same notebook.
-    """
-    notebook = jupytext.read(exercise.text)
-    notebook.metadata = nbformat.from_dict(METADATA)
-    notebook.nbformat, notebook.nbformat_minor = 4, 5
-    taken = set()
-    for cell in notebook.cells:
-        grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
-        name = grade_id or "cell-" + hashlib.sha256(cell.source.encode()).hexdigest()[:10]
-        name = re.sub(r"[^A-Za-z0-9_-]", "-", name)[:60]
-        if name in taken and grade_id:
-            raise UserError(f"{exercise.text}: the grade_id {grade_id!r} stands twice; each must be its own.")
-        while name in taken:
-            name += "x"
-        taken.add(name)
-        cell.id = name
-    return notebook
 
 
 def release(course, exercise, into=None):
@@ -66,7 +40,9 @@ def release(course, exercise, into=None):
         If nbgrader cannot make the release; the old one is left as it was.
     """
     into = into or exercise.released
-    nbformat.write(source_notebook(exercise), exercise.solution / f"{exercise.name}.ipynb")
+    nbformat.write(source.read(exercise.text), exercise.solution / f"{exercise.name}.ipynb")
+    with gradebook.opened(course):  # nbgrader writes the exercise into it as well: it must be this course's
+        pass
     building = Path("_build") / "release"
     config = Config(course.config)
     config.CourseDirectory.release_directory = str(building)

@@ -1,21 +1,34 @@
 """The instructor's report: one self-contained HTML page on a graded class."""
 
+import base64
+import hashlib
 import os
 import random
 import statistics
 from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
 
-from jinja2 import Environment, PackageLoader, select_autoescape
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
 
-from autograder import gradebook
-from autograder.course import UserError
-from autograder.grade import costs, reasons, record_of
-from autograder.submission import Submission
+from autograder import gradebook, text, words
+from autograder.course import Course, UserError
+from autograder.feedback.page import inline_code
+from autograder.grading.batch import record_of
+from autograder.results import CellResult, Record
+from checking.words import Message, shown
 
 BINS = 10
+NEARLY_ALL = 0.8
+"""Share of a class that fails a check which is pointed out."""
+ERROR = Message("the cell ended in an error")
+NO_NOTEBOOK = Message("not a notebook")
 
 
-def write(course, path, anonymous=False):
+def write(course: Course, path: Path, anonymous: bool = False) -> None:
     """Write the report on all graded submissions to `path`.
 
     Raises
@@ -28,58 +41,153 @@ def write(course, path, anonymous=False):
         raise UserError(f"Nothing is graded in {course.into} yet. Run: python -m autograder grade")
     names = _numbers(records) if anonymous else {}
     assignments = []
-    for name in sorted({record["assignment"] for record in records}):
-        own = [record for record in records if record["assignment"] == name]
-        checks, misconceptions = costs(own)
-        shares = [record["score"] / (record["max_score"] or 1) for record in own]
+    for name in sorted({record.assignment for record in records}):
+        handed_in = [record for record in records if record.assignment == name]
+        checks, misconceptions = costs(handed_in)
+        columns = _columns(handed_in)
+        shares = [record.score / (record.max_score or 1) for record in handed_in]
         assignments.append(
             {
                 "name": name,
                 "histogram": _histogram(shares),
-                "mean": statistics.mean(record["score"] for record in own),
-                "median": statistics.median(record["score"] for record in own),
-                "max_score": own[0]["max_score"],
+                "mean": statistics.mean(record.score for record in handed_in),
+                "median": statistics.median(record.score for record in handed_in),
+                "max_score": handed_in[0].max_score,
                 "checks": checks,
                 "misconceptions": misconceptions,
-                "rows": _rows(course, path, own, names),
+                "rows": _rows(course, path, handed_in, names, columns),
+                "columns": columns,
+                "functions": [(name, len(list(own))) for name, own in groupby(column.function for column in columns)],
+                **_telling(columns, handed_in),
             }
         )
-    environment = Environment(loader=PackageLoader("autograder"), autoescape=select_autoescape())
+    environment = Environment(
+        loader=PackageLoader("autograder"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["code"] = inline_code
+    environment.globals["shown"] = shown
+    script = environment.loader.get_source(environment, "report.js")[0]  # type: ignore[union-attr]
     page = environment.get_template("report.html.j2").render(
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         assignments=assignments,
-        students=len({record["student"] for record in records}),
+        students=len({record.student for record in records}),
         anonymous=anonymous,
-        open=sum(not record.get("sandbox") for record in records),
-        kinds=Counter(record["kind"] for record in records).most_common(),
-        graded_at=max(record["graded_at"] for record in records),
+        open=sum(not record.sandbox for record in records),
+        kinds=Counter(record.kind for record in records).most_common(),
+        graded_at=max(record.graded_at for record in records),
     )
     path.write_text(page, encoding="utf-8")
 
 
-def graded(course):
+def graded(course: Course) -> list[Record]:
     """Return the records of all graded submissions, with the scores that the gradebook has for them now."""
     records = []
-    for row in gradebook.rows(course) if _exists(course) else []:
-        name, student = row["assignment"], row["student_id"]
-        exercise = next((e for e in course.exercises() if e.name == name), None)
-        record = exercise and record_of(course, Submission(student, exercise, course.into))
+    for row in gradebook.rows(course) if course.db or course.gradebook.exists() else []:
+        record = record_of(course, row["student_id"], row["assignment"])
         if record:
-            records.append({**record, **{name: row[name] for name in ("score", "max_score", "needs_manual_grade")}})
+            now = {name: row[name] for name in ("score", "max_score", "needs_manual_grade")}
+            records.append(replace(record, **now))
     return records
 
 
-def _exists(course):
-    return bool(course.db) or (course.into / "gradebook.db").exists()
+def costs(records: list[Record]) -> tuple[list[Any], list[Any]]:
+    """Return what cost a class most: points lost by check, and how often each misconception was met.
+
+    Returns
+    -------
+    tuple of list
+        Rows (function, check's title, points lost, students), and rows (function, misconception, hint, students);
+        both sorted by cost.
+    """
+    lost: Counter[tuple[str, str]] = Counter()
+    students: Counter[tuple[str, str]] = Counter()
+    met: Counter[tuple[str, str]] = Counter()
+    hints: dict[tuple[str, str], str] = {}
+    for record in records:
+        for cell in record.cells.values():
+            total = sum(check.weight for check in cell.checks) or 1
+            causes = set()
+            for check in cell.checks:
+                if check.status == "passed":
+                    continue
+                key = (cell.subject, check.title)
+                lost[key] += cell.max_points * check.weight / total  # type: ignore[assignment]
+                students[key] += 1
+                if check.cause:
+                    cause = (cell.subject, check.label or words.words_of(check.cause))
+                    causes.add(cause)
+                    hints[cause] = check.hint
+            met.update(causes)
+    checks = [(*key, points, students[key]) for key, points in lost.most_common()]
+    return checks, [(*key, hints[key], count) for key, count in met.most_common()]
 
 
-def _numbers(records):
+@dataclass
+class Column:
+    """One check in the picture of a class, or a cell that has no checks: how many failed it, and how many wait."""
+
+    cell: str
+    check: str
+    function: str
+    name: str
+    title: str
+    failed: int = 0
+    waiting: int = 0
+
+
+def _columns(records: list[Record]) -> list[Column]:
+    """Return what the class was tried in, in the order of the notebook."""
+    found: dict[str, dict[str, Column]] = {}
+    for record in records:
+        for grade_id, cell in record.cells.items():
+            columns = found.setdefault(grade_id, {})
+            if cell.manual:
+                columns.setdefault("", Column(grade_id, "", grade_id, "by hand", "Graded by a person."))
+            for check in cell.checks:
+                name = words.words_of(check.name.removeprefix(f"{cell.subject}_"))
+                made = Column(grade_id, check.name, cell.subject, name, shown(check.title))
+                column = columns.setdefault(check.name, made)
+                column.failed += check.status == "failed"
+                column.waiting += check.status == "waiting"
+    return [column for columns in found.values() for column in columns.values()]
+
+
+def _telling(columns: list[Column], records: list[Record]) -> dict[str, list[Column]]:
+    """Return the checks that tell less than others of who understood what: nearly all failed, or nobody ever."""
+    tried = sum(any(cell.checks for cell in record.cells.values()) for record in records)
+    checks = [column for column in columns if column.check and tried > 1]
+    return {
+        "hard": [column for column in checks if column.failed >= NEARLY_ALL * tried],
+        "never": [column for column in checks if not column.failed and not column.waiting],
+    }
+
+
+def _marks(record: Record, columns: list[Column]) -> list[tuple[str, Column]]:
+    """Return how a submission came out in each column: passed, failed, waiting, open, or nothing."""
+    marks = []
+    for column in columns:
+        cell = record.cells.get(column.cell)
+        if cell is None:
+            mark = ""
+        elif column.check:
+            mark = next((check.status for check in cell.checks if check.name == column.check), "")
+        elif str(cell.error):
+            mark = "failed"
+        else:
+            mark = "open" if record.needs_manual_grade else "passed"
+        marks.append((mark, column))
+    return marks
+
+
+def _numbers(records: list[Record]) -> dict[str, str]:
     """Return a number for each student, in an order that tells nothing of names or grades."""
-    students = sorted({record["student"] for record in records})
+    students = sorted({record.student for record in records})
     random.SystemRandom().shuffle(students)
     return {student: f"Student {number}" for number, student in enumerate(students, 1)}
 
 
-def _histogram(shares):
+def _histogram(shares: list[float]) -> list[dict[str, Any]]:
     counts = [0] * BINS
     for share in shares:
         counts[min(int(share * BINS), BINS - 1)] += 1
@@ -91,40 +199,40 @@ def _histogram(shares):
     ]
 
 
-def _rows(course, path, records, names):
+def _rows(
+    course: Course, path: Path, records: list[Record], names: dict[str, str], columns: list[Column]
+) -> list[dict[str, Any]]:
     rows = []
     for record in records:
-        page = course.into / "feedback" / record["student"] / record["assignment"] / f"{record['assignment']}.html"
+        page = course.graded(record.student, record.assignment).page
         link = os.path.relpath(page, path.resolve().parent).replace(os.sep, "/")
+        # What a file was called, or what an error said, may name its author.
+        nameless = _nameless(record) if names else record
         rows.append(
             {
-                "student": names.get(record["student"], record["student"]),
+                "student": names.get(record.student, record.student),
                 "link": "" if names else link,
-                "score": record["score"],
-                "kind": record["kind"],
-                "manual": record["needs_manual_grade"],
-                # What a file was called, or what an error said, may name its author.
-                "reasons": _nameless(record) if names else reasons(record),
-                "earlier": len(record["history"]),
-                "evidence": [] if names else record.get("evidence", []),
+                "score": record.score,
+                "marks": _marks(record, columns) if any(cell.checks for cell in record.cells.values()) else [],
+                "kind": record.kind,
+                "manual": record.needs_manual_grade,
+                "reasons": [text.line(reason) for reason in words.reasons(nameless, record.penalty)],
+                "earlier": len(record.history),
+                "evidence": [] if names else [text.block(lines) for lines in record.evidence],
             }
         )
     return sorted(rows, key=lambda row: _natural(row["student"]))
 
 
-def _nameless(record):
-    clean = {
-        **record,
-        "repairs": [],
-        "reason": "not a notebook" if record["kind"] == "malformed" else record["reason"],
-    }
-    clean["cells"] = {
-        name: {**cell, "error": "the cell ended in an error" if cell["error"] else ""}
-        for name, cell in record["cells"].items()
-    }
-    return reasons(clean)
+def _nameless(record: Record) -> Record:
+    def clean(cell: CellResult) -> CellResult:
+        return replace(cell, error=ERROR) if str(cell.error) else cell
+
+    reason = NO_NOTEBOOK if record.kind == "malformed" else record.reason
+    cells = {name: clean(cell) for name, cell in record.cells.items()}
+    return replace(record, repairs=[], reason=reason, cells=cells)
 
 
-def _natural(name):
+def _natural(name: str) -> tuple[str, int, str]:
     head, _, number = name.rpartition(" ")
-    return (head, int(number), name) if number.isdigit() else (name, 0, name)
+    return (head, int(number), name) if number.isdecimal() else (name, 0, name)

@@ -1,6 +1,6 @@
-"""Measure the autograder, and nbgrader beside it: `python benchmarks/run.py throughput cells single batch kill`.
+"""Measure grading on the course's exercises, and nbgrader beside it: `python benchmarks/run.py class phases check`.
 
-Results go to `benchmarks/results.json`, each part under its own name; `--table` prints what is there as Markdown.
+Results go to `benchmarks/results.json`, each part under its name; `--table` prints what is there as Markdown.
 `benchmarks/README.md` says what is measured, and what is not.
 """
 
@@ -11,437 +11,302 @@ import os
 import platform
 import random
 import shutil
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-import make
+import classes
+import graders
 import psutil
+import tables
+import watch
 from rich.console import Console
-from rich.table import Table
+
+from autograder import authoring
 
 HERE = Path(__file__).resolve().parent
-OURS = HERE / "ours.py"
-NAME = make.NAME
-NBGRADER = ["-m", "nbgrader"]
-PACKAGES = ("nbgrader", "nbconvert", "ipykernel", "ipython", "numpy", "torch", "matplotlib", "sqlalchemy")
-out = Console(width=110)
+ROOT = HERE.parent
+PACKAGES = tables.PACKAGES
+EXERCISES = [folder.name for folder in authoring.FOLDERS]
+DEFAULT_PARTS = ("class", "phases", "check")
+CHECKS = 3  # runs of one notebook; the median counts
+SECRET = ".course-secret"  # what the checks' inputs are drawn from, in the folder of the grades
+LONGEST_WAIT = 120  # seconds for a batch to begin, before it is killed all the same
+out = Console(width=118, highlight=False)
 
 
-def now():
-    """Return seconds of a clock that only goes forward."""
-    return time.perf_counter()
+def make_class(options, name, kind, count):
+    """Write a class into the folder of work; return that folder and the students."""
+    folder = options.work / f"{name}-{kind}-{count}"
+    students = classes.students(classes.Answers(name), kind, count, options.seed)
+    classes.write(students, name, folder)
+    return folder, students
 
 
-def fresh(folder, source=None, count=None):
-    """Make a course folder that is a copy of `source` with its first `count` submissions, and no grades."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if source is None:
-        make.course(folder)
-        return folder
-    folder.mkdir(parents=True)
-    for name in ("solutions", "exercises"):
-        shutil.copytree(source / name, folder / name)
-    shutil.copy(source / "nbgrader_config.py", folder)
-    for student in sorted((source / "submitted").iterdir())[:count]:
-        shutil.copytree(student, folder / "submitted" / student.name)
-    return folder
+# Classes: the course's command, nbgrader, nbgrader in parallel.
 
 
-def python(*arguments, cwd, check=True, **more):
-    """Run Python as a command; return its wall seconds, and the finished process."""
-    start = now()
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more,
-    )  # fmt: skip
-    seconds = now() - start
-    if check and done.returncode:
-        raise SystemExit(f"{' '.join(map(str, arguments))} ended with {done.returncode}:\n{done.stdout[-3000:]}")
-    return seconds, done
+def measure_class(options, known):
+    """Grade a class of each exercise and kind with ours and with nbgrader, everything counted."""
+    for name in options.exercises:
+        for kind in options.kinds:
+            known.setdefault(name, {})[kind] = one_class(options, name, kind)
+            yield known
 
 
-def grade_ours(folder, jobs):
-    """Grade the class in a course folder with the course's own command; return its wall seconds."""
-    return python(*_ours(folder, jobs), cwd=folder)[0]
+def one_class(options, name, kind):
+    """Return what grading one class took, with ours and with nbgrader; end with an error if the grades are wrong."""
+    n, m = options.n, min(options.m, options.n)
+    submitted, students = make_class(options, name, kind, n)
+    folders = [submitted / student.name for student in students]
+    into, folder = options.work / "ours", options.work / "stock"
+    ours = [graders.grade_ours(name, submitted, into, options.jobs) for _ in range(options.repeat)]
+    seconds = statistics.median(ours)
+    out.print(f"{name}, {kind}: ours {n} in {seconds:.1f} s, {n / seconds:.1f}/s, {options.jobs} jobs")
+    points = graders.scores(into)
+    _proper(into, name, points, n)
+    _right_are_full("ours", students, points)
 
-
-def _ours(folder, jobs):
-    into = folder / "graded"
-    into.mkdir(exist_ok=True)
-    return [OURS, folder, "grade", NAME, "--submitted", folder / "submitted", "--into", into, "--jobs", jobs]
-
-
-def grade_stock(folder, *options):
-    """Grade the class with stock nbgrader, one command after the other; return the wall seconds of the two."""
-    graded = python(*NBGRADER, "autograde", NAME, *options, cwd=folder)[0]
-    return graded, python(*NBGRADER, "generate_feedback", NAME, *options, cwd=folder)[0]
-
-
-def register_stock(folder):
-    """Make the gradebook that stock nbgrader wants before it grades: not counted, for it happens at release."""
-    from autograder import gradebook
-    from autograder.course import Course
-
-    own = Course(root=folder, into=folder)
-    gradebook.register(own, own.exercises()[0])
-
-
-def scores(folder):
-    """Return every student's score in a gradebook, by cell: read with nbgrader's own API."""
-    from nbgrader.api import Gradebook
-
-    with Gradebook(f"sqlite:///{folder / 'gradebook.db'}", "benchmark") as book:
-        return {
-            (found.student.id, grade.name): grade.score
-            for assignment in book.assignments
-            for found in assignment.submissions
-            for notebook in found.notebooks
-            for grade in notebook.grades
-        }
-
-
-def agree(ours, theirs, what):
-    """End with an error unless two sets of grades are the same, cell by cell, for every student in `theirs`."""
-    students = {student for student, _ in theirs}
-    ours = {key: score for key, score in ours.items() if key[0] in students}
-    wrong = [
-        f"  {key}: ours {ours.get(key)}, {what} {theirs.get(key)}"
-        for key in sorted({*ours, *theirs})
-        if ours.get(key) is None or theirs.get(key) is None or abs(ours[key] - theirs[key]) > 0.005
-    ]
-    if wrong:
-        raise SystemExit(f"The grades differ from those of {what} in {len(wrong)} cells:\n" + "\n".join(wrong[:30]))
-    return len(students)
-
-
-def feedback_pages(folder):
-    """Return how many feedback pages there are."""
-    return len(list(folder.glob(f"feedback/*/{NAME}/{NAME}.html")))
-
-
-# a. Throughput.
-
-
-def throughput(own):
-    """Grade a class with ours and with nbgrader, serial and in parallel; everything counted, start-up too."""
-    work, jobs = own.work, own.jobs
-    base = fresh(work / "base")
-    make.students(base, max(own.n, own.m), own.seed)
-    ours = [grade_ours(fresh(work / "ours", base, own.n), jobs) for _ in range(own.repeat)]
-    pages = feedback_pages(work / "ours" / "graded")
-    if pages != own.n:
-        raise SystemExit(f"{pages} feedback pages of {own.n}")
-    points = scores(work / "ours" / "graded")
-    few = [grade_ours(fresh(work / "few", base, 2), jobs)]
-    result = {
-        "n": own.n, "m": own.m, "jobs": jobs, "ours_seconds": ours, "ours_seconds_of_2": few,
-        "ours_rate": own.n / min(ours), "points": sum(points.values()),
-    }  # fmt: skip
-    result["ours_rate_without_start"] = (own.n - 2) / max(min(ours) - min(few), 1e-9)
-    out.print(f"ours: {own.n} in {min(ours):.1f} s with {jobs} jobs")
-
-    stock = []
-    for count in (2, own.m):
-        folder = fresh(work / "stock", base, count)
-        register_stock(folder)
-        graded, fed = grade_stock(folder)
-        stock.append((graded, fed))
-        out.print(f"nbgrader: {count} in {graded:.1f} s, feedback {fed:.1f} s")
-    result["agreed"] = agree(points, scores(work / "stock"), "stock nbgrader")
-    if feedback_pages(work / "stock") != own.m:
-        raise SystemExit("stock nbgrader left feedback pages out")
-    result["stock_seconds_of_2"], result["stock_seconds"] = stock
-    result["stock_rate"] = own.m / sum(stock[1])
-    result["stock_rate_without_start"] = (own.m - 2) / (sum(stock[1]) - sum(stock[0]))
-
-    result["parallel"] = {}
-    for processes in own.processes:
-        seconds, together = parallel_stock(base, work, processes, own.m)
-        agree(points, together, f"nbgrader in {processes} processes")
-        result["parallel"][processes] = seconds
-        out.print(f"nbgrader in {processes} processes: {own.m} in {seconds:.1f} s")
-    if result["parallel"]:
-        result["parallel_rate"] = own.m / min(result["parallel"].values())
-        result["ratio_parallel"] = result["ours_rate"] / result["parallel_rate"]
-    result["ratio_serial"] = result["ours_rate"] / result["stock_rate"]
-    # Start-up taken from nbgrader alone, and ours left with its own: the least favourable way to compare.
-    result["ratio_serial_stock_without_start"] = result["ours_rate"] / result["stock_rate_without_start"]
-    result["ratio_serial_both_without_start"] = result["ours_rate_without_start"] / result["stock_rate_without_start"]
-    return result
-
-
-def parallel_stock(base, work, processes, count):
-    """Grade slices of the class at one time, each with nbgrader in a course copy of its own."""
-    folders = []
-    for number in range(processes):
-        folder = fresh(work / f"slice{number}", base, count)
-        for place, student in enumerate(sorted((folder / "submitted").iterdir())):
-            if place % processes != number:
-                shutil.rmtree(student)
-        register_stock(folder)
-        folders.append(folder)
-    start = now()
-    with ThreadPoolExecutor(processes) as pool:
-        list(pool.map(grade_stock, folders))
-    seconds = now() - start
-    together = {}
-    for folder in folders:
-        together.update(scores(folder))
-        shutil.rmtree(folder)
-    return seconds, together
-
-
-# b. Guest and judge against warm forked shells.
-
-
-def cells(own):
-    """Time the same submissions' cells: in a bare fork of a warm shell, and in the sandbox with a judge."""
-    folder = fresh(own.work / "cells")
-    make.students(folder, own.cells, own.seed)
-    done = python(HERE / "cells.py", folder, own.rounds, cwd=folder)[1]
-    result = json.loads(done.stdout.strip().splitlines()[-1])
-    out.print(
-        f"cells: bare fork {result['bare_median_ms']:.0f} ms, ours {result['ours_median_ms']:.0f} ms "
-        f"(medians of {result['count']}), ratio {result['ratio_median']:.2f}"
-    )
-    return result
-
-
-# c. One submission, cold.
-
-
-def single(own):
-    """Time one submission from a cold start, with ours and with nbgrader, and say where ours spends its time."""
-    folder = fresh(own.work / "single")
-    names = make.students(folder, 3, own.seed)
-    notebook = folder / "submitted" / names[0] / NAME / f"{NAME}.ipynb"
-    checks = [python(OURS, folder, "check", notebook, cwd=folder)[0] for _ in range(own.repeat)]
-    parts = []
-    for _ in range(own.repeat):
-        done = python(HERE / "phases.py", folder, notebook, cwd=folder)[1]
-        parts.append(json.loads(done.stdout.strip().splitlines()[-1]))
-    register_stock(folder)
-    stock = []
-    for _ in range(own.repeat):
-        for name in ("autograded", "feedback"):
-            shutil.rmtree(folder / name, ignore_errors=True)
-        stock.append(grade_stock(folder, "--student", names[0]))
-    result = {
-        "check_seconds": checks, "stock_seconds": stock, "phases": parts,
-        "ratio": statistics.median(map(sum, stock)) / statistics.median(checks),
-    }  # fmt: skip
-    out.print(f"one: ours {statistics.median(checks):.1f} s, nbgrader {statistics.median(map(sum, stock)):.1f} s")
-    return result
-
-
-# d. A large batch.
-
-
-class Watch:
-    """Reads every half second what a process and its descendants hold in memory."""
-
-    def __init__(self, process):
-        self.process, self.samples, self.start = psutil.Process(process.pid), [], now()
-
-    def sample(self):
-        """Add up the proportional and the unshared memory, by what each process is."""
-        total = {"t": now() - self.start, "pss": 0, "uss": 0, "processes": 0, "by": {}}
-        with contextlib.suppress(psutil.Error):
-            for one in [self.process, *self.process.children(recursive=True)]:
-                with contextlib.suppress(psutil.Error, OSError):
-                    memory, kind = one.memory_full_info(), _kind(one, self.process)
-                    total["pss"] += memory.pss
-                    total["uss"] += memory.uss
-                    total["processes"] += 1
-                    total["by"][kind] = total["by"].get(kind, 0) + memory.pss
-        self.samples.append(total)
-
-    def until_done(self, process, seconds=0.5):
-        """Sample until the process has ended."""
-        while process.poll() is None:
-            began = now()
-            self.sample()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.01, seconds - (now() - began)))
-
-
-def _kind(one, main):
-    if one.pid == main.pid:
-        return "main"
-    line = " ".join(one.cmdline())
-    if "guest/parent.py" in line or line.startswith("bwrap"):
-        return "warm parents, keepers and guests"
-    return "workers" if "multiprocessing" in line else "others"
-
-
-def batch(own):
-    """Grade a large batch with each number of jobs; watch the rate and the memory."""
-    base = fresh(own.work / "large")
-    make.students(base, own.batch, own.seed)
-    result = {"n": own.batch, "jobs": {}}
-    sums = set()
-    for jobs in own.batch_jobs:
-        folder = fresh(own.work / "batch", base)
-        start = now()
-        process = subprocess.Popen(
-            [sys.executable, *map(str, _ours(folder, jobs))],
-            cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        watch = Watch(process)
-        watch.until_done(process)
-        seconds = now() - start
-        if process.returncode:
-            raise SystemExit(f"the batch with {jobs} jobs ended with {process.returncode}")
-        points = scores(folder / "graded")
-        sums.add(_proper(folder, points, own.batch))
-        result["jobs"][jobs] = {"seconds": seconds, "rate": own.batch / seconds, **_over_time(folder, watch, start)}
-        line = result["jobs"][jobs]
+    def compared(who, count, found, theirs):
+        _right_are_full(who, students, theirs)
+        serious, partial = graders.differences(points, theirs)
+        if serious:
+            raise SystemExit(f"{name}, {kind}: grades of ours and of {who} differ:\n  " + "\n  ".join(serious))
+        found.update(count=count, of_n=found["fixed"] + n * found["each"], partial=partial)
         out.print(
-            f"{own.batch} with {jobs} jobs: {seconds:.0f} s; first tenth {line['tenths'][0]:.2f}/s, last "
-            f"{line['tenths'][-1]:.2f}/s; peak {line['peak_pss_mb']:.0f} MB"
+            f"  {who}: {count} in {found['seconds']:.1f} s; {n} take {found['fixed']:.1f} s + {n} x "
+            f"{found['each']:.2f} s = {found['of_n']:.0f} s, {found['of_n'] / seconds:.1f} times ours"
         )
-    if len(sums) > 1:
-        raise SystemExit(f"the sum of all points depends on the number of jobs: {sums}")
-    result["points"] = sums.pop()
-    return result
+        for line in partial:
+            out.print(f"    other parts of the points (ours, theirs): {line}")
+        return found
+
+    graders.stock_course(folder, name, folders[:m])
+    stock = compared("nbgrader", m, graders.grade_stock(folder, name), graders.scores(folder))
+    parallel = {}
+    for processes in options.processes:
+        count = max(m, 2 * processes)  # two for each: the time between them is what one takes
+        found, theirs = graders.grade_stock_in_parallel(folder, name, folders[:count], processes)
+        parallel[str(processes)] = compared(f"nbgrader in {processes} processes", count, found, theirs)
+    best = min(parallel, key=lambda number: parallel[number]["of_n"]) if parallel else None
+    return {
+        "n": n, "jobs": options.jobs, "ours_seconds": ours, "stock": stock, "parallel": parallel, "best": best,
+        "cells": len(points), "date": _today(), "load": os.getloadavg()[0],
+    }  # fmt: skip
 
 
-def _proper(folder, points, count):
-    """Return the sum of all points if gradebook, records and pages agree on it; end with an error if not."""
-    records = [json.loads(path.read_text()) for path in folder.glob(f"graded/autograded/*/{NAME}/grade.json")]
-    pages = feedback_pages(folder / "graded")
-    students = len({student for student, _ in points})
-    total, said = round(sum(points.values()), 2), round(sum(record["score"] for record in records), 2)
-    if {students, len(records), pages} != {count} or abs(total - said) > 0.5 or len(points) != 6 * count:
+def _right_are_full(who, students, points):
+    """End with an error unless a grader gave all points to all students who are right."""
+    right = {student.name for student in students if student.kind == classes.RIGHT}
+    lost = graders.not_full({key: own for key, own in points.items() if key[0] in right})
+    if lost:
+        raise SystemExit(f"Right submissions lost points with {who}:\n  " + "\n  ".join(lost[:30]))
+
+
+def _proper(into, name, points, count):
+    """End with an error unless gradebook, records and pages have the whole class, and agree on its points."""
+    records = [json.loads(path.read_text(encoding="utf8")) for path in _records(into, name)]
+    students, pages = len({student for student, _ in points}), graders.pages(into, name)
+    total, recorded = sum(score for score, _ in points.values()), sum(record["score"] for record in records)
+    if {students, len(records), pages} != {count} or len(points) % count or abs(total - recorded) > 1e-2 * count:
         raise SystemExit(
             f"{students} students and {len(points)} cells in the gradebook, {len(records)} records, {pages} pages "
-            f"for {count} submissions; points {total} in the gradebook, {said} in the records"
+            f"for {count} submissions; points {total:.2f} in the gradebook, {recorded:.2f} in the records"
         )
-    return total
 
 
-def _over_time(folder, watch, start):
-    """Return the rate in each tenth of the batch, and memory in the first and the last tenth and at its peak."""
-    wall = time.time() - (now() - start)  # when `start` was, on the clock of files
-    done = sorted(path.stat().st_mtime - wall for path in folder.glob(f"graded/autograded/*/{NAME}/grade.json"))
-    step = max(1, len(done) // 10)
+def _records(into, name):
+    return list(into.glob(f"autograded/*/{name}/grade.json"))
+
+
+# Where the time goes.
+
+
+def measure_phases(options, known):
+    """Grade a small class of each exercise and kind, while the engine writes down what takes it how long."""
+    for name in options.exercises:
+        for kind in options.kinds:
+            submitted, _ = make_class(options, name, kind, min(options.timed, options.n))
+            path = options.work / "timings.json"
+            path.unlink(missing_ok=True)
+            graders.grade_ours(name, submitted, options.work / "ours", options.jobs, **{graders.TIMINGS: str(path)})
+            found = graders.phases_of(path)
+            if found is None:
+                raise SystemExit(f"`python -m autograder grade` did not write the file that {graders.TIMINGS} names.")
+            known.setdefault(name, {})[kind] = found
+            listed = ", ".join(f"{phase} {spent:.1f}" for phase, spent in found["phases"].items())
+            out.print(f"{name}, {kind}: of {found['wall']:.1f} ms for each submission: {listed}")
+            yield known
+
+
+# One notebook.
+
+
+def measure_check(options, known):
+    """Check one right notebook of each exercise, a few times, each from the start of Python to its end."""
+    for name in options.exercises:
+        submitted, students = make_class(options, name, "right", 1)
+        path = options.work / "timings.json"
+        path.unlink(missing_ok=True)
+        command = ["-m", "autograder", "check", submitted / students[0].name / name / f"{name}.ipynb"]
+        seconds = [graders.run(command, ROOT)[0] for _ in range(CHECKS)]
+        graders.run(command, ROOT, **{graders.TIMINGS: str(path)})
+        known[name] = {"seconds": seconds, "phases": graders.phases_of(path)}
+        out.print(f"{name}: check {statistics.median(seconds):.2f} s")
+        yield known
+
+
+# A large batch.
+
+
+def measure_batch(options, known):
+    """Grade a large mixed class of the first exercise with each number of jobs; watch the rate and the memory."""
+    name = options.exercises[0]
+    submitted, _ = make_class(options, name, "mixed", options.large)
+    known.clear()
+    known.update(exercise=name, n=options.large, jobs={})
+    totals = set()
+    for jobs in options.batch_jobs:
+        into = options.work / "batch"
+        shutil.rmtree(into, ignore_errors=True)
+        process = watch.started(graders.our_command(name, submitted, into, jobs), ROOT)
+        watched = watch.Watch(process)
+        if process.returncode:
+            raise SystemExit(f"The batch with {jobs} jobs ended with {process.returncode}.")
+        points = graders.scores(into)
+        _proper(into, name, points, options.large)
+        totals.add(sum(score > 0 for score, _ in points.values()))
+        found = {"seconds": watched.seconds, **_over_time(into, name, watched)}
+        known["jobs"][str(jobs)] = found
+        out.print(
+            f"{options.large} of {name} with {jobs} jobs: {found['seconds']:.0f} s; first tenth "
+            f"{found['tenths'][0]:.1f}/s, last {found['tenths'][-1]:.1f}/s; peak {found['peak_mb']:.0f} MB, "
+            f"{found['sandboxes']} sandboxes"
+        )
+        yield known
+    if len(totals) > 1:
+        raise SystemExit(f"How many cells earn points depends on the number of jobs: {totals}")
+
+
+def _over_time(into, name, watched):
+    """Return the rate in each tenth of a batch, and its memory in the first and the last tenth and at its peak."""
+    written = sorted(path.stat().st_mtime - watched.start for path in _records(into, name))
+    step = max(1, len(written) // 10)
     tenths = []
-    for place in range(0, step * 10, step):
-        own = done[place : place + step]
-        before = done[place - 1] if place else own[0]
-        if own:
-            tenths.append((len(own) - (not place)) / max(own[-1] - before, 1e-9))
-    span = [sample for sample in watch.samples if sample["t"] >= done[0]]
-    tenth = max(1, len(span) // 10)
-    peak = max(watch.samples, key=lambda sample: sample["pss"])
-
-    def mean(samples, name):
-        return statistics.mean(sample[name] for sample in samples) / 1e6 if samples else None
-
+    for first in range(0, len(written) - step + 1, step):
+        before = written[first - 1] if first else written[0]
+        counted = step if first else step - 1  # the first record has none before it to count from
+        tenths.append(counted / max(written[first + step - 1] - before, 1e-9))
     return {
-        "first_grade_after": done[0],
+        "first_after": written[0],
         "tenths": tenths,
-        "peak_pss_mb": peak["pss"] / 1e6,
-        "peak_uss_mb": max(sample["uss"] for sample in watch.samples) / 1e6,
-        "peak_by_mb": {kind: size / 1e6 for kind, size in peak["by"].items()},
-        "pss_first_tenth_mb": mean(span[:tenth], "pss"),
-        "pss_last_tenth_mb": mean(span[-tenth:], "pss"),
-        "main_first_tenth_mb": statistics.mean(s["by"].get("main", 0) for s in span[:tenth]) / 1e6 if span else None,
-        "main_last_tenth_mb": statistics.mean(s["by"].get("main", 0) for s in span[-tenth:]) / 1e6 if span else None,
-        "samples": len(watch.samples),
+        "peak_mb": watched.peak("pss"),
+        "first_mb": watched.mean("pss", written[0], written[step - 1]),
+        "last_mb": watched.mean("pss", written[-step], written[-1]),
+        "main_peak_mb": watched.peak("main"),
+        "sandboxes": watched.peak("sandboxes"),
     }
 
 
-# e. A batch that is killed.
+# A batch that is killed.
 
 
-def kill(own):
+def measure_kill(options, known):
     """Kill a batch at random moments, start it again each time, and compare with one that nobody disturbed."""
-    base = fresh(own.work / "kill-base")
-    make.students(base, own.batch, own.seed)
-    calm, hurt = fresh(own.work / "calm", base), fresh(own.work / "hurt", base)
-    for folder in (calm, hurt):  # the same secret, so that both draw the same inputs
-        (folder / "graded").mkdir()
-        (folder / "graded" / ".course-secret").write_text("0" * 64 + "\n")
-    undisturbed = grade_ours(calm, own.jobs)
-    rng, killed = random.Random(own.seed), []
-    for number in range(own.kill):
-        process = subprocess.Popen(
-            [sys.executable, *map(str, _ours(hurt, own.jobs))],
-            cwd=hurt, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        # In between a third and all of an equal share of the work, counted from when grading begins.
-        wait = rng.uniform(0.3, 1) * undisturbed / (own.kill + 1)
-        before = _records(hurt)
-        begun, deadline = None, now() + undisturbed + 120
-        descendants = {}
-        while process.poll() is None and now() < deadline and (begun is None or now() - begun < wait):
-            time.sleep(0.05)
-            with contextlib.suppress(psutil.Error):
-                for one in psutil.Process(process.pid).children(recursive=True):
-                    descendants[one.pid] = one
-            if begun is None and _records(hurt) > before:
-                begun = now()
-        ended = process.poll() is not None
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        left = _orphans(descendants.values())
-        killed.append({"graded": _records(hurt), "had_ended": ended, "left_behind": left})
-        for one in descendants.values():  # so that none of them is still there when this benchmark has ended
-            with contextlib.suppress(psutil.Error):
-                if one.is_running():
-                    one.kill()
-        late = "; the batch was over before: take a larger --batch" if ended else ""
-        out.print(f"killed {number + 1}: {_records(hurt)} graded, {len(left)} processes left behind{late}")
-    last = grade_ours(hurt, own.jobs)
-    ours, theirs = scores(calm / "graded"), scores(hurt / "graded")
-    total = _proper(hurt, theirs, own.batch)
-    _proper(calm, ours, own.batch)
-    agree(ours, theirs, "the batch that was killed")
-    twice, scraps = _twice(hurt / "graded"), [str(path) for path in (hurt / "graded").rglob("*.new")]
-    orphans = [line for run in killed for line in run["left_behind"]]
-    if orphans or twice or scraps:
-        raise SystemExit(f"left behind: processes {orphans}; submissions twice {twice}; files {scraps[:5]}")
-    out.print(f"killed {own.kill} times: all {own.batch} grades as undisturbed, nothing left behind")
-    return {
-        "n": own.batch, "jobs": own.jobs, "kills": killed, "undisturbed_seconds": undisturbed,
-        "last_seconds": last, "points": total, "same_grades": len(theirs), "left_behind": 0,
-    }  # fmt: skip
+    name, count = options.exercises[0], options.large
+    submitted, _ = make_class(options, name, "mixed", count)
+    calm, hurt = options.work / "calm", options.work / "hurt"
+    undisturbed = graders.grade_ours(name, submitted, calm, options.jobs)
+    shutil.rmtree(hurt, ignore_errors=True)
+    command = graders.our_command(name, submitted, hurt, options.jobs)
+    shutil.copy(calm / SECRET, hurt / SECRET)  # so that both draw the same inputs
+    rng, kills = random.Random(options.seed), []
+    for number in range(options.kills):
+        # In between a third and all of an equal share of the work, counted from when grades begin to be written.
+        wait = rng.uniform(0.3, 1) * undisturbed / (options.kills + 1)
+        kills.append({**_killed(command, wait, hurt / "gradebook.db"), "graded": len(_records(hurt, name))})
+        late = "; the batch was over before: take a larger --large" if kills[-1]["had_ended"] else ""
+        left = len(kills[-1]["left_behind"])
+        out.print(f"killed {number + 1}: {kills[-1]['graded']} graded, {left} processes left behind{late}")
+    graders.run(command, ROOT)
+    ours, theirs = graders.scores(calm), graders.scores(hurt)
+    for into, points in ((calm, ours), (hurt, theirs)):
+        _proper(into, name, points, count)
+    wrong = [line for lines in graders.differences(ours, theirs) for line in lines]
+    orphans = [line for one in kills for line in one["left_behind"]]
+    scraps = sorted(_files(hurt) ^ _files(calm))
+    if wrong or orphans or scraps:
+        raise SystemExit(f"grades that differ: {wrong[:30]}; processes left: {orphans}; other files: {scraps[:5]}")
+    if not any(0 < one["graded"] < count for one in kills):
+        raise SystemExit("Whenever it was killed, nothing or all was graded: take a larger --large.")
+    known.clear()
+    known.update(
+        exercise=name, n=count, jobs=options.jobs, kills=kills, undisturbed_seconds=undisturbed,
+        same_grades=len(theirs), left_behind=0,
+    )  # fmt: skip
+    out.print(f"killed {options.kills} times: all {count} graded as undisturbed, nothing left behind")
+    yield known
 
 
-def _records(folder):
-    return len(list(folder.glob(f"graded/autograded/*/{NAME}/grade.json")))
+def _files(folder):
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def _orphans(descendants, seconds=15):
-    """Return the command lines of processes that are still there some seconds after their main process was killed."""
-    deadline = now() + seconds
-    while True:
-        left = []
-        for one in descendants:
-            with contextlib.suppress(psutil.Error):
-                if one.is_running() and one.status() != psutil.STATUS_ZOMBIE:
-                    left.append(f"{one.pid} {' '.join(one.cmdline())[:80]}")
-        if not left or now() > deadline:
-            return left
-        time.sleep(0.2)
+def _killed(command, wait, gradebook):
+    """Start a batch, kill its main process some time after it wrote to the gradebook, and see what is left."""
+    process, started = watch.started(command, ROOT, start_new_session=True), time.time()
+    begun, deadline, below = None, time.monotonic() + LONGEST_WAIT, {}
+    while process.poll() is None and time.monotonic() < (deadline if begun is None else begun + wait):
+        time.sleep(0.05)
+        with contextlib.suppress(psutil.Error):
+            below.update((one.pid, one) for one, _ in watch.descendants(process)[0])
+        if begun is None and gradebook.exists() and gradebook.stat().st_mtime > started:
+            begun = time.monotonic()
+    ended = process.poll() is not None
+    process.kill()
+    process.wait()
+    left = watch.still_there(below.values())
+    for one in below.values():  # so that none of them is there when this benchmark has ended
+        with contextlib.suppress(psutil.Error):
+            if one.is_running():
+                one.kill()
+    return {"had_ended": ended, "left_behind": left}
 
 
-def _twice(folder):
-    """Return the students whom a gradebook has more than once for the exercise."""
-    from nbgrader.api import Gradebook
+# nbgrader's command with this course's settings.
 
-    with Gradebook(f"sqlite:///{folder / 'gradebook.db'}", "benchmark") as book:
-        ids = [found.student.id for assignment in book.assignments for found in assignment.submissions]
-    return sorted({student for student in ids if ids.count(student) > 1})
+
+def measure_plugin(options, known):
+    """Grade a mixed class of the first exercise by `nbgrader autograde`, which uses the engine one by one."""
+    name = options.exercises[0]
+    submitted, students = make_class(options, name, "mixed", options.n)
+    folder = options.work / "plugin"
+    config = (ROOT / "nbgrader_config.py").read_text(encoding="utf8")
+    graders.stock_course(folder, name, [submitted / student.name for student in students], config)
+    process = watch.started(["-m", "nbgrader", "autograde", name], folder)
+    watched = watch.Watch(process)
+    points = graders.scores(folder)
+    graded = len({student for student, _ in points})
+    if process.returncode or graded != options.n:
+        raise SystemExit(
+            f"nbgrader autograde ended with {process.returncode}, and graded {graded} of {options.n}. To see why, "
+            "measure with --work DIR, and run it again in DIR/plugin."
+        )
+    _right_are_full("nbgrader with this course's settings", students, points)
+    written = sorted(path.stat().st_mtime for path in folder.glob(f"autograded/*/{name}/{name}.ipynb"))
+    known.clear()
+    known.update(
+        exercise=name, n=options.n, seconds=watched.seconds,
+        each=(written[-1] - written[0]) / (len(written) - 1), sandboxes=watched.peak("sandboxes"),
+    )  # fmt: skip
+    out.print(
+        f"nbgrader autograde with this course's settings: {options.n} of {name} in {known['seconds']:.1f} s, "
+        f"{known['each']:.2f} s for each, at most {known['sandboxes']} sandboxes at a time"
+    )
+    yield known
 
 
 # The report.
@@ -454,7 +319,7 @@ def machine():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
     return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "date": _today(),
         "cpu": model,
         "cores": len(os.sched_getaffinity(0)),
         "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
@@ -465,129 +330,74 @@ def machine():
     }
 
 
-def rows(results):
-    """Return what was measured as rows: what, ours, the other, and their ratio."""
-    found = []
-    part = results.get("throughput")
-    if part:
-        n, m = part["n"], part["m"]
-        ours = f"{min(part['ours_seconds']):.1f} s for {n} ({part['ours_rate']:.2f}/s)"
-        stock = f"{sum(part['stock_seconds']):.1f} s for {m} ({part['stock_rate']:.3f}/s)"
-        found.append(("class, all of nbgrader counted", ours, f"serial nbgrader: {stock}", _x(part["ratio_serial"])))
-        rate = f"serial nbgrader, start-up taken off: {part['stock_rate_without_start']:.3f}/s"
-        found.append(("", ours, rate, _x(part["ratio_serial_stock_without_start"])))
-        rate = f"{part['ours_rate_without_start']:.2f}/s"
-        both = f"serial nbgrader: {part['stock_rate_without_start']:.3f}/s"
-        found.append(("start-up taken off both", rate, both, _x(part["ratio_serial_both_without_start"])))
-        if part["parallel"]:
-            count, seconds = min(part["parallel"].items(), key=lambda pair: pair[1])
-            best = f"best of nbgrader in parallel ({count} processes): {seconds:.1f} s for {m}"
-            found.append(("class", ours, best, _x(part["ratio_parallel"])))
-        found.append(("same grades", f"{part['agreed']} submissions, every cell", "", ""))
-    part = results.get("cells")
-    if part:
-        for name in ("median", "mean"):
-            ours, bare = part[f"ours_{name}_ms"], part[f"bare_{name}_ms"]
-            what = f"one submission's cells, {name} of {part['count']}"
-            found.append((what, f"{ours:.0f} ms, isolated", f"bare warm fork: {bare:.0f} ms", _x(ours / bare)))
-    part = results.get("single")
-    if part:
-        ours, stock = statistics.median(part["check_seconds"]), statistics.median(map(sum, part["stock_seconds"]))
-        found.append(("one submission, cold", f"{ours:.1f} s", f"nbgrader: {stock:.1f} s", _x(part["ratio"])))
-        for name in part["phases"][0]:
-            seconds = statistics.median(phases[name] for phases in part["phases"])
-            found.append((f"  of which {name}", f"{seconds:.2f} s", "", ""))
-    part = results.get("batch")
-    for jobs, own in (part or {"jobs": {}})["jobs"].items():
-        what = f"{part['n']} submissions, {jobs} jobs"
-        found.append((what, f"{own['seconds']:.0f} s ({own['rate']:.2f}/s)", "", ""))
-        first, last = own["tenths"][0], own["tenths"][-1]
-        found.append(("  last tenth against the first", f"{last:.2f}/s", f"{first:.2f}/s", _x(last / first)))
-        first, last = own["pss_first_tenth_mb"], own["pss_last_tenth_mb"]
-        found.append(("  memory, last tenth", f"{last:.0f} MB", f"first tenth: {first:.0f} MB", _x(last / first)))
-        found.append(("  memory at its peak", f"{own['peak_pss_mb']:.0f} MB", "", ""))
-    counted = sorted((int(jobs), own["peak_pss_mb"]) for jobs, own in (part or {"jobs": {}})["jobs"].items())
-    for (fewer, before), (more, after) in zip(counted, counted[1:], strict=False):
-        each = (after - before) / (more - fewer)
-        found.append((f"memory of each job added, {fewer} to {more}", f"{each:.0f} MB", "", ""))
-    part = results.get("kill")
-    if part:
-        what = f"{part['n']} submissions, killed {len(part['kills'])} times"
-        same = f"{part['same_grades']} cells as undisturbed"
-        found.append((what, same, f"left behind: {part['left_behind']}", ""))
-    return found
+def _today():
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _x(ratio):
-    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}"
+PARTS = {
+    "class": measure_class,
+    "phases": measure_phases,
+    "check": measure_check,
+    "batch": measure_batch,
+    "kill": measure_kill,
+    "plugin": measure_plugin,
+}
 
 
-def markdown(results):
-    """Return the results as a Markdown table, with the machine under it."""
-    lines = ["| what | ours | other | ratio |", "|---|---|---|---:|"]
-    lines += ["| " + " | ".join(part.strip() for part in row) + " |" for row in rows(results)]
-    about = results["machine"]
-    lines += ["", f"{about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB; {about['system']}; "]
-    lines[-1] += f"Python {about['python']}, " + ", ".join(f"{name} {about[name]}" for name in PACKAGES)
-    return "\n".join([*lines[:-1], f"{lines[-1]}. {about['date']}."])
-
-
-def table(results):
-    """Return the results as a table for the terminal."""
-    own = Table(header_style="bold", show_edge=False)
-    for name, justify in (("what", "left"), ("ours", "left"), ("other", "left"), ("ratio", "right")):
-        own.add_column(name, justify=justify, overflow="fold")
-    for row in rows(results):
-        own.add_row(*row)
-    return own
-
-
-PARTS = {"throughput": throughput, "cells": cells, "single": single, "batch": batch, "kill": kill}
+def options_of(arguments=None):
+    """Return the parser of the command line, and what it says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: {' '.join(DEFAULT_PARTS)}")
+    add("--exercises", nargs="+", choices=EXERCISES, default=EXERCISES, help="which; batch, kill, plugin: the first")
+    add("--kinds", nargs="+", choices=list(classes.KINDS), default=list(classes.KINDS), help="class, phases")
+    add("--n", type=int, default=200, help="submissions for ours (class), and in all (plugin)")
+    add("--m", type=int, default=8, help="submissions for nbgrader (class)")
+    add("--processes", type=int, nargs="*", default=[2, 4], help="processes of nbgrader in parallel (class)")
+    add("--repeat", type=int, default=1, help="runs of ours, of which the median counts (class)")
+    add("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="jobs of ours; default: the cores")
+    add("--timed", type=int, default=50, help="submissions (phases)")
+    add("--large", type=int, default=1000, help="submissions (batch, kill)")
+    add("--batch-jobs", type=int, nargs="+", default=[1, 2, 4], help="numbers of jobs (batch)")
+    add("--kills", type=int, default=3, help="how often the batch is killed (kill)")
+    add("--seed", type=int, default=classes.SEED, help="another seed makes another class")
+    add("--work", type=Path, help="folder to work in, which is kept; default: a temporary one")
+    add("--results", type=Path, default=HERE / "results.json", help="file of the results")
+    add("--table", action="store_true", help="only print the results there are, as Markdown")
+    options = parser.parse_args(arguments)
+    unknown = [part for part in options.parts if part not in PARTS]
+    if unknown:
+        parser.error(f"there is no part {unknown[0]!r}; the parts are {', '.join(PARTS)}")
+    if min(options.m, options.n) < 2:
+        parser.error("--n and --m must be 2 or more: what one submission takes is the time between two")
+    if 2 * max(options.processes, default=0) > options.n:
+        parser.error("--n must be at least twice the largest of --processes, for the same reason")
+    if options.table and not options.results.exists():
+        parser.error(f"there is no {options.results} yet; measure first")
+    return options
 
 
 def main():
-    """Measure the parts that are named, and keep the other parts' earlier results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("parts", nargs="*", choices=[*PARTS, []], help="what to measure; default: throughput cells single")
-    add("--n", type=int, default=200, help="submissions for ours (throughput)")
-    add("--m", type=int, default=40, help="submissions for nbgrader (throughput)")
-    add("--all", action="store_true", help="nbgrader grades all --n as well")
-    add("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="jobs of ours; default: the cores")
-    add("--processes", type=int, nargs="*", default=[2, 4], help="processes of nbgrader in parallel")
-    add("--cells", type=int, default=30, help="submissions (cells)")
-    add("--rounds", type=int, default=2, help="how often each is run (cells)")
-    add("--repeat", type=int, default=3, help="runs of ours (throughput: the best counts; single: the median)")
-    add("--batch", type=int, default=1000, help="submissions (batch, kill)")
-    add("--batch-jobs", type=int, nargs="+", default=[1, 2, 4], help="numbers of jobs (batch)")
-    add("--kill", type=int, default=3, help="how often the batch is killed (kill)")
-    add("--seed", type=int, default=1, help="another seed makes another class")
-    add("--work", type=Path, help="folder to work in; default: a temporary one, removed at the end")
-    add("--results", type=Path, default=HERE / "results.json", help="file of the results")
-    add("--table", action="store_true", help="only print the results there are, as Markdown")
-    own = parser.parse_args()
-    results = json.loads(own.results.read_text()) if own.results.exists() else {}
-    if own.table:
-        if not results:
-            parser.error(f"there is no {own.results} yet")
-        print(markdown(results))
+    """Measure the parts that are named, and keep what was measured before of the others."""
+    options = options_of()
+    results = json.loads(options.results.read_text(encoding="utf8")) if options.results.exists() else {}
+    if options.table:
+        print(tables.markdown(results), end="")
         return
-    own.m = own.n if own.all else min(own.m, own.n)
-    if own.m < 3:
-        parser.error("--m and --n must be 3 or more: start-up is measured with 2")
-    given, own.results = own.work, own.results.resolve()
-    own.work = (given or Path(tempfile.mkdtemp(prefix="benchmark-"))).resolve()
+    given, path = options.work, options.results.resolve()
+    options.work = (given or Path(tempfile.mkdtemp(prefix="benchmark-"))).resolve()
+    results["machine"] = machine()
     try:
-        results["machine"] = machine()
-        for part in own.parts or ["throughput", "cells", "single"]:
-            results[part] = {**PARTS[part](own), "load_after": os.getloadavg()[0]}
-            new = own.results.with_suffix(".new")
-            new.write_text(json.dumps(results, indent=1) + "\n")
-            new.replace(own.results)
+        for part in options.parts or DEFAULT_PARTS:
+            known = results.setdefault(part, {})
+            for _ in PARTS[part](options, known):  # written after each step: a run that is broken off loses little
+                new = path.with_suffix(".new")
+                new.write_text(json.dumps(results, indent=1) + "\n", encoding="utf8")
+                new.replace(path)
     finally:
         if given is None:
-            shutil.rmtree(own.work, ignore_errors=True)
-    out.print(table(results))
+            shutil.rmtree(options.work, ignore_errors=True)
+    print(tables.markdown(results), end="")
 
 
 if __name__ == "__main__":

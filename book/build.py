@@ -2,8 +2,7 @@
 
     python book/build.py [--cold]
 
-`--cold` forgets what earlier builds left (pages and executed cells), as CI does: the cache of executed cells
-does not notice when a module that a page imports has changed.
+`--cold` forgets what earlier builds left (pages and executed cells), as CI does.
 """
 
 import argparse
@@ -16,6 +15,7 @@ import sys
 import time
 from pathlib import Path
 
+import run_pages
 from rich.console import Console
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -83,10 +83,12 @@ def main():
         for name in ("html", ".doctrees", ".jupyter_cache", "jupyter_execute"):
             shutil.rmtree(BUILD / name, ignore_errors=True)
     BUILD.mkdir(exist_ok=True)
-    for label, step in (("what the browser needs", fetch_browser_packages), ("pages", build_pages)):
+    steps = {"what the browser needs": fetch_browser_packages, "code": run_pages.run, "pages": build_pages}
+    for label, step in steps.items():
         start = time.perf_counter()
-        with console.status(f"{label} …"):
-            result, complaints = step()
+        with console.status(f"{label} …") as status:
+            more = (lambda text, label=label: status.update(f"{label} … {text}"),) if step is run_pages.run else ()
+            result, complaints = step(*more)
         seconds = f"{time.perf_counter() - start:5.1f} s"
         if result is None:
             for line in complaints:

@@ -30,9 +30,12 @@ def main():
         page.add_style_tag(content=".bd-header, .bd-header-article, #pst-skip-link { display: none !important }")
         page.wait_for_timeout(1500)
         page.locator(".abh-qkv").screenshot(path=ROOT / "examples/book.png")
+        page.set_viewport_size({"width": 900, "height": 1500})
         page.goto(FEEDBACK.as_uri(), wait_until="domcontentloaded")
-        failed = page.locator("div:has(> p > strong > code:text-is('soft_lookup'))").last
-        failed.screenshot(path=ROOT / "examples/feedback.png")
+        height = page.locator(".cards").evaluate("cards => cards.getBoundingClientRect().bottom")
+        page.screenshot(
+            path=ROOT / "examples/feedback.png", clip={"x": 0, "y": 0, "width": 900, "height": height + 20}
+        )
         browser.close()
     server.shutdown()
 

@@ -1,4 +1,4 @@
-"""Fixtures that tests share: the built book, a local server for it, and a real browser.
+"""What tests share: the built book, a server for it, a real browser; and a look at what each test leaves running.
 
     def test_slider(page, site):
         page.goto(site + "/book/01-qkv.html")
@@ -6,6 +6,7 @@
 `site` is the address of the built book, `browser` one Chromium for the whole run, `page` a fresh tab of it.
 """
 
+import contextlib
 import functools
 import http.server
 import os
@@ -13,11 +14,17 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
+import psutil
 import pytest
+from filelock import FileLock
 
-from autograder import sandbox
+from autograder import lean
+from autograder.sandbox import bubblewrap
+
+lean.begin()  # seconds less in each of pytest's processes
 
 ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
@@ -34,6 +41,90 @@ QUIET = [
 ]
 
 
+# Module-scoped fixtures that keep a warm parent from one test to the next; it must be gone when their module ends.
+LASTING = {"guests", "nursery"}
+# Fixtures that take the built book, or start guests: tests with them are slow.
+COSTLY = {"html", "isolated", "guests"}
+LEFT_SECONDS = 15  # for what a test started to end by itself, on a busy machine
+# What a test starts inherits its environment, wherever in the tree of processes it ends up.
+STARTED_BY = "TESTS_OF_PROCESS"
+os.environ[STARTED_BY] = str(os.getpid())
+
+
+# Modules that take minutes begin first, so that no worker is left with one at the end.
+LONGEST = ["test_batch", "test_hostile", "test_book", "test_grading"]
+
+
+def pytest_configure(config):
+    """Leave out warnings that are none; named in pyproject.toml, their modules would load before `lean.begin`."""
+    for name in ("sqlalchemy.exc.SAWarning", "nbformat.warnings.DuplicateCellId"):
+        config.addinivalue_line("filterwarnings", f"ignore::{name}")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses by the marks
+def pytest_collection_modifyitems(items):
+    """Mark as slow what takes a costly fixture; put the longest modules first."""
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+    for item in items:
+        if COSTLY & set(item.fixturenames):
+            item.add_marker(pytest.mark.slow)
+
+
+def still_running():
+    """Return the sandboxes and workers that tests of this process started and that go on: by process, which test."""
+    mine, found = set(psutil.Process().children(recursive=True)), {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.status() == psutil.STATUS_ZOMBIE or not (process.name() == "bwrap" or _is_worker(process)):
+                continue
+            try:
+                environment = process.environ()
+            except psutil.AccessDenied:  # an ordinary user may not look into a process in a sandbox
+                environment = {}
+            if process in mine or environment.get(STARTED_BY) == os.environ[STARTED_BY]:
+                found[process] = environment.get("PYTEST_CURRENT_TEST", "")
+    return found
+
+
+def _is_worker(process):
+    """Tell whether a process was forked by a fork server; the server itself lives as long as who started it."""
+    if not process.name().startswith("python"):
+        return False
+    return all("multiprocessing.forkserver" in " ".join(one.cmdline()) for one in (process, process.parent()) if one)
+
+
+def assert_nothing_left(before, seconds=LEFT_SECONDS):
+    """Wait for what was started since `before` to end; end what does not, and fail with the names of its tests."""
+    deadline = time.monotonic() + seconds
+    left = {process: test for process, test in still_running().items() if process not in before}
+    while left and time.monotonic() < deadline:
+        time.sleep(0.1)
+        left = {process: test for process, test in still_running().items() if process not in before}
+    said = [f"process {process.pid} ({process.name()}), started in {test}" for process, test in left.items()]
+    for process in left:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    if said:
+        pytest.fail(f"still running after {seconds} s: {'; '.join(said)}", pytrace=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_outlives_its_module():
+    """No sandbox and no worker that a module's tests or fixtures started goes on after it."""
+    before = still_running()
+    yield
+    assert_nothing_left(before)
+
+
+@pytest.fixture(autouse=True)
+def nothing_outlives_its_test(request, nothing_outlives_its_module):
+    """No sandbox and no worker that a test started goes on after it."""
+    before = still_running()
+    yield
+    if not LASTING & set(request.fixturenames):
+        assert_nothing_left(before)
+
+
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args):
         pass
@@ -42,7 +133,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 @pytest.fixture(scope="session")
 def isolated():
     """Make sure that submissions can be isolated here; without, say why the test is left out (in CI: fail)."""
-    lacks = sandbox.missing()
+    lacks = bubblewrap.missing()
     if lacks and os.environ.get("CI"):
         pytest.fail(f"CI needs the sandbox: {'; '.join(lacks)}")
     if lacks:
@@ -52,8 +143,10 @@ def isolated():
 @pytest.fixture(scope="session")
 def html():
     """The folder of the built book, built first where it isn't there."""
-    if not (HTML / "book" / "index.html").exists():
-        subprocess.run([sys.executable, str(ROOT / "book" / "build.py")], cwd=ROOT, check=True)
+    HTML.parent.mkdir(exist_ok=True)
+    with FileLock(HTML.parent / "tests.lock"):  # tests may run in several processes
+        if not (HTML / "book" / "index.html").exists():
+            subprocess.run([sys.executable, str(ROOT / "book" / "build.py")], cwd=ROOT, check=True)
     return HTML
 
 

@@ -23,7 +23,11 @@ def jupyter(folder, module, *options):
         yield _address(folder / "runtime", process), token
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:  # Jupyter waits for kernels and browsers; nobody needs that here
+            process.kill()
+            process.wait()
 
 
 def _address(runtime, process, seconds=60):

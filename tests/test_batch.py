@@ -1,53 +1,41 @@
 """A class in one batch: any number of workers, killed at any moment, gives the same grades; nothing is lost."""
 
 import contextlib
-import json
 import os
-import pickle
 import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
-from types import SimpleNamespace
 
 import nbformat
 import psutil
 import pytest
-from hostile.case import RIGHT, WRONG
 from nbgrader.api import Gradebook
 
-from autograder import grade, gradebook, pool, submission, work
+from autograder import gradebook, words
+from autograder.corpus import TOY
+from autograder.corpus.case import RIGHT, WRONG
 from autograder.course import ROOT, Course
-from autograder.limits import Limits
+from autograder.grading import backends, batch
+from autograder.grading.session import Session
+from autograder.grading.submissions import Submission
+from autograder.grading.worker import Worker
 from autograder.release import release
 
-HERE = Path(__file__).parent
 COUNT = 24
-RUN = """
-import functools, sys
-if __name__ == "__main__":
-    from pathlib import Path
-    from autograder import cli
-    from autograder.course import Course
-    cli.Course = functools.partial(Course, root=Path(sys.argv[1]))
-    sys.argv = ["autograder", "grade", *sys.argv[2:]]
-    cli.main()
-"""
 
 
 @pytest.fixture(scope="module")
 def course(isolated, tmp_path_factory):
     """A toy course and a class of right, wrong, deadly and malformed submissions; the command that grades it."""
     root = tmp_path_factory.mktemp("batch")
-    shutil.copytree(HERE / "toy", root, dirs_exist_ok=True)
+    shutil.copytree(TOY, root, dirs_exist_ok=True)
     text = (ROOT / "nbgrader_config.py").read_text() + "\nc.Limits.cpu_seconds = 3\n"
     (root / "nbgrader_config.py").write_text(text)
-    (root / "run.py").write_text(RUN)
-    own = Course(root=root, into=root)
-    release(own, own.exercises()[0])
+    own = Course(root=root)
+    release(own, own.sources()[0])
     draw = random.Random(3)
     odd = {"add": "import os\nos._exit(0)", "twice": "def twice(a):\n    import os\n    os.abort()"}
     for number in range(COUNT):
@@ -64,8 +52,8 @@ def course(isolated, tmp_path_factory):
 
 
 def command(course, into, *more):
-    arguments = [course.root, "--submitted", course.root / "submitted", "--into", into, *more]
-    return [sys.executable, str(course.root / "run.py"), *map(str, arguments)]
+    arguments = ["--course", course.root, "--into", into, *more]
+    return [sys.executable, "-m", "autograder", "grade", *map(str, arguments)]
 
 
 def grades(into, course):
@@ -73,10 +61,10 @@ def grades(into, course):
     found = {}
     with Gradebook(f"sqlite:///{into / 'gradebook.db'}", course.course_id) as book:
         for own in book.find_assignment("01-toy").submissions:
-            record = json.loads((into / "autograded" / own.student.id / "01-toy" / grade.RECORD).read_text())
-            assert own.score == record["score"] and len(own.notebooks) == 1
+            record = batch.record_of(Course(root=course.root, into=into), own.student.id, "01-toy")
+            assert own.score == record.score and len(own.notebooks) == 1
             assert (into / "feedback" / own.student.id / "01-toy" / "01-toy.html").stat().st_size > 1000
-            found[own.student.id] = (own.score, tuple(grade.reasons(record)), record["seed"], len(record["history"]))
+            found[own.student.id] = (own.score, tuple(words.reasons(record)), record.seed, len(record.history))
     return found
 
 
@@ -123,21 +111,22 @@ def test_killed_three_times_and_started_again_nothing_is_lost_or_done_twice(cour
         )
         family = [psutil.Process(own.pid)]
         goal, deadline = draw.randint(1, 4) + (counts[-1] if counts else 0), time.monotonic() + 60
-        while len(list(into.glob(f"autograded/*/01-toy/{grade.RECORD}"))) < goal and time.monotonic() < deadline:
+        while len(list(into.glob("autograded/*/01-toy/grade.json"))) < goal and time.monotonic() < deadline:
             time.sleep(0.01)
         family += family[0].children(recursive=True)
         time.sleep(draw.random() / 10)
         os.kill(own.pid, signal.SIGKILL)
         own.wait()
         assert not psutil.wait_procs(family, timeout=10)[1], "something outlived the killed command"
-        counts.append(len(list(into.glob(f"autograded/*/01-toy/{grade.RECORD}"))))
+        counts.append(len(list(into.glob("autograded/*/01-toy/grade.json"))))
     assert 0 < counts[0] <= counts[1] <= counts[2] < COUNT
     run = subprocess.run(command(course, into, "--jobs", 2), capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-2000:]
     assert f"{counts[2]} unchanged and not graded again" in run.stdout
     assert grades(into, course) == undisturbed  # histories too: no submission has a second record
-    bwraps = [own for own in psutil.process_iter(["name", "status"]) if own.info["name"] == "bwrap"]
-    assert not [own for own in bwraps if own.pid not in before and own.info["status"] != psutil.STATUS_ZOMBIE]
+    bwraps = [own for own in psutil.process_iter(["name", "ppid", "status"]) if own.info["name"] == "bwrap"]
+    orphans = [own for own in bwraps if own.pid not in before and own.info["ppid"] == 1]
+    assert not [own for own in orphans if own.info["status"] != psutil.STATUS_ZOMBIE]
 
 
 def kill_a_worker():
@@ -150,88 +139,91 @@ def kill_a_worker():
     return 0
 
 
-def setting_of(course, **limits):
-    exercise = course.exercises()[0]
-    own = pool.Setting(str(course.root), (exercise.name,), {**Limits().plain(), **limits}, True, (str(course.root),))
-    items = submission.find(course, [exercise], course.root / "submitted")
-    return own, items, {exercise.name: grade.exercise_digest(exercise)}
+def graded(course, into, students=None, **more):
+    """Grade some students of the class in this process; return the records."""
+    with Session(Course(root=course.root, into=into), course.exercises(), course.submitted, **more) as session:
+        session.submissions[:] = session.submissions[: students or COUNT]
+        for _ in session.run():
+            yield session
 
 
 @pytest.mark.slow
 def test_a_worker_that_dies_is_replaced_and_its_submissions_graded(course, undisturbed, tmp_path):
     into = with_secret(tmp_path / "worker")
-    here = Course(root=course.root, into=into)
-    own, items, versions = setting_of(course, cpu_seconds=3)
-    grade.prepare(here, [course.exercises()[0]], items, course.root / "submitted")
-    killed, seen = 0, 0
-    with gradebook.opened(here) as book:
-        for _ in grade.grade_all(here, book, items, versions, own, pool.nursery(own), jobs=2):
-            seen += 1
-            if seen in (3, 10):
-                killed += kill_a_worker()
+    killed = 0
+    for step, _ in enumerate(graded(course, into, jobs=2)):
+        if step in (3, 10, COUNT + 3):  # while grading, and while pages are made
+            killed += kill_a_worker()
     assert killed >= 2 and grades(into, course) == undisturbed
 
 
-def test_what_crosses_the_queues_of_workers_is_written_at_once(tmp_path, monkeypatch):
-    """A worker killed in the middle of a longer message would hang the batch: the rest of it never comes."""
-    large = "x" * 1_000_000
-    monkeypatch.setattr(work, "_worker", SimpleNamespace(grade=lambda unit: {"notebook": unit}, page=lambda: 1 / 0))
-    for name, arguments, answer in [("grade", (large,), {"notebook": large}), ("page", (), ZeroDivisionError)]:
-        asked = tmp_path / name
-        asked.write_bytes(pickle.dumps((name, arguments)))
-        told = work.call(asked)
-        assert len(pickle.dumps(told)) < 512 and not asked.exists()
-        found = pickle.loads(told.read_bytes())
-        assert found == answer or answer.__name__ in str(found)
+@pytest.mark.slow
+def test_a_batch_has_one_warm_parent_and_leaves_nothing(course, tmp_path):
+    def warm_parents():
+        return [child for child in psutil.Process().children() if child.name() == "bwrap"]
+
+    counted = {len(warm_parents()) for _ in graded(course, with_secret(tmp_path / "parents"), jobs=3)}
+    assert counted == {1} and not warm_parents()
+
+
+def _answers(pipe, setting, lane):
+    """Stand in for a worker: one that sends half of a large answer, and is killed."""
+    method, _ = pipe.recv()
+    if method == "page":
+        pipe.send("x" * 5_000_000)
+    os.write(pipe.fileno(), (1_000_000).to_bytes(4, "big") + b"half of it")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_killed_in_the_middle_of_an_answer_holds_up_nobody(monkeypatch):
+    monkeypatch.setattr(backends, "_serve", _answers)
+    local = backends.Local(2, None)
+    try:
+        jobs = [backends.Job(number, "grade", ("x" * 5_000_000,)) for number in range(3)]
+        for job in jobs:
+            local.submit(job)
+        answered = [local.result() for _ in jobs]
+        assert {job.key for job, _ in answered} == {0, 1, 2}
+        assert all(isinstance(answer, backends.WorkerDied) for _, answer in answered)
+    finally:
+        local.close()
 
 
 @pytest.mark.slow
 def test_a_submission_that_kills_its_worker_is_our_fault_and_costs_nothing(course, tmp_path, monkeypatch):
     into = with_secret(tmp_path / "fault")
-    here = Course(root=course.root, into=into)
-    own, items, versions = setting_of(course)
-    exercise = Course(root=tmp_path / "broken", into=into)
-    shutil.copytree(course.root, exercise.root, ignore=shutil.ignore_patterns("submitted"))
-    checks = exercise.root / "exercises" / "01-toy" / "checks.py"
-    checks.write_text(checks.read_text() + "\nimport os\nif os.path.exists('/proc/self'): os.kill(os.getpid(), 9)\n")
-    own = pool.Setting(str(exercise.root), own.exercises, own.limits, True, own.hidden)
-    grade.prepare(here, [course.exercises()[0]], items[:2], course.root / "submitted")
-    with gradebook.opened(here) as book:
-        records = [
-            record for record, _ in grade.grade_all(here, book, items[:2], versions, own, pool.nursery(own), jobs=2)
-        ]
-        assert [record["kind"] for record in records] == ["infrastructure"] * 2
-        assert all(record["needs_manual_grade"] and "our own fault" in record["reason"] for record in records)
+    broken = Course(root=tmp_path / "broken", into=into)
+    shutil.copytree(course.root, broken.root, ignore=shutil.ignore_patterns("gradebook.db"))
+    checks = broken.root / "exercises" / "01-toy" / "checks.py"
+    mended = checks.read_text()
+    checks.write_text(mended + "\nimport os\nif os.path.exists('/proc/self'): os.kill(os.getpid(), 9)\n")
+    records = [session for session in graded(broken, into, 2)][-1].records
+    assert [record.kind for record in records] == ["infrastructure"] * 2
+    assert all(record.needs_manual_grade and "our own fault" in str(record.reason) for record in records)
+    with gradebook.opened(broken) as book:
         for record in records:
-            found = book.find_submission("01-toy", record["student"])
+            found = book.find_submission("01-toy", record.student)
             assert all(own.auto_score is None for own in found.notebooks[0].grades if own.name.startswith("check"))
-    own, _, _ = setting_of(course)
-    with gradebook.opened(here) as book:  # mended, they are graded without being asked for
-        records = [
-            record
-            for record, old in grade.grade_all(here, book, items[:2], versions, own, pool.nursery(own), jobs=2)
-            if not old
-        ]
-    assert len(records) == 2 and all(record["kind"] != "infrastructure" for record in records)
+    checks.write_text(mended)  # mended, they are graded without being asked for
+    session = [session for session in graded(broken, into, 2)][-1]
+    assert not session.kept and all(record.kind != "infrastructure" for record in session.records)
 
 
 @pytest.mark.slow
-def test_a_folder_that_changes_while_it_is_graded_gets_the_grade_of_what_was_read(course, tmp_path):
+def test_a_folder_that_vanishes_is_an_outcome(course, tmp_path, monkeypatch):
     into, class_ = with_secret(tmp_path / "changing"), tmp_path / "submitted"
     shutil.copytree(course.root / "submitted" / "s01", class_ / "s01")
-    here = Course(root=course.root, into=into)
-    own, _, versions = setting_of(course)
-    items = submission.find(course, [course.exercises()[0]], class_)
-    grade.prepare(here, [course.exercises()[0]], items, class_)
+    read = Submission.read
 
-    def vanish(item):
+    def vanish(item, limits):
         shutil.rmtree(item.folder)
+        return read(item, limits)
 
-    with gradebook.opened(here) as book:
-        graded = grade.grade_all(here, book, items, versions, own, pool.nursery(own), jobs=1, on_start=vanish)
-        record, _ = next(graded)
-        assert record["kind"] == "malformed" and "no 01-toy.ipynb" in record["reason"]
-        graded.close()
+    monkeypatch.setattr(Submission, "read", vanish)
+    with Session(Course(root=course.root, into=into), course.exercises(), class_) as session:
+        list(session.run())
+    (record,) = session.records
+    assert record.kind == "malformed" and "could not be read" in str(record.reason)
 
 
 @pytest.mark.slow
@@ -256,33 +248,27 @@ def test_a_full_disk_is_one_clear_line_and_the_next_run_goes_on(course, undistur
     assert {name: own[:3] for name, own in found.items()} == {name: own[:3] for name, own in undisturbed.items()}
 
 
+SERVE = backends._serve
+
+
+def _pages_raise(*arguments):
+    """Be a worker whose pages end in an exception."""
+    Worker.page = lambda *more: 1 / 0
+    SERVE(*arguments)
+
+
+def _pages_die(*arguments):
+    """Be a worker that ends when it makes a page."""
+    Worker.page = lambda *more: os._exit(9)
+    SERVE(*arguments)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["raises", "dies"])
-def test_a_page_that_cannot_be_made_costs_no_grade(course, tmp_path, fault):
+def test_a_page_that_cannot_be_made_costs_no_grade(course, tmp_path, fault, monkeypatch):
     into = with_secret(tmp_path / "page")
-    here = Course(root=course.root, into=into)
-    own, items, versions = setting_of(course)
-    grade.prepare(here, [course.exercises()[0]], items[:2], course.root / "submitted")
-    submit = pool.Workers.submit
-
-    def faulty(workers, name, *arguments):
-        if name == "page":
-            return workers.executor.submit(_raise if fault == "raises" else _die)
-        return submit(workers, name, *arguments)
-
-    with gradebook.opened(here) as book, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool.Workers, "submit", faulty)
-        records = [
-            record for record, _ in grade.grade_all(here, book, items[:2], versions, own, pool.nursery(own), jobs=1)
-        ]
-    assert len(records) == 2 and all(record["kind"] != "infrastructure" for record in records)
-    page = (into / "feedback" / records[0]["student"] / "01-toy" / "01-toy.html").read_text()
+    monkeypatch.setattr(backends, "_serve", _pages_raise if fault == "raises" else _pages_die)
+    records = [session for session in graded(course, into, 2, jobs=1)][-1].records
+    assert len(records) == 2 and all(record.kind != "infrastructure" for record in records)
+    page = (into / "feedback" / records[0].student / "01-toy" / "01-toy.html").read_text()
     assert "our own fault" in page and "of 9 points" in page
-
-
-def _raise():
-    raise ZeroDivisionError
-
-
-def _die():
-    os._exit(9)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-import exercises
+from autograder import authoring, mutants
 
 
 @pytest.fixture(scope="module")
@@ -12,9 +12,9 @@ def page(html):
     return (html / "book" / "catches.html").read_text(encoding="utf8")
 
 
-@pytest.mark.parametrize("folder", exercises.FOLDERS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", authoring.FOLDERS, ids=lambda folder: folder.name)
 def test_every_wrong_answer_stands_there_with_its_check(page, folder):
-    exercise = exercises.load(folder)
+    exercise = authoring.load(folder)
     for subject in exercise.subjects:
         part = re.search(rf'<details[^>]*id="catches-{folder.name}-{subject}".*?</details>', page, re.S)
         assert part, f"book/catches.md has no table of {folder.name}"
@@ -25,3 +25,35 @@ def test_every_wrong_answer_stands_there_with_its_check(page, folder):
                 re.sub(r"<[^>]+>", "", cell).strip() for cell in re.findall(r"<td.*?</td>", row, re.S)
             )
             assert answer and caught and hint
+
+
+def cells(table):
+    """Return the texts of a table's rows, by the text of their first cell."""
+    rows = [re.findall(r"<td.*?</td>", row, re.S) for row in re.findall(r"<tr.*?</tr>", table, re.S)]
+    texts = [[re.sub(r"<[^>]+>", "", cell).strip() for cell in row] for row in rows if row]
+    return {first: rest for first, *rest in texts}
+
+
+def test_every_listed_answer_is_counted(page):
+    summary, _mutants = map(cells, re.findall(r'<table class="abh-counts.*?</table>', page, re.S))
+    for folder in authoring.FOLDERS:
+        exercise = authoring.load(folder)
+        listed = {
+            kind: sum(len(exercise.suite.listed(kind, subject)) for subject in exercise.subjects)
+            for kind in ("wrong_for", "right_for")
+        }
+        functions, checks = len(exercise.subjects), len(exercise.suite.checks)
+        counts = [functions, checks, listed["wrong_for"], listed["wrong_for"], listed["right_for"]]
+        assert summary[folder.name] == [str(count) for count in counts], "not caught, not recognised, or rejected"
+    assert int(summary["All"][0]) == sum(int(row[0]) for name, row in summary.items() if name != "All")
+
+
+def test_what_became_of_the_mutants_stands_there(page):
+    _summary, table = map(cells, re.findall(r'<table class="abh-counts.*?</table>', page, re.S))
+    for name, functions in mutants.recorded().items():
+        rows = functions.values()
+        examined, killed, told = (sum(row[kind] for row in rows) for kind in ("examined", "killed", "told"))
+        equal = sum(len(row["equal"]) for row in rows)
+        assert table[name] == [str(count) for count in (examined, killed, told, equal, examined - killed - equal)]
+        assert examined == killed + equal
+    assert set(table) == {folder.name for folder in authoring.FOLDERS} | {"All"}

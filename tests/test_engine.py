@@ -1,12 +1,10 @@
 """The engine: what crosses between guest and judge, what a check cell is worth, and what limits do."""
 
 import contextlib
-import io
 import json
 import shutil
 import socket
 import threading
-from pathlib import Path
 
 import nbformat
 import numpy as np
@@ -14,15 +12,20 @@ import psutil
 import pytest
 import torch
 
-from autograder import engine, judge, sandbox
+from autograder.cells import is_check, points_of
+from autograder.corpus import TOY
 from autograder.course import ROOT, Course
-from autograder.guest import wire
-from autograder.judge import Judge
+from autograder.grading.judge import Judge
+from autograder.grading.remote import Fault
+from autograder.grading.run import execute
+from autograder.grading.submissions import Unit
 from autograder.limits import Limits
 from autograder.release import release
+from autograder.sandbox import guests as sandbox
+from autograder.sandbox.inside import wire
+from checking.words import Message
 
-TOY = Path(__file__).parent / "toy"
-LIMITS = {**Limits().plain(), "cpu_seconds": 3, "idle_seconds": 3}
+LIMITS = {**Limits().plain(), "cpu_seconds": 6, "idle_seconds": 3, "run_all_cells": True}  # torch loads in 3 and more
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +34,8 @@ def toy(tmp_path_factory):
     root = tmp_path_factory.mktemp("engine")
     shutil.copytree(TOY, root, dirs_exist_ok=True)
     shutil.copy(ROOT / "nbgrader_config.py", root)
-    course = Course(root=root, into=root)
-    for exercise in course.exercises():
+    course = Course(root=root)
+    for exercise in course.sources():
         release(course, exercise)
     return course
 
@@ -44,7 +47,7 @@ def guests(request, toy):
         own = sandbox.Bare(LIMITS)
     else:
         request.getfixturevalue("isolated")
-        own = sandbox.Nursery(LIMITS, hidden=[str(toy.root), str(ROOT)])
+        own = sandbox.Nursery(LIMITS, ["torch"], [str(toy.root), str(ROOT)])
     yield own
     own.close()
 
@@ -52,20 +55,29 @@ def guests(request, toy):
 @pytest.fixture
 def asked(guests, toy):
     """A judge with a guest; `asked(source)` runs a cell in the guest and returns the judge."""
-    own = Judge(toy.exercises()[0])
-    own.begin(seed=1)
-    own.guest = guests.guest()
-    own.guest.request({"op": "start", "seed": 1, "files": []})
+    own = judge_with(toy, guests.guest())
+    own.notebook.guest.request({"op": "start", "seed": 1, "files": []})
 
     def run(source):
-        outputs = []
-        own.guest.request({"op": "cell", "source": source}, on_output=outputs.append)
-        own.said = outputs
+        own.notebook.guest.request({"op": "cell"}, [source.encode()])
         return own
 
-    own.printed = io.StringIO()
     yield run
-    own.guest.close()
+    own.notebook.guest.close()
+
+
+def judge_with(course, guest):
+    """Return a judge of the toy exercise that asks this guest."""
+    own = Judge(course.exercises()[0], LIMITS)
+    own.begin(seed=1)
+    own.notebook.guest = guest
+    return own
+
+
+def run_notebook(cells, course, guests, seed=2):
+    """Run a notebook's cells as grading does; return what `execute` does."""
+    unit = Unit("ada", "01-toy", "01-toy.ipynb", b"", Message(""), None, {}, seed=1, guest_seed=seed)
+    return execute(cells, Judge(course.exercises()[0], LIMITS), guests, unit, LIMITS)
 
 
 # Values.
@@ -171,9 +183,15 @@ def test_a_function_of_the_judge_can_be_called_and_its_error_caught(asked):
 
 def test_generators_and_modules_are_built_again_in_the_guest(asked):
     own = asked(
-        "import torch\ndef draw(rng):\n    return rng.normal(size=3)\ndef run(m, x):\n    return m(x, x, x)[0]"
+        "import torch\ndef draw(rng):\n    return rng.normal(size=3)\n"
+        "def spawned(rng):\n    return rng.spawn(1)[0].normal(size=3)\ndef run(m, x):\n    return m(x, x, x)[0]"
     )
     assert np.array_equal(own.lookup("draw")(np.random.default_rng(5)), np.random.default_rng(5).normal(size=3))
+    seed = np.random.default_rng(5).integers(2**62)  # a number of NumPy's, as checks draw it
+    children = np.random.default_rng(seed).spawn(2)
+    rng = np.random.default_rng(seed)
+    rng.spawn(1)  # what was spawned before is counted over there as well
+    assert np.array_equal(own.lookup("spawned")(rng), children[1].normal(size=3))
     module = torch.nn.MultiheadAttention(6, 2, bias=False, batch_first=True).eval()
     x = torch.randn(2, 5, 6)
     assert torch.allclose(own.lookup("run")(module, x), module(x, x, x)[0], atol=1e-6)
@@ -304,34 +322,28 @@ def against(frames, usage=lambda: {"cpu": 0.0, "idle": 0.0}):
 
 @pytest.mark.parametrize("frame", FRAMES, ids=range(len(FRAMES)))
 def test_a_forged_frame_ends_the_guest_and_is_named(toy, frame):
-    own = Judge(toy.exercises()[0])
-    own.begin(seed=1)
-    own.guest = against([frame])
+    own = judge_with(toy, against([frame]))
     with pytest.raises(sandbox.Ended, match="forged") as caught:
-        own.find("add")
+        own.notebook.find("add")
     assert caught.value.kind == "hostile"
 
 
 @pytest.mark.parametrize("value", VALUES_FORGED, ids=range(len(VALUES_FORGED)))
 def test_a_forged_value_ends_the_guest_and_is_named(toy, value):
-    own = Judge(toy.exercises()[0])
-    own.begin(seed=1)
-    own.guest = against([wire.pack({"op": "done", "value": value, "found": True}, [b"x" * 8])])
+    own = judge_with(toy, against([wire.pack({"op": "done", "value": value, "found": True}, [b"x" * 8])]))
     with pytest.raises(sandbox.Ended, match="forged") as caught:
-        own.ask("call", {"name_of": "add"})
-    assert caught.value.kind == "hostile" and own.guest.ended
+        own.notebook.ask("call", {"name_of": "add"})
+    assert caught.value.kind == "hostile" and own.notebook.guest.ended
 
 
 @pytest.mark.parametrize(
     "changed", [{"0": 7}, {"9": 0}, {"x": 0}, {"0": 0}, [0], {"0": None}, "0"], ids=lambda own: json.dumps(own)
 )
 def test_a_forged_change_is_noticed(toy, changed):
-    own = Judge(toy.exercises()[0])
-    own.begin(seed=1)
-    own.guest = against([wire.pack({"op": "done", "value": None, "changed": changed}, [b"x" * 8])])
+    own = judge_with(toy, against([wire.pack({"op": "done", "value": None, "changed": changed}, [b"x" * 8])]))
     x = np.ones(3)
     with pytest.raises(sandbox.Ended) as caught:
-        own.ask("call", {"name_of": "add"}, (x,))
+        own.notebook.ask("call", {"name_of": "add"}, (x,))
     assert caught.value.kind == "hostile" and x.sum() == 3
 
 
@@ -340,21 +352,17 @@ def test_a_forged_change_is_noticed(toy, changed):
     ids=lambda own: json.dumps(own),
 )  # fmt: skip
 def test_a_forged_shape_is_noticed(toy, shape):
-    own = Judge(toy.exercises()[0])
-    own.begin(seed=1)
-    own.guest = against([wire.pack({"op": "done", "value": None, "reshaped": shape})])
+    own = judge_with(toy, against([wire.pack({"op": "done", "value": None, "reshaped": shape})]))
     x, view = np.ones(3), np.ones((4, 6))[:2, :3]
     with pytest.raises(sandbox.Ended) as caught:
-        own.ask("call", {"name_of": "add"}, (x, view))
+        own.notebook.ask("call", {"name_of": "add"}, (x, view))
     assert caught.value.kind == "hostile" and (x.shape, view.shape) == ((3,), (2, 3))
 
 
 def test_half_a_message_is_not_waited_for_without_end(toy):
-    own = Judge(toy.exercises()[0])
-    own.begin(seed=1)
-    own.guest = against([wire.HEAD.pack(100, 0) + b"{"])
+    own = judge_with(toy, against([wire.HEAD.pack(100, 0) + b"{"]))
     with pytest.raises(sandbox.Ended, match="half a message"):
-        own.find("add")
+        own.notebook.find("add")
 
 
 # What a check cell is worth.
@@ -365,8 +373,8 @@ def worth(toy, guests, source, before="def f(x):\n    return 2 * x", points=4):
     notebook = nbformat.v4.new_notebook()
     mark = {"nbgrader": {"grade": True, "solution": False, "points": points, "grade_id": "check", "locked": True}}
     notebook.cells = [nbformat.v4.new_code_cell(before), nbformat.v4.new_code_cell(source, metadata=mark)]
-    ended = engine.execute(notebook, Judge(toy.exercises()[0]), guests, LIMITS, seed=1, guest_seed=2)
-    return engine.points_of(notebook.cells[1])[0], nbformat.writes(notebook), ended
+    ended = run_notebook(notebook, toy, guests).stops
+    return points_of(notebook.cells[1]), nbformat.writes(notebook), ended
 
 
 @pytest.mark.parametrize(
@@ -406,7 +414,7 @@ def test_a_check_cell_uses_its_own_builtins_and_its_own_imports(toy, guests):
 
 
 def test_a_check_that_cannot_be_imported_is_our_fault(toy, guests):
-    with pytest.raises(judge.Fault, match="no_such_module"):
+    with pytest.raises(Fault, match="no_such_module"):
         worth(toy, guests, "import no_such_module")
 
 
@@ -444,7 +452,7 @@ DEADLY = {
     "exec": ("import os; os.execv('/bin/true', ['true'])", "status 0"),
     "signal": ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
     "crash": ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
-    "loop": (STUBBORN, "computed for more than 3 seconds"),
+    "loop": (STUBBORN, "computed for more than 6 seconds"),
     "wait": ("import threading; threading.Event().wait()", "waited for more than 3 seconds"),
     "lock": ("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()", "waited for more"),
 }
@@ -456,8 +464,8 @@ def test_a_dead_guest_costs_the_cell_that_killed_it(toy, guests, name):
     source, says = DEADLY[name]
     notebook = four(source)
     before = {child.pid for child in psutil.Process().children(recursive=True)}
-    ended = engine.execute(notebook, Judge(toy.exercises()[0]), guests, LIMITS, seed=1, guest_seed=2)
-    points = [engine.points_of(cell)[0] for cell in notebook.cells if engine.is_check(cell)]
+    ended = run_notebook(notebook, toy, guests).stops
+    points = [points_of(cell) for cell in notebook.cells if is_check(cell)]
     assert points == [1, 1] and [cell for cell, _ in ended] == ["middle"]
     assert says in str(ended[0][1]) and ended[0][1].kind == "limit"
     left = []
@@ -475,15 +483,15 @@ def test_a_function_that_ends_python_costs_its_own_check(toy, guests):
         "nbgrader": {"grade": True, "solution": False, "points": 1, "grade_id": "again", "locked": True}
     }
     notebook.cells[-1].source = "assert 1 + 1 == 2"
-    ended = engine.execute(notebook, Judge(toy.exercises()[0]), guests, LIMITS, seed=1, guest_seed=2)
-    assert [engine.points_of(cell)[0] for cell in notebook.cells if engine.is_check(cell)] == [1, 0, 1]
+    ended = run_notebook(notebook, toy, guests).stops
+    assert [points_of(cell) for cell in notebook.cells if is_check(cell)] == [1, 0, 1]
     assert [cell for cell, _ in ended] == ["again"]
 
 
 def test_every_cell_deadly_still_ends(toy, guests):
     notebook = nbformat.v4.new_notebook()
     notebook.cells = [nbformat.v4.new_code_cell("import os; os._exit(1)", id=f"c{i}") for i in range(20)]
-    ended = engine.execute(notebook, Judge(toy.exercises()[0]), guests, LIMITS, seed=1, guest_seed=2)
+    ended = run_notebook(notebook, toy, guests).stops
     assert len(ended) == LIMITS["deaths"] and "was not run" in nbformat.writes(notebook)
 
 
@@ -491,7 +499,7 @@ def test_a_students_random_numbers_are_the_same_at_each_grading_and_differ_by_se
     def drawn(seed):
         source = "import random, numpy, torch\nprint(random.random(), numpy.random.rand(), torch.rand(1))"
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
-        engine.execute(notebook, Judge(toy.exercises()[0]), guests, LIMITS, seed=1, guest_seed=seed)
+        run_notebook(notebook, toy, guests, seed)
         return notebook.cells[0].outputs[0].text
 
     again = drawn(5)
@@ -509,6 +517,9 @@ WORKS = {
     ),
     "a table": ("from IPython.display import HTML\nHTML('<table><tr><td>1</td></tr></table>')", "<td>1</td>"),
     "magics": ("%timeit -n1 -r1 1", "loop"),
+    "a magic without its mark": ("pwd", "/"),
+    "a pasted prompt": ("In [1]: pasted = 7\n   ...: print(pasted)", "7"),
+    "a magic among lines": ("pasted = 5\nfound = %who_ls\nprint('pasted' in found)", "True"),
     "cell magics": ("%%time\nprint('timed')", "timed"),
     "a shell command": ("!echo from the shell", "from the shell"),
     "bash": ("%%bash\necho from bash", "from bash"),
@@ -540,7 +551,7 @@ def test_what_notebooks_normally_do_works(toy, guests, name):
     if isinstance(guests, sandbox.Bare) and name == "torch threads":
         source, says = "print('threads 1')", "threads 1"  # an ordinary process has as many as the machine
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
-    assert not engine.execute(notebook, Judge(toy.exercises()[0]), guests, LIMITS, seed=1, guest_seed=2)
+    assert not run_notebook(notebook, toy, guests).stops
     text = nbformat.writes(notebook)
     assert says in text and '"output_type": "error"' not in text, text
 
@@ -568,14 +579,14 @@ print("found", found)
 
 def shown(guest, source):
     outputs = []
-    guest.request({"op": "cell", "source": source}, on_output=outputs.append)
+    guest.request({"op": "cell"}, [source.encode()], on_output=outputs.append)
     return "".join(output.get("text", output.get("evalue", "")) for output in outputs)
 
 
 @pytest.fixture
 def pair(isolated, toy):
     """Two guests that live at the same time, in two lanes of one warm parent."""
-    nursery = sandbox.Nursery(LIMITS, hidden=[str(toy.root), str(ROOT)])
+    nursery = sandbox.Nursery(LIMITS, ["torch"], [str(toy.root), str(ROOT)])
     lanes = [sandbox.Lane(nursery.lane(), LIMITS) for _ in range(2)]
     own = [lane.guest() for lane in lanes]
     yield own

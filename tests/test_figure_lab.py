@@ -9,20 +9,20 @@ from playwright.sync_api import TimeoutError, expect
 from servers import jupyter
 
 ROOT = Path(__file__).resolve().parent.parent
-# One cell for each figure, and what must change on the screen when its first slider is moved.
+# One cell for each figure, and what must change on the screen when its first slider or handle is moved.
 CELLS = {
     "qkv": (
-        "from figures.qkv import TOKENS, W_k, W_q, W_v, X, QKVFigure\nQKVFigure(TOKENS, X @ W_q, X @ W_k, X @ W_v)",
-        ".abh-qkv .abh-result",
+        "from figures.qkv import W_k, W_q, W_v, WORDS, X, QKVFigure\nQKVFigure(WORDS, X, W_q, W_k, W_v, step=4)",
+        ".abh-qkv tfoot .abh-c-part",
     ),
     "scaling": ("from figures.scaling import K, Q, ScalingFigure\nScalingFigure(Q, K)", ".abh-scaling dd"),
     "softmax": (
-        "from figures.qkv import TOKENS\nfrom figures.softmax import SoftmaxFigure\n"
-        "SoftmaxFigure(TOKENS, [-0.7, 1.4, 0, -1.4, 1.1], [('one', [0, 0, 0, 0, -1])], scale=10)",
-        ".abh-softmax .abh-size",
+        "from figures.softmax import GRADES, SCORES, WORDS, SoftmaxFigure\n"
+        "SoftmaxFigure(WORDS, SCORES, GRADES, step=4)",
+        ".abh-softmax tbody .abh-c-gradient",
     ),
     "position": (
-        "from figures.position import PositionFigure\nfrom figures.qkv import TOKENS, W_k, W_q, W_v, X\n"
+        "from figures.position import PositionFigure\nfrom figures.sentence import TOKENS, W_k, W_q, W_v, X\n"
         "PositionFigure(TOKENS, X, W_q, W_k, W_v, order=[3, 4, 2, 0, 1], encoding=1)",
         ".abh-position .abh-gap",
     ),
@@ -51,17 +51,17 @@ def test_the_figure_works_in_jupyterlab(lab, page, name):
     page.goto(f"{address}lab/tree/{name}.ipynb?reset&token={token}")  # without the tabs of the test before
     cell = page.locator(".jp-Notebook .jp-CodeCell .cm-content").first
     cell.click(timeout=60_000)
-    sliders = page.locator(".jp-OutputArea .abh-figure input[type=range]")
+    controls = page.locator(".jp-OutputArea .abh-figure :is(input[type=range], .abh-handle)")
     for _ in range(6):  # Lab drops a run that comes before its kernel is ready
         cell.click()
         page.keyboard.press("Control+Enter")
         with contextlib.suppress(TimeoutError):
-            sliders.first.wait_for(timeout=10_000)
+            controls.first.wait_for(timeout=10_000)
             break
     changes = page.locator(f".jp-OutputArea {CELLS[name][1]}").first
     expect(changes).not_to_be_empty()
     before = changes.inner_text()
-    sliders.first.focus()
+    controls.first.focus()
     for _ in range(5):
         page.keyboard.press("ArrowLeft")
     expect(changes).not_to_have_text(before)

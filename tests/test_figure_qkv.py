@@ -6,6 +6,7 @@ import pytest
 from figures import qkv as figure
 
 Q, K, V = figure.X @ figure.W_q, figure.X @ figure.W_k, figure.X @ figure.W_v
+STEPS = len(figure.TEXT["step_names"])
 FIGURE = ".abh-qkv"
 
 
@@ -57,50 +58,61 @@ def test_partial_sums_end_at_the_output(course, tmp_path):
         np.testing.assert_allclose(sums[-1], expected, atol=1e-6)
 
 
-def test_hull_holds_every_point(tmp_path):
-    rng = np.random.default_rng(5)
-    cases = [rng.normal(size=(rng.integers(3, 12), 2)).tolist() for _ in range(50)]
-    for points, hull in zip(cases, figure_tools.in_node(tmp_path, "qkv", "m.convexHull(c)", cases), strict=True):
-        corners = np.array(hull)
-        assert {tuple(c) for c in hull} <= {tuple(p) for p in points}
-        for corner, after in zip(corners, np.roll(corners, -1, axis=0), strict=True):
-            side, to = after - corner, np.array(points) - corner
-            assert (side[0] * to[:, 1] - side[1] * to[:, 0] >= -1e-9).all()
+def test_ties_are_named_as_such(tmp_path):
+    cases = [[1.0, 2.0, 0.5], [2.0, 1.0, 2.0], [0.0, 0.0, 0.0], [5.0]]
+    assert figure_tools.in_node(tmp_path, "qkv", "m.largest(c)", cases) == [[1], [0, 2], [0, 1, 2], [0]]
 
 
-def test_the_figure_refuses_sizes_that_do_not_fit():
-    with pytest.raises(ValueError, match="5 tokens"):
-        figure.QKVFigure(figure.TOKENS, Q[:4], K, V)
+@pytest.mark.parametrize(
+    ("change", "match"), [({"X": figure.X[:2]}, "3 tokens want X"), ({"W_v": figure.W_v.T}, "wants W_v of shape")]
+)
+def test_the_figure_refuses_sizes_that_do_not_fit(change, match):
+    sizes = {"X": figure.X, "W_q": figure.W_q, "W_k": figure.W_k, "W_v": figure.W_v}
+    with pytest.raises(ValueError, match=match):
+        figure.QKVFigure(figure.WORDS, **sizes | change)
 
 
 # ---- in the browser --------------------------------------------------------------------------------------
 
 
 def shown(page):
-    """What the figure shows: scores, weights, output, as exact numbers and as text, and the query."""
+    """What the figure shows at its last step: exact numbers, and the table's text."""
     return page.evaluate("""() => {
       const root = document.querySelector(".abh-qkv");
       const rows = [...root.querySelectorAll("tbody tr")];
-      const number = (text) => Number(text.replace("\\u2212", "-"));
+      const text = (node) => node.textContent.replaceAll("\\u2212", "-");
+      const cells = (name) => rows.map((r) => text(r.querySelector(`.abh-c-${name}`)));
       return {
+        query: JSON.parse(root.dataset.query), step: Number(root.dataset.step),
         scores: rows.map((r) => Number(r.dataset.score)), weights: rows.map((r) => Number(r.dataset.weight)),
         output: JSON.parse(root.dataset.output),
-        score_text: rows.map((r) => number(r.querySelector(".abh-score").textContent)),
-        weight_text: rows.map((r) => number(r.querySelector(".abh-weight").textContent)),
-        query: [...root.querySelectorAll(".abh-slider output")].map((o) => number(o.textContent)),
+        score_text: cells("score"), power_text: cells("power"), weight_text: cells("weight"),
+        part_text: cells("part"), z_text: text(root.querySelector("tfoot .abh-c-part")),
         bars: rows.map((r) => parseFloat(r.querySelector(".abh-bar").style.width)),
       };
     }""")
 
 
 def check_shown(course, now, q):
-    """Everything on show follows from the query q."""
-    expected = in_python(course, np.array(q), K, V)
+    """Everything on show at the last step follows from the query q."""
+    assert now["step"] == STEPS - 1
+    expected = in_python(course, np.array(q, dtype=float), K, V)
     for name, value in expected.items():
         np.testing.assert_allclose(now[name], value, atol=1e-6, err_msg=name)
-    np.testing.assert_allclose(now["score_text"], expected["scores"], atol=0.00501)
-    np.testing.assert_allclose(now["weight_text"], expected["weights"], atol=0.00501)
+    np.testing.assert_allclose([float(text) for text in now["score_text"]], expected["scores"], atol=0.00501)
+    np.testing.assert_allclose(
+        [float(text) for text in now["power_text"]], np.exp(expected["scores"]), rtol=1e-6, atol=0.00501
+    )
+    np.testing.assert_allclose([float(text) for text in now["weight_text"]], expected["weights"], atol=0.000501)
     np.testing.assert_allclose(now["bars"], 100 * expected["weights"], atol=0.01)
+    np.testing.assert_allclose(
+        [[float(x) for x in text.strip("()").split(", ")] for text in now["part_text"]],
+        expected["weights"][:, None] * V,
+        atol=0.00501,
+    )
+    np.testing.assert_allclose(
+        [float(x) for x in now["z_text"].strip("()").split(", ")], expected["output"], atol=0.00501
+    )
 
 
 @pytest.fixture
@@ -110,53 +122,87 @@ def chapter(page, site):
     return page
 
 
+def last_step(page):
+    page.locator(FIGURE).get_by_role("radio", name="5 Add").check()
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_each_step_fills_its_column_and_says_what_it_does(chapter):
+    figure_ = chapter.locator(FIGURE)
+    columns = ["key", "score", "power", "weight", "part"]
+    for step, words in enumerate(["x W_q = (2, 1)", "2·1 + 1·0 = 2", "cat 7.39", "cat 0.665", "= (3.15, 1.16)"]):
+        figure_.locator(".abh-summary", has_text=words).wait_for(timeout=3000)
+        filled = [figure_.locator(f"tbody .abh-c-{name}").first.inner_text().strip() != "" for name in columns]
+        assert filled == [number <= step for number in range(STEPS)]
+        if step < STEPS - 1:
+            figure_.get_by_role("button", name="Next").click()
+    assert figure_.get_by_role("button", name="Next").is_disabled()
+    figure_.get_by_role("button", name="Back").click()
+    figure_.locator(".abh-summary", has_text="Divide each by their sum").wait_for(timeout=3000)
+
+
 @pytest.mark.slow
 @pytest.mark.browser
 def test_every_word_shows_pythons_numbers(chapter, course):
-    for i, token in enumerate(figure.TOKENS):
+    last_step(chapter)
+    for i, token in enumerate(figure.WORDS):
         chapter.locator(FIGURE).get_by_role("radio", name=token, exact=True).check()
         check_shown(course, shown(chapter), Q[i])
 
 
 @pytest.mark.slow
 @pytest.mark.browser
+def test_things_to_try_set_themselves_up(chapter, course):
+    own = np.array(Q[1])
+    for name, q, says in [
+        (figure.TEXT["try_long"], 2 * own, "Most goes to “cat”"),
+        (figure.TEXT["try_zero"], 0 * own, "All are alike"),
+        (figure.TEXT["try_turned"], -own, "Most goes to “chased”"),
+        (figure.TEXT["reset"], own, "Most goes to “cat”"),
+    ]:
+        chapter.locator(FIGURE).get_by_role("button", name=name).click()
+        check_shown(course, shown(chapter), q)
+        chapter.locator(f"{FIGURE} .abh-summary", has_text=says).wait_for(timeout=3000)
+
+
+@pytest.mark.slow
+@pytest.mark.browser
 def test_arrow_keys_move_the_query(chapter, course):
-    before = shown(chapter)
+    last_step(chapter)
     chapter.locator(f"{FIGURE} .abh-handle").focus()
     for key in ("ArrowUp", "ArrowUp", "ArrowLeft", "Shift+ArrowDown"):
         chapter.keyboard.press(key)
-    q = Q[2] + [-0.1, 0.2 - 0.5]
-    check_shown(course, shown(chapter), q)
-    assert shown(chapter)["weights"] != before["weights"]
-    chapter.locator(f"{FIGURE} .abh-summary", has_text="Your query").wait_for(timeout=3000)
-    chapter.locator(f"{FIGURE} .abh-reset").click()
-    check_shown(course, shown(chapter), Q[2])
+    check_shown(course, shown(chapter), Q[1] + [-0.1, 0.2 - 0.5])
+    assert chapter.url.endswith("01-qkv.html")  # left and right turn no page
 
 
 @pytest.mark.slow
 @pytest.mark.browser
 def test_arrow_keys_choose_another_word(chapter, course):
-    chapter.locator(f"{FIGURE} input[type=radio]").nth(2).focus()
+    last_step(chapter)
+    chapter.locator(f"{FIGURE} input[type=radio]").nth(1).focus()
     chapter.keyboard.press("ArrowRight")
-    check_shown(course, shown(chapter), Q[3])
+    check_shown(course, shown(chapter), Q[2])
 
 
 @pytest.mark.slow
 @pytest.mark.browser
 def test_dragging_moves_the_query(chapter, course):
+    last_step(chapter)
     plane = chapter.locator(f"{FIGURE} .abh-stage svg").first.bounding_box()
     handle = chapter.locator(f"{FIGURE} .abh-handle").bounding_box()
     chapter.mouse.move(handle["x"] + handle["width"] / 2, handle["y"] + handle["height"] / 2)
     chapter.mouse.down()
-    target = (plane["x"] + plane["width"] * 0.3, plane["y"] + plane["height"] * 0.2)
-    chapter.mouse.move(*target, steps=5)
-    chapter.mouse.up()
+    chapter.mouse.move(plane["x"] + plane["width"] * 0.3, plane["y"] + plane["height"] * 0.2, steps=5)
     now = shown(chapter)
-    # 30 % across and 20 % down a plane from -2.6 to 2.6
-    np.testing.assert_allclose(now["query"], [-2.6 + 0.3 * 5.2, 2.6 - 0.2 * 5.2], atol=0.03)
-    exact = np.linalg.lstsq(K, np.array(now["scores"]), rcond=None)[0]
-    np.testing.assert_allclose(exact, now["query"], atol=0.00501)
-    check_shown(course, now, exact)
+    # 30 % across and 20 % down a plane from -4.5 to 4.5
+    np.testing.assert_allclose(now["query"], [-4.5 + 0.3 * 9, 4.5 - 0.2 * 9], atol=0.05)
+    check_shown(course, now, now["query"])
+    chapter.mouse.move(plane["x"] + plane["width"] * 1.5, plane["y"] + plane["height"] * 0.25, steps=5)
+    chapter.mouse.up()
+    outside = np.array([-4.5 + 1.5 * 9, 4.5 - 0.25 * 9])  # shortened along its own direction
+    np.testing.assert_allclose(shown(chapter)["query"], outside * 4 / outside.max(), atol=0.05)
 
 
 @pytest.mark.slow

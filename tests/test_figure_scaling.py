@@ -35,7 +35,6 @@ def in_python(course, d_k, size, kind, chosen):
         "gradient": course["gradient_size"](weights),
         "spread": S.std(),
         "predicted": size**2 * np.sqrt(d_k) / divisor,
-        "entropies": [np.mean([course["entropy"](a) for a in A]) for A in by_divisor],
         "gradients": [np.median([course["gradient_size"](a) for a in A]) for A in by_divisor],
     }
 
@@ -112,6 +111,19 @@ def test_spread_median_and_bins(tmp_path):
         assert counts == np.histogram(case, edges)[0].tolist()
 
 
+def test_bins_are_as_wide_as_the_spread_needs(tmp_path):
+    cases = [200.0, 1.0, 0.9, 0.89, 0.125, 0.0225]
+    assert figure_tools.in_node(tmp_path, "scaling", "m.binWidth(c)", cases) == pytest.approx(
+        [1, 1, 1, 0.1, 0.1, 0.01]
+    )
+
+
+def test_numbers_that_are_level_are_all_the_largest(tmp_path):
+    cases = [[0.2, 0.5, 0.3], [0.25] * 4, [0.4, 0.2, 0.4], [1.0]]
+    answers = figure_tools.in_node(tmp_path, "scaling", "m.isLargest(c)", cases)
+    assert answers == [[False, True, False], [True] * 4, [True, False, True], [True]]
+
+
 def test_the_predicted_shares_are_those_of_a_normal_distribution(tmp_path):
     from statistics import NormalDist
 
@@ -162,7 +174,7 @@ def check_shown(page, course, **wanted):
         "(bars) => bars.map((b) => Number(b.getAttribute('height')))"
     )
     assert len(heights) == len(figure.K)
-    np.testing.assert_allclose(heights, np.maximum(0.6, 148 * expected["weights"]), atol=0.01)
+    np.testing.assert_allclose(heights, np.maximum(0.6, 108 * expected["weights"]), atol=0.01)
     return now
 
 
@@ -177,21 +189,32 @@ def move(page, number, value):
 @pytest.fixture
 def chapter(page, site):
     page.goto(site + "/book/02-scaling.html")
-    page.locator(f"{FIGURE} .abh-reset").scroll_into_view_if_needed(timeout=20_000)
+    page.locator(f"{FIGURE} .abh-reset").first.scroll_into_view_if_needed(timeout=20_000)
     return page
 
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_it_opens_unscaled_and_saturated(chapter, course):
-    now = check_shown(chapter, course, d_k=64, size=1, kind=0, chosen=3)
-    assert max(now["weights"]) > 0.8
+def test_the_buttons_go_from_short_vectors_to_larger_entries(chapter, course):
+    check_shown(chapter, course, d_k=4, size=1, kind=0, chosen=7)  # as the page opens it: the first of them
+    buttons = chapter.locator(f"{FIGURE} .abh-tries button")
+    most, gradients = [], []
+    for i, wanted in enumerate(figure.TRIES):
+        buttons.nth(i).click()
+        now = check_shown(chapter, course, d_k=wanted["d_k"], size=wanted["size"], kind=wanted["divisor"])
+        pressed = buttons.evaluate_all("(all) => all.map((b) => b.getAttribute('aria-pressed'))")
+        assert [p == "true" for p in pressed] == [j == i for j in range(len(figure.TRIES))]
+        most.append(max(now["weights"]))
+        gradients.append(now["gradients"][now["kind"]])
+    assert most[0] < 0.5 and most[1] > 0.95 and 0.2 < most[2] < 0.3 and most[3] < 0.1 and most[4] > 0.8
+    assert gradients[1] < 0.5 * gradients[0] and gradients[2] > 2 * gradients[1] and gradients[4] < 0.5 * gradients[2]
     chapter.locator(f"{FIGURE} .abh-summary", has_text="length 64").wait_for(timeout=3000)
 
 
 @pytest.mark.slow
 @pytest.mark.browser
 def test_each_divisor_shows_pythons_numbers(chapter, course):
+    move(chapter, 0, figure.STOPS.index(64))
     radios = chapter.locator(f"{FIGURE} input[type=radio]")
     spreads = []
     for kind in (1, 2, 0):
@@ -216,6 +239,9 @@ def test_the_sliders_show_pythons_numbers(chapter, course):
 @pytest.mark.slow
 @pytest.mark.browser
 def test_keys_are_enough(chapter, course):
+    chapter.locator(f"{FIGURE} .abh-tries button").nth(1).focus()
+    chapter.keyboard.press("Enter")
+    check_shown(chapter, course, kind=0, d_k=64)
     chapter.locator(f"{FIGURE} input[type=radio]").first.focus()
     chapter.keyboard.press("ArrowRight")
     check_shown(chapter, course, kind=1)
@@ -227,18 +253,18 @@ def test_keys_are_enough(chapter, course):
     check_shown(chapter, course, kind=1, d_k=96, size=0.9)
     chapter.keyboard.press("Tab")
     chapter.keyboard.press("Enter")
-    check_shown(chapter, course, kind=1, d_k=96, size=0.9, chosen=4)
+    check_shown(chapter, course, kind=1, d_k=96, size=0.9, chosen=8)
 
 
 @pytest.mark.slow
 @pytest.mark.browser
 def test_other_queries_come_round(chapter, course):
-    button = chapter.locator(f"{FIGURE} .abh-reset")
+    button = chapter.locator(f"{FIGURE} .abh-another")
     button.click()
-    check_shown(chapter, course, chosen=4)
+    check_shown(chapter, course, chosen=8)
     button.evaluate("(button, times) => { for (let i = 0; i < times; i++) button.click(); }", len(figure.Q) - 1)
-    check_shown(chapter, course, chosen=3)
-    assert f"query 4 of {len(figure.Q)}" in chapter.locator(f"{FIGURE} .abh-which").inner_text()
+    check_shown(chapter, course, chosen=7)
+    assert chapter.locator(f"{FIGURE} h4").nth(1).inner_text() == "Weights of query 8"
 
 
 @pytest.mark.slow
@@ -248,9 +274,9 @@ def test_pictures_are_described(chapter):
     labels = chapter.locator(f"{FIGURE} svg").evaluate_all(
         "(all) => all.map((svg) => svg.getAttribute('aria-label'))"
     )
-    assert len(labels) == 4
+    assert len(labels) == 3
     assert all(label and "{" not in label and "NaN" not in label for label in labels)
-    assert f"{state(chapter)['spread']:.1f}" in labels[0]
+    assert f"{state(chapter)['spread']:.2f}" in labels[0]
 
 
 @pytest.mark.slow

@@ -8,14 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jupytext
 import nbformat
 import pytest
 from nbgrader.api import Gradebook
 from servers import jupyter
 from typer.testing import CliRunner
 
-from autograder import cli
+from autograder import cli, source
 from autograder.course import ROOT, Course
 from autograder.release import release
 
@@ -31,10 +30,9 @@ def course(isolated, tmp_path_factory):
     shutil.copy(ROOT / "nbgrader_config.py", root)
     shutil.copytree(ROOT / "solutions" / NAME, root / "solutions" / NAME)
     own = Course(root=root, into=root)
-    release(own, own.exercises()[0])
-    solved = {
-        c.metadata.get("nbgrader", {}).get("grade_id"): c.source for c in jupytext.read(own.exercises()[0].text).cells
-    }
+    release(own, own.sources()[0])
+    text = source.read(own.exercises()[0].text)
+    solved = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell.source for cell in text.cells}
     for student in ("ada", "ben"):
         notebook = nbformat.read(own.exercises()[0].notebook, as_version=4)
         for cell in notebook.cells:
@@ -85,6 +83,7 @@ def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
         page.goto(f"{address}formgrader/submissions/{number}/?index=0")
         answer = page.locator(".nbgrader_cell", has=page.locator(f"#{PROOF}"))
         assert "independent and have mean zero" in answer.inner_text()
+        assert answer.locator("math mi", has_text="Var").count() == 1  # without MathJax, which no network brings
         with page.expect_response(lambda r: "/api/grade/" in r.url and r.request.method == "PUT"):
             page.locator(f"#{PROOF}").fill(str(given))
             page.keyboard.press("Tab")
@@ -108,7 +107,7 @@ def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
     done = subprocess.run(command, cwd=course.root, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     feedback = (course.root / "feedback" / "ada" / NAME / f"{NAME}.html").read_text()
-    assert words in feedback and f"Score: {score + given:g} / {most:g}" in feedback
+    assert words in feedback and f"<strong>{score + given:g}</strong> of {most:g} points" in feedback
 
     assert (
         run(course, "grade", "--force", "--submitted", course.root / "submitted", "--into", course.root).exit_code

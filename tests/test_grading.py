@@ -1,27 +1,36 @@
 """Release, check, grade, report and export, on a toy course that has nothing to do with attention."""
 
 import csv
-import functools
 import json
 import os
+import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
 import pytest
+from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook
 from servers import jupyter
 from typer.testing import CliRunner
 
-from autograder import cli, grade, gradebook, submission
+from autograder import cli, gradebook, words
+from autograder.corpus import TOY
 from autograder.course import ROOT, Course, UserError
+from autograder.grading import backends, batch, notebook
+from autograder.grading.judge import Judge
+from autograder.limits import Limits
 from autograder.release import release
+from autograder.sandbox.budget import Budget
+from autograder.sandbox.guests import Bare, Ended, Nursery
 
-TOY = Path(__file__).parent / "toy"
 RIGHT = {"add": "def add(a, b):\n    return b + a", "twice": "def twice(a):\n    return a + a"}
 
 
@@ -31,8 +40,8 @@ def toy(tmp_path_factory):
     root = tmp_path_factory.mktemp("a course")
     shutil.copytree(TOY, root, dirs_exist_ok=True)
     shutil.copy(ROOT / "nbgrader_config.py", root)
-    course = Course(root=root, into=root)
-    for exercise in course.exercises():
+    course = Course(root=root)
+    for exercise in course.sources():
         release(course, exercise)
     return course
 
@@ -95,7 +104,12 @@ CLASS = {
     # student: (what is handed in, points, kind, what the reasons must say)
     "rita": (dict(answers=RIGHT), 6, "wrong", ["proof −3: no response"]),
     "proved": (dict(answers={**RIGHT, "proof": "Because."}), 6, "right", []),
-    "minus": (dict(answers={**RIGHT, "add": "def add(a, b):\n    return a - b"}), 3, "wrong", ["likely subtracts"]),
+    "minus": (
+        dict(answers={**RIGHT, "add": "def add(a, b):\n    return a - b"}),
+        3,
+        "wrong",
+        ["likely subtracted instead of added"],
+    ),
     "blank": (dict(), 0, "wrong", ["add is not written yet"]),
     "noisy": (dict(answers={**RIGHT, "add": NOISY}), 6, "wrong", []),
     "syntax": (dict(answers={**RIGHT, "add": "def add(a, b) return a"}), 2, "wrong", ["add is not defined"]),
@@ -129,9 +143,9 @@ def graded(isolated, toy, tmp_path_factory):
 def run(course, *arguments):
     """Run the command line on a course; a UserError comes back as exit code 1 with its message."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli, "Course", functools.partial(Course, root=course.root))
         patch.setattr(cli, "out", cli.Console(width=200))
-        result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+        command = [*map(str, arguments), "--course", str(course.root)]
+        result = CliRunner().invoke(cli.app, command)
     if isinstance(result.exception, UserError):
         return SimpleNamespace(exit_code=1, output=f"{result.output}\nError: {result.exception}")
     if result.exception and not isinstance(result.exception, SystemExit):
@@ -141,6 +155,11 @@ def run(course, *arguments):
 
 def record_of(course, student):
     return json.loads((course.into / "autograded" / student / "01-toy" / "grade.json").read_text())
+
+
+def reasons_of(course, student):
+    record = batch.record_of(course, student, "01-toy")
+    return words.reasons(record, record.penalty)
 
 
 def test_the_release_has_checks_and_runtime_and_no_solution(toy):
@@ -166,14 +185,14 @@ def test_every_submission_gets_its_grade_and_a_reason(graded, student):
     course, _, output = graded
     _, points, kind, says = CLASS[student]
     record = record_of(course, student)
-    lines = "\n".join(grade.reasons(record))
+    lines = "\n".join(reasons_of(course, student))
     assert (record["score"], record["kind"]) == (points, kind), lines
-    for words in says:
-        assert words in lines
+    for wanted in says:
+        assert wanted in lines
     with Gradebook(course.db_url, course.course_id) as book:
         assert book.find_submission("01-toy", student).score == points
     page = (course.into / "feedback" / student / "01-toy" / "01-toy.html").read_text()
-    assert f"Score: {points:.1f} / 9.0" in page
+    assert f"<strong>{points:g}</strong> of 9 points" in page
     assert student.split("[")[0] in output
 
 
@@ -195,6 +214,38 @@ def test_unchanged_submissions_are_not_graded_again_and_history_is_kept(graded):
     again = record_of(course, "minus")
     assert again["seed"] == before["seed"] and again["cells"] == before["cells"]
     assert [old["score"] for old in again["history"]] == [3, 6]
+
+
+@pytest.mark.slow
+def test_what_a_person_gave_renews_the_page_and_runs_nothing(graded, monkeypatch):
+    course, folder, _ = graded
+    pages = {path: path.stat().st_mtime_ns for path in course.feedback.glob("*/*/*.html")}
+    with Gradebook(course.db_url, course.course_id) as book:
+        own = book.find_grade("proof", "01-toy", "01-toy", "proved")
+        own.manual_score, own.needs_manual_grade = 2.5, False
+        book.find_comment("proof", "01-toy", "01-toy", "proved").manual_comment = "Nearly: say *why*."
+        book.db.commit()
+
+    def nobody(*arguments):
+        raise AssertionError("nothing is to be run")
+
+    monkeypatch.setattr(backends, "Local", nobody)
+    monkeypatch.setattr(Nursery, "start", nobody)
+    try:
+        for pages_made in ("pages made anew: 1", ""):
+            result = run(course, "grade", "--submitted", folder, "--into", course.into)
+            assert "Graded 0" in result.output and pages_made in result.output
+            assert bool(pages_made) == ("made anew" in result.output)
+        renewed = [path for path, before in pages.items() if path.stat().st_mtime_ns != before]
+        assert [path.parent.parent.name for path in renewed] == ["proved"]
+        page = renewed[0].read_text()
+        assert "<strong>8.5</strong> of 9 points" in page and "Nearly: say <em>why</em>." in page
+        assert "waits for a person" not in page
+    finally:
+        with Gradebook(course.db_url, course.course_id) as book:
+            own = book.find_grade("proof", "01-toy", "01-toy", "proved")
+            own.manual_score, own.needs_manual_grade = None, True
+            book.db.commit()
 
 
 @pytest.mark.slow
@@ -221,7 +272,8 @@ def test_late_penalties_are_nbgraders(toy, tmp_path):
     with (root / "nbgrader_config.py").open("a") as config:
         config.write(plugin)
     course = Course(root=root, into=root)
-    gradebook.register(course, course.exercises()[0])
+    with gradebook.opened(course) as book:
+        gradebook.register(course, book, course.exercises()[0])
     with Gradebook(course.db_url, course.course_id) as book:
         book.update_or_create_assignment("01-toy", duedate="2026-01-10T00:00:00", course_id=course.course_id)
     hand_in(root / "submitted", "late", RIGHT, stamp="2026-01-11 00:30:00 America/Los_Angeles", toy=course)
@@ -231,7 +283,7 @@ def test_late_penalties_are_nbgraders(toy, tmp_path):
     assert result.exit_code == 0
     late, early, undated = (record_of(course, name) for name in ("late", "early", "undated"))
     assert (late["score"], late["penalty"], early["score"]) == (0, 6, 6)
-    assert "late −6" in grade.reasons(late)
+    assert "late −6" in reasons_of(course, "late")
     assert undated["score"] == 6 and "could not be read as a date" in undated["repairs"][0]
 
 
@@ -242,6 +294,10 @@ def test_report_and_export(graded):
     page = (course.into / "report.html").read_text()
     assert 'href="feedback/minus/01-toy/01-toy.html"' in page and "You subtract." in page
     assert "http" not in page.replace("http-equiv", "")
+    link = 'href="feedback/minus/01-toy/01-toy.html#at-check_add.'
+    linked = re.findall(rf'<td class="f"><a href="{link[6:]}([^"]+)">✗</a>', page)
+    feedback = BeautifulSoup((course.into / "feedback/minus/01-toy/01-toy.html").read_text(), "html.parser")
+    assert linked and all(feedback.find(id=f"at-check_add.{name}")["class"] == ["failed"] for name in linked)
     assert run(course, "report", "--anonymous", "--into", course.into).exit_code == 0
     page = (course.into / "report-anonymous.html").read_text()
     assert "Student 1<" in page and "href" not in page
@@ -253,29 +309,27 @@ def test_report_and_export(graded):
     assert all(float(rows[student]["score"]) == points for student, (_, points, _, _) in CLASS.items())
 
 
+def test_what_only_grades_loads_neither_nbgrader_nor_nbconvert():
+    """They take longer to load than a notebook to check."""
+    code = "import sys, autograder.grading.single, autograder.grading.worker\n"
+    code += "print(*{'nbgrader', 'nbconvert'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == []
+
+
 @pytest.mark.slow
 def test_check_shows_a_student_the_feedback(graded):
     course, folder, _ = graded
     own = folder / "minus" / "01-toy" / "01-toy.ipynb"
     before = own.read_bytes()
     process = subprocess.run(
-        [sys.executable, "-c", _CHECK.format(root=str(course.root)), str(own)], capture_output=True, text=True
+        [sys.executable, "-m", "autograder", "check", str(own), "--course", str(course.root)],
+        capture_output=True,
+        text=True,
     )
     assert process.returncode == 0, process.stderr
     assert "You subtract." in process.stdout and "3 of 6 points" in process.stdout
     assert own.read_bytes() == before
-
-
-_CHECK = """
-import functools, sys
-from pathlib import Path
-from types import SimpleNamespace
-from autograder import cli
-from autograder.course import Course
-cli.Course = functools.partial(Course, root=Path({root!r}))
-sys.argv = ["autograder", "check", sys.argv[1]]
-cli.main()
-"""
 
 
 @pytest.mark.slow
@@ -286,7 +340,7 @@ def test_nbgraders_own_commands_grade_the_same(graded, tmp_path, engine):
     root = tmp_path / "course"
     shutil.copytree(course.root, root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback"))
     own = Course(root=root, into=root)
-    release(own, own.exercises()[0])
+    release(own, own.sources()[0])
     for student in ("rita", "minus", "blank", "noisy"):
         shutil.copytree(folder / student, root / "submitted" / student)
     if not engine:
@@ -340,7 +394,9 @@ def test_bad_input_gets_one_clear_line(toy, tmp_path):
     one_line(run(toy, "export", "--into", tmp_path / "new"), "no gradebook")
 
 
-def test_a_gradebook_of_another_course_is_left_alone(toy, tmp_path):
+def test_a_gradebook_of_another_course_is_left_alone(toy, tmp_path, monkeypatch):
+    # nbgrader itself calls alembic by name when it makes a database.
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     with Gradebook(f"sqlite:///{tmp_path}/gradebook.db", "chemistry") as book:
         book.add_assignment("acids", course_id="chemistry")
     hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
@@ -361,7 +417,7 @@ def test_added_cells_keep_their_place(toy):
     released = nbformat.read(toy.exercises()[0].notebook, as_version=4)
     own = nbformat.from_dict(released)
     own.cells.insert(2, nbformat.v4.new_code_cell("helper = 1", metadata={"tags": ["skip-execution"]}))
-    restored = submission.restore(own, released)
+    restored = notebook.restore(own, released)
     assert [cell.source for cell in restored.notebook.cells][2] == "helper = 1"
     assert not restored.notebook.cells[2].metadata and not restored.repairs
 
@@ -380,7 +436,7 @@ def test_a_report_with_nan_is_plain_json(toy, tmp_path):
 
 
 def test_without_a_sandbox_grading_refuses_and_says_what_to_install(toy, tmp_path, monkeypatch):
-    from autograder import sandbox
+    from autograder.sandbox import bubblewrap as sandbox
 
     hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
     monkeypatch.setattr(sandbox.shutil, "which", lambda name: None)
@@ -425,3 +481,80 @@ def test_a_changed_file_beside_the_notebook_is_another_submission(toy, tmp_path)
         assert run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path).exit_code == 0
         scores.append(json.loads((tmp_path / "autograded/ada/01-toy/grade.json").read_text())["score"])
     assert scores == [3, 6]
+
+
+def command_of(course, folder, into):
+    arguments = ["grade", "--course", course, "--submitted", folder, "--into", into]
+    return [sys.executable, "-m", "autograder", *map(str, arguments)]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to mount small disks")
+def test_no_room_for_temporary_files_is_one_clear_line(isolated, toy, tmp_path):
+    hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
+    shutil.copytree(toy.root, tmp_path / "course", ignore=shutil.ignore_patterns("autograded", "feedback"))
+    full = "mount -t tmpfs -o size=4k,nr_inodes=1 tmpfs"
+    command = shlex.join(command_of("/mnt/course", "/mnt/submitted", "/mnt/grades"))
+    script = f"mount --bind '{tmp_path}' /mnt; for place in /tmp /var/tmp /media; do {full} $place; done; cd /media; "
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", script + command], capture_output=True, text=True)
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr[-2000:]
+    assert done.stderr.strip().splitlines()[-1].startswith("Error: No usable temporary directory found")
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_without_a_traceback_and_what_was_graded_is_kept(isolated, toy, tmp_path):
+    waits = {**RIGHT, "add": "import time\ntime.sleep(15)\n" + RIGHT["add"]}
+    hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
+    hand_in(tmp_path / "submitted", "bob", waits, toy=toy)
+    into = tmp_path / "grades"
+    running = subprocess.Popen(
+        [*command_of(toy.root, tmp_path / "submitted", into), "--jobs", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever runs the tests may ignore it
+    )
+    deadline = time.monotonic() + 60
+    while not (into / "autograded/ada/01-toy/grade.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: all of the group
+    output, _ = running.communicate(timeout=10)
+    assert running.returncode == 130 and "Traceback" not in output, output[-2000:]
+    own = Course(root=toy.root, into=into)
+    assert batch.record_of(own, "ada", "01-toy").score == 6 and batch.record_of(own, "bob", "01-toy") is None
+    # that nothing of it goes on, tests/conftest.py asks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("data", [b"[1]", b'{"kind": "\xff"}'], ids=["a list", "not UTF-8"])
+def test_a_record_that_is_none_is_graded_again(isolated, toy, tmp_path, data):
+    hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
+    path = tmp_path / "autograded/ada/01-toy/grade.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    result = run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path)
+    assert result.exit_code == 0 and "Graded 1." in result.output
+    assert json.loads(path.read_text())["score"] == 6
+    assert path.with_name("grade.json.unreadable").read_bytes() == data
+
+
+def test_large_arguments_of_callbacks_end_at_a_limit(toy):
+    """A check may give a function to a student's; what that one hands to it, again and again, has an end."""
+    limits = {**Limits().plain(), "received_mb": 100}
+    guests = Bare(limits)
+    guests.start()
+    try:
+        judge = Judge(toy.exercises()[0], limits)
+        judge.begin(seed=1)
+        judge.notebook.guest = guest = guests.guest(Budget(limits))
+        guest.request({"op": "start", "seed": 1, "files": []})
+        text = b"import numpy as np\ndef f(g):\n    while True:\n        g(np.ones(1_000_000))"
+        guest.request({"op": "cell"}, [text])
+        taken = []
+        with pytest.raises(Ended) as ended:
+            judge.lookup("f")(lambda array: taken.append(array.nbytes))
+        assert ended.value.kind == "limit" and "sent more than can be taken" in str(ended.value.message)
+        assert 0 < sum(taken) <= 100 << 20 and guest.ended
+    finally:
+        guests.close()

@@ -1,13 +1,16 @@
 """Which wrong answer is caught by which check, and with which hint: made by running the exercises' own checks.
 
-* `{catches-summary}` counts, for each exercise: functions, checks, wrong answers, right answers that look different.
+* `{catches-summary}` counts, for each exercise: functions, checks, wrong answers, those caught and recognised, and
+  right answers that look different and are not rejected.
+* `{catches-mutants}` counts, for each exercise, what became of its mutants: as `python -m autograder.mutants` wrote
+  it down, because that takes minutes.
 * `{catches} 01-qkv` is one exercise: a table for each function, folded into a <details>.
 
-What is listed as wrong and caught by no check is a warning, and an exercise that isn't there.
+What is listed as wrong and caught by no check is a warning, and so are a right answer that is rejected, a mutant that
+passes, and an exercise that isn't there.
 """
 
-import importlib
-import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -18,28 +21,27 @@ from sphinx.locale import get_translation
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from autograder import authoring, mutants
+
 logger = logging.getLogger(__name__)
 _ = get_translation("catches")
 ROOT = Path(__file__).resolve().parent.parent.parent
 SEED = 1
+RIGHT_SEEDS = range(3)
 
 
 def folders():
     """The folders of all exercises, and the module that the tests load them with."""
-    sys.path.insert(0, str(ROOT / "tests"))
-    try:
-        tools = importlib.import_module("exercises")
-    finally:
-        sys.path.remove(str(ROOT / "tests"))
-    return tools, {folder.name: folder for folder in tools.FOLDERS}
+    return authoring, {folder.name: folder for folder in authoring.FOLDERS}
 
 
 @cache
 def found(name, changed):
     """What the checks of an exercise make of its listed answers: (function, checks, right answers, rows) for each.
 
-    `changed` is when its files were, so that nothing is run twice for the same files. A row is the wrong answer's
-    name in words, its hint, and (name, title) of each check that fails, the first one first.
+    `changed` is when its files were, so that nothing is run twice for the same files. The right answers are two lists
+    of names: those that get all points under each of the seeds, and those that don't. A row is the wrong answer's
+    label, its hint, (name, title) of each check that fails, the first one first, and whether that one recognises it.
     """
     tools, known = folders()
     exercise = tools.load(known[name])
@@ -47,10 +49,20 @@ def found(name, changed):
     for subject in exercise.subjects:
         rows = []
         for wrong, failed in tools.caught(exercise, subject, SEED):
-            rows.append((words(wrong.__name__, subject), wrong.hint, [(r.name, r.title) for r in failed]))
+            recognised = bool(failed) and failed[0].cause == wrong.__name__
+            rows.append((mistake(wrong, subject), wrong.hint, [(r.name, r.title) for r in failed], recognised))
         names = [check.__name__ for check in suite.of(subject)]
-        own.append((subject, names, len(suite.listed("right_for", subject)), rows))
+        right = [], []
+        for answer in suite.listed("right_for", subject):
+            good = all(suite.examine(subject, answer, 1.0, seed).score == 1 for seed in RIGHT_SEEDS)
+            right[not good].append(answer.__name__)
+        own.append((subject, names, right, rows))
     return own
+
+
+def mistake(wrong, subject):
+    """A wrong answer's label, such as "scores transposed"; without one, its function's name in words."""
+    return wrong.label or words(wrong.__name__, subject)
 
 
 def words(name, subject):
@@ -82,17 +94,47 @@ class SummaryDirective(_Directive):
     """How many checks and answers each exercise has."""
 
     def run(self):
-        body, total = [], [0, 0, 0, 0]
+        body, total = [], Counter()
         for name in folders()[1]:
-            own = self.of(name)
-            counts = [len(own), 0, 0, 0]
-            for _subject, checks, right, rows in own:
-                counts = [counts[0], counts[1] + len(checks), counts[2] + len(rows), counts[3] + right]
-            body.append([name, *map(str, counts)])
-            total = [a + b for a, b in zip(total, counts, strict=True)]
-        body.append([_("All"), *map(str, total)])
-        head = [_("Exercise"), _("Functions"), _("Checks"), _("Wrong answers"), _("Right, but different")]
-        return [table(head, body, (28, 18, 18, 18, 18), "abh-counts", "abh-summed")]
+            counts = Counter()
+            for subject, checks, (good, rejected), rows in self.of(name):
+                for answer in rejected:
+                    message = "%s: the right answer %s is rejected"
+                    logger.warning(message, subject, answer, location=self.get_location(), type="catches")
+                counts += Counter(functions=1, checks=len(checks), wrong=len(rows), right=len(good))
+                counts += Counter(recognised=sum(recognised for *_row, recognised in rows))
+            body.append(self.row(name, counts))
+            total += counts
+        body.append(self.row(_("All"), total))
+        head = [_("Exercise"), _("Functions"), _("Checks"), _("Wrong"), _("Recognised"), _("Right")]
+        return [table(head, body, (30, 14, 14, 14, 14, 14), "abh-counts", "abh-summed")]
+
+    @staticmethod
+    def row(name, counts):
+        return [name, *(str(counts[own]) for own in ("functions", "checks", "wrong", "recognised", "right"))]
+
+
+class MutantsDirective(_Directive):
+    """What became of the mutants of each exercise, as it was written down."""
+
+    KINDS = ("examined", "killed", "told", "equal", "survived")
+
+    def run(self):
+        self.env.note_dependency(str(mutants.RECORD))
+        body, total = [], Counter()
+        for name, functions in mutants.recorded().items():
+            counts = Counter()
+            for subject, row in functions.items():
+                for mutant in row["survived"]:
+                    message = "%s: no check rejects the mutant %s"
+                    logger.warning(message, subject, mutant, location=self.get_location(), type="catches")
+                counts.update({kind: row[kind] for kind in ("examined", "killed", "told")})
+                counts.update(equal=len(row["equal"]), survived=len(row["survived"]))
+            body.append([name, *(str(counts[kind]) for kind in self.KINDS)])
+            total += counts
+        body.append([_("All"), *(str(total[kind]) for kind in self.KINDS)])
+        head = [_("Exercise"), _("Mutants"), _("Killed"), _("Told why"), _("Equal"), _("Passed")]
+        return [table(head, body, (30, 14, 14, 14, 14, 14), "abh-counts", "abh-summed")]
 
 
 class CatchesDirective(_Directive):
@@ -108,12 +150,16 @@ class CatchesDirective(_Directive):
             head = [_("Wrong answer"), _("Caught by"), _("Hint")]
             body = [self.row(subject, *row) for row in rows]
             details += table(head, body, (22, 36, 42), "abh-corpus", "abh-catches")
-            told = _("%d right answers that look different pass all of these checks.") % right
+            told = _("%d right answers that look different pass all of these checks.") % len(right[0])
+            row = mutants.recorded().get(self.arguments[0], {}).get(subject)
+            if row:
+                killed = _("Of %d mutants, %d are rejected and %d behave as their original.")
+                told = f"{told} {killed % (row['examined'], row['killed'], len(row['equal']))}"
             details += nodes.paragraph("", told, classes=["abh-recorded"])
             parts.append(details)
         return parts
 
-    def row(self, subject, answer, hint, failed):
+    def row(self, subject, answer, hint, failed, _recognised):
         """The cells of a row."""
         if not failed:
             message = "%s: the wrong answer %r is caught by no check"
@@ -128,5 +174,6 @@ class CatchesDirective(_Directive):
 
 def setup(app):
     app.add_directive("catches-summary", SummaryDirective)
+    app.add_directive("catches-mutants", MutantsDirective)
     app.add_directive("catches", CatchesDirective)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

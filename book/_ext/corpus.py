@@ -1,4 +1,4 @@
-"""The corpus of hostile and odd submissions, as tables: made from tests/hostile/ whenever the book is built.
+"""The corpus of hostile and odd submissions, as tables: made from autograder/corpus/ whenever the book is built.
 
 * `{corpus-summary}` counts: what each group must get here, and what nbgrader's plain settings made of it.
 * `{corpus} forging` is one group, row by row, folded into a <details>.
@@ -6,9 +6,7 @@
 What has no recording in stock.json, and a group that the corpus doesn't have, are warnings.
 """
 
-import importlib
 import json
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -17,10 +15,12 @@ from sphinx.locale import get_translation
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from autograder import corpus
+from autograder.corpus import case
+
 logger = logging.getLogger(__name__)
 _ = get_translation("corpus")
-TESTS = Path(__file__).resolve().parent.parent.parent / "tests"
-STOCK = TESTS / "hostile" / "stock.json"
+STOCK = Path(corpus.__file__).parent / "stock.json"
 KINDS = ("right", "wrong", "malformed", "limit", "hostile")
 
 # What can come of a case without the engine: the key, the column's title, and what a row says.
@@ -31,6 +31,7 @@ HARMS = {
     "leaked": (_("shows what is not its own"), _("shows what is not its own")),
     "altered": (_("alters what is not its own"), _("alters what is not its own")),
     "left_behind": (_("leaves processes behind"), _("leaves processes behind")),
+    "no_page": (_("no feedback page"), _("no feedback page")),
     "live_script": (_("a live script in the feedback"), _("a live script in the feedback")),
     "batch_stopped": (_("the next student is not graded"), _("the next student is not graded either")),
 }
@@ -42,12 +43,7 @@ class corpus_details(nodes.General, nodes.Element):  # noqa: N801 (docutils name
 
 def groups():
     """The corpus: group -> cases, each group's in the order of their numbers."""
-    sys.path.insert(0, str(TESTS))
-    try:
-        found = importlib.import_module("hostile.corpus").GROUPS
-    finally:
-        sys.path.remove(str(TESTS))
-    return {name: sorted(cases, key=lambda case: case.row) for name, cases in found.items()}
+    return {name: sorted(cases, key=lambda case: case.row) for name, cases in corpus.GROUPS.items()}
 
 
 def harms(case, row):
@@ -89,16 +85,16 @@ class SummaryDirective(_Directive):
             kinds = Counter(case.kind for case in own)
             here.append([_titles()[name], str(len(own)), *(str(kinds[kind] or "–") for kind in KINDS)])
             count += len(own)
-            for case in own:
-                if case.name in cases:
-                    there.update(harms(case, cases[case.name]) or ["same"])
+            for one in own:
+                if one.name in cases:
+                    there.update(harms(one, cases[one.name]) or ["same"])
         totals = [sum(int(row[place]) for row in here if row[place] != "–") for place in range(1, len(KINDS) + 2)]
         here.append([_("All"), *map(str, totals)])
         first = table([_("Group"), _("Cases"), *KINDS], here, (30, *[12] * 6), "abh-counts", "abh-summed")
         body = [[_("the same points as here, and no harm"), str(there["same"])]]
         body += [[title, str(there[name])] for name, (title, _row) in HARMS.items()]
         second = table([_("What came of it"), _("Cases")], body, (60, 12), "abh-counts")
-        recorded = _("Recorded on %s with nbgrader %s in its plain settings, on Python %s.")
+        recorded = _("Recorded until %s with nbgrader %s in its plain settings, on Python %s.")
         return [
             nodes.paragraph("", _("%d submissions, and the kind of outcome that each must have here:") % count),
             first,
@@ -127,7 +123,7 @@ class CorpusDirective(_Directive):
             return []
         missing = [case.name for case in own if case.name not in cases]
         if missing:
-            self.warn("stock.json has no recording of %s: run tests/hostile/stock.py", ", ".join(missing))
+            self.warn("stock.json has no recording of %s: run python -m autograder.corpus.stock", ", ".join(missing))
         body = [self.row(case, cases.get(case.name)) for case in own]
         details = corpus_details(summary=_("%d cases") % len(own), ids=[f"corpus-{name}"])
         head = [_("No."), _("What it does"), _("Here"), _("nbgrader alone")]
@@ -147,7 +143,7 @@ class CorpusDirective(_Directive):
     @staticmethod
     def worth():
         """The most that the toy exercise's check cells are worth."""
-        return importlib.import_module("hostile.case").ALL
+        return case.ALL
 
     @staticmethod
     def there(case, stock, most):
@@ -171,7 +167,10 @@ def _titles():
         "forging": _("Forging points"),
         "leaking": _("Reaching what is not theirs"),
         "denying": _("Dying, hanging, flooding"),
+        "exhausting": _("Using what no limit sees"),
+        "showing": _("Trouble where it is shown"),
         "malformed": _("Not the notebook given out"),
+        "naming": _("Odd names, marks and values"),
         "honest": _("Odd, but honest"),
     }
 

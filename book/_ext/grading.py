@@ -1,13 +1,12 @@
 """Two tables of the instructor's page, made from what they are about whenever the book is built.
 
 * `{limits}` lists what a submission may use: names, values and meanings are those of `autograder.limits.Limits`.
-* `{benchmarks}` shows what benchmarks/results.json holds, as `benchmarks/run.py --table` prints it; without that
-  file, it says so.
+* `{benchmarks}` shows what benchmarks/results.json holds, as `benchmarks/run.py --table` prints it
+  (`benchmarks/tables.py` makes both); without that file, it says so.
 """
 
 import importlib.util
 import json
-import sys
 from pathlib import Path
 
 from corpus import table
@@ -20,6 +19,7 @@ from autograder import limits
 
 _ = get_translation("grading")
 BENCHMARKS = Path(__file__).resolve().parent.parent.parent / "benchmarks"
+TABLES = BENCHMARKS / "tables.py"
 
 
 class LimitsDirective(SphinxDirective):
@@ -33,8 +33,15 @@ class LimitsDirective(SphinxDirective):
             trait = traits[name]
             meaning = nodes.paragraph("", trait.help)
             self.set_source_info(meaning)
-            body.append([[nodes.paragraph("", "", nodes.literal("", name))], f"{trait.default_value:g}", [meaning]])
+            body.append([[nodes.paragraph("", "", nodes.literal("", name))], _value(trait.default_value), [meaning]])
         return [table([_("Name"), _("Value"), _("What it bounds")], body, (26, 10, 60), "abh-limits")]
+
+
+def _value(default):
+    """A limit's value: a number, or whether it is on."""
+    if isinstance(default, bool):
+        return _("yes") if default else _("no")
+    return f"{default:g}"
 
 
 class BenchmarksDirective(SphinxDirective):
@@ -44,26 +51,22 @@ class BenchmarksDirective(SphinxDirective):
         results = BENCHMARKS / "results.json"
         # Also while it isn't there: the page is then read again each time, and shows it when it is.
         self.env.note_dependency(str(results))
-        self.env.note_dependency(str(BENCHMARKS / "run.py"))
+        self.env.note_dependency(str(TABLES))
         if not results.exists():
             text = _("It was not measured on this checkout: there is no benchmarks/results.json yet.")
             return [nodes.paragraph("", text, classes=["abh-unmeasured"])]
-        lines = _load().markdown(json.loads(results.read_text(encoding="utf8"))).splitlines()
+        lines = _tables().markdown(json.loads(results.read_text(encoding="utf8"))).splitlines()
         box = nodes.container(classes=["abh-measured"])
         source = StringList(lines, source=str(results))
         self.state.nested_parse(source, self.lineno - 1, box)
         return [box]
 
 
-def _load():
-    """The module benchmarks/run.py."""
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        spec = importlib.util.spec_from_file_location("benchmarks_run", BENCHMARKS / "run.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(BENCHMARKS))
+def _tables():
+    """The module benchmarks/tables.py, which needs nothing beside Python."""
+    spec = importlib.util.spec_from_file_location("benchmarks_tables", TABLES)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 

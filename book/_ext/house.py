@@ -144,8 +144,6 @@ class ExerciseDirective(SphinxDirective):
         card += download
         card += nodes.paragraph("", _("Unpack and open it:"))
         card += shell(f"python -m zipfile -e {name}.zip .\njupyter lab {name}/{name}.ipynb")
-        card += nodes.paragraph("", _("Check it, from the course's folder, as grading does:"))
-        card += shell(f"python -m autograder check PATH/{name}.ipynb")
         return [card]
 
 

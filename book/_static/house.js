@@ -26,6 +26,10 @@
   for (const control of document.querySelectorAll(".search-button-field, summary[aria-label='Toggle hidden content']")) {
     control.removeAttribute("aria-label");
   }
+  // What unfolds the pages of a chapter in the sidebar is named after the chapter.
+  for (const control of document.querySelectorAll(".bd-sidebar-primary li.has-children > details > summary")) {
+    control.setAttribute("aria-label", control.closest("li").querySelector("a").textContent.trim());
+  }
   // What this one holds are icons, drawn as text.
   for (const control of document.querySelectorAll(".theme-switch-button")) {
     const name = document.createElement("span");

@@ -18,6 +18,12 @@ export function softmax(scores) {
   return powers.map((e) => e / total);
 }
 
+/** The places of the largest numbers: one, or several that are level. */
+export function largest(numbers) {
+  const most = Math.max(...numbers);
+  return numbers.flatMap((x, j) => (most - x < 1e-9 ? [j] : []));
+}
+
 /** (n, k) times (k, m) -> (n, m), as lists of rows. */
 export function matmul(A, B) {
   return A.map((row) => B[0].map((_, c) => row.reduce((sum, a, k) => sum + a * B[k][c], 0)));
@@ -88,6 +94,13 @@ function slider(name, { min, max, step }, onMove, format = (x) => show(x)) {
       number.textContent = format(value);
     },
   };
+}
+
+/** A button with its name, and what a press does. */
+function button(name, press, kind = "") {
+  const node = h("button", { type: "button", class: `abh-reset ${kind}` }, name);
+  node.addEventListener("click", press);
+  return node;
 }
 
 /** A line of text that screen readers hear once it has stopped changing: dragging is no flood of numbers. */

@@ -1,4 +1,4 @@
-// Attention for one query in two dimensions, to take hold of and move.
+// Attention for one query in two dimensions, to go through step by step and to take hold of.
 //
 // The first part is the mathematics: pure functions, exported, compared with the course's Python in
 // tests/test_figure_qkv.py. The second part draws. figures/common.js stands before this file. Nothing here asks a
@@ -6,12 +6,13 @@
 
 // ---- mathematics -----------------------------------------------------------------------------------------
 
-/** One query q (d_k), keys K (n, d_k), values V (n, d_v) -> scores (n), weights (n), output (d_v). */
+/** One query q (d_k), keys K (n, d_k), values V (n, d_v) -> scores (n), powers (n), weights (n), output (d_v). */
 export function attend(q, K, V) {
   const scores = K.map((k) => dot(q, k));
+  const powers = scores.map((score) => Math.exp(score));
   const weights = softmax(scores);
   const output = V[0].map((_, c) => weights.reduce((sum, a, j) => sum + a * V[j][c], 0));
-  return { scores, weights, output };
+  return { scores, powers, weights, output };
 }
 
 /** Running sums of a_j v_j: n + 1 points, from the origin to the output. */
@@ -21,143 +22,141 @@ export function partialSums(weights, V) {
   return points;
 }
 
-/** Corners of the convex hull of points in the plane, anticlockwise (Andrew's monotone chain). */
-export function convexHull(points) {
-  const sorted = [...points].sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-  const turn = (o, a, b) => (a[0] - o[0]) * (b[1] - o[1]) - (a[1] - o[1]) * (b[0] - o[0]);
-  const half = (list) => {
-    const chain = [];
-    for (const p of list) {
-      while (chain.length > 1 && turn(chain.at(-2), chain.at(-1), p) <= 0) chain.pop();
-      chain.push(p);
-    }
-    return chain.slice(0, -1);
-  };
-  return [...half(sorted), ...half(sorted.reverse())];
-}
-
 // ---- drawing ---------------------------------------------------------------------------------------------
 
-const RANGE = 2.6; // the planes show -RANGE to RANGE
-const LIMIT = 2.4; // how far the query can be pulled
-const HALF = 160; // half the width of a plane in its own units
-const UNIT = HALF / RANGE;
+const SIDE = 320; // a plane in its own units
+const LIMIT = 4; // how far the query can be pulled
 const STEP = 0.1;
+const STEPS = ["project", "dot", "exponential", "divide", "add"];
 
-const clamp = (x) => Math.min(LIMIT, Math.max(-LIMIT, x));
-const place = ([x, y]) => [HALF + UNIT * x, HALF - UNIT * y];
+/** A number as it would be written by hand: two decimals at most, none where it is whole. */
+const plain = (x, digits = 2) => show(x, digits).replace(/\.?0+$/, (zeros) => (zeros.startsWith(".") ? "" : zeros));
+const vector = (v, digits = 2) => `(${v.map((x) => plain(x, digits)).join(", ")})`;
+/** A factor of a product: in brackets where it has a sign. */
+const factor = (x) => (x < 0 ? `(${plain(x)})` : plain(x));
 
-function line(from, to, className) {
-  const [x1, y1] = place(from);
-  const [x2, y2] = place(to);
-  return s("line", { x1, y1, x2, y2, class: className });
-}
-
-/** A line with a head at its end; nothing when it is too short to have a direction. */
-function arrow(from, to, className, head = 9) {
-  const [x1, y1] = place(from);
-  const [x2, y2] = place(to);
-  const length = Math.hypot(x2 - x1, y2 - y1);
-  const group = s("g", { class: `abh-arrow ${className}` });
-  if (length < 0.5) return group;
-  const size = Math.min(head, length * 0.6);
-  const [ux, uy] = [(x2 - x1) / length, (y2 - y1) / length];
-  const [bx, by] = [x2 - size * ux, y2 - size * uy];
-  const wing = size * 0.45;
-  group.append(
-    s("line", { x1, y1, x2: bx, y2: by }),
-    s("polygon", { points: `${x2},${y2} ${bx - wing * uy},${by + wing * ux} ${bx + wing * uy},${by - wing * ux}` }),
-  );
-  return group;
-}
-
-/** A name beside a point, pushed away from the origin so that it stays clear of the arrow. */
-function label(text, at, className = "", push = 15) {
-  const [x, y] = place(at);
-  const length = Math.hypot(...at) || 1;
-  const across = at[0] / length;
-  const nearEdge = Math.abs(at[0]) > 0.6 * RANGE; // there a name beside the point would be cut off
-  const anchor = Math.abs(across) < 0.6 || nearEdge ? "middle" : across > 0 ? "start" : "end";
-  const node = s("text", {
-    x: x + push * across,
-    y: Math.min(2 * HALF - 8, Math.max(14, y - (push * at[1]) / length + 4)),
-    "text-anchor": anchor,
-    class: `abh-label ${className}`,
-  });
-  node.textContent = text;
-  return node;
-}
-
-/** Grid, axes and their numbers: the same on both planes. */
-function grid() {
-  const group = s("g", { class: "abh-grid" });
-  for (const t of [-2, -1, 0, 1, 2]) {
+/** A plane from `low` to `high` both ways, with its grid, axes and numbers. */
+function plane(low, high) {
+  const unit = SIDE / (high - low);
+  const place = ([x, y]) => [(x - low) * unit, (high - y) * unit];
+  const line = (from, to, className) => {
+    const [x1, y1] = place(from);
+    const [x2, y2] = place(to);
+    return s("line", { x1, y1, x2, y2, class: className });
+  };
+  const grid = s("g", { class: "abh-grid" });
+  for (let t = Math.ceil(low); t <= high; t++) {
     const kind = t === 0 ? "abh-axis" : "";
-    group.append(line([t, -RANGE], [t, RANGE], kind), line([-RANGE, t], [RANGE, t], kind));
-    if (t === 0) continue;
-    const [x] = place([t, 0]);
-    const [, y] = place([0, t]);
-    const across = s("text", { x, y: HALF + 13, class: "abh-tick", "text-anchor": "middle" });
-    const up = s("text", { x: HALF - 5, y: y + 4, class: "abh-tick", "text-anchor": "end" });
+    grid.append(line([t, low], [t, high], kind), line([low, t], [high, t], kind));
+    if (t === 0 || t % 2) continue;
+    const [x, below] = place([t, 0]);
+    const [left, y] = place([0, t]);
+    const across = s("text", { x, y: below + 15, class: "abh-tick", "text-anchor": "middle" });
+    const up = s("text", { x: left - 6, y: y + 4, class: "abh-tick", "text-anchor": "end" });
     across.textContent = up.textContent = String(t).replace("-", "\u2212");
-    group.append(across, up);
+    grid.append(across, up);
   }
-  return group;
-}
-
-function plane() {
   const layer = s("g");
-  const svg = s("svg", { viewBox: `0 0 ${2 * HALF} ${2 * HALF}`, role: "img" }, grid(), layer);
-  return { svg, layer };
+  const svg = s("svg", { viewBox: `0 0 ${SIDE} ${SIDE}`, role: "img" }, grid, layer);
+
+  /** A line with a head at its end; nothing when it is too short to have a direction. */
+  const arrow = (from, to, className, head = 10) => {
+    const [x1, y1] = place(from);
+    const [x2, y2] = place(to);
+    const length = Math.hypot(x2 - x1, y2 - y1);
+    const group = s("g", { class: `abh-arrow ${className}` });
+    if (length < 0.5) return group;
+    const size = Math.min(head, length * 0.6);
+    const [ux, uy] = [(x2 - x1) / length, (y2 - y1) / length];
+    const [bx, by] = [x2 - size * ux, y2 - size * uy];
+    const wing = size * 0.45;
+    group.append(
+      s("line", { x1, y1, x2: bx, y2: by }),
+      s("polygon", { points: `${x2},${y2} ${bx - wing * uy},${by + wing * ux} ${bx + wing * uy},${by - wing * ux}` }),
+    );
+    return group;
+  };
+
+  /** A name beside a point, pushed away from the origin, and kept inside the plane. */
+  const label = (text, at, className = "", push = 16) => {
+    const [x, y] = place(at);
+    const length = Math.hypot(...at) || 1;
+    const across = at[0] / length;
+    const half = 4 * text.length;
+    const anchor = Math.abs(across) < 0.6 ? "middle" : across > 0 ? "start" : "end";
+    const shift = anchor === "middle" ? 0 : anchor === "start" ? half : -half;
+    const middle = Math.min(SIDE - half - 4, Math.max(half + 4, x + push * across + shift));
+    const node = s("text", {
+      x: middle, y: Math.min(SIDE - 6, Math.max(14, y - (push * at[1]) / length + 5)),
+      "text-anchor": "middle", class: `abh-label ${className}`,
+    });
+    node.textContent = text;
+    return node;
+  };
+  return { low, high, svg, layer, place, line, arrow, label };
 }
 
 function render({ model, el }) {
   const tokens = model.get("tokens");
-  const [Q, K, V] = ["Q", "K", "V"].map((name) => model.get(name));
+  const X = model.get("X");
+  const [Q, K, V] = ["W_q", "W_k", "W_v"].map((name) => matmul(X, model.get(name)));
   const text = model.get("text");
   const id = newId("abh-qkv");
 
-  // State: the word that was chosen, and the query as it stands.
+  // State: the word that asks, the query as it stands, and the step.
   let chosen = model.get("chosen");
+  let step = model.get("step");
   let q = [...Q[chosen]];
   let moved = false;
 
   const words = choice(id, text.choose, tokens, chosen, choose);
+  const steps = choice(`${id}-step`, text.steps, text.step_names.map((name, i) => `${i + 1} ${name}`), step, go);
+  steps.node.classList.add("abh-steps");
+  const back = button(text.back, () => go(step - 1));
+  const next = button(text.next, () => go(step + 1));
+  next.classList.add("abh-next");
 
-  // 1. the plane of queries and keys
-  const ask = plane();
+  const ask = plane(-4.5, 4.5);
+  const mix = plane(-1, 5);
   const handle = h("button", { type: "button", class: "abh-handle" });
   const stage = h("div", { class: "abh-stage" }, ask.svg, handle);
-  const sliders = [text.first, text.second].map((name, axis) =>
-    slider(name, { min: -LIMIT, max: LIMIT, step: STEP / 2 }, (x) => move(axis === 0 ? [x, q[1]] : [q[0], x])));
-  const reset = h("button", { type: "button", class: "abh-reset" }, text.reset);
-  reset.addEventListener("click", () => choose(chosen));
 
-  // 2. scores and weights
+  const COLUMNS = ["key", "score", "power", "weight", "value", "part"];
   const rows = tokens.map((token) => {
-    const score = h("td", { class: "abh-score" });
-    const bar = h("div", { class: "abh-bar" });
-    const weight = h("td", { class: "abh-weight" });
-    const row = h("tr", {}, h("th", { scope: "row" }, token), score,
-      h("td", { class: "abh-track", "aria-hidden": "true" }, bar), weight);
-    return { row, score, bar, weight };
+    const cells = Object.fromEntries(COLUMNS.map((name) => [name, h("td", { class: `abh-c-${name}` })]));
+    const bar = h("div", { class: "abh-bar", "aria-hidden": "true" });
+    const number = h("span", {});
+    cells.weight.append(number, h("div", { class: "abh-track" }, bar));
+    return { row: h("tr", {}, h("th", { scope: "row" }, token), ...Object.values(cells)), cells, bar, number };
   });
+  const sums = Object.fromEntries(COLUMNS.map((name) => [name, h("td", { class: `abh-c-${name}` })]));
   const table = h("table", {},
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, text.word), h("th", { scope: "col" }, text.score),
-      h("th", { scope: "col", colspan: 2 }, text.weight))),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, text.word),
+      ...COLUMNS.map((name) => h("th", { scope: "col", class: `abh-c-${name}` }, text[name])))),
     h("tbody", {}, ...rows.map((r) => r.row)),
-    h("tfoot", {}, h("tr", {}, h("td", { colspan: 3 }, text.total), h("td", { class: "abh-weight" }, "1.00"))));
+    h("tfoot", {}, h("tr", {}, h("th", { scope: "row" }, text.total), ...Object.values(sums))));
 
-  // 3. the plane of values
-  const mix = plane();
-  const result = h("p", { class: "abh-result" });
+  const tries = [
+    [text.try_long, () => Q[chosen].map((x) => 2 * x)],
+    [text.try_zero, () => Q[chosen].map(() => 0)],
+    [text.try_turned, () => Q[chosen].map((x) => -x)],
+  ].map(([name, to]) => button(name, () => {
+    step = STEPS.length - 1;
+    move(to());
+  }));
+  const reset = button(text.reset, () => choose(chosen));
+
   const summary = announcer();
-
-  const root = figure("abh-qkv", text.title, words.node,
-    h("div", { class: "abh-panels" },
-      panel(id, 1, text.ask, text.ask_note, stage, h("div", { class: "abh-sliders" }, ...sliders.map((x) => x.row)), reset),
-      panel(id, 2, text.weigh, text.weigh_note, table),
-      panel(id, 3, text.mix, text.mix_note, h("div", { class: "abh-stage" }, mix.svg), result, summary.node)));
+  const root = figure("abh-qkv", text.title,
+    h("div", { class: "abh-top" }, words.node, h("div", { class: "abh-walk" }, steps.node, back, next)),
+    summary.node,
+    h("div", { class: "abh-planes" },
+      h("section", { class: "abh-ask", "aria-label": text.ask }, h("h4", {}, text.ask), stage),
+      h("section", { class: "abh-mix", "aria-label": text.mix }, h("h4", {}, text.mix),
+        h("div", { class: "abh-stage" }, mix.svg))),
+    table,
+    h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
+      h("span", { "aria-hidden": "true" }, text.try), ...tries, reset));
 
   function choose(i) {
     chosen = i;
@@ -166,17 +165,25 @@ function render({ model, el }) {
     draw();
   }
 
+  function go(to) {
+    step = Math.min(STEPS.length - 1, Math.max(0, to));
+    draw();
+  }
+
+  /** Take the query somewhere, shortened along its own direction where it would leave the plane. */
   function move(to) {
-    q = to.map(clamp);
-    moved = true;
+    const shrink = Math.min(1, LIMIT / Math.max(...to.map(Math.abs)));
+    q = to.map((x) => x * shrink);
+    moved = q.some((x, c) => Math.abs(x - Q[chosen][c]) > 1e-9);
     draw();
   }
 
   /** The point of the plane under the pointer. */
   function under(event) {
     const box = ask.svg.getBoundingClientRect();
-    return [((event.clientX - box.left) / box.width) * 2 * RANGE - RANGE,
-      RANGE - ((event.clientY - box.top) / box.height) * 2 * RANGE];
+    const across = ask.high - ask.low;
+    return [((event.clientX - box.left) / box.width) * across + ask.low,
+      ask.high - ((event.clientY - box.top) / box.height) * across];
   }
 
   handle.addEventListener("pointerdown", (event) => {
@@ -189,79 +196,106 @@ function render({ model, el }) {
   });
   ask.svg.addEventListener("click", (event) => move(under(event)));
   handle.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
-    if (!step) return;
+    const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
+    if (!way) return;
     event.preventDefault();
     event.stopPropagation(); // the page uses left and right to turn pages
     const size = event.shiftKey ? 5 * STEP : STEP;
-    move(q.map((x, c) => x + size * step[c]));
+    move(q.map((x, c) => x + size * way[c]));
   });
 
+  /** Who gets most, in a sentence that knows of ties. */
+  function best(weights) {
+    const most = largest(weights);
+    if (most.length === weights.length) return text.all_alike;
+    const named = fill(most.length > 1 ? text.some_alike : text.one_best,
+      { best: most.map((j) => tokens[j]).join(text.and) });
+    return named;
+  }
+
   function draw() {
-    const { scores, weights, output } = attend(q, K, V);
-    const best = weights.indexOf(Math.max(...weights));
+    const { scores, powers, weights, output } = attend(q, K, V);
+    const total = powers.reduce((sum, p) => sum + p, 0);
     const facts = {
-      word: tokens[chosen], query: showVector(q), best: tokens[best],
-      percent: Math.round(100 * weights[best]), output: showVector(output),
-      weights: tokens.map((token, j) => `${token} ${show(weights[j])}`).join(", "),
+      word: tokens[chosen], x: vector(X[chosen]), query: vector(q), output: vector(output), total: plain(total),
+      best: best(weights),
+      weights: tokens.map((token, j) => `${token} ${show(weights[j], 3)}`).join(", "),
+      dots: tokens.map((token, j) =>
+        `${token} ${q.map((x, c) => `${factor(x)}·${factor(K[j][c])}`).join(" + ")} = ${plain(scores[j])}`).join("; "),
+      powers: tokens.map((token, j) => `${token} ${plain(powers[j])}`).join(", "),
+      parts: tokens.map((_, j) => `${show(weights[j], 3)}·${vector(V[j])}`).join(" + "),
     };
 
     words.set(chosen);
-    sliders.forEach((x, axis) => x.set(q[axis]));
+    steps.set(step);
+    root.dataset.step = step;
+    back.disabled = step === 0;
+    next.disabled = step === STEPS.length - 1;
     reset.disabled = !moved;
-    const [left, top] = place(q);
-    handle.style.left = `${(100 * left) / (2 * HALF)}%`;
-    handle.style.top = `${(100 * top) / (2 * HALF)}%`;
+    root.dataset.query = JSON.stringify(q);
+    const [left, top] = ask.place(q);
+    handle.style.left = `${(100 * left) / SIDE}%`;
+    handle.style.top = `${(100 * top) / SIDE}%`;
     handle.setAttribute("aria-label", fill(text.handle, facts));
 
-    // Each key drops a thread onto the line of the query: the score is that foot's distance times |q|.
+    // From the dot product on, each key drops a thread onto the query's line: the score is that foot times |q|.
     const length2 = dot(q, q);
-    const feet = K.map((k, j) => (length2 > 0.01 ? q.map((x) => (x * scores[j]) / length2) : [0, 0]));
-    const far = length2 > 0.01 ? q.map((x) => (x * 4) / Math.sqrt(length2)) : [0, 0];
+    const pointed = length2 > 0.01;
+    const far = pointed ? q.map((x) => (x * 9) / Math.sqrt(length2)) : [0, 0];
+    const threads = step >= 1 && pointed
+      ? [ask.line(far.map((x) => -x), far, "abh-queryline"),
+        ...K.map((k, j) => ask.line(k, q.map((x) => (x * scores[j]) / length2), "abh-thread"))]
+      : [];
     ask.layer.replaceChildren(
-      line(far.map((x) => -x), far, "abh-queryline"),
-      ...K.map((k, j) => line(k, feet[j], "abh-thread")),
-      ...K.map((k) => arrow([0, 0], k, "abh-k")),
-      ...K.map(([x, y], j) => {
-        const size = 5 + 12 * Math.sqrt(weights[j]);
-        const [cx, cy] = place([x, y]);
+      ...threads,
+      ...K.map((k) => ask.arrow([0, 0], k, "abh-k")),
+      ...K.map((k, j) => {
+        const size = step >= 3 ? 6 + 14 * Math.sqrt(weights[j]) : 9;
+        const [cx, cy] = ask.place(k);
         return s("rect", { x: cx - size / 2, y: cy - size / 2, width: size, height: size, rx: 2, class: "abh-kmark" });
       }),
-      arrow([0, 0], q, "abh-q", 12),
-      ...K.map((k, j) => label(tokens[j], k, "abh-ktext", 14 + 6 * weights[j])),
-      label("q", q, "abh-qtext", 22),
+      ask.arrow([0, 0], q, "abh-q", 12),
+      ...K.map((k, j) => ask.label(tokens[j], k, "abh-ktext", 18)),
+      ask.label("q", pointed ? q : [0.01, 0.01], "abh-qtext", 26),
     );
     ask.svg.setAttribute("aria-label", fill(text.ask_picture, facts));
 
+    const parts = V.map((v, j) => v.map((x) => weights[j] * x));
+    const from = { key: 0, score: 1, power: 2, weight: 3, value: 0, part: 4 }; // the step that fills a column
     rows.forEach((r, j) => {
       r.row.dataset.score = scores[j];
       r.row.dataset.weight = weights[j];
-      r.row.classList.toggle("abh-best", j === best);
-      r.score.textContent = show(scores[j]);
-      r.weight.textContent = show(weights[j]);
-      r.bar.style.width = `${100 * weights[j]}%`;
+      const shown = {
+        key: vector(K[j]), score: plain(scores[j]), power: plain(powers[j]), value: vector(V[j]), part: vector(parts[j]),
+      };
+      for (const [name, value] of Object.entries(shown)) r.cells[name].textContent = step >= from[name] ? value : "";
+      r.number.textContent = step >= from.weight ? show(weights[j], 3) : "";
+      r.bar.style.width = step >= from.weight ? `${100 * weights[j]}%` : "0";
     });
+    const ends = { power: plain(total), weight: "1", part: vector(output) };
+    for (const [name, value] of Object.entries(ends)) sums[name].textContent = step >= from[name] ? value : "";
 
-    const sums = partialSums(weights, V);
-    const [zx, zy] = place(output);
+    const chain = partialSums(weights, V);
+    const [zx, zy] = mix.place(output);
     mix.layer.replaceChildren(
-      s("polygon", { points: convexHull(V).map((p) => place(p).join(",")).join(" "), class: "abh-hull" }),
-      ...V.map((v) => arrow([0, 0], v, "abh-v abh-faint")),
+      s("polygon", { points: V.map((v) => mix.place(v).join(",")).join(" "), class: "abh-hull" }),
+      ...V.map((v) => mix.arrow([0, 0], v, "abh-v abh-faint")),
       ...V.map((v, j) => {
-        const [cx, cy] = place(v);
-        return s("circle", { cx, cy, r: 3 + 6 * Math.sqrt(weights[j]), class: "abh-vmark" });
+        const [cx, cy] = mix.place(v);
+        return s("circle", { cx, cy, r: step >= 3 ? 3 + 7 * Math.sqrt(weights[j]) : 5, class: "abh-vmark" });
       }),
-      ...V.map((v, j) => arrow(sums[j], sums[j + 1], `abh-v abh-part${j % 2}`, 8)),
-      line([0, 0], output, "abh-zline"),
-      s("polygon", { points: `${zx},${zy - 9} ${zx + 9},${zy} ${zx},${zy + 9} ${zx - 9},${zy}`, class: "abh-zmark" }),
-      ...V.map((v, j) => label(tokens[j], v, "abh-vtext", 14 + 4 * weights[j])),
-      label("z", output, "abh-ztext", 19),
+      ...(step < 4 ? [] : [
+        ...V.map((_, j) => mix.arrow(chain[j], chain[j + 1], `abh-v abh-part${j % 2}`, 8)),
+        mix.line([0, 0], output, "abh-zline"),
+        s("polygon", { points: `${zx},${zy - 9} ${zx + 9},${zy} ${zx},${zy + 9} ${zx - 9},${zy}`, class: "abh-zmark" }),
+        mix.label("z", output, "abh-ztext", 20),
+      ]),
+      ...V.map((v, j) => mix.label(tokens[j], v, "abh-vtext", 16)),
     );
     mix.svg.setAttribute("aria-label", fill(text.mix_picture, facts));
-    result.textContent = fill(text.result, facts);
     root.dataset.output = JSON.stringify(output);
 
-    summary.say(fill(moved ? text.summary_moved : text.summary, facts));
+    summary.say(fill(text[step === 0 && moved ? "say_project_moved" : `say_${STEPS[step]}`], facts));
   }
 
   draw();

@@ -61,10 +61,20 @@ export function median(list) {
   return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
-/** Raw scores (m, n) of all queries, times a factor: mean entropy and median gradient. */
-export function overQueries(raws, factor) {
-  const rows = raws.map((raw) => row(raw, factor));
-  return { entropy: mean(rows.map((r) => r.entropy)), gradient: median(rows.map((r) => r.gradient)) };
+/** Raw scores (m, n) of all queries, times a factor: the gradient of the median query. */
+export function medianGradient(raws, factor) {
+  return median(raws.map((raw) => row(raw, factor).gradient));
+}
+
+/** The width of a bin for scores that spread so far: 1, or a tenth, a hundredth, ... where they lie close together. */
+export function binWidth(deviation) {
+  return Math.min(1, 10 ** Math.floor(Math.log10(deviation / 0.9)));
+}
+
+/** Which numbers are the largest: one, or several that are level. */
+export function isLargest(numbers) {
+  const most = Math.max(...numbers);
+  return numbers.map((x) => most - x < 1e-9);
 }
 
 /** The share of a normal distribution (mean 0) below x; Abramowitz and Stegun 7.1.26, good to about 1e-7. */
@@ -94,11 +104,12 @@ export function normalShares(deviation, reach) {
 
 // ---- drawing ---------------------------------------------------------------------------------------------
 
-const REACH = 30; // the histogram shows scores from -30 to 30
-const WIDE = 320; // the pictures' own units
-const HIGH = 190;
+const REACH = 30; // the histogram has so many bins on each side of its middle one
+const WIDE = 240; // the pictures' own units
+const HIGH = 150;
 const FLOOR = -5; // the gradient's axis ends at 10^-5
-const EDGE = { left: 34, right: 10, top: 12, bottom: 30 };
+const EDGE = { left: 34, right: 8, top: 10, bottom: 32 };
+const BOTTOM = HIGH - EDGE.bottom;
 
 function write(text, x, y, anchor = "middle", className = "abh-tick") {
   const node = s("text", { x, y, "text-anchor": anchor, class: className });
@@ -127,9 +138,9 @@ function lowered(text) {
 const hline = (y, className = "", from = EDGE.left, to = WIDE - EDGE.right) => s("line", { x1: from, x2: to, y1: y, y2: y, class: className });
 const path = (points, className) => s("polyline", { points: points.map((p) => p.map((x) => x.toFixed(2)).join(",")).join(" "), class: className });
 
-function picture(high = HIGH) {
+function picture() {
   const layer = s("g");
-  return { svg: s("svg", { viewBox: `0 0 ${WIDE} ${high}`, role: "img" }, layer), layer };
+  return { svg: s("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img" }, layer), layer };
 }
 
 /** A small number as people write it: 0.31, 0.0042, 3 × 10⁻⁷. */
@@ -145,7 +156,12 @@ function small(x) {
 /** A name and a number that changes. */
 function reading(name) {
   const number = h("dd", {});
-  return { nodes: [h("dt", {}, ...lowered(name)), number], number };
+  return { node: h("div", {}, h("dt", {}, ...lowered(name)), number), number };
+}
+
+/** A part of the figure: a title, a picture, what is read off it. */
+function part(title, svg, ...below) {
+  return h("section", { class: "abh-panel", "aria-label": title }, h("h4", {}, ...lowered(title)), svg, ...below);
 }
 
 function render({ model, el }) {
@@ -155,7 +171,6 @@ function render({ model, el }) {
   const all = unpack(model.get("rows"), d, model.get("step"));
   const keys = all.slice(m);
   const raw = all.slice(0, m).map((q) => scoresAtStops(q, keys, stops)); // (m, stops, n)
-  const most = Math.log(n);
   const id = newId("abh-scaling");
 
   // State: which length, how large the entries, what divides, whose weights.
@@ -164,6 +179,15 @@ function render({ model, el }) {
   let kind = model.get("divisor");
   let chosen = model.get("chosen");
 
+  const tries = model.get("tries").map((wanted, i) => {
+    const node = h("button", { type: "button", class: "abh-reset" }, `${i + 1} `, ...lowered(text.tries[i]));
+    node.addEventListener("click", () => {
+      at = stops.indexOf(wanted.d_k);
+      ({ size, divisor: kind } = wanted);
+      draw();
+    });
+    return { node, wanted };
+  });
   const words = choice(id, text.divide, text.divisors, kind, (i) => { kind = i; draw(); });
   for (const span of words.node.querySelectorAll("label span")) span.replaceChildren(...lowered(span.textContent));
   const length = slider(text.length_name, { min: 0, max: stops.length - 1, step: 1 }, (i) => { at = i; draw(); }, (i) => String(stops[i]));
@@ -172,94 +196,90 @@ function render({ model, el }) {
   scale.row.firstChild.replaceChildren(h("i", {}, text.size));
 
   const bars = picture();
+  const weighing = picture();
+  const lines = picture();
   const measured = reading(text.measured);
   const predicted = reading(text.predicted);
-
-  const weighing = picture();
-  const another = h("button", { type: "button", class: "abh-reset" }, text.another);
-  const which = h("span", { class: "abh-which" });
-  another.addEventListener("click", () => { chosen = (chosen + 1) % m; draw(); });
   const largest = reading(text.largest);
-  const evenness = reading(fill(text.entropy, { most: show(most) }));
-  const slope = reading(text.gradient);
+  const evenness = reading(text.entropy);
+  const slope = reading(text.slope);
+  const another = h("button", { type: "button", class: "abh-reset abh-another" }, text.another);
+  another.addEventListener("click", () => { chosen = (chosen + 1) % m; draw(); });
+  const whose = part("", weighing.svg, h("dl", {}, largest.node, evenness.node), another);
 
-  const entropies = picture(170);
-  const gradients = picture(170);
   const summary = announcer();
-  const facts = { pairs: m * n, queries: m, keys: n, most: show(most) };
-
-  const root = figure("abh-scaling", text.title, words.node,
-    h("div", { class: "abh-sliders" }, length.row, scale.row),
+  const root = figure("abh-scaling", text.title,
+    h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
+      h("span", { "aria-hidden": "true" }, text.try), ...tries.map((one) => one.node)),
+    h("div", { class: "abh-controls" }, words.node, h("div", { class: "abh-sliders" }, length.row, scale.row)),
     h("div", { class: "abh-panels" },
-      panel(id, 1, text.scores, fill(text.scores_note, facts), bars.svg,
-        h("dl", {}, ...measured.nodes, ...predicted.nodes)),
-      panel(id, 2, text.weights, text.weights_note, weighing.svg,
-        h("dl", {}, ...largest.nodes, ...evenness.nodes, ...slope.nodes),
-        h("p", { class: "abh-turn" }, another, which)),
-      panel(id, 3, text.lengths, text.lengths_note,
-        h("div", { class: "abh-pair" }, entropies.svg, gradients.svg), summary.node)));
+      part(fill(text.scores, { pairs: m * n }), bars.svg, h("dl", {}, measured.node, predicted.node)),
+      whose,
+      part(text.gradients, lines.svg, h("dl", {}, slope.node))),
+    summary.node);
 
   const factor = (k, i) => size ** 2 / divisorOf(k, stops[i]);
 
-  /** Entropy and gradient for each divisor and length; they change with the size alone. */
+  /** The gradient for each divisor and length; it changes with the size alone. */
   let curves = [];
   let curvesOf = NaN;
   function refreshCurves() {
     if (curvesOf === size) return;
     curvesOf = size;
-    curves = [0, 1, 2].map((k) => stops.map((_, i) => overQueries(raw.map((list) => list[i]), factor(k, i))));
+    curves = [0, 1, 2].map((k) => stops.map((_, i) => medianGradient(raw.map((list) => list[i]), factor(k, i))));
   }
 
   function drawScores(scores, own, deviation, best) {
-    const counts = histogram(scores, REACH);
-    const shares = normalShares(deviation, REACH).map((share) => share * scores.length);
+    const unit = binWidth(deviation);
+    const counts = histogram(scores.map((x) => x / unit), REACH);
+    const shares = normalShares(deviation / unit, REACH).map((share) => share * scores.length);
     const top = Math.max(...counts, ...shares);
-    const left = 8;
-    const bottom = HIGH - 44;
-    const unit = (WIDE - 2 * left) / (2 * REACH + 1);
-    const x = (score) => left + unit * (Math.min(REACH, Math.max(-REACH, score)) + REACH + 0.5);
-    const y = (count) => bottom - ((bottom - 10) * count) / top;
+    const left = 4;
+    const bottom = BOTTOM - 12;
+    const wide = (WIDE - 2 * left) / (2 * REACH + 1);
+    const x = (bin) => left + wide * (Math.min(REACH, Math.max(-REACH, bin)) + REACH + 0.5);
+    const y = (count) => bottom - ((bottom - EDGE.top) * count) / top;
+    const digits = Math.max(0, Math.round(-Math.log10(unit)) - 1);
     bars.layer.replaceChildren(
-      ...counts.map((count, i) => s("rect", { x: x(i - REACH) - unit / 2 + 0.4, width: unit - 0.8, y: y(count), height: bottom - y(count), class: "abh-count" })),
+      ...counts.map((count, i) => s("rect", { x: x(i - REACH) - wide / 2 + 0.3, width: wide - 0.6, y: y(count), height: bottom - y(count), class: "abh-count" })),
       path(shares.map((share, i) => [x(i - REACH), y(share)]), "abh-theory"),
       hline(bottom, "abh-base", left, WIDE - left),
-      ...own.map((score, j) => s("line", { x1: x(score), x2: x(score), y1: bottom + 2, y2: bottom + (j === best ? 14 : 9), class: j === best ? "abh-own abh-best" : "abh-own" })),
-      ...[-30, -20, -10, 0, 10, 20, 30].map((t) => write(String(t).replace("-", "\u2212"), x(t), bottom + 26)),
-      write(text.score, WIDE / 2, HIGH - 5),
+      ...own.map((score, j) => s("line", { x1: x(score / unit), x2: x(score / unit), y1: bottom + 2, y2: bottom + (best[j] ? 12 : 8), class: best[j] ? "abh-own abh-best" : "abh-own" })),
+      ...[-20, -10, 0, 10, 20].map((t) => write(show(t * unit, digits), x(t), BOTTOM + 14)),
+      write(unit < 1 ? fill(text.score_near, { times: Math.round(1 / unit) }) : text.score, WIDE / 2, HIGH - 3),
     );
   }
 
   function drawWeights(weights, best) {
-    const bottom = HIGH - EDGE.bottom;
-    const y = (a) => bottom - (bottom - EDGE.top) * a;
+    const y = (a) => BOTTOM - (BOTTOM - EDGE.top) * a;
     const unit = (WIDE - EDGE.left - EDGE.right) / n;
     weighing.layer.replaceChildren(
-      ...[0, 0.5, 1].flatMap((t) => [hline(y(t), t ? "abh-guide" : "abh-base"), write(show(t, 1), EDGE.left - 5, y(t) + 3.5, "end")]),
-      ...weights.map((a, j) => s("rect", { x: EDGE.left + unit * (j + 0.15), width: unit * 0.7, y: y(a), height: Math.max(0.6, bottom - y(a)), class: j === best ? "abh-w abh-best" : "abh-w" })),
+      ...[0, 0.5, 1].flatMap((t) => [hline(y(t), t ? "abh-guide" : "abh-base"), write(show(t, 1), EDGE.left - 5, y(t) + 4, "end")]),
+      ...weights.map((a, j) => s("rect", { x: EDGE.left + unit * (j + 0.15), width: unit * 0.7, y: y(a), height: Math.max(0.6, BOTTOM - y(a)), class: best[j] ? "abh-w abh-best" : "abh-w" })),
       hline(y(1 / n), "abh-even"),
-      ...weights.map((_, j) => (j % 5 === 4 || j === 0 ? write(String(j + 1), EDGE.left + unit * (j + 0.5), bottom + 13) : "")),
+      ...weights.map((_, j) => (j % 5 === 4 || j === 0 ? write(String(j + 1), EDGE.left + unit * (j + 0.5), BOTTOM + 14) : "")),
       write(text.key, (EDGE.left + WIDE - EDGE.right) / 2, HIGH - 3),
     );
   }
 
-  /** Three lines over the lengths; `y` places a value, `ticks` are [value, label]. */
-  function drawLines(target, title, values, y, ticks) {
+  /** The median query's gradient against the length, a line for each divisor. */
+  function drawLines() {
     const right = WIDE - 30;
     const x = (i) => EDGE.left + ((right - EDGE.left) * Math.log(stops[i])) / Math.log(stops.at(-1));
-    const bottom = y(ticks[0][0]);
-    const marks = values.map((line, k) => ({ k, y: y(line.at(-1)) })).sort((a, b) => a.y - b.y || b.k - a.k);
-    marks.forEach((mark, i) => { if (i) mark.y = Math.max(mark.y, marks[i - 1].y + 13); });
-    for (let i = marks.length - 1, low = bottom; i >= 0; i--, low -= 13) marks[i].y = Math.min(marks[i].y, low);
-    const chosenFirst = [0, 1, 2].sort((a, b) => (a === kind) - (b === kind)); // drawn last, so on top
-    target.layer.replaceChildren(
-      write(title, EDGE.left - 28, 12, "start", "abh-caption"),
-      ...ticks.flatMap(([value, label], i) => [hline(y(value), i ? "abh-guide" : "abh-base", EDGE.left, right), write(label, EDGE.left - 5, y(value) + 3.5, "end")]),
-      ...stops.map((stop, i) => ([1, 4, 16, 64, 256].includes(stop) ? write(String(stop), x(i), bottom + 13) : "")),
-      write("d_k", right + 14, bottom + 13),
-      s("line", { x1: x(at), x2: x(at), y1: 22, y2: bottom, class: "abh-here" }),
-      ...chosenFirst.map((k) => path(values[k].map((value, i) => [x(i), y(value)]), `abh-line abh-kind${k} ${k === kind ? "abh-chosen" : ""}`)),
-      s("circle", { cx: x(at), cy: y(values[kind][at]), r: 5, class: "abh-ring" }),
-      ...marks.map((mark) => write(text.marks[mark.k], right + 4, mark.y + 4, "start", mark.k === kind ? "abh-mark abh-chosen" : "abh-mark")),
+    const y = (value) => BOTTOM - ((BOTTOM - EDGE.top) * Math.max(0, Math.log10(Math.max(value, 1e-300)) - FLOOR)) / -FLOOR;
+    const marks = curves.map((line, k) => ({ k, y: y(line.at(-1)) })).sort((a, b) => a.y - b.y || b.k - a.k);
+    marks.forEach((mark, i) => { if (i) mark.y = Math.max(mark.y, marks[i - 1].y + 14); });
+    for (let i = marks.length - 1, low = BOTTOM - 6; i >= 0; i--, low -= 14) marks[i].y = Math.min(marks[i].y, low);
+    const chosenLast = [0, 1, 2].sort((a, b) => (a === kind) - (b === kind)); // so on top
+    lines.layer.replaceChildren(
+      ...[[1e-5, "10⁻⁵"], [1e-3, "10⁻³"], [0.1, "0.1"], [1, "1"]].flatMap(([value, label], i) =>
+        [hline(y(value), i ? "abh-guide" : "abh-base", EDGE.left, right), write(label, EDGE.left - 5, y(value) + 4, "end")]),
+      ...stops.map((stop, i) => ([1, 8, 64, 512].includes(stop) ? write(String(stop), x(i), BOTTOM + 14) : "")),
+      write("d_k", (EDGE.left + right) / 2, HIGH - 4),
+      s("line", { x1: x(at), x2: x(at), y1: EDGE.top, y2: BOTTOM, class: "abh-here" }),
+      ...chosenLast.map((k) => path(curves[k].map((value, i) => [x(i), y(value)]), `abh-line abh-kind${k} ${k === kind ? "abh-chosen" : ""}`)),
+      s("circle", { cx: x(at), cy: y(curves[kind][at]), r: 5, class: "abh-ring" }),
+      ...marks.map((mark) => write(text.marks[mark.k], right + 5, mark.y + 4, "start", mark.k === kind ? "abh-mark abh-chosen" : "abh-mark")),
     );
   }
 
@@ -270,48 +290,47 @@ function render({ model, el }) {
     const scores = raw.flatMap((list) => list[at].map((x) => x * factor(kind, at)));
     const expected = factor(kind, at) * Math.sqrt(d_k);
     const found = spread(scores);
-    const best = now.weights.indexOf(Math.max(...now.weights));
+    const best = isLargest(now.weights);
+    const most = Math.max(...now.weights);
+    const gradient = curves[kind][at];
 
     words.set(kind);
     length.set(at);
     length.input.setAttribute("aria-valuetext", String(d_k));
     scale.set(size);
+    for (const { node, wanted } of tries) {
+      node.setAttribute("aria-pressed", String(wanted.d_k === d_k && wanted.size === size && wanted.divisor === kind));
+    }
     drawScores(scores, now.scores, expected, best);
     drawWeights(now.weights, best);
+    drawLines();
 
-    const tall = 140;
-    const entropyAt = (x) => tall - ((tall - 26) * x) / most;
-    drawLines(entropies, text.mean_entropy, curves.map((line) => line.map((p) => p.entropy)), entropyAt,
-      [[0, "0"], [most / 2, show(most / 2, 1)], [most, show(most, 1)]]);
-    const gradientAt = (x) => tall - ((tall - 26) * Math.max(0, Math.log10(Math.max(x, 1e-300)) - FLOOR)) / -FLOOR;
-    drawLines(gradients, text.median_gradient, curves.map((line) => line.map((p) => p.gradient)), gradientAt,
-      [[1e-5, "10⁻⁵"], [1e-4, "10⁻⁴"], [1e-3, "10⁻³"], [1e-2, "0.01"], [0.1, "0.1"], [1, "1"]]);
-
-    const digits = expected < 0.95 ? 2 : 1;
+    const digits = expected < 0.095 ? 3 : 2;
     measured.number.textContent = show(found, digits);
     predicted.number.textContent = show(expected, digits);
-    largest.number.textContent = show(now.weights[best]);
-    evenness.number.textContent = show(now.entropy);
-    slope.number.textContent = small(now.gradient);
-    which.textContent = fill(text.query, { number: chosen + 1, queries: m });
+    largest.number.textContent = show(most, 3);
+    evenness.number.textContent = show(now.entropy, 3);
+    slope.number.textContent = small(gradient);
+    const title = fill(text.weights, { query: chosen + 1, queries: m });
+    whose.setAttribute("aria-label", title);
+    whose.firstChild.textContent = title;
 
-    const said = (name) => text.marks.map((mark, k) => fill(text.value, { mark, value: name === "gradient" ? small(curves[k][at][name]) : show(curves[k][at][name]) })).join(", ");
-    const more = {
-      ...facts, d_k, size: show(size, 1), measured: measured.number.textContent, predicted: predicted.number.textContent,
-      beyond: Math.round((100 * scores.filter((x) => Math.abs(x) > REACH).length) / scores.length),
-      weights: now.weights.map((a) => Math.round(100 * a)).join(", "),
-      divisor: show(divisorOf(kind, d_k), kind === 1 && d_k % 4 ? 1 : 0), percent: Math.round(100 * now.weights[best]), gradient: small(curves[kind][at].gradient),
+    const facts = {
+      d_k, size: show(size, 1), measured: measured.number.textContent, predicted: predicted.number.textContent,
+      weights: now.weights.map((a) => show(a)).join(", "), percent: most > 0.99 ? text.nearly_all : `${show(100 * most, 0)}%`, gradient: small(gradient),
+      divisor: show(divisorOf(kind, d_k), 1).replace(/\.0$/, ""), query: chosen + 1,
+      gradients: text.marks.map((mark, k) => fill(text.value, { mark, value: small(curves[k][at]) })).join(", "),
     };
-    bars.svg.setAttribute("aria-label", fill(text.scores_picture, more));
-    weighing.svg.setAttribute("aria-label", fill(text.weights_picture, more));
-    entropies.svg.setAttribute("aria-label", fill(text.entropy_picture, { ...more, values: said("entropy") }));
-    gradients.svg.setAttribute("aria-label", fill(text.gradient_picture, { ...more, values: said("gradient") }));
+    facts.best = fill(best.every(Boolean) ? text.all_alike : text.one_best, facts);
+    facts.verdict = fill(expected > 3 ? text.closed : expected > 0.4 ? text.open : text.even, facts);
+    bars.svg.setAttribute("aria-label", fill(text.scores_picture, facts));
+    weighing.svg.setAttribute("aria-label", fill(text.weights_picture, facts));
+    lines.svg.setAttribute("aria-label", fill(text.gradients_picture, facts));
     root.dataset.state = JSON.stringify({
       d_k, size, kind, chosen, scores: now.scores, weights: now.weights, entropy: now.entropy, gradient: now.gradient,
-      spread: found, predicted: expected, entropies: curves.map((line) => line[at].entropy),
-      gradients: curves.map((line) => line[at].gradient),
+      spread: found, predicted: expected, gradients: curves.map((line) => line[at]),
     });
-    summary.say(fill(text.summary, more));
+    summary.say(fill(text.summary, facts));
   }
 
   draw();

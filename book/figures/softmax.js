@@ -1,4 +1,4 @@
-// One row through softmax and back: logits, weights, Jacobian, and the gradient that arrives.
+// One row through softmax and back, step by step: scores, weights, slopes, grades, and the gradient that arrives.
 //
 // The first part is the mathematics: pure functions, exported, compared with the course's Python in
 // tests/test_figure_softmax.py. The second part draws. figures/common.js stands before this file. Nothing here asks a
@@ -11,22 +11,26 @@ export function jacobian(weights) {
   return weights.map((a, j) => weights.map((b, l) => (j === l ? a * (1 - a) : -a * b)));
 }
 
-/** Root of the sum of all squares of a matrix. */
-export function size(matrix) {
-  return Math.hypot(...matrix.flat());
-}
-
-/** Weights (n) and the gradient by them (n) -> the average of that gradient, and the gradient by the scores (n). */
+/** Weights (n) and grades (n) -> the average grade, how far each is above it, and the gradient of the scores (n). */
 export function pullBack(weights, da) {
-  const average = dot(weights, da);
-  return { average, ds: weights.map((a, j) => a * (da[j] - average)) };
+  // Not da[j] - average: grades that are alike are exactly 0 above it, and a sure row keeps its digits.
+  const above = da.map((grade) => weights.reduce((sum, a, m) => sum + a * (grade - da[m]), 0));
+  return { average: dot(weights, da), above, ds: weights.map((a, j) => a * above[j]) };
 }
 
-/** Everything the figure shows, from n logits, the multiplier and the gradient by the weights (n). */
-export function row(logits, scale, da) {
-  const weights = softmax(logits.map((x) => scale * x));
-  const slopes = jacobian(weights);
-  return { weights, jacobian: slopes, size: size(slopes), ...pullBack(weights, da) };
+/** Everything the figure shows, from n scores and the grades of their words (n). */
+export function row(scores, da) {
+  const weights = softmax(scores);
+  return { weights, jacobian: jacobian(weights), ...pullBack(weights, da) };
+}
+
+/** Scores (n) after so many steps of gradient descent with a learning rate of 1. */
+export function learn(scores, da, steps) {
+  for (let step = 0; step < steps; step++) {
+    const { ds } = row(scores, da);
+    scores = scores.map((score, j) => score - ds[j]);
+  }
+  return scores;
 }
 
 // ---- numbers ---------------------------------------------------------------------------------------------
@@ -41,192 +45,232 @@ export function small(x, digits = 3) {
   return `${x < 0 ? "\u2212" : ""}${lead}·10${superscript(power)}`;
 }
 
-/** Write a number into an element, its power as a real superscript: fonts have raised digits of several heights. */
-function write(node, text, raise) {
-  const [, base, power] = text.match(/^(.*?)([⁻⁰¹²³⁴-⁹]*)$/);
-  const plain = [...power].map((c) => (c === "⁻" ? "\u2212" : SUPERSCRIPT.indexOf(c))).join("");
-  node.replaceChildren(base, ...(plain ? [raise(plain)] : []));
-  return node;
+/** As it would be written by hand: four decimals at most, none where it is whole, a power of ten where it is tiny. */
+export function plain(x, digits = 4) {
+  const text = small(x, digits);
+  return /·|^[^.]*$/.test(text) ? text : text.replace(/\.?0+$/, "");
 }
-const sup = (text) => h("sup", {}, text);
-const raised = (text) => s("tspan", { dy: -4, class: "abh-power" }, text);
+
+/** Write a number into an element, its power as a real superscript: fonts have raised digits of several heights. */
+function write(node, text) {
+  const [, base, power] = text.match(/^(.*?)([⁻⁰¹²³⁴-⁹]*)$/);
+  const raised = [...power].map((c) => (c === "⁻" ? "\u2212" : SUPERSCRIPT.indexOf(c))).join("");
+  node.replaceChildren(base, ...(raised ? [h("sup", {}, raised)] : []));
+}
 
 // ---- drawing ---------------------------------------------------------------------------------------------
 
-const LARGEST = 40; // of the multiplier
-const LOWEST = -8; // the curve is shown down to ten to this power
+const LIMIT = 10; // how far a score's slider reaches
+const NUDGE = 0.1;
+const STILL = 0.01; // smaller gradients move nothing that can be seen
+const STEPS = ["weights", "slopes", "grades", "average", "gradient"];
+const [WIDTH, HEIGHT] = [330, 150]; // of the picture
 
-/** The grid of slopes: an SVG with a square and a number for each. */
-function slopesGrid(tokens) {
-  const [left, top, cell] = [58, 20, 50];
-  const [width, height] = [left + cell * tokens.length, top + cell * tokens.length];
-  const layer = s("g");
-  const names = tokens.flatMap((token, i) => {
-    const across = s("text", { x: left + cell * (i + 0.5), y: top - 6, "text-anchor": "middle", class: "abh-name" });
-    const down = s("text", { x: left - 6, y: top + cell * (i + 0.5) + 4, "text-anchor": "end", class: "abh-name" });
-    across.textContent = down.textContent = token;
-    return [across, down];
-  });
-  const lines = [...Array(tokens.length + 1).keys()].flatMap((i) => [
-    s("line", { x1: left, x2: width, y1: top + cell * i, y2: top + cell * i }),
-    s("line", { y1: top, y2: height, x1: left + cell * i, x2: left + cell * i })]);
-  const svg = s("svg", { viewBox: `0 0 ${width + 1} ${height + 1}`, role: "img" }, s("g", { class: "abh-grid" }, ...lines), ...names, layer);
-  const draw = (slopes) => layer.replaceChildren(...slopes.flatMap((line, j) => line.flatMap((x, l) => {
-    const side = 27 * Math.sqrt(Math.abs(x) / 0.25); // no slope exceeds a quarter
-    const [cx, cy] = [left + cell * (l + 0.5), top + cell * j + 18];
-    const number = s("text", { x: cx, y: top + cell * (j + 1) - 4, "text-anchor": "middle", class: "abh-slope" });
-    number.textContent = x > 0 && show(x) !== "0.00" ? `+${show(x)}` : show(x);
-    return [s("rect", { x: cx - side / 2, y: cy - side / 2, width: side, height: side, rx: 1.5,
-      class: x > 0 ? "abh-gain" : "abh-loss" }), number];
-  })));
-  return { svg, draw };
+function label(text, x, y, attributes = {}) {
+  const node = s("text", { x, y, class: "abh-label", ...attributes });
+  node.textContent = text;
+  return node;
 }
 
-/** The size of the Jacobian against the multiplier, logarithmic, with a mark where the figure stands. */
-function sizeCurve(axis) {
-  const [left, right, top, bottom, width, height] = [40, 8, 8, 26, 320, 128];
-  const x = (scale) => left + ((width - left - right) * scale) / LARGEST;
-  const y = (value) => top + (height - top - bottom) * (Math.log10(Math.max(value, 10 ** LOWEST)) / LOWEST);
-  const grid = s("g", { class: "abh-grid" });
-  for (let power = 0; power >= LOWEST; power -= 2) {
-    const label = s("text", { x: left - 5, y: y(10 ** power) + 4, "text-anchor": "end", class: "abh-tick" });
-    write(label, power === 0 ? "1" : `10${superscript(power)}`, raised);
-    grid.append(s("line", { x1: left, x2: width - right, y1: y(10 ** power), y2: y(10 ** power) }), label);
+/** The weights as parts of one bar; and, nudged, as parts of another below it. */
+function shares(tokens, weights, nudged, names) {
+  const cut = (parts) => parts.map((_, j) => WIDTH * parts.slice(0, j).reduce((sum, a) => sum + a, 0));
+  const bar = (parts, top) => cut(parts).flatMap((x, j) => [
+    s("rect", { x, y: top, width: WIDTH * parts[j], height: 28, class: `abh-share abh-share${j % 3}` }),
+    ...(WIDTH * parts[j] > 9 * tokens[j].length ? [label(tokens[j], x + 6, top + 19)] : [])]);
+  const [from, to] = [cut(weights), nudged ? cut(nudged) : []];
+  return [label(names[0], 0, 14, { class: "abh-tick" }), ...bar(weights, 22),
+    ...(nudged ? [
+      ...to.slice(1).map((x, j) => s("line", { x1: from[j + 1], x2: x, y1: 50, y2: 74, class: "abh-shift" })),
+      ...bar(nudged, 74), label(names[1], 0, 118, { class: "abh-tick" })] : [])];
+}
+
+/** Weights on a beam, each where its grade is; then a support below their average, and the way that learning moves them. */
+function balance(tokens, { weights, average, ds }, da, low, high, names, step) {
+  const ground = HEIGHT - 22;
+  const beam = ground - 26;
+  const x = (grade) => 60 + ((WIDTH - 86) * (grade - low)) / (high - low);
+  const drawn = [s("line", { x1: 6, x2: WIDTH - 6, y1: ground, y2: ground, class: "abh-ground" })];
+  for (let grade = low; grade <= high; grade++) {
+    drawn.push(s("line", { x1: x(grade), x2: x(grade), y1: ground, y2: ground + 4, class: "abh-ground" }),
+      label(String(grade), x(grade), ground + 17, { class: "abh-tick", "text-anchor": "middle" }));
   }
-  for (let scale = 0; scale <= LARGEST; scale += 10) {
-    const label = s("text", { x: x(scale), y: height - bottom + 13, "text-anchor": "middle", class: "abh-tick" });
-    label.textContent = String(scale);
-    grid.append(label);
+  drawn.push(label(names.grade, 6, ground + 17, { class: "abh-tick" }));
+  if (step >= 3) {
+    const at = x(average);
+    const right = at < WIDTH / 2;
+    drawn.push(
+      s("polygon", { points: `${at},${beam + 2} ${at - 11},${ground} ${at + 11},${ground}`, class: "abh-support" }),
+      label(names.average, at + (right ? 16 : -16), beam + 19, { "text-anchor": right ? "start" : "end" }));
   }
-  const name = s("text", { x: (left + width - right) / 2, y: height - 2, "text-anchor": "middle", class: "abh-tick" });
-  name.textContent = axis;
-  const path = s("polyline", { class: "abh-curve" });
-  const mark = s("circle", { r: 6, class: "abh-here" });
-  const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" }, grid, name, path, mark);
-  const draw = (sizes, scale, now) => {
-    path.setAttribute("points", sizes.map((value, i) => [i, value]).filter(([, value]) => value >= 10 ** LOWEST)
-      .map(([i, value]) => `${x((LARGEST * i) / (sizes.length - 1))},${y(value)}`).join(" "));
-    mark.setAttribute("cx", x(scale));
-    mark.setAttribute("cy", y(now));
-  };
-  return { svg, draw };
+  drawn.push(s("line", { x1: 26, x2: WIDTH - 6, y1: beam, y2: beam, class: "abh-beam" }));
+  const piles = new Map(); // words of one grade lie on each other
+  tokens.forEach((token, j) => {
+    const r = Math.max(2, 24 * Math.sqrt(weights[j]));
+    const top = piles.get(da[j]) ?? beam - 2;
+    piles.set(da[j], top - 2 * r);
+    const alone = da.filter((grade) => grade === da[j]).length === 1;
+    const way = step < 4 || Math.abs(ds[j]) < STILL ? "" : ds[j] > 0 ? " \u2193" : " \u2191"; // against the gradient
+    drawn.push(s("circle", { cx: x(da[j]), cy: top - r, r, class: "abh-disc" }),
+      alone
+        ? label(token + way, Math.min(x(da[j]), WIDTH - 30), top - 2 * r - 7, { "text-anchor": "middle" })
+        : label(token + way, x(da[j]) + r + 6, top - r + 5));
+  });
+  return drawn;
 }
 
 function render({ model, el }) {
   const tokens = model.get("tokens");
-  const [names, upstreams] = [model.get("names"), model.get("upstreams")];
   const text = model.get("text");
   const id = newId("abh-softmax");
+  const [own, grades] = [model.get("scores"), model.get("grades")];
+  const [low, high] = [Math.floor(Math.min(...grades)), Math.ceil(Math.max(...grades))];
 
-  // State: the logits, the multiplier, which gradient comes back.
-  let logits = [...model.get("logits")];
-  let scale = model.get("scale");
-  let chosen = 0;
+  // State: the scores, the grades, the step, and whose score is nudged.
+  let scores = [...own];
+  let da = [...grades];
+  let step = model.get("step");
+  let nudgedOne = 0;
 
-  const times = slider(text.scale, { min: 0, max: LARGEST, step: 0.5 }, (x) => { scale = x; draw(); }, (x) => show(x, 1));
-  times.row.classList.add("abh-times");
-  const reset = h("button", { type: "button", class: "abh-reset" }, text.reset);
-  reset.addEventListener("click", () => {
-    logits = [...model.get("logits")];
-    scale = model.get("scale");
-    draw();
-    times.input.focus(); // the button is now disabled, which would leave the keyboard nowhere
-  });
+  const steps = choice(`${id}-step`, text.steps, text.step_names.map((name, i) => `${i + 1} ${name}`), step, go);
+  steps.node.classList.add("abh-steps");
+  const back = button(text.back, () => go(step - 1));
+  const next = button(text.next, () => go(step + 1), "abh-next");
 
-  // 1. logits and weights
-  const weights = tokens.map((token, j) => {
-    const logit = slider(token, { min: -3, max: 3, step: 0.1 }, (x) => { logits[j] = x; draw(); }, (x) => show(x, 1));
-    logit.input.setAttribute("aria-label", fill(text.logit_of, { word: token }));
+  // forward: a slider and a weight for each word
+  const forward = tokens.map((token, j) => {
+    const score = slider(token, { min: -LIMIT, max: LIMIT, step: 0.1 }, (x) => { scores[j] = x; draw(); }, (x) => plain(x, 2));
+    score.input.setAttribute("aria-label", fill(text.score_of, { word: token }));
     const bar = h("div", { class: "abh-bar" });
-    const number = h("span", { class: "abh-weight" });
-    const line = h("div", { class: "abh-logit" }, logit.row,
-      h("div", { class: "abh-answer-bar" }, h("div", { class: "abh-track", "aria-hidden": "true" }, bar), number));
-    return { line, logit, bar, number };
+    return { score, bar, line: h("div", { class: "abh-forward" }, score.row, h("div", { class: "abh-track", "aria-hidden": "true" }, bar)) };
   });
-  const heads = h("div", { class: "abh-logit abh-heads", "aria-hidden": "true" }, h("span", {}, text.logit), h("span", {}, text.weight));
+  const layer = s("g");
+  const picture = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" }, layer);
+  const nudge = choice(`${id}-nudge`, text.nudge, tokens, nudgedOne, (i) => { nudgedOne = i; draw(); });
+  nudge.node.classList.add("abh-nudge");
 
-  // 2. the Jacobian
-  const grid = slopesGrid(tokens);
-  const curve = sizeCurve(text.curve_axis);
-  const sizeNow = h("strong", {});
-  const sizeLine = h("p", { class: "abh-size" }, `${text.size}: `, sizeNow);
-
-  // 3. a gradient on its way back
-  const upstream = choice(id, text.choose, names, chosen, (i) => { chosen = i; draw(); });
+  // the table: what each step adds
   const rows = tokens.map((token) => {
-    const [grade, above, weight, gradient] = Array.from({ length: 4 }, () => h("td", { class: "abh-figures" }));
-    for (const cell of [above, weight]) cell.classList.add("abh-spare"); // left out on a phone
+    const cell = (name) => h("td", { class: `abh-c-${name}` });
+    const [weight, grade, above, gradient] = ["weight", "grade", "above", "gradient"].map(cell);
+    const slopes = tokens.map(() => cell("slope"));
     const bar = h("div", { class: "abh-bar" });
-    const line = h("tr", {}, h("th", { scope: "row" }, token), grade, above, weight, gradient,
-      h("td", { class: "abh-both", "aria-hidden": "true" }, bar));
-    return { line, grade, above, weight, gradient, bar };
+    const line = h("tr", {}, h("th", { scope: "row" }, token), weight, ...slopes, grade, above, gradient,
+      h("td", { class: "abh-c-gradient abh-both", "aria-hidden": "true" }, bar));
+    return { line, weight, slopes, grade, above, gradient, bar };
   });
-  const [average, total] = [h("td", { class: "abh-figures" }), h("td", { class: "abh-figures" })];
+  const [total, sum] = ["weight", "gradient"].map((name) => h("td", { class: `abh-c-${name}` }));
+  const head = (name, content, more = {}) => h("th", { scope: "col", class: `abh-c-${name}`, ...more }, content);
   const table = h("table", {},
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, text.word), h("th", { scope: "col" }, text.grade),
-      h("th", { scope: "col", class: "abh-spare" }, text.above), h("th", { scope: "col", class: "abh-spare" }, text.weight),
-      h("th", { scope: "col", colspan: 2, class: "abh-ds" }, text.gradient))),
+    h("thead", {},
+      h("tr", {}, h("th", { scope: "col" }, text.word), head("weight", text.weight),
+        ...tokens.map((token, l) => head("slope", fill(text.slope, { word: token }), { "data-column": l })),
+        head("grade", text.grade), head("above", text.above), head("gradient", text.gradient, { colspan: 2 }))),
     h("tbody", {}, ...rows.map((r) => r.line)),
-    h("tfoot", {}, ...[[text.average, average], [text.total, total]].map(([name, number]) =>
-      h("tr", {}, h("td", { colspan: 2 }, name), h("td", { class: "abh-spare" }), h("td", { class: "abh-spare" }), number, h("td", {})))));
-  const summary = announcer();
+    h("tfoot", {}, h("tr", {}, h("th", { scope: "row" }, text.total), total, ...tokens.map(() => h("td", { class: "abh-c-slope" }, "0")),
+      h("td", { class: "abh-c-grade" }), h("td", { class: "abh-c-above" }), sum, h("td", { class: "abh-c-gradient" }))));
 
+  /** Show scores and grades at the last step. */
+  function present(newScores, newGrades = grades) {
+    scores = newScores;
+    da = [...newGrades];
+    step = STEPS.length - 1;
+    draw();
+  }
+  const lead = grades.indexOf(Math.max(...grades));
+  const tries = [
+    [text.try_long, () => present(own.map((x) => 10 * x))],
+    [text.try_two, () => present(own.map((x, j) => 10 * (j === own.length - 1 ? own[lead] : x)))],
+    [text.try_shift, () => present(own.map((x) => x + 3))],
+    [text.try_alike, () => present([...own], own.map(() => 1))],
+  ].map(([name, press]) => button(name, press));
+  const learning = [[text.learn_one, 1], [text.learn_ten, 10]].map(([name, times]) =>
+    button(name, () => present(learn(scores, da, times), da)));
+  const reset = button(text.reset, () => { scores = [...own]; da = [...grades]; draw(); });
+
+  const summary = announcer();
   const root = figure("abh-softmax", text.title,
-    h("div", { class: "abh-top" }, times.row, reset),
-    h("div", { class: "abh-panels" },
-      panel(id, 1, text.weigh, text.weigh_note, heads, ...weights.map((w) => w.line), sizeLine, curve.svg),
-      panel(id, 2, text.slopes, text.slopes_note, grid.svg),
-      panel(id, 3, text.back, text.back_note, upstream.node, table, summary.node)));
+    h("div", { class: "abh-walk" }, steps.node, back, next),
+    summary.node,
+    h("div", { class: "abh-stages" },
+      h("section", { "aria-label": text.scores },
+        h("div", { class: "abh-heads", "aria-hidden": "true" }, h("span", {}, text.scores), h("span", {}, text.weights)),
+        ...forward.map((f) => f.line),
+        h("div", { class: "abh-learn", role: "group", "aria-label": text.learn },
+          h("span", { "aria-hidden": "true" }, text.learn), ...learning)),
+      h("section", { class: "abh-picture" }, picture, nudge.node)),
+    table,
+    h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
+      h("span", { "aria-hidden": "true" }, text.try), ...tries, reset));
+
+  function go(to) {
+    step = Math.min(STEPS.length - 1, Math.max(0, to));
+    draw();
+  }
+
+  /** Who has most weight, in a sentence that knows of ties. */
+  function best(weights) {
+    const most = largest(weights);
+    if (most.length === weights.length) return text.all_level;
+    return fill(most.length > 1 ? text.some_level : text.one_best, { best: most.map((j) => tokens[j]).join(text.and) });
+  }
+
+  /** What learning does with such gradients. */
+  function moves({ ds }) {
+    if (da.every((grade) => grade === da[0])) return text.same_grade;
+    if (Math.max(...ds.map(Math.abs)) < STILL) return fill(text.still, { largest: plain(Math.max(...ds.map(Math.abs))) });
+    const names = (sign) => tokens.filter((_, j) => sign * ds[j] > 0).join(text.and);
+    return fill(text.moves, { down: names(1), up: names(-1) });
+  }
 
   function draw() {
-    const da = upstreams[chosen];
-    const now = row(logits, scale, da);
-    const before = size(jacobian(softmax(logits)));
-    const best = now.weights.indexOf(Math.max(...now.weights));
-    const pushes = now.ds.map(Math.abs);
-    const most = pushes.indexOf(Math.max(...pushes));
-
-    times.set(scale);
-    reset.disabled = scale === model.get("scale") && logits.every((x, j) => x === model.get("logits")[j]);
-    weights.forEach((w, j) => {
-      w.logit.set(logits[j]);
-      w.line.dataset.weight = now.weights[j];
-      w.bar.style.width = `${100 * now.weights[j]}%`;
-      w.number.textContent = show(now.weights[j]);
-      w.line.classList.toggle("abh-best", j === best);
-    });
-
-    grid.draw(now.jacobian);
-    grid.svg.setAttribute("aria-label", fill(text.slopes_picture, { n: tokens.length, rows: tokens.map((word, j) =>
-      fill(text.slopes_row, { word, numbers: now.jacobian[j].map((x) => show(x)).join(", ") })).join("; ") }));
-    write(sizeNow, small(now.size), sup);
-    curve.draw([...Array(161).keys()].map((i) => row(logits, (LARGEST * i) / 160, da).size), scale, now.size);
-    curve.svg.setAttribute("aria-label", fill(text.curve, { scale: show(scale, 1), size: small(now.size) }));
-
-    // No number of ds exceeds a quarter of the range of da: that is the full width of a bar.
-    const full = (Math.max(...da) - Math.min(...da)) / 4 || 1;
-    rows.forEach((r, j) => {
-      r.line.dataset.gradient = now.ds[j];
-      r.grade.textContent = show(da[j], 1);
-      r.above.textContent = show(da[j] - now.average);
-      r.weight.textContent = show(now.weights[j]);
-      write(r.gradient, small(now.ds[j]), sup);
-      r.bar.className = `abh-bar ${now.ds[j] > 0 ? "abh-rise" : "abh-fall"}`;
-      r.bar.style.width = `${(50 * Math.abs(now.ds[j])) / full}%`;
-    });
-    average.textContent = show(now.average);
-    total.textContent = show(now.ds.reduce((sum, x) => sum + x, 0), 3);
-    upstream.set(chosen);
-    for (const name of ["size", "average"]) root.dataset[name] = now[name];
-    root.dataset.jacobian = JSON.stringify(now.jacobian);
-
-    const fallen = before / now.size;
+    const now = row(scores, da);
+    const nudged = softmax(scores.map((x, j) => x + (j === nudgedOne ? NUDGE : 0)));
+    const signed = (x) => (x < 0 ? `(${plain(x)})` : plain(x));
+    const list = (numbers) => tokens.map((token, j) => `${token} ${plain(numbers[j])}`).join(", ");
     const facts = {
-      scale: show(scale, 1), best: tokens[best], percent: `${show(100 * now.weights[best], now.weights[best] > 0.99 ? 2 : 0)}\u00a0%`, size: small(now.size),
-      fallen: fallen >= 2 && Number.isFinite(fallen) ? fill(text.fallen, { times: fallen < 1e6 ? Number(fallen.toPrecision(2)).toLocaleString("en") : small(1 / fallen).replace("⁻", "") }) : "",
+      word: tokens[nudgedOne], best: best(now.weights), weights: list(now.weights), nudged: list(nudged), grades: list(da),
+      average: plain(now.average), moves: moves(now),
+      mean: tokens.map((_, j) => `${plain(now.weights[j])}·${signed(da[j])}`).join(" + "),
+      products: tokens.map((token, j) => `${token} ${plain(now.weights[j])}·${signed(now.above[j])} = ${plain(now.ds[j])}`).join(", "),
     };
-    const moved = pushes[most] < 1e-12 ? text.still : fill(text.moves, { word: tokens[most], largest: small(now.ds[most]) });
-    summary.say(fill(text.summary, facts) + moved);
+
+    steps.set(step);
+    nudge.set(nudgedOne);
+    root.dataset.step = step;
+    back.disabled = step === 0;
+    next.disabled = step === STEPS.length - 1;
+    reset.disabled = scores.every((x, j) => x === own[j]) && da.every((x, j) => x === grades[j]);
+    forward.forEach((f, j) => {
+      f.score.set(scores[j]);
+      f.bar.style.width = `${100 * now.weights[j]}%`;
+    });
+
+    layer.replaceChildren(...(step < 2
+      ? shares(tokens, now.weights, step === 1 ? nudged : null, [text.share, fill(text.share_nudged, facts)])
+      : balance(tokens, now, da, low, high, { grade: text.grade_axis, average: fill(text.support, facts) }, step)));
+    picture.setAttribute("aria-label", fill(step < 2 ? text.share_picture : text.balance_picture, facts));
+
+    // No gradient exceeds a quarter of the range of the grades: that is the full width of a bar.
+    const full = (high - low) / 4;
+    rows.forEach((r, j) => {
+      write(r.weight, plain(now.weights[j]));
+      r.slopes.forEach((cell, l) => {
+        write(cell, step >= 1 ? plain(now.jacobian[j][l]) : "");
+        cell.classList.toggle("abh-nudged", step === 1 && l === nudgedOne);
+      });
+      r.grade.textContent = step >= 2 ? plain(da[j]) : "";
+      write(r.above, step >= 3 ? plain(now.above[j]) : "");
+      write(r.gradient, step >= 4 ? plain(now.ds[j]) : "");
+      r.bar.className = `abh-bar ${now.ds[j] > 0 ? "abh-rise" : "abh-fall"}`;
+      r.bar.style.width = step >= 4 ? `${(50 * Math.abs(now.ds[j])) / full}%` : "0";
+    });
+    total.textContent = "1";
+    sum.textContent = step >= 4 ? "0" : "";
+    for (const node of table.querySelectorAll("tfoot .abh-c-slope")) node.textContent = step >= 1 ? "0" : "";
+    root.dataset.row = JSON.stringify({ scores, da, ...now });
+
+    summary.say(fill(text[`say_${STEPS[step]}`], facts));
   }
 
   draw();

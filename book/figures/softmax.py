@@ -1,77 +1,90 @@
-"""The figure of chapter 03: a row of logits, its weights, its Jacobian, and a gradient on its way back.
+"""The figure of chapter 03: a row of scores, its weights and slopes, and a gradient on its way back, step by step.
 
-The figure computes in JavaScript (softmax.js), so it answers in a page without a kernel. What is here is its words:
-everything a reader sees comes from `TEXT`, so that a translation passes another dictionary.
+The figure computes in JavaScript (softmax.js), so it answers in a page without a kernel. What is here is its data and
+its words: everything a reader sees comes from `TEXT`, so that a translation passes another dictionary.
 """
 
 import numpy as np
 import traitlets
 from figures.widget import Figure, script, style
 
+WORDS = ["cat", "chased", "mouse"]
+SCORES = np.array([np.log(2), 0.0, 0.0])  # (3,) their weights are 1/2, 1/4, 1/4
+GRADES = np.array([4.0, 0.0, 2.0])  # (3,) the first numbers of chapter 1's values
+
 TEXT = {
-    "title": "A softmax that saturates, and what it does to a gradient",
-    "scale": "Multiply all logits by",
-    "reset": "Start again",
-    "weigh": "Weights",
-    "weigh_note": "Softmax of the logits, times the multiplier.",
-    "logit": "logit",
-    "weight": "weight",
-    "logit_of": "Logit of {word}",
-    "slopes": "Slopes: the Jacobian",
-    "slopes_note": "Row: whose weight answers. Column: whose logit grew. Filled squares gain, hollow ones lose.",
-    "slopes_picture": "Jacobian, {n} by {n}. {rows}.",
-    "slopes_row": "Weight of {word}: {numbers}",
-    "size": "Size of the Jacobian",
-    "curve": "Size of the Jacobian against the multiplier, in powers of ten. At {scale} it is {size}.",
-    "curve_axis": "multiplier",
-    "back": "A gradient on its way back",
-    "back_note": "Each logit receives: weight × (its grade − the average grade).",
-    "choose": "The grades da, from further up:",
+    "title": "Softmax and its gradient, step by step",
+    "steps": "Step",
+    "step_names": ["Weights", "Slopes", "Grades", "Average", "Gradient"],
+    "back": "Back",
+    "next": "Next",
+    "scores": "scores",
+    "weights": "weights",
+    "score_of": "Score of {word}",
+    "nudge": "Raise",
     "word": "word",
-    "grade": "da",
-    "above": "da − average",
-    "gradient": "ds",
-    "average": "average of da",
-    "total": "sum of ds",
-    "summary": "Multiplied by {scale}, “{best}” has {percent} of the weight. The Jacobian’s size is {size}{fallen}.",
-    "fallen": ", about {times} times smaller than with the multiplier at 1",
-    "moves": " Largest gradient: {largest}, for “{word}”.",
-    "still": " No logit is moved.",
+    "weight": "weight",
+    "slope": "slope by {word}",
+    "grade": "grade",
+    "above": "above average",
+    "gradient": "gradient",
+    "total": "sum",
+    "share": "The weights share one bar",
+    "share_nudged": "The same with 0.1 more for “{word}”",
+    "share_picture": "A bar of length 1, divided by weight: {weights}. With 0.1 more for the score of "
+    "“{word}”: {nudged}.",
+    "grade_axis": "grade",
+    "support": "average {average}",
+    "balance_picture": "The weights lie on a beam, each where its grade is: {grades}. It balances at {average}.",
+    "try": "Things to try",
+    "try_long": "A query ten times longer",
+    "try_two": "The same with two in the lead",
+    "try_shift": "Add 3 to every score",
+    "try_alike": "All grades alike",
+    "learn": "Learn",
+    "learn_one": "1 step",
+    "learn_ten": "10 steps",
+    "reset": "Start again",
+    "say_weights": "Softmax turns the scores into weights: {weights}. They sum to 1. {best}",
+    "say_slopes": "Raise the score of “{word}” by 0.1, and the weights become {nudged}. Each moves by about 0.1 "
+    "times its slope. What one gains, the others lose.",
+    "say_grades": "Now backwards. The grade of a word says how fast the loss grows with its weight: {grades}. "
+    "A low grade is a good one. Each weight lies on a beam where its grade is.",
+    "say_average": "The beam balances at the average grade, {mean} = {average}. More weight on a word helps only if "
+    "its grade is below that.",
+    "say_gradient": "Weight times distance from the average: {products}. {moves}",
+    "one_best": "Most goes to “{best}”.",
+    "all_level": "All are level.",
+    "some_level": "“{best}” are level.",
+    "and": "” and “",
+    "moves": "Learning lowers the score of “{down}” and raises that of “{up}”.",
+    "still": "No gradient is larger than {largest}: this row hardly learns.",
+    "same_grade": "All have the average grade, so nothing moves.",
 }
 
 
 class SoftmaxFigure(Figure):
-    """A row of n logits to move, one multiplier for all, and gradients to send back through softmax.
+    """A row of n scores to move, and a gradient that comes back through softmax.
 
     Args:
         tokens: n words.
-        logits: (n,) numbers between -3 and 3.
-        upstreams: pairs of a name and a gradient by the weights (n,); the first is shown first.
-        scale: the multiplier shown first, from 0 to 40.
+        scores: (n,) numbers, with sliders from -10 to 10.
+        grades: (n,) the gradient by the weights, not all alike.
+        step: which of the five steps is shown first, from 0.
         text: the words of the figure, by the keys of `TEXT`.
     """
 
     _esm, _css = script("softmax"), style("softmax")
     tokens = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    logits = traitlets.List().tag(sync=True)
-    names = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    upstreams = traitlets.List().tag(sync=True)
-    scale = traitlets.Float(1.0).tag(sync=True)
+    scores = traitlets.List().tag(sync=True)
+    grades = traitlets.List().tag(sync=True)
+    step = traitlets.Int(0).tag(sync=True)
 
-    def __init__(self, tokens, logits, upstreams, scale=1.0, text=None):
-        logits = np.asarray(logits, dtype=float)
-        gradients = [np.asarray(gradient, dtype=float) for _, gradient in upstreams]
-        if logits.shape != (len(tokens),) or any(g.shape != logits.shape for g in gradients):
+    def __init__(self, tokens, scores, grades, step=0, text=None):
+        scores, grades = np.asarray(scores, dtype=float), np.asarray(grades, dtype=float)
+        if scores.shape != (len(tokens),) or grades.shape != (len(tokens),):
             raise ValueError(
-                f"{len(tokens)} tokens want as many logits and gradients of that length, "
-                f"not {logits.shape} and {[g.shape for g in gradients]}"
+                f"{len(tokens)} tokens want as many scores and grades, not {scores.shape} and {grades.shape}"
             )
-        super().__init__(
-            TEXT,
-            text,
-            tokens=list(tokens),
-            logits=logits.tolist(),
-            names=[name for name, _ in upstreams],
-            upstreams=[g.tolist() for g in gradients],
-            scale=float(scale),
-        )
+        data = {"scores": scores.tolist(), "grades": grades.tolist()}
+        super().__init__(TEXT, text, tokens=list(tokens), step=step, **data)

@@ -6,42 +6,29 @@ of the course prove that every wrong answer here fails, that its own hint is sho
 
 import numpy as np
 
-from checking import misconception, right
-
-
-def softmax(S, axis=-1):
-    E = np.exp(S - S.max(axis=axis, keepdims=True))
-    return E / E.sum(axis=axis, keepdims=True)
-
-
-def transposed(K):
-    return np.swapaxes(K, -1, -2)
+from checking import COMMON, families, misconception, right
+from checking.pieces import fits, softmax, transposed
 
 
 def attend(Q, K, V):
     return softmax(Q @ transposed(K)) @ V
 
 
-def stretched(left, right):
-    """Multiply (..., a, b) with (..., b, c) by broadcasting, which stretches a b of 1."""
-    return (left[..., :, :, None] * right[..., None, :, :]).sum(-2)
-
-
-def fits(a, b, name="size"):
-    if a != b:
-        raise ValueError(f"the {name} is {a} and {b}")
-
-
 # project: wrong
 
 
-@misconception("project", hint="`W` is turned over. It has shape (d_in, d_out) already: `X @ W`, without `.T`.")
+@misconception(
+    "project",
+    label="W transposed",
+    hint="`W` is turned over. It has shape (d_in, d_out) already: `X @ W`, without `.T`.",
+)
 def project_with_turned_matrix(X, W):
     return X @ W.T
 
 
 @misconception(
     "project",
+    label="W multiplied from the left",
     hint="The matrix stands on the left. Vectors are rows here, so it goes on the right: `X @ W`.",
 )
 def project_from_the_left(X, W):
@@ -50,6 +37,7 @@ def project_from_the_left(X, W):
 
 @misconception(
     "project",
+    label="result transposed",
     hint="The result is transposed, (d_out, n): `W.T @ X.T` treats vectors as columns. Here they are rows: `X @ W`.",
 )
 def project_columns(X, W):
@@ -58,6 +46,7 @@ def project_columns(X, W):
 
 @misconception(
     "project",
+    label="entrywise product instead of matrix product",
     hint="`*` multiplies entry by entry and needs equal shapes. A matrix product, `@`, multiplies rows by columns.",
 )
 def project_entrywise(X, W):
@@ -66,6 +55,7 @@ def project_entrywise(X, W):
 
 @misconception(
     "project",
+    label="products not added up",
     hint="The products are there but not added up: the axis d_in is still in the result. Sum over it, or use `@`.",
 )
 def project_without_sum(X, W):
@@ -74,6 +64,7 @@ def project_without_sum(X, W):
 
 @misconception(
     "project",
+    label="summed over d_out, not d_in",
     hint="The sum runs over d_out, so that (..., n, d_in) is left. Sum over d_in, the axis that `X` and `W` share.",
 )
 def project_sum_over_outputs(X, W):
@@ -82,15 +73,7 @@ def project_sum_over_outputs(X, W):
 
 @misconception(
     "project",
-    hint="A size d_in of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. "
-    "Compare `X.shape[-1]` with `W.shape[0]` and raise `ValueError`, or use `@`, which raises by itself.",
-)
-def project_stretches_ones(X, W):
-    return (X[..., :, None] * W).sum(-2)
-
-
-@misconception(
-    "project",
+    label="X overwritten through a second name",
     hint="`row = X` gives the array a second name; it makes no copy, so `row *= ...` changes `X` itself. "
     "Write `X * W[:, j]`, which makes a new array.",
 )
@@ -105,6 +88,7 @@ def project_second_name(X, W):
 
 @misconception(
     "project",
+    label="X reshaped in place",
     hint="`X.resize(...)`, like assigning to `X.shape`, reshapes the caller's own array. `X.reshape(...)` "
     "returns a new one.",
 )
@@ -117,88 +101,25 @@ def project_reshapes_in_place(X, W):
 
 @misconception(
     "project",
-    hint="The result is float64 for float32 inputs: `np.zeros(shape)` makes float64, and so does `astype(float)`. "
-    "Give the dtype, `np.zeros(shape, dtype=X.dtype)`, or let `@` choose it.",
+    label="only the first vector",
+    hint="Only the first vector was projected. `X @ W` takes all rows at once.",
 )
-def project_to_float64(X, W):
-    return X.astype(np.float64) @ W
-
-
-@misconception(
-    "project",
-    hint="The result is float32 whatever the inputs are. Leave the dtype as it comes, or use `X.dtype`.",
-)
-def project_to_float32(X, W):
-    return (X @ W).astype(np.float32)
-
-
-@misconception("project", hint="A list came back. Leave `.tolist()` out, or end with `np.array(...)`.")
-def project_to_list(X, W):
-    return (X @ W).tolist()
-
-
-@misconception(
-    "project",
-    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
-)
-def project_without_return(X, W):
-    return None
-
-
-@misconception("project", hint="Only the first vector was projected. `X @ W` takes all rows at once.")
 def project_first_vector(X, W):
     return X[0] @ W
 
 
 @misconception(
     "project",
-    hint="The number of axes is fixed: `n, d = X.shape` works for two. Take sizes from the end, `X.shape[-1]`, and "
-    "let `@` carry the leading axes.",
+    label="mean instead of sum",
+    hint="This is the mean over d_in. A projection is the sum: leave the division out.",
 )
-def project_two_axes_only(X, W):
-    n, d = X.shape
-    return X @ W
-
-
-@misconception(
-    "project",
-    hint="`X[0]` takes the first sequence and forgets the rest of the batch. `X @ W` keeps the leading axes.",
-)
-def project_first_sequence(X, W):
-    return (X[0] if X.ndim > 2 else X) @ W
-
-
-@misconception(
-    "project",
-    hint="The batch was made flat and stayed so. Bring the leading axes back: `.reshape(*X.shape[:-1], W.shape[1])`.",
-)
-def project_stays_flat(X, W):
-    return X.reshape(-1, X.shape[-1]) @ W
-
-
-@misconception(
-    "project",
-    hint="An axis of size 1 is gone: `squeeze` removes it. One vector is still a sequence, of shape (1, d).",
-)
-def project_squeezed(X, W):
-    return (X @ W).squeeze()
-
-
-@misconception("project", hint="This is the mean over d_in. A projection is the sum: leave the division out.")
 def project_mean(X, W):
     return X @ W / X.shape[-1]
 
 
 @misconception(
     "project",
-    hint="Decimals are cut off: the array that takes the result holds whole numbers (`dtype=int`).",
-)
-def project_whole_numbers(X, W):
-    return np.trunc(X @ W)
-
-
-@misconception(
-    "project",
+    label="only the first two vectors",
     hint="A length is written into the code: only the first 2 vectors are projected. Take n from `X.shape[-2]`.",
 )
 def project_two_vectors(X, W):
@@ -208,6 +129,12 @@ def project_two_vectors(X, W):
 
 
 # project: right
+
+
+@families(*COMMON, "decimals cut off", shapes="n d_in, d_in d_out")
+@right("project")
+def project_matmul(X, W):
+    return X @ W
 
 
 @right("project")
@@ -265,75 +192,109 @@ def project_torch(X, W):
 # qkv: wrong
 
 
-@misconception("qkv", hint="The order is Q, V, K. Return `Q, K, V`.")
+@misconception("qkv", label="K and V swapped", hint="The order is Q, V, K. Return `Q, K, V`.")
 def qkv_values_second(X, W_q, W_k, W_v):
     return X @ W_q, X @ W_v, X @ W_k
 
 
-@misconception("qkv", hint="Q and K changed places: the first of the three is `X` projected by `W_q`.")
+@misconception(
+    "qkv", label="Q and K swapped", hint="Q and K changed places: the first of the three is `X` projected by `W_q`."
+)
 def qkv_keys_first(X, W_q, W_k, W_v):
     return X @ W_k, X @ W_q, X @ W_v
 
 
-@misconception("qkv", hint="All three are made with `W_q`. Keys have `W_k`, values have `W_v`.")
+@misconception(
+    "qkv", label="W_q used for all three", hint="All three are made with `W_q`. Keys have `W_k`, values have `W_v`."
+)
 def qkv_one_matrix(X, W_q, W_k, W_v):
     return X @ W_q, X @ W_q, X @ W_q
 
 
-@misconception("qkv", hint="The keys are the queries again: K is `X` projected by `W_k`, not by `W_q`.")
+@misconception(
+    "qkv",
+    label="keys made with W_q",
+    hint="The keys are the queries again: K is `X` projected by `W_k`, not by `W_q`.",
+)
 def qkv_keys_are_queries(X, W_q, W_k, W_v):
     return X @ W_q, X @ W_q, X @ W_v
 
 
-@misconception("qkv", hint="The queries are the keys again: Q is `X` projected by `W_q`, not by `W_k`.")
+@misconception(
+    "qkv",
+    label="queries made with W_k",
+    hint="The queries are the keys again: Q is `X` projected by `W_q`, not by `W_k`.",
+)
 def qkv_queries_are_keys(X, W_q, W_k, W_v):
     return X @ W_k, X @ W_k, X @ W_v
 
 
 @misconception(
     "qkv",
+    label="values made with W_k",
     hint="The values are the keys: V is `X` projected by `W_v`. What is compared and what is passed on may differ.",
 )
 def qkv_values_are_keys(X, W_q, W_k, W_v):
     return X @ W_q, X @ W_k, X @ W_k
 
 
-@misconception("qkv", hint="The values are `X` itself. They are projected as well, by `W_v`.")
+@misconception(
+    "qkv", label="values not projected", hint="The values are `X` itself. They are projected as well, by `W_v`."
+)
 def qkv_values_unprojected(X, W_q, W_k, W_v):
     return X @ W_q, X @ W_k, X
 
 
-@misconception("qkv", hint="`W_k` was applied to Q. Each of the three is a projection of `X` itself.")
+@misconception(
+    "qkv",
+    label="projections applied one after another",
+    hint="`W_k` was applied to Q. Each of the three is a projection of `X` itself.",
+)
 def qkv_chained(X, W_q, W_k, W_v):
     Q = X @ W_q
     K = Q @ W_k
     return Q, K, K @ W_v
 
 
-@misconception("qkv", hint="The matrices are turned over. They have shape (d_in, d_out) already: no `.T`.")
+@misconception(
+    "qkv",
+    label="projection matrices transposed",
+    hint="The matrices are turned over. They have shape (d_in, d_out) already: no `.T`.",
+)
 def qkv_turned_matrices(X, W_q, W_k, W_v):
     return X @ W_q.T, X @ W_k.T, X @ W_v.T
 
 
-@misconception("qkv", hint="Each of the three is transposed, (d, n). Vectors are rows here: `X @ W` gives (n, d).")
+@misconception(
+    "qkv",
+    label="Q, K and V transposed",
+    hint="Each of the three is transposed, (d, n). Vectors are rows here: `X @ W` gives (n, d).",
+)
 def qkv_columns(X, W_q, W_k, W_v):
     return transposed(X @ W_q), transposed(X @ W_k), transposed(X @ W_v)
 
 
 @misconception(
-    "qkv", hint="The three are joined into one array. They may have different widths; return a tuple, `Q, K, V`."
+    "qkv",
+    label="joined into one array",
+    hint="The three are joined into one array. They may have different widths; return a tuple, `Q, K, V`.",
 )
 def qkv_joined(X, W_q, W_k, W_v):
     return np.concatenate([X @ W_q, X @ W_k, X @ W_v], axis=-1)
 
 
-@misconception("qkv", hint="`np.stack` needs equal shapes, and d_v may differ from d_k. Return a tuple, `Q, K, V`.")
+@misconception(
+    "qkv",
+    label="stacked into one array",
+    hint="`np.stack` needs equal shapes, and d_v may differ from d_k. Return a tuple, `Q, K, V`.",
+)
 def qkv_stacked(X, W_q, W_k, W_v):
     return np.stack([X @ W_q, X @ W_k, X @ W_v])
 
 
 @misconception(
     "qkv",
+    label="cut into three equal parts",
     hint="The joined projection is cut into three equal parts, but d_v may differ from d_k. Cut at d_k and at 2 d_k.",
 )
 def qkv_equal_thirds(X, W_q, W_k, W_v):
@@ -342,29 +303,9 @@ def qkv_equal_thirds(X, W_q, W_k, W_v):
     return joined[..., :third], joined[..., third : 2 * third], joined[..., 2 * third :]
 
 
-@misconception("qkv", hint="A dictionary came back. Return the three in order, as a tuple: `return Q, K, V`.")
-def qkv_dictionary(X, W_q, W_k, W_v):
-    return {"Q": X @ W_q, "K": X @ W_k, "V": X @ W_v}
-
-
 @misconception(
     "qkv",
-    hint="Only Q came back. `return` ends the function at once: one `return Q, K, V` for all three.",
-)
-def qkv_queries_only(X, W_q, W_k, W_v):
-    return X @ W_q
-
-
-@misconception(
-    "qkv",
-    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
-)
-def qkv_without_return(X, W_q, W_k, W_v):
-    return None
-
-
-@misconception(
-    "qkv",
+    label="queries divided by sqrt(d_k)",
     hint="The queries are scaled by 1/sqrt(d_k). Here they are the plain projection; scaling is chapter 2.",
 )
 def qkv_scaled_queries(X, W_q, W_k, W_v):
@@ -373,6 +314,7 @@ def qkv_scaled_queries(X, W_q, W_k, W_v):
 
 @misconception(
     "qkv",
+    label="X centred in place",
     hint="`X` was centred in place, which changes the caller's array, and nothing here asks for it. Project "
     "`X` as it is.",
 )
@@ -381,56 +323,18 @@ def qkv_centred(X, W_q, W_k, W_v):
     return X @ W_q, X @ W_k, X @ W_v
 
 
-@misconception(
-    "qkv",
-    hint="`X[0]` takes the first sequence and forgets the rest of the batch. `X @ W` keeps the leading axes.",
-)
-def qkv_first_sequence(X, W_q, W_k, W_v):
-    X = X[0] if X.ndim > 2 else X
-    return X @ W_q, X @ W_k, X @ W_v
-
-
-@misconception(
-    "qkv",
-    hint="The batch was made flat and stayed so. `X @ W` keeps leading axes; nothing needs to be flat.",
-)
-def qkv_stays_flat(X, W_q, W_k, W_v):
-    X = X.reshape(-1, X.shape[-1])
-    return X @ W_q, X @ W_k, X @ W_v
-
-
-@misconception(
-    "qkv",
-    hint="An axis of size 1 is gone: `squeeze` removes it. One vector is still a sequence, of shape (1, d).",
-)
-def qkv_squeezed(X, W_q, W_k, W_v):
-    return (X @ W_q).squeeze(), (X @ W_k).squeeze(), (X @ W_v).squeeze()
-
-
-@misconception(
-    "qkv",
-    hint="A size d_in of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. "
-    "Use your `project`, once it raises `ValueError`, or `@`.",
-)
-def qkv_stretches_ones(X, W_q, W_k, W_v):
-    return stretched(X, W_q), stretched(X, W_k), stretched(X, W_v)
-
-
-@misconception(
-    "qkv",
-    hint="Results are float64 for float32 inputs. Leave the dtype as it comes from `@`, or use `X.dtype`.",
-)
-def qkv_to_float64(X, W_q, W_k, W_v):
-    X = X.astype(np.float64)
-    return X @ W_q, X @ W_k, X @ W_v
-
-
-@misconception("qkv", hint="Results are float32 whatever the inputs are. Leave the dtype as it comes from `@`.")
-def qkv_to_float32(X, W_q, W_k, W_v):
-    return tuple((X @ W).astype(np.float32) for W in (W_q, W_k, W_v))
-
-
 # qkv: right
+
+
+@families(
+    *COMMON,
+    "only the first of the results returned",
+    "a dictionary instead of a tuple",
+    shapes="n d_in, d_in d_q, d_in d_k, d_in d_v",
+)
+@right("qkv")
+def qkv_each(X, W_q, W_k, W_v):
+    return X @ W_q, X @ W_k, X @ W_v
 
 
 @right("qkv")
@@ -473,19 +377,25 @@ def qkv_split(X, W_q, W_k, W_v):
 
 @misconception(
     "scores",
+    label="scores transposed",
     hint="Rows and columns are exchanged: this is `K @ Q^T`. Queries make the rows: `Q @ K^T`.",
 )
 def scores_turned(Q, K):
     return K @ transposed(Q)
 
 
-@misconception("scores", hint="Keys meet keys, so the shape is (n_k, n_k). Each query meets each key: `Q @ K^T`.")
+@misconception(
+    "scores",
+    label="keys compared with keys",
+    hint="Keys meet keys, so the shape is (n_k, n_k). Each query meets each key: `Q @ K^T`.",
+)
 def scores_keys_with_keys(Q, K):
     return K @ transposed(K)
 
 
 @misconception(
     "scores",
+    label="queries compared with queries",
     hint="Queries meet queries, so the shape is (n_q, n_q). Each query meets each key: `Q @ K^T`.",
 )
 def scores_queries_with_queries(Q, K):
@@ -494,6 +404,7 @@ def scores_queries_with_queries(Q, K):
 
 @misconception(
     "scores",
+    label="K not transposed",
     hint="`K` is not transposed. (n_q, d_k) times (d_k, n_k) fits: exchange the last two axes of `K`.",
 )
 def scores_without_transpose(Q, K):
@@ -502,6 +413,7 @@ def scores_without_transpose(Q, K):
 
 @misconception(
     "scores",
+    label="scores divided by sqrt(d_k)",
     hint="The scores are divided by sqrt(d_k). Raw dot products are asked here; scaling is chapter 2.",
 )
 def scores_scaled(Q, K):
@@ -510,6 +422,7 @@ def scores_scaled(Q, K):
 
 @misconception(
     "scores",
+    label="Q scaled in place",
     hint="`Q` is scaled in place: the caller's array changes, and raw dot products are asked here. Leave `Q` "
     "as it is.",
 )
@@ -520,6 +433,7 @@ def scores_scaled_in_place(Q, K):
 
 @misconception(
     "scores",
+    label="softmax already applied",
     hint="These are weights: softmax was applied already. `scores` returns the dot products themselves.",
 )
 def scores_are_weights(Q, K):
@@ -528,6 +442,7 @@ def scores_are_weights(Q, K):
 
 @misconception(
     "scores",
+    label="entrywise product instead of matrix product",
     hint="`*` multiplies entry by entry. A dot product of each query with each key is `Q @ K^T`.",
 )
 def scores_entrywise(Q, K):
@@ -536,6 +451,7 @@ def scores_entrywise(Q, K):
 
 @misconception(
     "scores",
+    label="all axes reversed by .T",
     hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, -2)`.",
 )
 def scores_all_axes_reversed(Q, K):
@@ -544,6 +460,7 @@ def scores_all_axes_reversed(Q, K):
 
 @misconception(
     "scores",
+    label="works for three axes only",
     hint="The axes are counted from the front: `swapaxes(1, 2)` or `transpose(0, 2, 1)` needs exactly three. "
     "Count from the end: `np.swapaxes(K, -1, -2)`.",
 )
@@ -553,6 +470,7 @@ def scores_three_axes_only(Q, K):
 
 @misconception(
     "scores",
+    label="reshaped instead of transposed",
     hint="`reshape` refills the numbers in their old order; it does not transpose. Use `np.swapaxes(K, -1, -2)`.",
 )
 def scores_reshaped(Q, K):
@@ -561,15 +479,7 @@ def scores_reshaped(Q, K):
 
 @misconception(
     "scores",
-    hint="A size d_k of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. "
-    "Compare `Q.shape[-1]` with `K.shape[-1]` and raise `ValueError`, or use `@`.",
-)
-def scores_stretch_ones(Q, K):
-    return stretched(Q, transposed(K))
-
-
-@misconception(
-    "scores",
+    label="cosine similarity instead of dot product",
     hint="This is cosine similarity: vectors are divided by their lengths. Raw dot products are asked.",
 )
 def scores_cosine(Q, K):
@@ -579,6 +489,7 @@ def scores_cosine(Q, K):
 
 @misconception(
     "scores",
+    label="squared distance instead of dot product",
     hint="This is minus the squared distance. A score is the dot product: multiply, then add up over d_k.",
 )
 def scores_distance(Q, K):
@@ -587,6 +498,7 @@ def scores_distance(Q, K):
 
 @misconception(
     "scores",
+    label="vectors summed before the product",
     hint="Each vector is summed before the product. Multiply first, number by number, then sum: `Q @ K^T`.",
 )
 def scores_sum_first(Q, K):
@@ -595,6 +507,7 @@ def scores_sum_first(Q, K):
 
 @misconception(
     "scores",
+    label="products not added up",
     hint="The products are not added up: the axis d_k is still in the result. Sum over it, or use `@`.",
 )
 def scores_without_sum(Q, K):
@@ -603,6 +516,7 @@ def scores_without_sum(Q, K):
 
 @misconception(
     "scores",
+    label="query i with key i only",
     hint="Query i meets key i alone. Every query meets every key: the result has n_q rows and n_k columns.",
 )
 def scores_pairs(Q, K):
@@ -612,6 +526,7 @@ def scores_pairs(Q, K):
 
 @misconception(
     "scores",
+    label="n_q columns instead of n_k",
     hint="The result is square: its columns are counted by n_q. There is one column for each key, n_k.",
 )
 def scores_square(Q, K):
@@ -624,14 +539,7 @@ def scores_square(Q, K):
 
 @misconception(
     "scores",
-    hint="`Q[0]` takes the first sequence and forgets the rest of the batch. `@` keeps the leading axes.",
-)
-def scores_first_sequence(Q, K):
-    return Q[0] @ K[0].T if Q.ndim > 2 else Q @ K.T
-
-
-@misconception(
-    "scores",
+    label="every sequence paired with every other",
     hint="Every sequence meets the keys of all the others: `np.inner`, `np.dot` and `np.tensordot` pair all "
     "leading "
     "axes. `@` keeps each sequence to itself.",
@@ -640,39 +548,13 @@ def scores_all_pairs_of_sequences(Q, K):
     return np.inner(Q, K)
 
 
-@misconception(
-    "scores",
-    hint="An axis of size 1 is gone: `squeeze` removes it. One query is still a row, of shape (1, n_k).",
-)
-def scores_squeezed(Q, K):
-    return (Q @ transposed(K)).squeeze()
-
-
-@misconception(
-    "scores",
-    hint="The result is float64 for float32 inputs. Give `np.zeros` the dtype of `Q`, or let `@` choose it.",
-)
-def scores_to_float64(Q, K):
-    return Q.astype(np.float64) @ transposed(K)
-
-
-@misconception(
-    "scores",
-    hint="The result is float32 whatever the inputs are. Leave the dtype as it comes from `@`.",
-)
-def scores_to_float32(Q, K):
-    return (Q @ transposed(K)).astype(np.float32)
-
-
-@misconception(
-    "scores",
-    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
-)
-def scores_without_return(Q, K):
-    return None
-
-
 # scores: right
+
+
+@families(shapes="n_q d_k, n_k d_k")
+@right("scores")
+def scores_matmul(Q, K):
+    return Q @ transposed(K)
 
 
 @right("scores")
@@ -729,23 +611,34 @@ def scores_torch(Q, K):
 # weighted_sum: wrong
 
 
-@misconception("weighted_sum", hint="`A` is turned over. Its rows belong to queries already: `A @ V`.")
+@misconception(
+    "weighted_sum", label="A transposed", hint="`A` is turned over. Its rows belong to queries already: `A @ V`."
+)
 def weighted_sum_turned(A, V):
     return transposed(A) @ V
 
 
-@misconception("weighted_sum", hint="The order is exchanged. (n_q, n_k) times (n_k, d_v) fits: `A @ V`.")
+@misconception(
+    "weighted_sum",
+    label="product in the wrong order",
+    hint="The order is exchanged. (n_q, n_k) times (n_k, d_v) fits: `A @ V`.",
+)
 def weighted_sum_from_the_left(A, V):
     return V @ A
 
 
-@misconception("weighted_sum", hint="The result is transposed, (d_v, n_q). Queries make the rows: `A @ V`.")
+@misconception(
+    "weighted_sum",
+    label="result transposed",
+    hint="The result is transposed, (d_v, n_q). Queries make the rows: `A @ V`.",
+)
 def weighted_sum_columns(A, V):
     return transposed(A @ V)
 
 
 @misconception(
     "weighted_sum",
+    label="entrywise product instead of matrix product",
     hint="`*` multiplies entry by entry. Multiply each value by its weight and add up: `A @ V`.",
 )
 def weighted_sum_entrywise(A, V):
@@ -754,6 +647,7 @@ def weighted_sum_entrywise(A, V):
 
 @misconception(
     "weighted_sum",
+    label="divided by the number of keys",
     hint="The sum is divided by n_k. The weights are the shares already: no further mean.",
 )
 def weighted_sum_mean(A, V):
@@ -762,6 +656,7 @@ def weighted_sum_mean(A, V):
 
 @misconception(
     "weighted_sum",
+    label="weights divided by their sum",
     hint="The weights are divided by their sum. They are used as they are; making them sum to 1 is softmax's task.",
 )
 def weighted_sum_normalised(A, V):
@@ -770,6 +665,7 @@ def weighted_sum_normalised(A, V):
 
 @misconception(
     "weighted_sum",
+    label="hard lookup instead of a mixture",
     hint="Only the value with the largest weight is taken: a hard lookup. A soft one mixes all values, `A @ V`.",
 )
 def weighted_sum_hard(A, V):
@@ -778,19 +674,25 @@ def weighted_sum_hard(A, V):
 
 @misconception(
     "weighted_sum",
+    label="values added up without weights",
     hint="The values are added up without their weights, so every query gets the same. Use `A`.",
 )
 def weighted_sum_plain(A, V):
     return np.repeat(V.sum(-2, keepdims=True), A.shape[-2], axis=-2)
 
 
-@misconception("weighted_sum", hint="Softmax is applied to `A`, which holds weights already. Use them as they are.")
+@misconception(
+    "weighted_sum",
+    label="softmax applied to the weights",
+    hint="Softmax is applied to `A`, which holds weights already. Use them as they are.",
+)
 def weighted_sum_softmax(A, V):
     return softmax(A) @ V
 
 
 @misconception(
     "weighted_sum",
+    label="summed over d_v, not the keys",
     hint="The sum runs over d_v, so that (n_q, n_k) is left. Sum over the keys, the axis that `A` and `V` share.",
 )
 def weighted_sum_over_numbers(A, V):
@@ -799,6 +701,7 @@ def weighted_sum_over_numbers(A, V):
 
 @misconception(
     "weighted_sum",
+    label="weighted values not added up",
     hint="The weighted values are not added up: the axis n_k is still in the result. Sum over it, or use `@`.",
 )
 def weighted_sum_without_sum(A, V):
@@ -807,6 +710,7 @@ def weighted_sum_without_sum(A, V):
 
 @misconception(
     "weighted_sum",
+    label="first query's weights for all queries",
     hint="Every query gets the mixture of the first. Each has weights of its own: row i of `A`.",
 )
 def weighted_sum_first_query(A, V):
@@ -815,6 +719,7 @@ def weighted_sum_first_query(A, V):
 
 @misconception(
     "weighted_sum",
+    label="signs of the values lost",
     hint="The signs are lost: an absolute value is taken on the way. Values may be negative: `A @ V`.",
 )
 def weighted_sum_absolute(A, V):
@@ -823,6 +728,7 @@ def weighted_sum_absolute(A, V):
 
 @misconception(
     "weighted_sum",
+    label="V overwritten through a second name",
     hint="`mixed = V` gives the array a second name; it makes no copy, so `mixed *= ...` changes `V` itself, "
     "and the "
     "next query finds it changed. Write `V * A[..., i, :, None]`, which makes a new array.",
@@ -838,15 +744,7 @@ def weighted_sum_second_name(A, V):
 
 @misconception(
     "weighted_sum",
-    hint="A number of keys of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. "
-    "Compare `A.shape[-1]` with `V.shape[-2]` and raise `ValueError`, or use `@`.",
-)
-def weighted_sum_stretches_ones(A, V):
-    return stretched(A, V)
-
-
-@misconception(
-    "weighted_sum",
+    label="extra weights or values dropped",
     hint="Weights or values that are left over are dropped, as `zip` does. Different numbers of them are a "
     "mistake of the "
     "caller: raise `ValueError`.",
@@ -858,14 +756,7 @@ def weighted_sum_drops_rest(A, V):
 
 @misconception(
     "weighted_sum",
-    hint="`A[0]` takes the first sequence and forgets the rest of the batch. `A @ V` keeps the leading axes.",
-)
-def weighted_sum_first_sequence(A, V):
-    return A[0] @ V[0] if A.ndim > 2 else A @ V
-
-
-@misconception(
-    "weighted_sum",
+    label="every sequence paired with every other",
     hint="Every sequence meets the values of all the others: `np.dot` and `np.tensordot` pair all leading axes. "
     "`@` keeps each sequence to itself.",
 )
@@ -873,39 +764,13 @@ def weighted_sum_all_pairs_of_sequences(A, V):
     return np.dot(A, V)
 
 
-@misconception(
-    "weighted_sum",
-    hint="An axis of size 1 is gone: `squeeze` removes it. One query is still a row, of shape (1, d_v).",
-)
-def weighted_sum_squeezed(A, V):
-    return (A @ V).squeeze()
-
-
-@misconception(
-    "weighted_sum",
-    hint="The result is float64 for float32 inputs. Give `np.zeros` the dtype of `V`, or let `@` choose it.",
-)
-def weighted_sum_to_float64(A, V):
-    return A.astype(np.float64) @ V
-
-
-@misconception(
-    "weighted_sum",
-    hint="The result is float32 whatever the inputs are. Leave the dtype as it comes from `@`.",
-)
-def weighted_sum_to_float32(A, V):
-    return (A @ V).astype(np.float32)
-
-
-@misconception(
-    "weighted_sum",
-    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
-)
-def weighted_sum_without_return(A, V):
-    return None
-
-
 # weighted_sum: right
+
+
+@families(shapes="n_q n_k, n_k d_v")
+@right("weighted_sum")
+def weighted_sum_matmul(A, V):
+    return A @ V
 
 
 @right("weighted_sum")
@@ -957,6 +822,7 @@ def weighted_sum_torch(A, V):
 
 @misconception(
     "soft_lookup",
+    label="softmax over the queries",
     hint="Softmax runs over the queries: the columns sum to 1. Each query shares out its weight over the "
     "keys, the last axis.",
 )
@@ -966,6 +832,7 @@ def soft_lookup_over_queries(Q, K, V):
 
 @misconception(
     "soft_lookup",
+    label="softmax over the whole matrix",
     hint="Softmax runs over the whole matrix, so that all weights together sum to 1. Each row sums to 1: `axis=-1`.",
 )
 def soft_lookup_over_everything(Q, K, V):
@@ -974,6 +841,7 @@ def soft_lookup_over_everything(Q, K, V):
 
 @misconception(
     "soft_lookup",
+    label="softmax missing",
     hint="Softmax is missing: the raw scores are used as weights. `softmax(scores(Q, K))` first.",
 )
 def soft_lookup_without_softmax(Q, K, V):
@@ -982,6 +850,7 @@ def soft_lookup_without_softmax(Q, K, V):
 
 @misconception(
     "soft_lookup",
+    label="scores divided by sqrt(d_k)",
     hint="The scores are divided by sqrt(d_k). The raw ones are asked here; scaling is chapter 2.",
 )
 def soft_lookup_scaled(Q, K, V):
@@ -990,6 +859,7 @@ def soft_lookup_scaled(Q, K, V):
 
 @misconception(
     "soft_lookup",
+    label="Q scaled in place",
     hint="`Q` is scaled in place: the caller's array changes, and the raw scores are asked here. Leave `Q` as it is.",
 )
 def soft_lookup_scaled_in_place(Q, K, V):
@@ -999,19 +869,25 @@ def soft_lookup_scaled_in_place(Q, K, V):
 
 @misconception(
     "soft_lookup",
+    label="queries and keys swapped",
     hint="`Q` and `K` are exchanged: the scores have a row for each key. Rows belong to queries: `Q @ K^T`.",
 )
 def soft_lookup_turned(Q, K, V):
     return softmax(K @ transposed(Q)) @ V
 
 
-@misconception("soft_lookup", hint="The keys are mixed. They serve to compare; what is mixed are the values, `V`.")
+@misconception(
+    "soft_lookup",
+    label="keys mixed instead of values",
+    hint="The keys are mixed. They serve to compare; what is mixed are the values, `V`.",
+)
 def soft_lookup_mixes_keys(Q, K, V):
     return softmax(Q @ transposed(K)) @ K
 
 
 @misconception(
     "soft_lookup",
+    label="keys and values swapped",
     hint="`K` and `V` are exchanged: queries are compared with keys, and values are mixed.",
 )
 def soft_lookup_compares_values(Q, K, V):
@@ -1020,18 +896,27 @@ def soft_lookup_compares_values(Q, K, V):
 
 @misconception(
     "soft_lookup",
+    label="keys compared with keys",
     hint="Keys are compared with keys, so there is a row for each key. Compare `Q` with `K`.",
 )
 def soft_lookup_keys_with_keys(Q, K, V):
     return softmax(K @ transposed(K)) @ V
 
 
-@misconception("soft_lookup", hint="These are the weights, (n_q, n_k). One step is left: mix the values with them.")
+@misconception(
+    "soft_lookup",
+    label="weights returned, values not mixed",
+    hint="These are the weights, (n_q, n_k). One step is left: mix the values with them.",
+)
 def soft_lookup_weights(Q, K, V):
     return softmax(Q @ transposed(K))
 
 
-@misconception("soft_lookup", hint="A pair came back, result and weights. Here the result alone is asked.")
+@misconception(
+    "soft_lookup",
+    label="weights returned as well",
+    hint="A pair came back, result and weights. Here the result alone is asked.",
+)
 def soft_lookup_pair(Q, K, V):
     A = softmax(Q @ transposed(K))
     return A @ V, A
@@ -1039,6 +924,7 @@ def soft_lookup_pair(Q, K, V):
 
 @misconception(
     "soft_lookup",
+    label="hard lookup instead of a mixture",
     hint="The best key takes everything: a hard lookup. A soft one mixes all values by their weights.",
 )
 def soft_lookup_hard(Q, K, V):
@@ -1047,19 +933,25 @@ def soft_lookup_hard(Q, K, V):
 
 @misconception(
     "soft_lookup",
+    label="sign of the scores flipped",
     hint="The sign of the scores is turned: the least similar key weighs most. `softmax(S)`, not of `-S`.",
 )
 def soft_lookup_negative(Q, K, V):
     return softmax(-Q @ transposed(K)) @ V
 
 
-@misconception("soft_lookup", hint="Softmax is applied twice, which makes the weights nearly even. Once is enough.")
+@misconception(
+    "soft_lookup",
+    label="softmax applied twice",
+    hint="Softmax is applied twice, which makes the weights nearly even. Once is enough.",
+)
 def soft_lookup_softmax_twice(Q, K, V):
     return softmax(softmax(Q @ transposed(K))) @ V
 
 
 @misconception(
     "soft_lookup",
+    label="exponentials not normalised",
     hint="The exponentials are not divided by their sum: weights must sum to 1 along each row.",
 )
 def soft_lookup_not_normalised(Q, K, V):
@@ -1069,6 +961,7 @@ def soft_lookup_not_normalised(Q, K, V):
 
 @misconception(
     "soft_lookup",
+    label="scores divided by their sum",
     hint="Scores are divided by their sum. Negative scores then give negative weights: take `softmax`, which "
     "is given.",
 )
@@ -1079,6 +972,7 @@ def soft_lookup_share_of_sum(Q, K, V):
 
 @misconception(
     "soft_lookup",
+    label="row maximum not subtracted",
     hint="`np.exp` of a large score is infinite, and inf / inf is NaN. Subtract each row's maximum first, or "
     "take the "
     "`softmax` that is given.",
@@ -1090,6 +984,7 @@ def soft_lookup_overflows(Q, K, V):
 
 @misconception(
     "soft_lookup",
+    label="one maximum for all rows",
     hint="One maximum of all scores is subtracted; a row far below it becomes 0 / 0, which is NaN. Subtract "
     "each row's own, "
     "with `axis=-1, keepdims=True`.",
@@ -1102,6 +997,7 @@ def soft_lookup_one_maximum(Q, K, V):
 
 @misconception(
     "soft_lookup",
+    label="causal mask applied",
     hint="Keys that come after the query get no weight: that is a causal mask (chapter 5). Here every key "
     "may be looked at.",
 )
@@ -1112,14 +1008,7 @@ def soft_lookup_causal(Q, K, V):
 
 @misconception(
     "soft_lookup",
-    hint="`Q[0]` takes the first sequence and forgets the rest of the batch. `@` keeps the leading axes.",
-)
-def soft_lookup_first_sequence(Q, K, V):
-    return attend(Q[0], K[0], V[0]) if Q.ndim > 2 else attend(Q, K, V)
-
-
-@misconception(
-    "soft_lookup",
+    label="all axes reversed by .T",
     hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, "
     "-2)`, or use your `scores`.",
 )
@@ -1129,24 +1018,7 @@ def soft_lookup_all_axes_reversed(Q, K, V):
 
 @misconception(
     "soft_lookup",
-    hint="An axis of size 1 is gone: `squeeze` removes it. One query is still a row, of shape (1, d_v).",
-)
-def soft_lookup_squeezed(Q, K, V):
-    return attend(Q, K, V).squeeze()
-
-
-@misconception(
-    "soft_lookup",
-    hint="A size of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. Use your "
-    "`scores` and "
-    "`weighted_sum`, once they raise `ValueError`.",
-)
-def soft_lookup_stretches_ones(Q, K, V):
-    return stretched(softmax(stretched(Q, transposed(K))), V)
-
-
-@misconception(
-    "soft_lookup",
+    label="extra keys or values dropped",
     hint="Keys or values that are left over are dropped, as `zip` does. A key without a value is a mistake "
     "of the caller: "
     "raise `ValueError`.",
@@ -1156,29 +1028,13 @@ def soft_lookup_drops_rest(Q, K, V):
     return attend(Q, K[..., :n, :], V[..., :n, :])
 
 
-@misconception(
-    "soft_lookup",
-    hint="The result is float64 for float32 inputs. Some step makes float64: `np.zeros` without a dtype, or "
-    "`astype(float)`.",
-)
-def soft_lookup_to_float64(Q, K, V):
-    return attend(Q.astype(np.float64), K, V)
-
-
-@misconception("soft_lookup", hint="The result is float32 whatever the inputs are. Leave the dtype as it comes.")
-def soft_lookup_to_float32(Q, K, V):
-    return attend(Q, K, V).astype(np.float32)
-
-
-@misconception(
-    "soft_lookup",
-    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
-)
-def soft_lookup_without_return(Q, K, V):
-    return None
-
-
 # soft_lookup: right
+
+
+@families(shapes="n_q d_k, n_k d_k, n_k d_v")
+@right("soft_lookup")
+def soft_lookup_in_steps(Q, K, V):
+    return attend(Q, K, V)
 
 
 @right("soft_lookup")
@@ -1232,3 +1088,258 @@ def soft_lookup_torch(Q, K, V):
     fits(K.shape[-2], V.shape[-2])
     Q, K, V = torch.tensor(Q), torch.tensor(K), torch.tensor(V)
     return torch.nn.functional.scaled_dot_product_attention(Q, K, V, scale=1.0).numpy()
+
+
+# Wrong only where sizes agree, beyond some length, or for small numbers
+
+
+@misconception(
+    "project",
+    label="W transposed where it is square",
+    hint="`W` is turned over until it fits, and a square matrix fits either way. Its rows are d_in always: `X @ W`, "
+    "without looking at shapes.",
+)
+def project_turned_when_square(X, W):
+    return X @ (W.T if W.shape[1] == X.shape[-1] else W)
+
+
+@misconception(
+    "project",
+    label="result written into X",
+    hint="Where the result has the shape of `X` it is written into `X` (`out=X`, or `X[...] = `), which is the "
+    "caller's. Return a new array.",
+)
+def project_into_its_input(X, W):
+    result = X @ W
+    if result.shape == X.shape:
+        X[...] = result
+    return result
+
+
+@misconception(
+    "project",
+    label="only the first 512 vectors",
+    hint="Vectors after the 512th are left out: a length is written into the code. Take n from `X.shape[-2]`.",
+)
+def project_512_vectors(X, W):
+    result = X @ W
+    result[..., 512:, :] = 0
+    return result
+
+
+@misconception(
+    "project",
+    label="rounded to decimals",
+    hint="The result is rounded to a few decimals, which takes small numbers away. Round when you print.",
+)
+def project_rounded(X, W):
+    return np.round(X @ W, 4)
+
+
+@misconception(
+    "qkv",
+    label="values made with W_k where shapes agree",
+    hint="Where `W_v` has the shape of `W_k`, the values are made with `W_k`. Self-attention often has one shape for "
+    "all: each of the three has its own matrix even so.",
+)
+def qkv_values_are_keys_when_shapes_agree(X, W_q, W_k, W_v):
+    return X @ W_q, X @ W_k, X @ (W_k if W_k.shape == W_v.shape else W_v)
+
+
+@misconception(
+    "qkv",
+    label="one array where widths agree",
+    hint="Where all widths agree the three are stacked into one array. Return a tuple always: `Q, K, V`.",
+)
+def qkv_stacked_when_widths_agree(X, W_q, W_k, W_v):
+    parts = X @ W_q, X @ W_k, X @ W_v
+    return np.stack(parts) if W_q.shape == W_v.shape else parts
+
+
+@misconception(
+    "qkv",
+    label="V written into X",
+    hint="Where V has the shape of `X` it is written into `X`, which is the caller's. Return new arrays.",
+)
+def qkv_into_its_input(X, W_q, W_k, W_v):
+    parts = X @ W_q, X @ W_k, X @ W_v
+    if parts[2].shape == X.shape:
+        X[...] = parts[2]
+    return parts
+
+
+@misconception(
+    "qkv",
+    label="only the first 64 numbers",
+    hint="Only the first 64 numbers of each vector are used: a width is written into the code. Take d_in from "
+    "`X.shape[-1]`.",
+)
+def qkv_64_numbers(X, W_q, W_k, W_v):
+    return tuple(X[..., :64] @ W[:64] if W.shape[0] == X.shape[-1] else X @ W for W in (W_q, W_k, W_v))
+
+
+@misconception(
+    "qkv",
+    label="rounded to decimals",
+    hint="The results are rounded to a few decimals, which takes small numbers away. Round when you print.",
+)
+def qkv_rounded(X, W_q, W_k, W_v):
+    return tuple(np.round(X @ W, 4) for W in (W_q, W_k, W_v))
+
+
+@misconception(
+    "scores",
+    label="K transposed only where it must be",
+    hint="`K` is transposed only where `Q @ K` does not fit by itself. As soon as n_k equals d_k it does, and gives "
+    "other numbers: transpose `K` always.",
+)
+def scores_turned_when_needed(Q, K):
+    return Q @ (K if K.shape[-2] == Q.shape[-1] == K.shape[-1] else transposed(K))
+
+
+@misconception(
+    "scores",
+    label="made symmetric where square",
+    hint="Where there are as many queries as keys the scores are made symmetric. How i looks at j is not how j looks "
+    "at i: leave them as they are.",
+)
+def scores_symmetric(Q, K):
+    S = Q @ transposed(K)
+    return (S + transposed(S)) / 2 if S.shape[-1] == S.shape[-2] else S
+
+
+@misconception(
+    "scores",
+    label="result written into Q",
+    hint="Where the scores have the shape of `Q` they are written into `Q`, the caller's array. Return a new one.",
+)
+def scores_into_its_input(Q, K):
+    S = Q @ transposed(K)
+    if S.shape == Q.shape:
+        Q[...] = S
+    return S
+
+
+@misconception(
+    "scores",
+    label="only the first 512 keys",
+    hint="Keys after the 512th get the score 0: a length is written into the code. Take n_k from `K.shape[-2]`.",
+)
+def scores_512_keys(Q, K):
+    S = Q @ transposed(K)
+    S[..., 512:] = 0
+    return S
+
+
+@misconception(
+    "scores",
+    label="small scores set to 0",
+    hint="Scores below some small number are set to 0. They are scores too: leave them.",
+)
+def scores_small_dropped(Q, K):
+    S = Q @ transposed(K)
+    return np.where(np.abs(S) < 1e-5, S.dtype.type(0), S)
+
+
+@misconception(
+    "weighted_sum",
+    label="A transposed where it is square",
+    hint="Where there are as many queries as keys `A` is turned over. Its rows are queries always: `A @ V`.",
+)
+def weighted_sum_turned_when_square(A, V):
+    return (transposed(A) if A.shape[-1] == A.shape[-2] else A) @ V
+
+
+@misconception(
+    "weighted_sum",
+    label="result written into V",
+    hint="Where the result has the shape of `V` it is written into `V`, which is the caller's. Return a new array.",
+)
+def weighted_sum_into_its_input(A, V):
+    Z = A @ V
+    if Z.shape == V.shape:
+        V[...] = Z
+    return Z
+
+
+@misconception(
+    "weighted_sum",
+    label="only the first 64 keys",
+    hint="A length is in the code: keys after the 64th are left out of the sum. Use `A.shape[-1]`.",
+)
+def weighted_sum_64_keys(A, V):
+    return A[..., :64] @ V[..., :64, :] if A.shape[-1] == V.shape[-2] else A @ V
+
+
+@misconception(
+    "weighted_sum",
+    label="small weights dropped",
+    hint="Weights below some small number are taken for 0. A small weight on a large value counts: use all of them.",
+)
+def weighted_sum_small_dropped(A, V):
+    return np.where(np.abs(A) < 1e-4, A.dtype.type(0), A) @ V
+
+
+@misconception(
+    "soft_lookup",
+    label="keys mixed where shapes agree",
+    hint="Where `V` has the shape of `K` the keys are mixed. Self-attention often has one shape for all: what is "
+    "mixed are the values, `V`.",
+)
+def soft_lookup_mixes_keys_when_shapes_agree(Q, K, V):
+    return attend(Q, K, K if K.shape == V.shape else V)
+
+
+@misconception(
+    "soft_lookup",
+    label="softmax over the queries where square",
+    hint="Where there are as many queries as keys softmax runs over the queries. The keys are the last axis, always.",
+)
+def soft_lookup_axis_by_size(Q, K, V):
+    S = Q @ transposed(K)
+    return softmax(S, axis=-2 if S.shape[-2] == K.shape[-2] else -1) @ V
+
+
+@misconception(
+    "soft_lookup",
+    label="result written into V",
+    hint="Where the result has the shape of `V` it is written into `V`, which is the caller's. Return a new array.",
+)
+def soft_lookup_into_its_input(Q, K, V):
+    Z = attend(Q, K, V)
+    if Z.shape == V.shape:
+        V[...] = Z
+    return Z
+
+
+@misconception(
+    "soft_lookup",
+    label="only the first 512 keys",
+    hint="Keys after the 512th get no weight: a length is written into the code. Take n_k from `K.shape[-2]`.",
+)
+def soft_lookup_512_keys(Q, K, V):
+    if K.shape[-2] == V.shape[-2]:
+        K, V = K[..., :512, :], V[..., :512, :]
+    return attend(Q, K, V)
+
+
+@misconception(
+    "soft_lookup",
+    label="small weights dropped",
+    hint="Weights below some small number are set to 0. A small weight on a large value counts: use all of them.",
+)
+def soft_lookup_small_dropped(Q, K, V):
+    A = softmax(Q @ transposed(K))
+    return np.where(A < 1e-5, A.dtype.type(0), A) @ V
+
+
+@misconception(
+    "soft_lookup",
+    label="row minimum subtracted",
+    hint="Each row's minimum is subtracted, and e to the largest difference is infinite where scores lie far apart. "
+    "Subtract each row's maximum.",
+)
+def soft_lookup_minimum(Q, K, V):
+    S = Q @ transposed(K)
+    E = np.exp(S - S.min(-1, keepdims=True))
+    return E / E.sum(-1, keepdims=True) @ V

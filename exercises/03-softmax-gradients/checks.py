@@ -8,7 +8,18 @@ float32 inside, which is by far the largest difference between right answers.
 
 import numpy as np
 
-from checking import Suite, expect, expect_array, expect_close, expect_raises, expect_unchanged
+from checking import (
+    Suite,
+    expect,
+    expect_agrees,
+    expect_array,
+    expect_close,
+    expect_dtypes,
+    expect_inputs_kept,
+    expect_raises,
+    expect_tuple,
+    noncontiguous,
+)
 
 suite = Suite(
     __name__,
@@ -45,8 +56,8 @@ def weights_of(S):
 
 
 def carried_back(A, dA):
-    # Every other score l takes weight from score j: dS_j = a_j sum_l a_l (dA_j - dA_l), as the weights sum to 1.
-    return A * (A[..., None, :] * (dA[..., :, None] - dA[..., None, :])).sum(-1)
+    # A score gains what its weight's gradient is above the average of its row, and a weight's share of it.
+    return A * (dA - np.average(dA, axis=-1, weights=A, keepdims=True))
 
 
 def attention_weights(Q, K):
@@ -75,18 +86,6 @@ def slopes(function, X):
 # Inputs.
 
 
-def view(array):
-    """Return the same values, laid out in memory with the last two axes exchanged."""
-    return np.swapaxes(np.swapaxes(array, -1, -2).copy(), -1, -2)
-
-
-def frozen(array):
-    """Return the same values, which cannot be written to."""
-    array = array.copy()
-    array.flags.writeable = False
-    return array
-
-
 def spread(X):
     """Return X with its first column positive and its second negative: no row is nearly constant.
 
@@ -101,6 +100,15 @@ def sequences(draw, *lead, n_q, n_k, d_k, d_v):
     """Return Q, K, V whose weights are neither even nor all on one key: there a wrong softmax or scale shows."""
     V = np.swapaxes(spread(draw.array(*lead, d_v, n_k)), -1, -2).copy()
     return 1.5 * draw.array(*lead, n_q, d_k), draw.array(*lead, n_k, d_k), V
+
+
+def of_all_magnitudes(draw, *lead):
+    """Return Q, K, V with all sizes alike and weights from 1e-6 to 1: the smaller the weight the larger the value."""
+    (n,) = draw.sizes(1)
+    Q, K, V = sequences(draw, *lead, n_q=n, n_k=n, d_k=n, d_v=n)
+    size = draw.magnitudes(n, orders=6)
+    Q[..., 0], K[..., 0] = 1, np.log(size) * np.sqrt(n)
+    return Q, K, V / size[:, None]
 
 
 def far_apart(draw, rows):
@@ -121,56 +129,6 @@ def large_sequences(draw, *, n_k, d_v):
     return Q, K, draw.array(2, n_k, d_v)
 
 
-# Results.
-
-
-def several(result, names):
-    """Return the arrays of a result that should be a tuple with these names, or say what it is instead."""
-    tuple_of = f"a tuple of {len(names)} arrays, ({', '.join(names)})"
-    if isinstance(result, np.ndarray):
-        expect(False, f"The result should be {tuple_of}, and is one array of shape {result.shape}.")
-    if result is None:
-        expect(False, f"The result should be {tuple_of}, and is None (is a `return` missing?).")
-    kind = type(result).__name__
-    expect(isinstance(result, (tuple, list)), f"The result should be {tuple_of}, and is a {kind}.")
-    expect(len(result) == len(names), f"The result should be {tuple_of}, and is a {kind} of {len(result)}.")
-    return [expect_array(part, what=name) for part, name in zip(result, names, strict=True)]
-
-
-def expect_agrees(function, specification, *arguments, rtol=1e-4):
-    """Fail unless the function returns what the specification does."""
-    expected = specification(*arguments)  # first, in case the function changes its arguments
-    expect_close(function(*arguments), expected, rtol)
-
-
-def expect_all_agree(function, specification, names, *arguments, rtol=1e-4):
-    """Fail unless the function returns the same tuple as the specification."""
-    expected = specification(*arguments)
-    parts = several(function(*arguments), names)
-    for part, right, name in zip(parts, expected, names, strict=True):
-        expect_close(part, right, rtol, what=name)
-
-
-def expect_dtypes(function, *arguments):
-    """Fail unless a single result has the floating dtype of the arguments, for three of them."""
-    for dtype in (np.float32, np.float64, np.float16):
-        expect_array(function(*[argument.astype(dtype) for argument in arguments]), dtype=dtype)
-
-
-def expect_all_dtypes(function, names, *arguments):
-    """Fail unless each part of a tuple has the floating dtype of the arguments, for three of them."""
-    for dtype in (np.float32, np.float64, np.float16):
-        parts = several(function(*[argument.astype(dtype) for argument in arguments]), names)
-        for part, name in zip(parts, names, strict=True):
-            expect_array(part, dtype=dtype, what=name)
-
-
-def expect_inputs_kept(function, names, *arguments):
-    """Fail unless the arguments are as they were, and arrays that cannot be written to are accepted."""
-    expect_unchanged(function, names, *arguments)
-    function(*map(frozen, arguments))
-
-
 # softmax
 
 
@@ -181,15 +139,19 @@ def softmax_shape(softmax, draw):
     expect_array(softmax(S), S.shape)
 
 
-@check(weight=3, needs=["softmax_shape"])
+@check(weight=3, needs=[softmax_shape])
 def softmax_values(softmax, draw):
     """Each weight is e^score, divided by the sum of e^score over its row."""
     n_q, n_k = draw.sizes(2)
     expect_agrees(softmax, weights_of, draw.array(n_q, n_k))
-    expect_agrees(softmax, weights_of, view(draw.array(n_k, n_q)))
+    # As many rows as scores in a row, and weights from 1e-6 to 1: each is held to its own size.
+    S = draw.array(n_k, n_k) + np.log(draw.magnitudes(n_k, orders=6))
+    expect_agrees(softmax, weights_of, S, unit=weights_of(S))
+    for shape in [(2, draw.long()), (draw.long(), 3)]:
+        expect_agrees(softmax, weights_of, noncontiguous(draw.array(*shape)))
 
 
-@check(weight=2, needs=["softmax_values"])
+@check(weight=2, needs=[softmax_values])
 def softmax_batch(softmax, draw):
     """Leading axes, several or none, are kept: a batch of matrices, a batch of batches, one row alone."""
     n_q, n_k, b = draw.sizes(3)
@@ -197,7 +159,7 @@ def softmax_batch(softmax, draw):
         expect_agrees(softmax, weights_of, draw.array(*lead, n_k))
 
 
-@check(weight=1, needs=["softmax_values"])
+@check(weight=1, needs=[softmax_values])
 def softmax_ones(softmax, draw):
     """Sizes of 1 stay axes: one row, one score in a row (its weight is 1), one matrix in the batch."""
     n_q, n_k = draw.sizes(2)
@@ -205,7 +167,7 @@ def softmax_ones(softmax, draw):
         expect_agrees(softmax, weights_of, draw.array(*shape))
 
 
-@check(weight=2, needs=["softmax_values"])
+@check(weight=2, needs=[softmax_values])
 def softmax_large(softmax, draw):
     """Scores in the thousands, of either sign, give the same weights as small ones with the same differences."""
     n_q, n_k = draw.sizes(2)
@@ -218,7 +180,7 @@ def softmax_large(softmax, draw):
     expect_agrees(softmax, weights_of, S, rtol=LARGE)
 
 
-@check(weight=2, needs=["softmax_values"])
+@check(weight=2, needs=[softmax_values])
 def softmax_rows(softmax, draw):
     """Rows whose scores lie thousands apart do not disturb each other, in a batch and in one matrix."""
     (n_k,) = draw.sizes(1)
@@ -227,7 +189,7 @@ def softmax_rows(softmax, draw):
         expect_agrees(softmax, weights_of, S.astype(float), rtol=LARGE)
 
 
-@check(weight=1, needs=["softmax_values"])
+@check(weight=1, needs=[softmax_values])
 def softmax_any_size(softmax, draw):
     """Scores of any size give finite weights: 1e30 in float64, the largest numbers of float16."""
     (n,) = draw.sizes(1)
@@ -242,7 +204,7 @@ def softmax_any_size(softmax, draw):
     expect_close(softmax(S.astype(np.float16)), everything)
 
 
-@check(weight=1, needs=["softmax_values"])
+@check(weight=1, needs=[softmax_values])
 def softmax_infinite(softmax, draw):
     """A score of -inf gets the weight 0, exactly; the other weights of its row are as if it were not there."""
     n_q, n_k = draw.sizes(2)
@@ -256,13 +218,13 @@ def softmax_infinite(softmax, draw):
     expect((got[gone] == 0).all(), f"Scores of -inf have weights up to {got[gone].max():.3g}, not exactly 0.", held)
 
 
-@check(weight=0.5, needs=["softmax_shape"])
+@check(weight=0.5, needs=[softmax_shape])
 def softmax_dtype(softmax, draw):
     """The result has the input's dtype: float32 gives float32, float16 gives float16."""
     expect_dtypes(softmax, draw.array(*draw.sizes(2)))
 
 
-@check(weight=0.5, needs=["softmax_shape"])
+@check(weight=0.5, needs=[softmax_shape])
 def softmax_inputs(softmax, draw):
     """`S` is as it was after the call, and may be an array that cannot be written to."""
     expect_inputs_kept(softmax, "S", draw.array(*draw.sizes(2)))
@@ -288,7 +250,7 @@ def jacobian_shape(softmax_jacobian, draw):
     expect_array(softmax_jacobian(draw.weights(n)), (n, n))
 
 
-@check(weight=2, needs=["jacobian_shape"])
+@check(weight=2, needs=[jacobian_shape])
 def jacobian_diagonal(softmax_jacobian, draw):
     """On the diagonal stands how much a weight grows with its own score, as measured on softmax."""
     s = draw.array(*draw.sizes(1))
@@ -296,7 +258,7 @@ def jacobian_diagonal(softmax_jacobian, draw):
     expect_close(np.diagonal(J), np.diagonal(measured_jacobian(s)), what="the diagonal")
 
 
-@check(weight=3, needs=["jacobian_shape"])
+@check(weight=3, needs=[jacobian_shape])
 def jacobian_others(softmax_jacobian, draw):
     """Beside the diagonal stands how much a weight shrinks with another's score, as measured on softmax."""
     for _ in range(2):
@@ -307,9 +269,9 @@ def jacobian_others(softmax_jacobian, draw):
         expect_close(np.where(own, 0, J), expected, what="the entries beside the diagonal (shown as 0)")
 
 
-@check(weight=1, needs=["jacobian_diagonal", "jacobian_others"])
+@check(weight=1, needs=[jacobian_diagonal, jacobian_others])
 def jacobian_saturated(softmax_jacobian, draw):
-    """Weights that are 0 or nearly 1 are weights too: one that is 1 gives zeros, and nothing is NaN."""
+    """Weights that are 0, tiny or nearly 1 are weights too: one that is 1 gives zeros, and nothing is NaN."""
     (n,) = draw.sizes(1)
     a = np.zeros(n)
     a[draw.rng.integers(n)] = 1
@@ -319,25 +281,30 @@ def jacobian_saturated(softmax_jacobian, draw):
     s[draw.rng.permutation(n)[3:]] -= 2000
     a = weights_of(s)
     expect_agrees(softmax_jacobian, entrywise_jacobian, a)
+    # Weights from 1e-8 to 1: each slope is held to the smaller of its two weights.
+    a = draw.magnitudes(n) * draw.weights(n)
+    a /= a.sum()
+    expect_agrees(softmax_jacobian, entrywise_jacobian, a, unit=np.minimum.outer(a, a))
 
 
-@check(weight=1, needs=["jacobian_diagonal", "jacobian_others"])
+@check(weight=1, needs=[jacobian_diagonal, jacobian_others])
 def jacobian_layouts(softmax_jacobian, draw):
     """A single weight gives [[0]]; long rows, and rows that are a column of some matrix, work as well."""
     expect_close(softmax_jacobian(np.ones(1)), np.zeros((1, 1)))
-    n = 29 + sum(draw.sizes(2))
-    a = draw.weights(n, n)[0]
+    n = 129 + sum(draw.sizes(2))  # 512 would make a quarter of a million entries
+    a = draw.weights(n)
+    expected = np.where(np.eye(n, dtype=bool), a * (1 - a), -np.multiply.outer(a, a))
     for own in (a, np.stack([a, a], axis=1)[:, 0]):
-        expect_agrees(softmax_jacobian, entrywise_jacobian, own)
+        expect_close(softmax_jacobian(own), expected)
 
 
-@check(weight=0.5, needs=["jacobian_shape"])
+@check(weight=0.5, needs=[jacobian_shape])
 def jacobian_dtype(softmax_jacobian, draw):
     """The result has the input's dtype: float32 gives float32, float16 gives float16."""
     expect_dtypes(softmax_jacobian, draw.weights(*draw.sizes(1)))
 
 
-@check(weight=0.5, needs=["jacobian_shape"])
+@check(weight=0.5, needs=[jacobian_shape])
 def jacobian_inputs(softmax_jacobian, draw):
     """`a` is as it was after the call, and may be an array that cannot be written to."""
     expect_inputs_kept(softmax_jacobian, "a", draw.weights(*draw.sizes(1)))
@@ -358,17 +325,22 @@ def backward_shape(softmax_backward, draw):
     expect_array(softmax_backward(A, dA), A.shape)
 
 
-@check(weight=4, needs=["backward_shape"])
+@check(weight=4, needs=[backward_shape])
 def backward_values(softmax_backward, draw):
     """Each entry is the slope of sum(dA * softmax(S)) in one score, as measured."""
     n_q, n_k = draw.sizes(2)
     S, dA = 1.5 * draw.array(n_q, n_k), spread(draw.array(n_q, n_k))
     expected = slopes(lambda stack: (dA * weights_of(stack)).sum((-2, -1)), S)
     expect_close(softmax_backward(weights_of(S), dA), expected)
-    expect_close(softmax_backward(view(weights_of(S)), view(dA)), expected)
+    expect_close(softmax_backward(noncontiguous(weights_of(S)), noncontiguous(dA)), expected)
+    # As many rows as weights in a row, and weights from 1e-8 to 1: the smaller the weight the larger its gradient.
+    A = weights_of(draw.array(n_k, n_k) + np.log(draw.magnitudes(n_k)))
+    expect_agrees(softmax_backward, carried_back, A, spread(draw.array(n_k, n_k)) / A)
+    for shape in [(2, draw.long()), (draw.long(), 3)]:
+        expect_agrees(softmax_backward, carried_back, *weights_and_gradient(draw, *shape))
 
 
-@check(weight=2, needs=["backward_values"])
+@check(weight=2, needs=[backward_values])
 def backward_batch(softmax_backward, draw):
     """Leading axes, several or none, are kept: a batch of matrices, a batch of batches, one row alone."""
     n_q, n_k, b = draw.sizes(3)
@@ -376,7 +348,7 @@ def backward_batch(softmax_backward, draw):
         expect_agrees(softmax_backward, carried_back, *weights_and_gradient(draw, *lead, n_k))
 
 
-@check(weight=1, needs=["backward_values"])
+@check(weight=1, needs=[backward_values])
 def backward_ones(softmax_backward, draw):
     """Sizes of 1 stay axes: one row, one weight in a row (its gradient is 0), one matrix in the batch."""
     n_q, n_k = draw.sizes(2)
@@ -384,7 +356,7 @@ def backward_ones(softmax_backward, draw):
         expect_agrees(softmax_backward, carried_back, *weights_and_gradient(draw, *shape))
 
 
-@check(weight=1, needs=["backward_values"])
+@check(weight=1, needs=[backward_values])
 def backward_saturated(softmax_backward, draw):
     """Where a weight is 0, its score has no gradient; a row with all its weight in one place has none at all."""
     n_q, n_k = draw.sizes(2)
@@ -393,7 +365,7 @@ def backward_saturated(softmax_backward, draw):
     expect_agrees(softmax_backward, carried_back, weights_of(S), draw.array(n_q, n_k))
 
 
-@check(weight=1, needs=["backward_values"])
+@check(weight=1, needs=[backward_values])
 def backward_refuses(softmax_backward, draw):
     """Two sizes n that differ raise `ValueError`, a size of 1 too."""
     n_q, n_k, other = draw.sizes(3)
@@ -402,13 +374,13 @@ def backward_refuses(softmax_backward, draw):
         expect_raises([ValueError], softmax_backward, A, dA, because=f"n is {left} and {right}")
 
 
-@check(weight=0.5, needs=["backward_shape"])
+@check(weight=0.5, needs=[backward_shape])
 def backward_dtype(softmax_backward, draw):
     """The result has the inputs' dtype: float32 gives float32, float16 gives float16."""
     expect_dtypes(softmax_backward, *weights_and_gradient(draw, *draw.sizes(2)))
 
 
-@check(weight=0.5, needs=["backward_shape"])
+@check(weight=0.5, needs=[backward_shape])
 def backward_inputs(softmax_backward, draw):
     """`A` and `dA` are as they were after the call, and may be arrays that cannot be written to."""
     expect_inputs_kept(softmax_backward, ["A", "dA"], *weights_and_gradient(draw, *draw.sizes(2)))
@@ -422,57 +394,62 @@ def forward_shape(attention_forward, draw):
     """The result is a tuple of two: Z (n_q, d_v) and A (n_q, n_k)."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     Q, K, V = sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-    Z, A = several(attention_forward(Q, K, V), "ZA")
+    Z, A = expect_tuple(attention_forward(Q, K, V), "ZA")
     expect_array(Z, (n_q, d_v), what="Z")
     expect_array(A, (n_q, n_k), what="A")
 
 
-@check(weight=3, needs=["forward_shape"])
+@check(weight=3, needs=[forward_shape])
 def forward_weights(attention_forward, draw):
     """Row i of A is the softmax of query i's dot products with all keys, divided by sqrt(d_k)."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     Q, K, V = sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-    expect_close(several(attention_forward(Q, K, V), "ZA")[1], attention_weights(Q, K), what="A")
+    expect_close(expect_tuple(attention_forward(Q, K, V), "ZA")[1], attention_weights(Q, K), what="A")
 
 
-@check(weight=2, needs=["forward_weights"])
+@check(weight=2, needs=[forward_weights])
 def forward_result(attention_forward, draw):
     """Row i of Z is the values, each times its weight in row i of A, added up."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
-    expect_all_agree(attention_forward, attended, "ZA", *sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v))
-    turned = map(view, sequences(draw, n_q=n_k, n_k=n_q, d_k=d_k, d_v=d_v))
-    expect_all_agree(attention_forward, attended, "ZA", *turned)
+    expect_agrees(attention_forward, attended, *sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), names="ZA")
+    expect_agrees(attention_forward, attended, *of_all_magnitudes(draw), names="ZA")
+    for n_q, n_k in [(draw.long(), 3), (2, draw.long())]:
+        turned = map(noncontiguous, sequences(draw, n_q=n_q, n_k=n_k, d_k=5, d_v=4))
+        expect_agrees(attention_forward, attended, *turned, names="ZA")
 
 
-@check(weight=2, needs=["forward_result"])
+@check(weight=2, needs=[forward_result])
 def forward_batch(attention_forward, draw):
     """Leading axes, one or several, are kept: each sequence attends to its own keys and values."""
     n_q, n_k, d_k, d_v, b = draw.sizes(5)
     for lead in [(b,), (2, b)]:
         Q, K, V = sequences(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-        expect_all_agree(attention_forward, attended, "ZA", Q, K, V)
+        expect_agrees(attention_forward, attended, Q, K, V, names="ZA")
 
 
-@check(weight=1, needs=["forward_result"])
+@check(weight=1, needs=[forward_result])
 def forward_ones(attention_forward, draw):
     """Sizes of 1 stay axes: one query, one key, d_k = 1, d_v = 1, one sequence in the batch."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     for change in [{"n_q": 1}, {"n_k": 1}, {"d_k": 1}, {"d_v": 1}]:
         Q, K, V = sequences(draw, **({"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v} | change))
-        expect_all_agree(attention_forward, attended, "ZA", Q, K, V, rtol=SINGLE)
+        expect_agrees(attention_forward, attended, Q, K, V, names="ZA", rtol=SINGLE)
     Q, K, V = sequences(draw, 1, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-    expect_all_agree(attention_forward, attended, "ZA", Q, K, V, rtol=SINGLE)
+    expect_agrees(attention_forward, attended, Q, K, V, names="ZA", rtol=SINGLE)
 
 
-@check(weight=1, needs=["forward_result"])
+@check(weight=1, needs=[forward_result])
 def forward_large(attention_forward, draw):
-    """Scores in the thousands, and thousands apart from query to query, give finite weights, and the right ones."""
+    """Scores in the thousands, and thousands apart, give finite weights, and the right ones."""
     n_k, d_v = draw.sizes(2)
     Q, K, V = large_sequences(draw, n_k=n_k, d_v=d_v)
-    expect_all_agree(attention_forward, attended, "ZA", Q, K, V, rtol=LARGE)
+    expect_agrees(attention_forward, attended, Q, K, V, names="ZA", rtol=LARGE)
+    # One key's scores stand far above the others', or below them.
+    K[..., 0] = np.arange(n_k) == 1
+    expect_agrees(attention_forward, attended, Q, K, V, names="ZA", rtol=LARGE)
 
 
-@check(weight=1, needs=["forward_result"])
+@check(weight=1, needs=[forward_result])
 def forward_refuses(attention_forward, draw):
     """Sizes d_k that differ, and numbers of keys and values that differ, raise `ValueError`, a size of 1 too."""
     n_q, n_k, d_k, d_v, other = draw.sizes(5)
@@ -484,18 +461,19 @@ def forward_refuses(attention_forward, draw):
         expect_raises([ValueError], attention_forward, Q, K, V, because=f"keys: {keys}, values: {values}")
 
 
-@check(weight=0.5, needs=["forward_shape"])
+@check(weight=0.5, needs=[forward_shape])
 def forward_dtype(attention_forward, draw):
     """Z and A have the inputs' dtype: float32 gives float32, float16 gives float16."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
-    expect_all_dtypes(attention_forward, "ZA", *sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v))
+    expect_dtypes(attention_forward, *sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), names="ZA")
 
 
-@check(weight=0.5, needs=["forward_shape"])
+@check(weight=0.5, needs=[forward_shape])
 def forward_inputs(attention_forward, draw):
     """`Q`, `K` and `V` are as they were after the call, and may be arrays that cannot be written to."""
-    n_q, n_k, d_k, d_v = draw.sizes(4)
-    expect_inputs_kept(attention_forward, "QKV", *sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v))
+    # The results have their shape, and could be written into them.
+    (n,) = draw.sizes(1)
+    expect_inputs_kept(attention_forward, "QKV", *sequences(draw, n_q=n, n_k=n, d_k=n, d_v=n))
 
 
 # attention_backward
@@ -519,7 +497,7 @@ def expect_slopes(attention_backward, draw, name):
         return (dZ * attended(*[stack if i == at else own for i, own in enumerate((Q, K, V))])[0]).sum((-2, -1))
 
     expected = slopes(loss, (Q, K, V)[at])
-    expect_close(several(attention_backward(Q, K, V, dZ), GRADIENTS)[at], expected, what=name)
+    expect_close(expect_tuple(attention_backward(Q, K, V, dZ), GRADIENTS)[at], expected, what=name)
 
 
 @check(weight=1)
@@ -527,73 +505,81 @@ def gradients_shape(attention_backward, draw):
     """The result is a tuple of three: dQ, dK and dV, of the shapes of `Q`, `K` and `V`."""
     n, d_k, d_v = draw.sizes(3)
     Q, K, V, dZ = upstream(draw, n_q=n, n_k=n, d_k=d_k, d_v=d_v)
-    parts = several(attention_backward(Q, K, V, dZ), GRADIENTS)
+    parts = expect_tuple(attention_backward(Q, K, V, dZ), GRADIENTS)
     for part, own, name in zip(parts, (Q, K, V), GRADIENTS, strict=True):
         expect_array(part, own.shape, what=name)
 
 
-@check(weight=2, needs=["gradients_shape"])
+@check(weight=2, needs=[gradients_shape])
 def gradient_of_values(attention_backward, draw):
     """dV, the direct path: each entry is the slope of sum(dZ * Z) in one entry of `V`, as measured."""
     expect_slopes(attention_backward, draw, "dV")
 
 
-@check(weight=3, needs=["gradients_shape"])
+@check(weight=3, needs=[gradients_shape])
 def gradient_of_queries(attention_backward, draw):
     """dQ, through the softmax: each entry is the slope of sum(dZ * Z) in one entry of `Q`, as measured."""
     expect_slopes(attention_backward, draw, "dQ")
 
 
-@check(weight=3, needs=["gradients_shape"])
+@check(weight=3, needs=[gradients_shape])
 def gradient_of_keys(attention_backward, draw):
     """dK, through the softmax: each entry is the slope of sum(dZ * Z) in one entry of `K`, as measured."""
     expect_slopes(attention_backward, draw, "dK")
 
 
-ALL_THREE = ["gradient_of_values", "gradient_of_queries", "gradient_of_keys"]
+ALL_THREE = [gradient_of_values, gradient_of_queries, gradient_of_keys]
 
 
 @check(weight=1, needs=ALL_THREE)
 def gradients_lengths(attention_backward, draw):
-    """There may be more keys than queries, or fewer."""
+    """Any sizes will do: more keys than queries, or fewer, hundreds of either, or all sizes alike."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     for queries, keys in [(n_q, n_k), (n_k, n_q)]:
         arguments = upstream(draw, n_q=queries, n_k=keys, d_k=d_k, d_v=d_v)
-        expect_all_agree(attention_backward, gradients, GRADIENTS, *arguments)
+        expect_agrees(attention_backward, gradients, *arguments, names=GRADIENTS)
+    Q, K, V = of_all_magnitudes(draw)
+    expect_agrees(attention_backward, gradients, Q, K, V, draw.array(*Q.shape), names=GRADIENTS)
+    for queries, keys in [(draw.long(), 3), (2, draw.long())]:
+        arguments = upstream(draw, n_q=queries, n_k=keys, d_k=5, d_v=4)
+        expect_agrees(attention_backward, gradients, *arguments, names=GRADIENTS)
 
 
-@check(weight=2, needs=["gradients_lengths"])
+@check(weight=2, needs=[gradients_lengths])
 def gradients_batch(attention_backward, draw):
     """Leading axes, one or several, are kept: each sequence has gradients of its own."""
     n_q, n_k, d_k, d_v, b = draw.sizes(5)
     for lead in [(b,), (2, b)]:
         arguments = upstream(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-        expect_all_agree(attention_backward, gradients, GRADIENTS, *arguments)
-    turned = map(view, upstream(draw, b, n_q=n_k, n_k=n_q, d_k=d_v, d_v=d_k))
-    expect_all_agree(attention_backward, gradients, GRADIENTS, *turned)
+        expect_agrees(attention_backward, gradients, *arguments, names=GRADIENTS)
+    turned = map(noncontiguous, upstream(draw, b, n_q=n_k, n_k=n_q, d_k=d_v, d_v=d_k))
+    expect_agrees(attention_backward, gradients, *turned, names=GRADIENTS)
 
 
-@check(weight=1, needs=["gradients_lengths"])
+@check(weight=1, needs=[gradients_lengths])
 def gradients_ones(attention_backward, draw):
     """Sizes of 1 stay axes: one query, one key (dQ and dK are 0), d_k = 1, d_v = 1, one sequence in the batch."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     for change in [{"n_q": 1}, {"n_k": 1}, {"d_k": 1}, {"d_v": 1}]:
         arguments = upstream(draw, **({"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v} | change))
-        expect_all_agree(attention_backward, gradients, GRADIENTS, *arguments, rtol=SINGLE)
+        expect_agrees(attention_backward, gradients, *arguments, names=GRADIENTS, rtol=SINGLE)
     arguments = upstream(draw, 1, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-    expect_all_agree(attention_backward, gradients, GRADIENTS, *arguments, rtol=SINGLE)
+    expect_agrees(attention_backward, gradients, *arguments, names=GRADIENTS, rtol=SINGLE)
 
 
-@check(weight=1, needs=["gradients_lengths"])
+@check(weight=1, needs=[gradients_lengths])
 def gradients_large(attention_backward, draw):
-    """Scores in the thousands, and thousands apart from query to query, give finite gradients, and the right ones."""
+    """Scores in the thousands, and thousands apart, give finite gradients, and the right ones."""
     n_k, d_v = draw.sizes(2)
     Q, K, V = large_sequences(draw, n_k=n_k, d_v=d_v)
     dZ = draw.array(*Q.shape[:-1], d_v)
-    expect_all_agree(attention_backward, gradients, GRADIENTS, Q, K, V, dZ, rtol=LARGE)
+    expect_agrees(attention_backward, gradients, Q, K, V, dZ, names=GRADIENTS, rtol=LARGE)
+    # One key's scores stand far above the others', or below them.
+    K[..., 0] = np.arange(n_k) == 1
+    expect_agrees(attention_backward, gradients, Q, K, V, dZ, names=GRADIENTS, rtol=LARGE)
 
 
-@check(weight=1, needs=["gradients_lengths"])
+@check(weight=1, needs=[gradients_lengths])
 def gradients_refuse(attention_backward, draw):
     """`Q`, `K`, `V` that do not fit, or a `dZ` that has not the shape of Z, raise `ValueError`, a size of 1 too."""
     n_q, n_k, d_k, d_v, other = draw.sizes(5)
@@ -606,16 +592,17 @@ def gradients_refuse(attention_backward, draw):
             expect_raises([ValueError], attention_backward, *arguments, because=because)
 
 
-@check(weight=0.5, needs=["gradients_shape"])
+@check(weight=0.5, needs=[gradients_shape])
 def gradients_dtype(attention_backward, draw):
     """dQ, dK and dV have the inputs' dtype: float32 gives float32, float16 gives float16."""
     n, d_k, d_v = draw.sizes(3)
-    expect_all_dtypes(attention_backward, GRADIENTS, *upstream(draw, n_q=n, n_k=n, d_k=d_k, d_v=d_v))
+    expect_dtypes(attention_backward, *upstream(draw, n_q=n, n_k=n, d_k=d_k, d_v=d_v), names=GRADIENTS)
 
 
-@check(weight=0.5, needs=["gradients_shape"])
+@check(weight=0.5, needs=[gradients_shape])
 def gradients_inputs(attention_backward, draw):
     """`Q`, `K`, `V` and `dZ` are as they were after the call, and may be arrays that cannot be written to."""
-    n, d_k, d_v = draw.sizes(3)
-    arguments = upstream(draw, n_q=n, n_k=n, d_k=d_k, d_v=d_v)
+    # The results have their shape, and could be written into them.
+    (n,) = draw.sizes(1)
+    arguments = upstream(draw, n_q=n, n_k=n, d_k=n, d_v=n)
     expect_inputs_kept(attention_backward, ["Q", "K", "V", "dZ"], *arguments)

@@ -11,7 +11,17 @@ the tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen. T
 
 import numpy as np
 
-from checking import Suite, expect, expect_array, expect_close, expect_raises, expect_unchanged
+from checking import (
+    Suite,
+    expect,
+    expect_array,
+    expect_close,
+    expect_dtypes,
+    expect_inputs_kept,
+    expect_raises,
+    expect_tuple,
+    noncontiguous,
+)
 
 LARGE = 5e-3
 HALF = 3e-2
@@ -46,11 +56,10 @@ def real_tokens(lengths, n):
 def shared_out(S, mask):
     """Give each key that may be attended to e^(s_j) / sum_l e^(s_l), l over those that may be attended to."""
     mask = np.broadcast_to(mask, S.shape)
-    S = np.where(mask, S, 0).astype(np.float64)
-    # e^(s_j) / sum_l e^(s_l) = 1 / sum_l e^(s_l - s_j), which is exact for scores of any size.
-    with np.errstate(over="ignore", divide="ignore"):
-        terms = np.exp(S[..., None, :] - S[..., :, None])  # (..., n_q, j, l)
-        return np.where(mask, 1 / np.where(mask[..., None, :], terms, 0).sum(-1), 0)
+    S = np.where(mask, S, -np.inf).astype(np.float64)
+    # Through the logarithm, s_j - log sum_l e^(s_l), which is exact for scores of any size; -inf - -inf is NaN.
+    with np.errstate(invalid="ignore"):
+        return np.where(mask, np.exp(S - np.logaddexp.reduce(S, axis=-1, keepdims=True)), 0)
 
 
 def attended(Q, K, V, mask=None):
@@ -80,17 +89,6 @@ def scores(draw, *shape):
 def qkv(draw, *lead, n_q, n_k, d_k, d_v):
     """Return Q, K, V whose weights are neither even nor all on one key: there a wrong scale shows."""
     return draw.array(*lead, n_q, d_k) * 2, draw.array(*lead, n_k, d_k), draw.array(*lead, n_k, d_v)
-
-
-def view(array):
-    """Return the same values, laid out in memory with the last two axes exchanged."""
-    return np.swapaxes(np.swapaxes(array, -1, -2).copy(), -1, -2)
-
-
-def read_only(array):
-    array = array.copy()
-    array.flags.writeable = False
-    return array
 
 
 def expect_boolean(got):
@@ -123,37 +121,37 @@ def causal_mask_shape(causal_mask, draw):
     expect_array(causal_mask(n_q, n_k), (n_q, n_k), what="the mask")
 
 
-@check(weight=1, needs=["causal_mask_shape"])
+@check(weight=1, needs=[causal_mask_shape])
 def causal_mask_boolean(causal_mask, draw):
     """The mask holds booleans: True where the query may attend, False elsewhere."""
     (n,) = draw.sizes(1)
     expect_boolean(causal_mask(n, n))
 
 
-@check(weight=2, needs=["causal_mask_shape"])
+@check(weight=2, needs=[causal_mask_shape])
 def causal_mask_square(causal_mask, draw):
     """With as many queries as keys, each token sees itself and those before it, and none after it."""
     (n,) = draw.sizes(1)
     expect_mask(causal_mask(n, n), sees_past(n, n))
 
 
-@check(weight=2, needs=["causal_mask_square"])
+@check(weight=2, needs=[causal_mask_square])
 def causal_mask_more_keys(causal_mask, draw):
     """With more keys than queries, the last query is the last token: it sees every key."""
     n_q, n_k = sorted(draw.sizes(2))
-    for more in (n_k, n_q + 1):
+    for more in (n_k, n_q + 1, draw.long()):
         expect_mask(causal_mask(n_q, more), sees_past(n_q, more))
 
 
-@check(weight=1, needs=["causal_mask_square"])
+@check(weight=1, needs=[causal_mask_square])
 def causal_mask_more_queries(causal_mask, draw):
     """With more queries than keys, the last query sees every key, and the first n_q - n_k queries see none."""
     n_k, n_q = sorted(draw.sizes(2))
-    for more in (n_q, n_k + 1):
+    for more in (n_q, n_k + 1, draw.long()):
         expect_mask(causal_mask(more, n_k), sees_past(more, n_k))
 
 
-@check(weight=1, needs=["causal_mask_square"])
+@check(weight=1, needs=[causal_mask_square])
 def causal_mask_ones(causal_mask, draw):
     """One query sees every key; of several queries, the last alone sees a single key."""
     (n,) = draw.sizes(1)
@@ -184,25 +182,27 @@ def padding_mask_shape(padding_mask, draw):
     expect_array(padding_mask(lengths_below(draw, b, n), n), (b, 1, n), what="the mask")
 
 
-@check(weight=1, needs=["padding_mask_shape"])
+@check(weight=1, needs=[padding_mask_shape])
 def padding_mask_boolean(padding_mask, draw):
     """The mask holds booleans: True where the token is real, False where it is padding."""
     b, n = batch(draw)
     expect_boolean(padding_mask(lengths_below(draw, b, n), n))
 
 
-@check(weight=3, needs=["padding_mask_shape"])
+@check(weight=3, needs=[padding_mask_shape])
 def padding_mask_values(padding_mask, draw):
     """In each sequence the first `lengths[s]` tokens may be attended to, and those after them may not."""
     b, n = batch(draw)
     lengths = lengths_below(draw, b, n)
     expect_mask(padding_mask(lengths, n), real_tokens(lengths, n))
-    # Every other entry of a longer array, and integers of 32 bits.
-    lengths = np.repeat(lengths_below(draw, b, n), 2)[::2].astype(np.int32)
-    expect_mask(padding_mask(lengths, n), real_tokens(lengths, n))
+    # As many sequences as tokens, hundreds of either; every other entry of a longer array, and integers of 32 bits.
+    for sequences, tokens in [(n, n), (draw.long(), 5), (3, draw.long())]:
+        lengths = np.repeat(lengths_below(draw, sequences, tokens), 2)[::2].astype(np.int32)
+        lengths[-1] = tokens - 2
+        expect_mask(padding_mask(lengths, tokens), real_tokens(lengths, tokens))
 
 
-@check(weight=1, needs=["padding_mask_values"])
+@check(weight=1, needs=[padding_mask_values])
 def padding_mask_ends(padding_mask, draw):
     """A length of 0 hides every token; a length of n hides none."""
     b, n = batch(draw)
@@ -212,7 +212,7 @@ def padding_mask_ends(padding_mask, draw):
         expect_mask(padding_mask(lengths, n), real_tokens(lengths, n))
 
 
-@check(weight=1, needs=["padding_mask_values"])
+@check(weight=1, needs=[padding_mask_values])
 def padding_mask_ones(padding_mask, draw):
     """Sizes of 1 stay axes: one sequence in the batch, one token in each sequence."""
     b, n = batch(draw)
@@ -222,7 +222,7 @@ def padding_mask_ones(padding_mask, draw):
     expect_mask(padding_mask(single, 1), real_tokens(single, 1))
 
 
-@check(weight=1, needs=["padding_mask_values"])
+@check(weight=1, needs=[padding_mask_values])
 def padding_mask_refuses(padding_mask, draw):
     """A length above n raises `ValueError`, whichever sequence has it."""
     b, n = batch(draw)
@@ -234,12 +234,11 @@ def padding_mask_refuses(padding_mask, draw):
         )
 
 
-@check(weight=0.5, needs=["padding_mask_shape"])
+@check(weight=0.5, needs=[padding_mask_shape])
 def padding_mask_inputs(padding_mask, draw):
     """`lengths` is as it was after the call, and may be an array that cannot be written to."""
     b, n = batch(draw)
-    expect_unchanged(padding_mask, ["lengths", "n"], lengths_below(draw, b, n), n)
-    padding_mask(read_only(lengths_below(draw, b, n)), n)
+    expect_inputs_kept(padding_mask, ["lengths", "n"], lengths_below(draw, b, n), n)
 
 
 # masked_softmax
@@ -252,7 +251,7 @@ def masked_softmax_shape(masked_softmax, draw):
     expect_array(masked_softmax(scores(draw, n_q, n_k), some(draw, n_q, n_k)), (n_q, n_k))
 
 
-@check(weight=2, needs=["masked_softmax_shape"])
+@check(weight=2, needs=[masked_softmax_shape])
 def masked_softmax_zero(masked_softmax, draw):
     """Where the mask is False, the weight is exactly 0."""
     n_q, n_k = draw.sizes(2)
@@ -260,19 +259,23 @@ def masked_softmax_zero(masked_softmax, draw):
     expect_zero(expect_array(masked_softmax(S, mask), (n_q, n_k)), ~mask)
 
 
-@check(weight=3, needs=["masked_softmax_zero"])
+@check(weight=3, needs=[masked_softmax_zero])
 def masked_softmax_values(masked_softmax, draw):
     """Where the mask is True, the weights are the softmax among those keys: they sum to 1 along each row."""
     n_q, n_k = draw.sizes(2)
     S, mask = scores(draw, n_q, n_k), some(draw, n_q, n_k)
     expect_close(masked_softmax(S, mask), shared_out(S, mask))
-    S, mask = view(scores(draw, n_k, n_q)), view(some(draw, n_k, n_q))
-    expect_close(masked_softmax(S, mask), shared_out(S, mask))
-    everything = np.ones((n_k, n_q), dtype=bool)
-    expect_close(masked_softmax(S, everything), shared_out(S, everything))
+    # As many queries as keys, and weights from 1e-6 to 1: each is held to its own size.
+    S, mask = scores(draw, n_k, n_k) + np.log(draw.magnitudes(n_k, orders=6)), some(draw, n_k, n_k)
+    for own in (mask, np.ones_like(mask)):
+        expected = shared_out(S, own)
+        expect_close(masked_softmax(S, own), expected, unit=np.where(own, expected, 1))
+    for n_q, n_k in [(draw.long(), 3), (2, draw.long())]:
+        S, mask = noncontiguous(scores(draw, n_q, n_k)), noncontiguous(some(draw, n_q, n_k))
+        expect_close(masked_softmax(S, mask), shared_out(S, mask))
 
 
-@check(weight=2, needs=["masked_softmax_zero"])
+@check(weight=2, needs=[masked_softmax_zero])
 def masked_softmax_nothing(masked_softmax, draw):
     """A row that may attend to nothing gets weights 0, not NaN and not equal shares; the other rows get theirs."""
     n_q, n_k = draw.sizes(2)
@@ -285,7 +288,7 @@ def masked_softmax_nothing(masked_softmax, draw):
     expect_close(got, shared_out(S, mask))
 
 
-@check(weight=2, needs=["masked_softmax_values"])
+@check(weight=2, needs=[masked_softmax_values])
 def masked_softmax_batch(masked_softmax, draw):
     """Leading axes, one or several, are kept: each matrix of scores meets its own mask."""
     n_q, n_k, b = draw.sizes(3)
@@ -294,7 +297,7 @@ def masked_softmax_batch(masked_softmax, draw):
         expect_close(masked_softmax(S, mask), shared_out(S, mask))
 
 
-@check(weight=2, needs=["masked_softmax_values"])
+@check(weight=2, needs=[masked_softmax_values])
 def masked_softmax_broadcast(masked_softmax, draw):
     """The mask broadcasts to the scores: (n_q, n_k), (1, n_k), (n_q, 1), (b, 1, n_k) and so on."""
     n_q, n_k, b = draw.sizes(3)
@@ -306,9 +309,13 @@ def masked_softmax_broadcast(masked_softmax, draw):
         # A mask (n_q, 1) hides all keys from a query, or none. Here none: queries without a key are another check's.
         mask = np.ones((n_q, 1), dtype=bool)
         expect_close(masked_softmax(S, mask), shared_out(S, mask))
+    # As many sequences as queries and keys: there a mask could stand for another axis than it does.
+    S, mask = scores(draw, n_k, n_k, n_k), some(draw, n_k, n_k)
+    for own in (mask, mask[:, None]):
+        expect_close(masked_softmax(S, own), shared_out(S, own))
 
 
-@check(weight=2, needs=["masked_softmax_values"])
+@check(weight=2, needs=[masked_softmax_values])
 def masked_softmax_garbage(masked_softmax, draw):
     """What stands at a masked place has no influence: 1e30, infinite or NaN, the weights are the same."""
     n_q, n_k, b = draw.sizes(3)
@@ -320,7 +327,7 @@ def masked_softmax_garbage(masked_softmax, draw):
         expect_close(got, expected)
 
 
-@check(weight=2, needs=["masked_softmax_values"])
+@check(weight=2, needs=[masked_softmax_values])
 def masked_softmax_large(masked_softmax, draw):
     """Scores of any size: around 10000 in one row, around -10000 in the next, or all below -1e10."""
     n_q, n_k, b = draw.sizes(3)
@@ -337,7 +344,7 @@ def masked_softmax_large(masked_softmax, draw):
         expect_close(got, shared_out(low * order, mask))
 
 
-@check(weight=1, needs=["masked_softmax_values"])
+@check(weight=1, needs=[masked_softmax_values])
 def masked_softmax_ones(masked_softmax, draw):
     """Sizes of 1 stay axes: one query, one key, one matrix in the batch."""
     n_q, n_k = draw.sizes(2)
@@ -350,7 +357,7 @@ def masked_softmax_ones(masked_softmax, draw):
         expect_close(masked_softmax(S, mask), shared_out(S, mask))
 
 
-@check(weight=1, needs=["masked_softmax_values"])
+@check(weight=1, needs=[masked_softmax_values])
 def masked_softmax_refuses(masked_softmax, draw):
     """A mask that does not broadcast to the scores raises `ValueError`; scores of size 1 are not stretched to it."""
     # Leading axes that do not fit are not tested.
@@ -367,16 +374,14 @@ def masked_softmax_refuses(masked_softmax, draw):
         expect_raises([ValueError], masked_softmax, S, mask, because=because)
 
 
-@check(weight=1, needs=["masked_softmax_shape"])
+@check(weight=1, needs=[masked_softmax_shape])
 def masked_softmax_dtype(masked_softmax, draw):
     """The result has the dtype of the scores: float32 gives float32, float16 gives float16."""
     n_q, n_k = draw.sizes(2)
-    S, mask = scores(draw, n_q, n_k), some(draw, n_q, n_k)
-    for dtype in (np.float32, np.float64, np.float16):
-        expect_array(masked_softmax(S.astype(dtype), mask), dtype=dtype)
+    expect_dtypes(masked_softmax, scores(draw, n_q, n_k), some(draw, n_q, n_k))
 
 
-@check(weight=1, needs=["masked_softmax_values", "masked_softmax_nothing"])
+@check(weight=1, needs=[masked_softmax_values, masked_softmax_nothing])
 def masked_softmax_half(masked_softmax, draw):
     """In float16 too: rows without a key, scores down at -60000, and 65504, infinite or NaN where masked."""
     n_q, n_k = draw.sizes(2)
@@ -391,36 +396,21 @@ def masked_softmax_half(masked_softmax, draw):
         expect_close(got, expected, rtol=HALF)
 
 
-@check(weight=0.5, needs=["masked_softmax_shape"])
+@check(weight=0.5, needs=[masked_softmax_shape])
 def masked_softmax_inputs(masked_softmax, draw):
     """`S` and `mask` are as they were after the call, and may be arrays that cannot be written to."""
     n_q, n_k, b = draw.sizes(3)
     S, mask = scores(draw, b, n_q, n_k), some(draw, b, n_q, n_k)
-    expect_unchanged(masked_softmax, ["S", "mask"], S, mask)
-    masked_softmax(read_only(S), read_only(mask))
+    expect_inputs_kept(masked_softmax, ["S", "mask"], S, mask)
 
 
 # masked_attention
 
 
-def two(result):
-    """Return the two arrays of a result of `masked_attention`, or say what it is instead."""
-    if isinstance(result, np.ndarray):
-        expect(
-            False, f"The result should be a tuple of two arrays, (Z, A), and is one array of shape {result.shape}."
-        )
-    named = "None (is a `return` missing?)" if result is None else f"a {type(result).__name__}"
-    if hasattr(result, "__len__"):
-        named += f" of {len(result)}"
-    good = isinstance(result, (tuple, list)) and len(result) == 2
-    expect(good, f"The result should be a tuple of two arrays, (Z, A), and is {named}.")
-    return [expect_array(part, what=name) for part, name in zip(result, "ZA", strict=True)]
-
-
 def expect_attends(masked_attention, *arguments, **tolerance):
     """Fail unless both results are those of the specification."""
     Z_expected, A_expected = attended(*arguments)
-    Z, A = two(masked_attention(*arguments))
+    Z, A = expect_tuple(masked_attention(*arguments), "ZA")
     expect_close(A, A_expected, what="A", **tolerance)
     expect_close(Z, Z_expected, what="Z", **tolerance)
 
@@ -429,62 +419,72 @@ def expect_attends(masked_attention, *arguments, **tolerance):
 def masked_attention_shape(masked_attention, draw):
     """The result is a tuple of two: Z (n_q, d_v) and A (n_q, n_k)."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
-    Z, A = two(masked_attention(*qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)))
+    Z, A = expect_tuple(masked_attention(*qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)), "ZA")
     expect_array(Z, (n_q, d_v), what="Z")
     expect_array(A, (n_q, n_k), what="A")
 
 
-@check(weight=2, needs=["masked_attention_shape"])
+@check(weight=2, needs=[masked_attention_shape])
 def masked_attention_unmasked(masked_attention, draw):
     """Without a mask every query attends to every key: A is the softmax of the scaled scores, and Z is A V."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     expect_attends(masked_attention, *qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v))
-    Q, K, V = map(view, qkv(draw, n_q=n_k, n_k=n_q, d_k=d_v, d_v=d_k))
+    Q, K, V = map(noncontiguous, qkv(draw, n_q=n_k, n_k=n_q, d_k=d_v, d_v=d_k))
+    Q[0] = 0  # scores of exactly 0 are scores like others
     expect_attends(masked_attention, Q, K, V)
 
 
-@check(weight=3, needs=["masked_attention_unmasked"])
+@check(weight=3, needs=[masked_attention_unmasked])
 def masked_attention_masked(masked_attention, draw):
     """With a mask (n_q, n_k), A is the softmax over the keys that each query may attend to, and Z is A V."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     Q, K, V = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
     expect_attends(masked_attention, Q, K, V, some(draw, n_q, n_k))
+    # All sizes alike, and weights from 1e-10 to 1: the smaller the weight the larger the value, and all count.
     n = max(n_q, n_k)
-    Q, K, V = qkv(draw, n_q=n, n_k=n, d_k=d_k, d_v=d_v)
-    expect_attends(masked_attention, Q, K, V, sees_past(n, n))
+    Q, K, V = qkv(draw, n_q=n, n_k=n, d_k=n, d_v=n)
+    size = draw.magnitudes(n, orders=10)
+    Q /= 2
+    Q[:, 0], K[:, 0] = 1, np.log(size) * n**0.5
+    mask = some(draw, n, n)
+    mask[:, size.argmax()] = True
+    expect_attends(masked_attention, Q, K, V / size[:, None], mask)
+    for n_q, n_k in [(draw.long(), 3), (2, draw.long())]:
+        Q, K, V = qkv(draw, n_q=n_q, n_k=n_k, d_k=5, d_v=4)
+        expect_attends(masked_attention, Q, K, V, some(draw, n_q, n_k))
 
 
-@check(weight=2, needs=["masked_attention_masked"])
+@check(weight=2, needs=[masked_attention_masked])
 def masked_attention_leak(masked_attention, draw):
     """Nothing leaks: with a causal mask, whatever the tokens from j on become, the results before j stay the same."""
     n, d = draw.sizes(2)
     X, mask = draw.array(n, d), sees_past(n, n)
-    Z, A = two(masked_attention(X, X, X, mask))
+    Z, A = expect_tuple(masked_attention(X, X, X, mask), "ZA")
     for j in (n - 1, n // 2, 1):
         changed = X.copy()
         # Finite. A masked value that is infinite or NaN is not tested: 0 times infinity is NaN.
         changed[j:] = draw.array(n - j, d) * 1e4
-        Z_changed, A_changed = two(masked_attention(changed, changed, changed, mask))
+        Z_changed, A_changed = expect_tuple(masked_attention(changed, changed, changed, mask), "ZA")
         # The two calls do the same arithmetic before j; a little room, for processors that take it in another order.
         expect_close(A_changed[:j], A[:j], rtol=1e-6, what=f"A before token {j}")
         expect_close(Z_changed[:j], Z[:j], rtol=1e-6, what=f"Z before token {j}")
 
 
-@check(weight=2, needs=["masked_attention_masked"])
+@check(weight=2, needs=[masked_attention_masked])
 def masked_attention_nothing(masked_attention, draw):
     """A query that may attend to nothing gets weights 0 and the result 0, never NaN; the other queries get theirs."""
     n_k, n_q, d_k, d_v = draw.sizes(4)
     Q, K, V = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
     mask = some(draw, n_q, n_k)
     mask[draw.rng.permutation(n_q)[: n_q // 2]] = False
-    Z, A = two(masked_attention(Q, K, V, mask))
+    Z, A = expect_tuple(masked_attention(Q, K, V, mask), "ZA")
     unseeing = ~mask.any(-1, keepdims=True)
     expect_zero(expect_array(A, (n_q, n_k), what="A"), ~mask)
     expect_zero(expect_array(Z, (n_q, d_v), what="Z"), np.repeat(unseeing, d_v, axis=-1), what="The result")
     expect_attends(masked_attention, Q, K, V, mask)
 
 
-@check(weight=2, needs=["masked_attention_masked"])
+@check(weight=2, needs=[masked_attention_masked])
 def masked_attention_batch(masked_attention, draw):
     """Leading axes are kept, without a mask and with one: (n_q, n_k), (1, n_k), (b, 1, n_k), (b, n_q, n_k)."""
     n_q, n_k, d_k, d_v, b = draw.sizes(5)
@@ -495,7 +495,7 @@ def masked_attention_batch(masked_attention, draw):
             expect_attends(masked_attention, Q, K, V, some(draw, *shape))
 
 
-@check(weight=1, needs=["masked_attention_masked"])
+@check(weight=1, needs=[masked_attention_masked])
 def masked_attention_ones(masked_attention, draw):
     """Sizes of 1 stay axes: one query, one key, d_k = 1, d_v = 1, one sequence in the batch."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
@@ -508,7 +508,7 @@ def masked_attention_ones(masked_attention, draw):
     expect_attends(masked_attention, Q, K, V, some(draw, 1, 1, n_k))
 
 
-@check(weight=1, needs=["masked_attention_masked"])
+@check(weight=1, needs=[masked_attention_masked])
 def masked_attention_large(masked_attention, draw):
     """Scaled scores in the thousands, of either sign, give the weights that their differences say."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
@@ -516,10 +516,14 @@ def masked_attention_large(masked_attention, draw):
     # The first number of each query shifts its scaled scores by 2000 up or down, and no difference.
     K[:, 0] = 1
     Q[:, 0] = np.where(np.arange(n_q) % 2, -2000, 2000) * d_k**0.5
-    expect_attends(masked_attention, Q, K, draw.array(n_k, d_v), some(draw, n_q, n_k), rtol=LARGE)
+    V, mask = draw.array(n_k, d_v), some(draw, n_q, n_k)
+    expect_attends(masked_attention, Q, K, V, mask, rtol=LARGE)
+    # One key's scores stand 2000 above the others', or below them.
+    K[:, 0] = np.arange(n_k) == 1
+    expect_attends(masked_attention, Q, K, V, mask, rtol=LARGE)
 
 
-@check(weight=1, needs=["masked_attention_masked"])
+@check(weight=1, needs=[masked_attention_masked])
 def masked_attention_refuses(masked_attention, draw):
     """Sizes d_k, numbers of keys and values, and masks that do not fit raise `ValueError`, a size of 1 too."""
     # Leading axes that do not fit are not tested.
@@ -541,32 +545,29 @@ def masked_attention_refuses(masked_attention, draw):
         expect_raises([ValueError], masked_attention, Q, K, V, some(draw, *mask_shape), because=because)
 
 
-@check(weight=1, needs=["masked_attention_shape"])
+@check(weight=1, needs=[masked_attention_shape])
 def masked_attention_dtype(masked_attention, draw):
     """Z and A have the inputs' dtype: float32 gives float32, float16 gives float16."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
-    inputs, mask = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), some(draw, n_q, n_k)
-    for dtype in (np.float32, np.float64, np.float16):
-        parts = two(masked_attention(*[array.astype(dtype) for array in inputs], mask))
-        for part, name in zip(parts, "ZA", strict=True):
-            expect_array(part, dtype=dtype, what=name)
+    arguments = [*qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), some(draw, n_q, n_k)]
+    expect_dtypes(masked_attention, *arguments, names="ZA")
 
 
-@check(weight=0.5, needs=["masked_attention_masked", "masked_attention_nothing"])
+@check(weight=0.5, needs=[masked_attention_masked, masked_attention_nothing])
 def masked_attention_half(masked_attention, draw):
     """In float16 too, a query that may attend to nothing gets weights 0 and the result 0."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     inputs, mask = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), some(draw, n_q, n_k)
     mask[0] = False
-    Z, A = two(masked_attention(*[array.astype(np.float16) for array in inputs], mask))
+    Z, A = expect_tuple(masked_attention(*[array.astype(np.float16) for array in inputs], mask), "ZA")
     expect_zero(expect_array(A, (n_q, n_k), what="A"), ~mask)
     expect_zero(expect_array(Z, (n_q, d_v), what="Z")[:1], np.ones((1, d_v), dtype=bool), what="The result")
 
 
-@check(weight=0.5, needs=["masked_attention_shape"])
+@check(weight=0.5, needs=[masked_attention_shape])
 def masked_attention_inputs(masked_attention, draw):
     """`Q`, `K`, `V` and `mask` are as they were after the call, and may be arrays that cannot be written to."""
-    n_q, n_k, d_k, d_v = draw.sizes(4)
-    arguments = [*qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), some(draw, n_q, n_k)]
-    expect_unchanged(masked_attention, ["Q", "K", "V", "mask"], *arguments)
-    masked_attention(*map(read_only, arguments))
+    # The results have their shape, and could be written into them.
+    (n,) = draw.sizes(1)
+    arguments = [*qkv(draw, n_q=n, n_k=n, d_k=n, d_v=n), some(draw, n, n)]
+    expect_inputs_kept(masked_attention, ["Q", "K", "V", "mask"], *arguments)

@@ -6,16 +6,12 @@ of the course prove that every wrong answer here fails, that its own hint is sho
 
 import numpy as np
 
-from checking import misconception, right
+from checking import COMMON, families, misconception, right
+from checking.pieces import fits, scaled, softmax, transposed
 
 
 def past(n_q, n_k):
     return np.arange(n_k) <= np.arange(n_q)[:, None] + n_k - n_q
-
-
-def softmax(S, axis=-1):
-    E = np.exp(S - S.max(axis=axis, keepdims=True))
-    return E / E.sum(axis=axis, keepdims=True)
 
 
 def shares(E):
@@ -34,14 +30,6 @@ def share(S, mask):
     return shares(np.exp(S - np.maximum(S.max(axis=-1, keepdims=True), np.finfo(S.dtype).min)))
 
 
-def transposed(K):
-    return np.swapaxes(K, -1, -2)
-
-
-def scaled(Q, K):
-    return Q @ transposed(K) / Q.shape[-1] ** 0.5
-
-
 def every(S):
     return np.ones(S.shape, dtype=bool)
 
@@ -52,21 +40,12 @@ def attend(Q, K, V, mask=None, weigh=share, score=scaled):
     return A @ V, A
 
 
-def stretched(left, right):
-    """Multiply (..., a, b) with (..., b, c) by broadcasting, which stretches a b of 1."""
-    return (left[..., :, :, None] * right[..., None, :, :]).sum(-2)
-
-
-def fits(a, b, name="size"):
-    if a != b:
-        raise ValueError(f"the {name} is {a} and {b}")
-
-
 # causal_mask: wrong
 
 
 @misconception(
     "causal_mask",
+    label="aligned at the start",
     hint="The mask is aligned at the start, so the first query sees the first key alone. The queries are the "
     "newest tokens: align at the end, `j <= i + n_k - n_q`. (`np.tri(n_q, n_k, n_k - n_q)` shifts the "
     "diagonal.)",
@@ -77,6 +56,7 @@ def causal_mask_from_the_start(n_q, n_k):
 
 @misconception(
     "causal_mask",
+    label="diagonal shifted the wrong way",
     hint="The shift has the wrong sign: `n_q - n_k`. A query i of the newest tokens stands at position i + n_k - "
     "n_q.",
 )
@@ -86,6 +66,7 @@ def causal_mask_shifted_the_other_way(n_q, n_k):
 
 @misconception(
     "causal_mask",
+    label="diagonal left out",
     hint="The diagonal is left out: a token does not see itself, and the first sees nothing. `<=`, not `<`.",
 )
 def causal_mask_strict(n_q, n_k):
@@ -94,6 +75,7 @@ def causal_mask_strict(n_q, n_k):
 
 @misconception(
     "causal_mask",
+    label="one future token visible",
     hint="Each token sees one token of the future. The diagonal is the last that may be seen: `j <= i + n_k - "
     "n_q`, without + 1.",
 )
@@ -103,6 +85,7 @@ def causal_mask_one_ahead(n_q, n_k):
 
 @misconception(
     "causal_mask",
+    label="mask inverted",
     hint="The mask is upside down: True stands where the key is hidden. Here True means *may* attend.",
 )
 def causal_mask_inverted(n_q, n_k):
@@ -111,6 +94,7 @@ def causal_mask_inverted(n_q, n_k):
 
 @misconception(
     "causal_mask",
+    label="upper triangle instead of lower",
     hint="This triangle is the upper one: a token sees itself and what comes after it. Take the lower one, "
     "`np.tri` or `np.tril`.",
 )
@@ -120,6 +104,7 @@ def causal_mask_upper(n_q, n_k):
 
 @misconception(
     "causal_mask",
+    label="only the diagonal visible",
     hint="Every query sees its own token alone: this is the diagonal. What came before may be seen as well.",
 )
 def causal_mask_diagonal(n_q, n_k):
@@ -128,6 +113,7 @@ def causal_mask_diagonal(n_q, n_k):
 
 @misconception(
     "causal_mask",
+    label="additive mask instead of boolean",
     hint="This mask is to be added to the scores: 0 and -inf. A boolean one is asked: True means may attend.",
 )
 def causal_mask_to_add(n_q, n_k):
@@ -136,15 +122,7 @@ def causal_mask_to_add(n_q, n_k):
 
 @misconception(
     "causal_mask",
-    hint="The mask holds 1.0 and 0.0: `np.tri` and `np.ones` make floats unless told otherwise. Give them "
-    "`dtype=bool`.",
-)
-def causal_mask_floats(n_q, n_k):
-    return np.tri(n_q, n_k, n_k - n_q)
-
-
-@misconception(
-    "causal_mask",
+    label="floats, and aligned at the start",
     hint="Two things at once. The mask holds 1.0 and 0.0: give `np.ones` `dtype=bool`. And the triangle is aligned "
     "at the start: `np.tril(ones, k=n_k - n_q)` aligns it at the end, since the queries are the newest "
     "tokens.",
@@ -155,15 +133,7 @@ def causal_mask_floats_from_the_start(n_q, n_k):
 
 @misconception(
     "causal_mask",
-    hint="The mask holds whole numbers, 1 and 0. `~` turns them into -2 and -1, which are both true: use "
-    "`dtype=bool` or compare, `j <= i + n_k - n_q`.",
-)
-def causal_mask_whole_numbers(n_q, n_k):
-    return past(n_q, n_k).astype(int)
-
-
-@misconception(
-    "causal_mask",
+    label="a row for each key",
     hint="The mask has a row for each key. Rows belong to queries: its shape is (n_q, n_k).",
 )
 def causal_mask_keys_only(n_q, n_k):
@@ -172,32 +142,25 @@ def causal_mask_keys_only(n_q, n_k):
 
 @misconception(
     "causal_mask",
+    label="a column for each query",
     hint="The mask has a column for each query. Columns belong to keys: its shape is (n_q, n_k).",
 )
 def causal_mask_queries_only(n_q, n_k):
     return past(n_q, n_q)
 
 
-@misconception("causal_mask", hint="Rows and columns are exchanged. Rows belong to queries, columns to keys.")
+@misconception(
+    "causal_mask",
+    label="rows and columns swapped",
+    hint="Rows and columns are exchanged. Rows belong to queries, columns to keys.",
+)
 def causal_mask_turned(n_q, n_k):
     return past(n_q, n_k).T
 
 
 @misconception(
     "causal_mask",
-    hint="The mask has an axis for the batch, of size 1. None is asked: (n_q, n_k) broadcasts to every batch.",
-)
-def causal_mask_with_batch(n_q, n_k):
-    return past(n_q, n_k)[None]
-
-
-@misconception("causal_mask", hint="A list came back. Wrap it: `np.array(rows)`.")
-def causal_mask_list(n_q, n_k):
-    return past(n_q, n_k).tolist()
-
-
-@misconception(
-    "causal_mask",
+    label="shift never below 0",
     hint="The shift n_k - n_q is cut off at 0. With more queries than keys it is negative, and the first queries "
     "stand before every key.",
 )
@@ -207,6 +170,7 @@ def causal_mask_never_negative(n_q, n_k):
 
 @misconception(
     "causal_mask",
+    label="negative index in a slice",
     hint="A negative index counts from the end: with more queries than keys, `mask[i, i + n_k - n_q + 1 :] = "
     "False` spares the first keys. Compare instead of slicing: `j <= i + n_k - n_q`.",
 )
@@ -219,6 +183,7 @@ def causal_mask_negative_slice(n_q, n_k):
 
 @misconception(
     "causal_mask",
+    label="empty rows given a key",
     hint="Queries that would see nothing were given a key. Leave them without one: `masked_softmax` knows what to "
     "do.",
 )
@@ -228,23 +193,24 @@ def causal_mask_never_empty(n_q, n_k):
     return mask
 
 
-@misconception(
-    "causal_mask",
-    hint="Axes of size 1 are gone: `squeeze` removes them. The mask of one query has shape (1, n_k).",
-)
-def causal_mask_squeezed(n_q, n_k):
-    return past(n_q, n_k).squeeze()
-
-
-@misconception(
-    "causal_mask",
-    hint="The function ends without `return`. Printing shows a mask; only `return` hands it on.",
-)
-def causal_mask_without_return(n_q, n_k):
-    return None
-
-
 # causal_mask: right
+
+
+@families(
+    "returns nothing",
+    "a list instead of an array",
+    "axis squeezed away",
+    "batch axis added",
+    "floats instead of booleans",
+    "integers instead of booleans",
+    hints={
+        "floats instead of booleans": "The mask holds 1.0 and 0.0: `np.tri` and `np.ones` make floats unless told "
+        "otherwise. Give them `dtype=bool`."
+    },
+)
+@right("causal_mask")
+def causal_mask_compared(n_q, n_k):
+    return past(n_q, n_k)
 
 
 @right("causal_mask")
@@ -304,6 +270,7 @@ def real(lengths, n):
 
 @misconception(
     "padding_mask",
+    label="axis for the queries missing",
     hint="The axis for the queries is missing: (batch, n) would be read as (n_q, n_k). Put one of size 1 between, "
     "`lengths[:, None, None]` or `mask[:, None, :]`.",
 )
@@ -313,6 +280,7 @@ def padding_mask_without_queries(lengths, n):
 
 @misconception(
     "padding_mask",
+    label="queries hidden instead of keys",
     hint="The mask hides queries: (batch, n, 1) has the tokens in the rows. Keys are what may not be looked at; "
     "they are the last axis.",
 )
@@ -322,6 +290,7 @@ def padding_mask_of_queries(lengths, n):
 
 @misconception(
     "padding_mask",
+    label="row repeated for every query",
     hint="The mask has a row for each of n queries. All rows are equal, and there may be another number of "
     "queries: one row that broadcasts is enough, (batch, 1, n).",
 )
@@ -329,13 +298,18 @@ def padding_mask_repeated(lengths, n):
     return np.repeat(real(lengths, n), n, axis=1)
 
 
-@misconception("padding_mask", hint="The mask has an axis for the heads as well. Here it has three: (batch, 1, n).")
+@misconception(
+    "padding_mask",
+    label="axis for the heads added",
+    hint="The mask has an axis for the heads as well. Here it has three: (batch, 1, n).",
+)
 def padding_mask_with_heads(lengths, n):
     return real(lengths, n)[:, None]
 
 
 @misconception(
     "padding_mask",
+    label="batch axis in second place",
     hint="The batch axis is not the first: `lengths[None, :]` made it the second. Write `lengths[:, None, None]`.",
 )
 def padding_mask_batch_second(lengths, n):
@@ -344,6 +318,7 @@ def padding_mask_batch_second(lengths, n):
 
 @misconception(
     "padding_mask",
+    label="longest length instead of n",
     hint="The last axis is as long as the longest sequence. The argument `n` says how many tokens there are.",
 )
 def padding_mask_longest(lengths, n):
@@ -352,6 +327,7 @@ def padding_mask_longest(lengths, n):
 
 @misconception(
     "padding_mask",
+    label="lengths compared without new axes",
     hint="(n,) and (batch,) do not meet: `np.arange(n) < lengths` compares token j with sequence j. Give the "
     "lengths axes of their own, `lengths[:, None, None]`.",
 )
@@ -361,6 +337,7 @@ def padding_mask_without_axes(lengths, n):
 
 @misconception(
     "padding_mask",
+    label="mask inverted",
     hint="The mask is upside down: True stands at the padding. Here True means *may* attend.",
 )
 def padding_mask_inverted(lengths, n):
@@ -369,6 +346,7 @@ def padding_mask_inverted(lengths, n):
 
 @misconception(
     "padding_mask",
+    label="one padding token visible",
     hint="One token of the padding may be attended to: with lengths[s] real tokens the last has index lengths[s] - "
     "1. `<`, not `<=`.",
 )
@@ -379,6 +357,7 @@ def padding_mask_one_too_many(lengths, n):
 
 @misconception(
     "padding_mask",
+    label="last real token hidden",
     hint="The last real token is hidden: with lengths[s] tokens it has index lengths[s] - 1, and is real.",
 )
 def padding_mask_one_too_few(lengths, n):
@@ -387,51 +366,52 @@ def padding_mask_one_too_few(lengths, n):
 
 @misconception(
     "padding_mask",
+    label="padding expected in front",
     hint="The padding is taken to stand in front. It stands at the end here: the first lengths[s] tokens are real.",
 )
 def padding_mask_in_front(lengths, n):
     return real(lengths, n)[..., ::-1]
 
 
-@misconception("padding_mask", hint="All sequences are cut to the shortest. Each has a length of its own.")
+@misconception(
+    "padding_mask",
+    label="shortest length for all sequences",
+    hint="All sequences are cut to the shortest. Each has a length of its own.",
+)
 def padding_mask_shortest(lengths, n):
     return np.repeat(real(lengths, n).all(axis=0, keepdims=True), len(lengths), axis=0)
 
 
-@misconception("padding_mask", hint="All sequences get the mask of the first. Each has a length of its own.")
+@misconception(
+    "padding_mask",
+    label="first sequence's mask for all sequences",
+    hint="All sequences get the mask of the first. Each has a length of its own.",
+)
 def padding_mask_first_sequence(lengths, n):
     return np.repeat(real(lengths, n)[:1], len(lengths), axis=0)
 
 
-@misconception("padding_mask", hint="The mask holds 1.0 and 0.0. Give `np.zeros` and `np.ones` `dtype=bool`.")
-def padding_mask_floats(lengths, n):
-    return real(lengths, n).astype(float)
-
-
 @misconception(
     "padding_mask",
-    hint="The mask holds whole numbers, 1 and 0. `~` turns them into -2 and -1, which are both true: leave the "
-    "comparison as it is, `position < length`.",
-)
-def padding_mask_whole_numbers(lengths, n):
-    return real(lengths, n).astype(int)
-
-
-@misconception(
-    "padding_mask",
+    label="additive mask instead of boolean",
     hint="This mask is to be added to the scores: 0 and -inf. A boolean one is asked: True means may attend.",
 )
 def padding_mask_to_add(lengths, n):
     return np.where(real(lengths, n), 0.0, -np.inf)
 
 
-@misconception("padding_mask", hint="A sequence of length 0 was given a token. It has none: every entry is False.")
+@misconception(
+    "padding_mask",
+    label="empty sequences given a token",
+    hint="A sequence of length 0 was given a token. It has none: every entry is False.",
+)
 def padding_mask_never_empty(lengths, n):
     return real(np.maximum(lengths, 1), n)
 
 
 @misconception(
     "padding_mask",
+    label="sequences without padding hidden",
     hint="A sequence without padding is hidden altogether: `-0` is 0, so `mask[..., -0:] = False` hides "
     "everything. Count from the front, `mask[..., length:]`.",
 )
@@ -445,6 +425,7 @@ def padding_mask_minus_nothing(lengths, n):
 
 @misconception(
     "padding_mask",
+    label="last token always hidden",
     hint="The last token is always hidden. A sequence of n tokens has no padding: every entry is True.",
 )
 def padding_mask_never_full(lengths, n):
@@ -453,6 +434,7 @@ def padding_mask_never_full(lengths, n):
 
 @misconception(
     "padding_mask",
+    label="batch axis lost for one sequence",
     hint="A batch of one sequence has lost its axis: the mask of one sequence has shape (1, 1, n).",
 )
 def padding_mask_squeezed(lengths, n):
@@ -462,6 +444,7 @@ def padding_mask_squeezed(lengths, n):
 
 @misconception(
     "padding_mask",
+    label="lengths above n accepted",
     hint="A length above n is taken as n, without a word. Those tokens are missing, and the caller must learn of "
     "it: `raise ValueError(...)`.",
 )
@@ -471,16 +454,7 @@ def padding_mask_accepts_any_length(lengths, n):
 
 @misconception(
     "padding_mask",
-    hint="`assert` raises AssertionError, and `python -O` leaves it out. Write `if ...: raise ValueError(...)`.",
-)
-def padding_mask_asserts(lengths, n):
-    if (lengths > n).any():
-        raise AssertionError
-    return real(lengths, n)
-
-
-@misconception(
-    "padding_mask",
+    label="input changed in place",
     hint="`lengths` is changed in place. Whoever called still needs it: write `lengths - 1`, which makes a new "
     "array, not `lengths -= 1`.",
 )
@@ -490,20 +464,19 @@ def padding_mask_counts_down(lengths, n):
     return mask
 
 
-@misconception("padding_mask", hint="A list came back. Wrap it: `np.array(rows)`.")
-def padding_mask_list(lengths, n):
-    return real(lengths, n).tolist()
-
-
-@misconception(
-    "padding_mask",
-    hint="The function ends without `return`. Printing shows a mask; only `return` hands it on.",
-)
-def padding_mask_without_return(lengths, n):
-    return None
-
-
 # padding_mask: right
+
+
+@families(
+    "returns nothing",
+    "a list instead of an array",
+    "floats instead of booleans",
+    "integers instead of booleans",
+    "assert instead of ValueError",
+)
+@right("padding_mask")
+def padding_mask_compared(lengths, n):
+    return real(lengths, n)
 
 
 @right("padding_mask")
@@ -552,12 +525,16 @@ def padding_mask_concatenated(lengths, n):
 # masked_softmax: wrong
 
 
-@misconception("masked_softmax", hint="The mask is upside down: True means *may* attend, so hide where it is False.")
+@misconception(
+    "masked_softmax",
+    label="mask inverted",
+    hint="The mask is upside down: True means *may* attend, so hide where it is False.",
+)
 def masked_softmax_inverted(S, mask):
     return share(S, ~mask)
 
 
-@misconception("masked_softmax", hint="The mask is not used: this is softmax over all keys.")
+@misconception("masked_softmax", label="mask not used", hint="The mask is not used: this is softmax over all keys.")
 def masked_softmax_without_mask(S, mask):
     np.broadcast_to(mask, S.shape)
     return softmax(S)
@@ -565,6 +542,7 @@ def masked_softmax_without_mask(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="mask made from the scores",
     hint="The mask is made from the scores' own triangle, and the one that is given is not used. Masks are about "
     "places, not about what stands there.",
 )
@@ -575,6 +553,7 @@ def masked_softmax_own_mask(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="mask added to the scores",
     hint="The mask is added to the scores: True counts as 1, so allowed keys merely get 1 more. Replace the masked "
     "scores: `np.where(mask, S, -np.inf)`.",
 )
@@ -584,6 +563,7 @@ def masked_softmax_adds_mask(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="masked scores set to 0",
     hint="Masked scores become 0, and a score of 0 is a score: e^0 = 1. They need -inf, `np.where(mask, S, "
     "-np.inf)`, or their exponentials must become 0.",
 )
@@ -593,6 +573,7 @@ def masked_softmax_scores_of_zero(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="masked scores not low enough",
     hint="Masked scores are replaced by a number that is not low enough: e^-20 is small, and not 0. Take -inf.",
 )
 def masked_softmax_low_number(S, mask):
@@ -601,6 +582,7 @@ def masked_softmax_low_number(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="mask multiplied by minus infinity",
     hint="-inf times False is NaN: infinity times 0 has no value. Choose instead of multiplying: `np.where(mask, "
     "S, -np.inf)`.",
 )
@@ -610,6 +592,7 @@ def masked_softmax_times_infinity(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="minus infinity set after softmax",
     hint="Masked scores are set to -inf after the softmax, where weights are asked. Replace the scores, before the "
     "softmax.",
 )
@@ -619,6 +602,7 @@ def masked_softmax_infinity_afterwards(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="mask applied after softmax",
     hint="The weights are masked after the softmax, and what is left no longer sums to 1. Mask the scores, before "
     "the softmax; or divide by the new sum.",
 )
@@ -628,6 +612,7 @@ def masked_softmax_afterwards(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="exponentials not normalised",
     hint="The exponentials are not divided by their sum: weights must sum to 1 along each row.",
 )
 def masked_softmax_not_normalised(S, mask):
@@ -637,6 +622,7 @@ def masked_softmax_not_normalised(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="softmax over the queries",
     hint="Softmax runs over the queries: the columns sum to 1. Each query shares out its weight over the keys, the "
     "last axis.",
 )
@@ -646,6 +632,7 @@ def masked_softmax_over_queries(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="softmax over the whole array",
     hint="Softmax runs over the whole array, so that all weights together sum to 1. Each row sums to 1: `axis=-1, "
     "keepdims=True`.",
 )
@@ -654,13 +641,18 @@ def masked_softmax_over_everything(S, mask):
     return E / np.maximum(E.sum(), 1)
 
 
-@misconception("masked_softmax", hint="The axis is 1, which is the last one only without a batch. Write `axis=-1`.")
+@misconception(
+    "masked_softmax",
+    label="axis 1 instead of the last",
+    hint="The axis is 1, which is the last one only without a batch. Write `axis=-1`.",
+)
 def masked_softmax_axis_one(S, mask):
     return np.swapaxes(share(np.swapaxes(S, 1, -1), np.swapaxes(np.broadcast_to(mask, S.shape), 1, -1)), 1, -1)
 
 
 @misconception(
     "masked_softmax",
+    label="NaN in fully masked rows",
     hint="A row of -inf alone gives -inf - (-inf), which is NaN. Find the rows that may attend to nothing, and "
     "give them weights 0.",
 )
@@ -670,6 +662,7 @@ def masked_softmax_empty_rows_nan(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="fully masked rows divided by 0",
     hint="The exponentials of a row that may attend to nothing are all 0, and so is their sum: 0 / 0 is NaN. "
     "Divide by 1 there, `np.where(total > 0, total, 1)`. And NaN times 0 is NaN: replace the masked scores "
     "before anything else.",
@@ -681,6 +674,7 @@ def masked_softmax_zero_by_zero(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="mask.any() without an axis",
     hint="`mask.any()` asks about the whole mask. Single rows may be empty too: `mask.any(axis=-1, keepdims=True)`.",
 )
 def masked_softmax_any_of_everything(S, mask):
@@ -689,6 +683,7 @@ def masked_softmax_any_of_everything(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="masked scores set to -1e9",
     hint="A row that may attend to nothing gets equal shares: all its scores are the same number, -1e9. Set its "
     "weights to 0; and take -inf, since -1e9 is a score that may occur, and in float16 it is -inf already.",
 )
@@ -698,6 +693,7 @@ def masked_softmax_1e9(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="masked scores set to the lowest number",
     hint="A row that may attend to nothing gets equal shares: all its scores are the lowest number of the dtype. "
     "Set its weights to 0.",
 )
@@ -707,6 +703,7 @@ def masked_softmax_lowest_number(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="masked scores lowered by 1e9",
     hint="-1e9 is added to the masked scores, all of a row's if it may attend to nothing, and softmax does not "
     "feel what is added to all. Set its weights to 0; and replace the scores instead of adding, since 1e30 - "
     "1e9 still wins.",
@@ -717,6 +714,7 @@ def masked_softmax_adds_1e9(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="mask.all() instead of mask.any()",
     hint="Every row in which anything is masked becomes 0: that is `mask.all`. Only rows that may attend to "
     "nothing do: `~mask.any(axis=-1, keepdims=True)`.",
 )
@@ -724,13 +722,18 @@ def masked_softmax_all_instead_of_any(S, mask):
     return share(S, mask) * np.broadcast_to(mask, S.shape).all(axis=-1, keepdims=True)
 
 
-@misconception("masked_softmax", hint="Rows that may attend to nothing are given equal shares. They get weights 0.")
+@misconception(
+    "masked_softmax",
+    label="fully masked rows given equal weights",
+    hint="Rows that may attend to nothing are given equal shares. They get weights 0.",
+)
 def masked_softmax_equal_shares(S, mask):
     return np.where(np.broadcast_to(mask, S.shape).any(axis=-1, keepdims=True), share(S, mask), S.dtype.type(1))
 
 
 @misconception(
     "masked_softmax",
+    label="minus infinity added to masked scores",
     hint="-inf is added to the scores instead of put in their place: NaN stays NaN, and inf - inf is NaN. "
     "`np.where(mask, S, -np.inf)` does not look at the score.",
 )
@@ -741,6 +744,7 @@ def masked_softmax_adds_infinity(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="scores lowered by 1e9, weights zeroed",
     hint="-1e9 is added to the masked scores, and what is masked is set to 0 at the end. But NaN and inf stay what "
     "they are when -1e9 is added, and so does 1e30: the row's maximum is theirs. Replace the scores, "
     "`np.where(mask, S, -np.inf)`.",
@@ -751,6 +755,7 @@ def masked_softmax_adds_1e9_then_zero(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="maximum taken over masked scores too",
     hint="The maximum is taken of masked scores too. One of 1e30 makes the exponentials of all others 0, and 0 / 0 "
     "is NaN. Replace the masked scores first.",
 )
@@ -761,6 +766,7 @@ def masked_softmax_maximum_of_masked(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="exponentials multiplied by the mask",
     hint="The exponentials are multiplied by the mask, and the maximum is taken of masked scores too. NaN and inf "
     "times 0 are NaN: replace the masked scores before anything else, `np.where(mask, S, -np.inf)`.",
 )
@@ -770,6 +776,7 @@ def masked_softmax_times_mask(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="exponentials masked, maximum not subtracted",
     hint="`np.exp(S) * mask` has two faults. NaN and inf times 0 are NaN, so masked scores keep an influence: "
     "replace them before anything else, `np.where(mask, S, -np.inf)`. And `np.exp` of a large score is "
     "infinite: subtract each row's maximum.",
@@ -780,6 +787,7 @@ def masked_softmax_exponentials_times_mask(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="row maximum not subtracted",
     hint="`np.exp` of a large score is infinite, and inf / inf is NaN. Subtract each row's maximum first.",
 )
 def masked_softmax_without_maximum(S, mask):
@@ -788,6 +796,7 @@ def masked_softmax_without_maximum(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="one maximum of all allowed scores",
     hint="`S[mask].max()` is one maximum for all rows, and there is none where everything is masked: NumPy raises. "
     "Take each row's own, `np.where(mask, S, -np.inf).max(axis=-1, keepdims=True)`.",
 )
@@ -798,6 +807,7 @@ def masked_softmax_maximum_of_allowed(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="one maximum for all rows",
     hint="One maximum of all scores is subtracted; a row far below it becomes 0. Subtract each row's own, with "
     "`axis=-1, keepdims=True`.",
 )
@@ -808,6 +818,7 @@ def masked_softmax_one_maximum(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="first matrix's maxima for all matrices",
     hint="The maxima of the first matrix are subtracted in all of the batch. Take them along `axis=-1` of the "
     "whole array, with `keepdims=True`.",
 )
@@ -819,6 +830,7 @@ def masked_softmax_maximum_of_first(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="scores clipped",
     hint="The scores are clipped, which changes weights: 10000 and 10003 become the same. Subtract the row's "
     "maximum instead.",
 )
@@ -828,6 +840,7 @@ def masked_softmax_clipped(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="scores set to -1e9, weights zeroed",
     hint="Masked scores are replaced by -1e9, and a row whose other scores are lower still loses to it. -inf is "
     "lower than any score.",
 )
@@ -837,6 +850,7 @@ def masked_softmax_1e9_loses(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="scores set to -1e4, weights zeroed",
     hint="Masked scores are replaced by -1e4, which float16 can hold, but which scores may reach: a row around "
     "-10000 shares its weight with masked keys. -inf is lower than any score, and float16 has it.",
 )
@@ -846,16 +860,7 @@ def masked_softmax_1e4_loses(S, mask):
 
 @misconception(
     "masked_softmax",
-    hint="The number of axes is fixed: `n_q, n_k = S.shape` works for two. Let NumPy carry the leading axes, with "
-    "`axis=-1`.",
-)
-def masked_softmax_two_axes_only(S, mask):
-    n_q, n_k = S.shape
-    return share(S, mask)
-
-
-@misconception(
-    "masked_softmax",
+    label="loop over the first axis",
     hint="The loop runs over the first axis, as if that were the queries. With a batch it is not: loop over "
     "`np.ndindex(*S.shape[:-1])`, with `mask = np.broadcast_to(mask, S.shape)`, or do without a loop, "
     "`axis=-1`.",
@@ -873,6 +878,7 @@ def masked_softmax_loop_over_first_axis(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="first sequence's mask for all sequences",
     hint="`mask[0]` is used for the whole batch. Each sequence has its own: `np.broadcast_to(mask, S.shape)`.",
 )
 def masked_softmax_first_mask(S, mask):
@@ -881,6 +887,7 @@ def masked_softmax_first_mask(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="mask's first row for all queries",
     hint="The mask's first row is used for every query. Row i of the mask belongs to query i.",
 )
 def masked_softmax_first_row(S, mask):
@@ -889,6 +896,7 @@ def masked_softmax_first_row(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="mask not broadcast to the scores",
     hint="`S[~mask]` needs a mask of the very shape of `S`. `np.where(mask, S, -np.inf)` broadcasts; so does "
     "`np.broadcast_to(mask, S.shape)`, which also raises `ValueError` where the mask does not fit.",
 )
@@ -900,6 +908,7 @@ def masked_softmax_boolean_index(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="scores stretched to the mask",
     hint="Scores of size 1 were stretched to the mask: `np.where` stretches both. `np.broadcast_to(mask, S.shape)` "
     "stretches the mask alone, and raises `ValueError` otherwise.",
 )
@@ -910,6 +919,7 @@ def masked_softmax_stretches_scores(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="tiny number added to the sum",
     hint="A number such as 1e-9 keeps the sum from being 0. In float16 it is 0 itself, and 0 / 0 is NaN. Divide by "
     "1 where the sum is 0: `np.where(total > 0, total, 1)`.",
 )
@@ -921,6 +931,7 @@ def masked_softmax_tiny_number(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="masked scores overwritten in place",
     hint="`S[...] = -np.inf` changes the caller's scores. Work on `np.where(mask, S, -np.inf)`, a new array.",
 )
 def masked_softmax_in_place(S, mask):
@@ -930,6 +941,7 @@ def masked_softmax_in_place(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="maximum subtracted in place",
     hint="The maximum is subtracted in place, `S -= ...`: the caller's scores change. Write `S = S - ...`.",
 )
 def masked_softmax_subtracts_in_place(S, mask):
@@ -940,6 +952,7 @@ def masked_softmax_subtracts_in_place(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="mask inverted in place",
     hint="The mask itself is turned round, in place. The caller still needs it: write `~mask`, a new array.",
 )
 def masked_softmax_turns_mask(S, mask):
@@ -948,46 +961,21 @@ def masked_softmax_turns_mask(S, mask):
     return A
 
 
-@misconception(
-    "masked_softmax",
-    hint="The result is float64 whatever the scores are: `np.zeros(shape)` makes float64, and so does `np.where` "
-    "with a NumPy number. Take `np.zeros_like(S)`, and plain Python numbers.",
-)
-def masked_softmax_to_float64(S, mask):
-    return share(S, mask).astype(np.float64)
-
-
-@misconception(
-    "masked_softmax",
-    hint="The result is float32 whatever the scores are. Calculate in float32 if you like, and end with "
-    "`.astype(S.dtype)`.",
-)
-def masked_softmax_to_float32(S, mask):
-    return share(S, mask).astype(np.float32)
-
-
-@misconception(
-    "masked_softmax",
-    hint="An axis of size 1 is gone: `squeeze` removes it, and so does a maximum or a sum without `keepdims=True`.",
-)
-def masked_softmax_squeezed(S, mask):
-    return share(S, mask).squeeze()
-
-
-@misconception("masked_softmax", hint="A list came back. Leave `.tolist()` out, or end with `np.array(...)`.")
-def masked_softmax_list(S, mask):
-    return share(S, mask).tolist()
-
-
-@misconception(
-    "masked_softmax",
-    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
-)
-def masked_softmax_without_return(S, mask):
-    return None
-
-
 # masked_softmax: right
+
+
+@families(
+    but=["assert instead of ValueError"],
+    hints={
+        "result in float64": "The result is float64 whatever the scores are: `np.zeros(shape)` makes float64, and "
+        "so does `np.where` with a NumPy number. Take `np.zeros_like(S)`, and plain Python numbers.",
+        "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it, and so does a maximum or a sum "
+        "without `keepdims=True`.",
+    },
+)
+@right("masked_softmax")
+def masked_softmax_shares(S, mask):
+    return share(S, mask)
 
 
 @right("masked_softmax")
@@ -1081,13 +1069,18 @@ def weighed(function):
     return attention
 
 
-@misconception("masked_attention", hint="The scores are not divided by sqrt(d_k). `scaled_scores` does it.")
+@misconception(
+    "masked_attention",
+    label="scores not scaled",
+    hint="The scores are not divided by sqrt(d_k). `scaled_scores` does it.",
+)
 def masked_attention_unscaled(Q, K, V, mask=None):
     return attend(Q, K, V, mask, score=lambda Q, K: Q @ transposed(K))
 
 
 @misconception(
     "masked_attention",
+    label="divided by d_k, not sqrt(d_k)",
     hint="The scores are divided by d_k: the root is missing, or taken twice. `scaled_scores` divides by sqrt(d_k) "
     "already.",
 )
@@ -1095,13 +1088,18 @@ def masked_attention_without_root(Q, K, V, mask=None):
     return attend(Q, K, V, mask, score=lambda Q, K: Q @ transposed(K) / Q.shape[-1])
 
 
-@misconception("masked_attention", hint="The scores are multiplied by sqrt(d_k). Divide them by it.")
+@misconception(
+    "masked_attention",
+    label="multiplied by sqrt(d_k), not divided",
+    hint="The scores are multiplied by sqrt(d_k). Divide them by it.",
+)
 def masked_attention_multiplied(Q, K, V, mask=None):
     return attend(Q, K, V, mask, score=lambda Q, K: Q @ transposed(K) * Q.shape[-1] ** 0.5)
 
 
 @misconception(
     "masked_attention",
+    label="scale from d_v instead of d_k",
     hint="The scale is sqrt(d_v), the width of the values. Scores are sums of d_k products: divide by sqrt(d_k).",
 )
 def masked_attention_scaled_by_values(Q, K, V, mask=None):
@@ -1110,6 +1108,7 @@ def masked_attention_scaled_by_values(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="scale from n_k instead of d_k",
     hint="The scale is the root of the number of keys. Scores are sums of d_k products: divide by sqrt(d_k).",
 )
 def masked_attention_scaled_by_keys(Q, K, V, mask=None):
@@ -1118,6 +1117,7 @@ def masked_attention_scaled_by_keys(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="divided by 8 whatever d_k is",
     hint="The scale is 8, as it is for d_k = 64. It depends on the inputs: `Q.shape[-1]`.",
 )
 def masked_attention_scaled_by_eight(Q, K, V, mask=None):
@@ -1126,6 +1126,7 @@ def masked_attention_scaled_by_eight(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="softmax missing",
     hint="Softmax is missing: the scores are used as weights. `masked_softmax(scaled_scores(Q, K), mask)` first.",
 )
 def masked_attention_without_softmax(Q, K, V, mask=None):
@@ -1134,37 +1135,43 @@ def masked_attention_without_softmax(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="softmax over the queries",
     hint="Softmax runs over the queries: the columns of A sum to 1. Each query shares out its weight over the keys.",
 )
 def masked_attention_over_queries(Q, K, V, mask=None):
     return attend(Q, K, V, mask, weigh=masked_softmax_over_queries)
 
 
-@misconception("masked_attention", hint="A holds the scores. The weights are asked: what `masked_softmax` returned.")
+@misconception(
+    "masked_attention",
+    label="scores returned instead of weights",
+    hint="A holds the scores. The weights are asked: what `masked_softmax` returned.",
+)
 def masked_attention_scores_instead(Q, K, V, mask=None):
     return attend(Q, K, V, mask)[0], scaled(Q, K)
 
 
 @misconception(
     "masked_attention",
+    label="weights returned without the mask",
     hint="Z is right, but A holds the weights without the mask. Return those that Z was made with.",
 )
 def masked_attention_weights_unmasked(Q, K, V, mask=None):
     return attend(Q, K, V, mask)[0], attend(Q, K, V)[1]
 
 
-@misconception("masked_attention", hint="The order is exchanged: the result first, then the weights, `return Z, A`.")
+@misconception(
+    "masked_attention",
+    label="result and weights swapped",
+    hint="The order is exchanged: the result first, then the weights, `return Z, A`.",
+)
 def masked_attention_weights_first(Q, K, V, mask=None):
     return attend(Q, K, V, mask)[::-1]
 
 
-@misconception("masked_attention", hint="Only Z came back. The weights are asked as well: `return Z, A`.")
-def masked_attention_result_only(Q, K, V, mask=None):
-    return attend(Q, K, V, mask)[0]
-
-
 @misconception(
     "masked_attention",
+    label="keys mixed instead of values",
     hint="The keys are mixed. They serve to compare; what is mixed are the values, `A @ V`.",
 )
 def masked_attention_mixes_keys(Q, K, V, mask=None):
@@ -1173,6 +1180,7 @@ def masked_attention_mixes_keys(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="queries and keys swapped",
     hint="`Q` and `K` are exchanged: the scores have a row for each key. Rows belong to queries.",
 )
 def masked_attention_turned(Q, K, V, mask=None):
@@ -1181,6 +1189,7 @@ def masked_attention_turned(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="None as mask gives NaN",
     hint="`np.where(None, ...)` takes None for False, so that without a mask everything is hidden. Ask first: `if "
     "mask is None`.",
 )
@@ -1190,6 +1199,7 @@ def masked_attention_none_hides(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="None as mask gives zero weights",
     hint="Without a mask everything is hidden, so that all weights are 0: `np.where` and `np.broadcast_to` take "
     "None for False. Ask first: `if mask is None`, and take a mask that is True everywhere.",
 )
@@ -1199,6 +1209,7 @@ def masked_attention_none_gives_zero(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="None as mask gives equal weights",
     hint="Without a mask every key gets the same weight: `np.where(None, ...)` takes None for False, and replaces "
     "all scores by the same number. Ask first: `if mask is None`.",
 )
@@ -1208,6 +1219,7 @@ def masked_attention_none_gives_equal_shares(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="causal when no mask is given",
     hint="Without a mask, every query attends to every key. Here the mask is causal when none is given.",
 )
 def masked_attention_causal_without_mask(Q, K, V, mask=None):
@@ -1216,13 +1228,16 @@ def masked_attention_causal_without_mask(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="mask array used as a condition",
     hint="`if mask:` asks an array whether it is true, which has no answer. Write `if mask is not None:`.",
 )
 def masked_attention_truth_of_mask(Q, K, V, mask=None):
     return attend(Q, K, V, mask if mask else None)
 
 
-@misconception("masked_attention", hint="The mask is not used: every query attends to every key.")
+@misconception(
+    "masked_attention", label="mask not used", hint="The mask is not used: every query attends to every key."
+)
 def masked_attention_without_mask(Q, K, V, mask=None):
     np.broadcast_to(True if mask is None else mask, scaled(Q, K).shape)
     return attend(Q, K, V)
@@ -1230,6 +1245,7 @@ def masked_attention_without_mask(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="mask inverted",
     hint="The mask is upside down: True means *may* attend, so hide where it is False.",
 )
 def masked_attention_inverted(Q, K, V, mask=None):
@@ -1238,6 +1254,7 @@ def masked_attention_inverted(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="causal mask instead of the given one",
     hint="The mask that is given is not used: a causal one is made instead. Use the argument.",
 )
 def masked_attention_own_mask(Q, K, V, mask=None):
@@ -1247,6 +1264,7 @@ def masked_attention_own_mask(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="mask applied after softmax",
     hint="The weights are masked after the softmax, and what is left no longer sums to 1. Mask the scores: "
     "`masked_softmax`.",
 )
@@ -1256,6 +1274,7 @@ def masked_attention_afterwards(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="masked scores set to 0",
     hint="Masked scores become 0, and a score of 0 is a score: e^0 = 1. Your `masked_softmax` does it right.",
 )
 def masked_attention_scores_of_zero(Q, K, V, mask=None):
@@ -1264,6 +1283,7 @@ def masked_attention_scores_of_zero(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="mask made from the scores",
     hint="The mask is made from the scores, `np.tril(S) != 0` or the like. Masks are about places, not about what "
     "stands there: a score may be 0, or a mask not causal.",
 )
@@ -1275,6 +1295,7 @@ def masked_attention_mask_from_scores(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="mask added to the scores",
     hint="The mask is added to the scores, and True counts as 1: allowed keys merely get a little more. Your "
     "`masked_softmax` hides the others.",
 )
@@ -1284,6 +1305,7 @@ def masked_attention_adds_mask(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="NaN in fully masked rows",
     hint="A query that may attend to nothing has scores of -inf alone, and -inf - (-inf) is NaN. `masked_softmax` "
     "gives it weights 0.",
 )
@@ -1293,6 +1315,7 @@ def masked_attention_empty_rows_nan(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="fully masked rows given equal weights",
     hint="A query that may attend to nothing attends to everything alike: all its scores are the same low number. "
     "Its weights and its result are 0.",
 )
@@ -1302,6 +1325,7 @@ def masked_attention_equal_shares(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="masked scores lowered by 1e9",
     hint="A query that may attend to nothing attends as if there were no mask: the same -1e9 is added to all its "
     "scores, which softmax does not feel. Its weights and its result are 0.",
 )
@@ -1311,6 +1335,7 @@ def masked_attention_adds_1e9(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="weights of fully masked rows kept",
     hint="Z is right, but the weights of a query that may attend to nothing are not: they are 0 as well. Do it in "
     "the softmax, and Z follows.",
 )
@@ -1321,6 +1346,7 @@ def masked_attention_empty_result_only(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="maximum taken over masked scores too",
     hint="Masked keys have an influence: the maximum is taken of their scores too, and the exponentials of the "
     "others become 0. Replace masked scores first, then take the maximum.",
 )
@@ -1330,6 +1356,7 @@ def masked_attention_maximum_of_masked(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="row maximum not subtracted",
     hint="`np.exp` of a large score is infinite, and inf / inf is NaN. Subtract each row's maximum first.",
 )
 def masked_attention_overflows(Q, K, V, mask=None):
@@ -1338,6 +1365,7 @@ def masked_attention_overflows(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="one maximum for all rows",
     hint="One maximum of all scores is subtracted; a row far below it becomes 0. Subtract each row's own.",
 )
 def masked_attention_one_maximum(Q, K, V, mask=None):
@@ -1346,16 +1374,7 @@ def masked_attention_one_maximum(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
-    hint="`[0]` takes the first sequence and forgets the rest of the batch. `@` keeps the leading axes.",
-)
-def masked_attention_first_sequence(Q, K, V, mask=None):
-    if Q.ndim < 3:
-        return attend(Q, K, V, mask)
-    return attend(Q[0], K[0], V[0], mask if mask is None or mask.ndim < 3 else mask[0])
-
-
-@misconception(
-    "masked_attention",
+    label="first sequence's keys for all sequences",
     hint="The keys of the first sequence serve the whole batch. Each sequence has its own: `np.swapaxes(K, -1, "
     "-2)`, without `K[0]`.",
 )
@@ -1365,6 +1384,7 @@ def masked_attention_first_keys(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="first sequence's mask for all sequences",
     hint="The mask of the first sequence serves the whole batch. Each sequence has its own.",
 )
 def masked_attention_first_mask(Q, K, V, mask=None):
@@ -1373,6 +1393,7 @@ def masked_attention_first_mask(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="mask's first row for all queries",
     hint="The mask's first row is used for every query. Row i of the mask belongs to query i.",
 )
 def masked_attention_first_row(Q, K, V, mask=None):
@@ -1381,6 +1402,7 @@ def masked_attention_first_row(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="all axes reversed by .T",
     hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, -2)`.",
 )
 def masked_attention_all_axes_reversed(Q, K, V, mask=None):
@@ -1389,6 +1411,7 @@ def masked_attention_all_axes_reversed(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="mask not broadcast to the scores",
     hint="`S[~mask]` needs a mask of the very shape of the scores. `np.where` broadcasts, and so does "
     "`np.broadcast_to(mask, S.shape)`.",
 )
@@ -1398,24 +1421,7 @@ def masked_attention_boolean_index(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
-    hint="Axes of size 1 are gone: `squeeze` removes them. One query is still a row, in Z and in A.",
-)
-def masked_attention_squeezed(Q, K, V, mask=None):
-    return tuple(part.squeeze() for part in attend(Q, K, V, mask))
-
-
-@misconception(
-    "masked_attention",
-    hint="A size d_k, or a number of values, of 1 was stretched to fit: broadcasting and `np.einsum` do that "
-    "without a word. Use `scaled_scores` and `@`, which raise `ValueError`.",
-)
-def masked_attention_stretches_ones(Q, K, V, mask=None):
-    A = attend(Q, K, V, mask, score=lambda Q, K: stretched(Q, transposed(K)) / Q.shape[-1] ** 0.5, weigh=share)[1]
-    return stretched(A, V), A
-
-
-@misconception(
-    "masked_attention",
+    label="scores stretched to the mask",
     hint="A single query, or a single key, was stretched to the mask: `np.where` stretches both. "
     "`np.broadcast_to(mask, S.shape)` stretches the mask alone, and raises `ValueError` otherwise.",
 )
@@ -1427,6 +1433,7 @@ def masked_attention_stretches_scores(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="extra keys or values dropped",
     hint="Keys or values that are left over are dropped, as `zip` does. A key without a value is a mistake of the "
     "caller: raise `ValueError`.",
 )
@@ -1437,25 +1444,7 @@ def masked_attention_drops_rest(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
-    hint="Z and A are float64 whatever the inputs are. Some step makes float64: `astype(float)`, `np.zeros` "
-    "without a dtype, or dividing by `np.sqrt(d_k)`, which is a float64 number. Use `scaled_scores`, or "
-    "divide by `math.sqrt(d_k)`.",
-)
-def masked_attention_to_float64(Q, K, V, mask=None):
-    return attend(Q, K, V, mask, score=lambda Q, K: (Q @ transposed(K)).astype(np.float64) / np.sqrt(Q.shape[-1]))
-
-
-@misconception(
-    "masked_attention",
-    hint="Z and A are float32 whatever the inputs are. Calculate in float32 if you like, and end with "
-    "`.astype(Q.dtype)`.",
-)
-def masked_attention_to_float32(Q, K, V, mask=None):
-    return tuple(part.astype(np.float32) for part in attend(Q, K, V, mask))
-
-
-@misconception(
-    "masked_attention",
+    label="tiny number added to the sum",
     hint="In float16 a query that may attend to nothing gets NaN: a number such as 1e-9 keeps the sum from being "
     "0, and float16 has no number that small but 0. Divide by 1 where the sum is 0.",
 )
@@ -1465,6 +1454,7 @@ def masked_attention_tiny_number(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="Q scaled in place",
     hint="`Q` is scaled in place, `Q /= ...`: the caller's array changes. Write `Q / ...`, which makes a new one.",
 )
 def masked_attention_scales_in_place(Q, K, V, mask=None):
@@ -1475,6 +1465,7 @@ def masked_attention_scales_in_place(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
+    label="mask inverted in place",
     hint="The mask itself is turned round, in place. The caller still needs it: write `~mask`, a new array.",
 )
 def masked_attention_turns_mask(Q, K, V, mask=None):
@@ -1484,15 +1475,22 @@ def masked_attention_turns_mask(Q, K, V, mask=None):
     return results
 
 
-@misconception(
-    "masked_attention",
-    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
-)
-def masked_attention_without_return(Q, K, V, mask=None):
-    return None
-
-
 # masked_attention: right
+
+
+@families(
+    *COMMON,
+    "only the first of the results returned",
+    hints={
+        "result in float64": "Z and A are float64 whatever the inputs are. Some step makes float64: "
+        "`astype(float)`, `np.zeros` without a dtype, or dividing by `np.sqrt(d_k)`, which is a float64 number. "
+        "Use `scaled_scores`, or divide by `math.sqrt(d_k)`."
+    },
+    shapes="n_q d_k, n_k d_k, n_k d_v",
+)
+@right("masked_attention")
+def masked_attention_in_steps(Q, K, V, mask=None):
+    return attend(Q, K, V, mask)
 
 
 @right("masked_attention")
@@ -1573,3 +1571,134 @@ def masked_attention_torch(Q, K, V, mask=None):
     one_each = torch.eye(K.shape[-2], dtype=K.dtype).expand(*K.shape[:-2], -1, -1)  # the values that show the weights
     attention = torch.nn.functional.scaled_dot_product_attention
     return tuple(attention(Q, K, values, attn_mask=mask).nan_to_num(0.0).numpy() for values in (V, one_each))
+
+
+# Wrong only where sizes agree, beyond some length, or for small numbers
+
+
+@misconception(
+    "causal_mask",
+    label="only the first 512 keys",
+    hint="Keys after the 512th are hidden from all: a length is written into the code. Make the mask for n_k keys.",
+)
+def causal_mask_512_keys(n_q, n_k):
+    mask = past(n_q, n_k)
+    mask[:, 512:] = False
+    return mask
+
+
+@misconception(
+    "causal_mask",
+    label="only the first 512 queries",
+    hint="Queries after the 512th see nothing: a length is written into the code. Make the mask for n_q queries.",
+)
+def causal_mask_512_queries(n_q, n_k):
+    mask = past(n_q, n_k)
+    mask[512:] = False
+    return mask
+
+
+@misconception(
+    "padding_mask",
+    label="transposed where square",
+    hint="Where there are as many sequences as tokens the mask is turned over. The first axis is the batch, always.",
+)
+def padding_mask_turned_when_square(lengths, n):
+    mask = real(lengths, n)
+    return np.swapaxes(mask, 0, 2) if len(lengths) == n else mask
+
+
+@misconception(
+    "padding_mask",
+    label="only the first 512 tokens",
+    hint="Tokens after the 512th are hidden: a length is written into the code. Make the mask for n tokens.",
+)
+def padding_mask_512_tokens(lengths, n):
+    mask = real(lengths, n)
+    mask[..., 512:] = False
+    return mask
+
+
+@misconception(
+    "masked_softmax",
+    label="mask taken for the batch's",
+    hint="Where there are as many sequences as queries, each row of the mask is given to a sequence. Its rows are "
+    "the queries', in every sequence: broadcasting starts at the last axis.",
+)
+def masked_softmax_mask_of_the_batch(S, mask):
+    if S.ndim == 3 and mask.ndim == 2 and mask.shape[0] == S.shape[0] == S.shape[1]:
+        mask = mask[:, None]
+    return share(S, mask)
+
+
+@misconception(
+    "masked_softmax",
+    label="softmax over the queries where square",
+    hint="Where there are as many queries as keys softmax runs over the queries. The keys are the last axis.",
+)
+def masked_softmax_axis_by_size(S, mask):
+    if S.shape[-1] != S.shape[-2]:
+        return share(S, mask)
+    return transposed(share(transposed(S), transposed(np.broadcast_to(mask, S.shape))))
+
+
+@misconception(
+    "masked_softmax",
+    label="only the first 512 keys",
+    hint="Keys after the 512th get no weight: a length is written into the code. Take n_k from `S.shape[-1]`.",
+)
+def masked_softmax_512_keys(S, mask):
+    return share(S, np.broadcast_to(mask, S.shape) & (np.arange(S.shape[-1]) < 512))
+
+
+@misconception(
+    "masked_softmax",
+    label="small weights dropped",
+    hint="Weights below some small number are set to 0, though the mask allows their keys. The mask alone makes 0.",
+)
+def masked_softmax_small_dropped(S, mask):
+    A = share(S, mask)
+    return np.where(A < 5e-4, A.dtype.type(0), A)
+
+
+@misconception(
+    "masked_attention",
+    label="keys mixed where shapes agree",
+    hint="Where `V` has the shape of `K` the keys are mixed. Self-attention often has one shape for all: what is "
+    "mixed are the values, `V`.",
+)
+def masked_attention_mixes_keys_when_shapes_agree(Q, K, V, mask=None):
+    return attend(Q, K, K if K.shape == V.shape else V, mask)
+
+
+@misconception(
+    "masked_attention",
+    label="Z written into V",
+    hint="Where Z has the shape of `V` it is written into `V`, which is the caller's. Return new arrays.",
+)
+def masked_attention_into_its_input(Q, K, V, mask=None):
+    Z, A = attend(Q, K, V, mask)
+    if Z.shape == V.shape:
+        V[...] = Z
+    return Z, A
+
+
+@misconception(
+    "masked_attention",
+    label="only the first 512 keys",
+    hint="Keys after the 512th are hidden: a length is written into the code. Take n_k from `K.shape[-2]`.",
+)
+def masked_attention_512_keys(Q, K, V, mask=None):
+    mask = np.broadcast_to(True if mask is None else mask, (*Q.shape[:-1], K.shape[-2]))
+    return attend(Q, K, V, mask & (np.arange(K.shape[-2]) < 512))
+
+
+@misconception(
+    "masked_attention",
+    label="small weights dropped",
+    hint="Weights below some small number are set to 0. A small weight on a large value counts: use all of them.",
+)
+def masked_attention_small_dropped(Q, K, V, mask=None):
+    A = attend(Q, K, V, mask)[1]
+    A = np.where(A < 2e-6, A.dtype.type(0), A)
+    return A @ V, A

@@ -1,16 +1,4 @@
-# ---
-# jupyter:
-#   jupytext:
-#     text_representation:
-#       extension: .py
-#       format_name: percent
-#   kernelspec:
-#     display_name: Python 3 (ipykernel)
-#     language: python
-#     name: python3
-# ---
-
-# %% [markdown] nbgrader={"grade": false, "grade_id": "title", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% title [markdown]
 # # 1. Queries, keys and values
 #
 # Five short functions take you from a sequence of vectors to attention: `project`, `qkv`, `scores`,
@@ -30,18 +18,21 @@
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
 # has, `01-qkv.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "conventions", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% conventions [markdown]
 # ## Four rules for all five functions
 #
 # - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all
 #   arguments that have it. `X` of shape (..., n, d) holds one sequence of n vectors for each index of
-#   the leading axes.
-# - Sizes that do not fit raise `ValueError`. A size of 1 is a size too: it must not be stretched to fit another.
+#   the leading axes. Leading axes that differ, a 1 beside a 5 among them, are not asked about: raise, or do
+#   with them what `@` does.
+# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`. A size of 1 is a size
+#   too: it must not be stretched to fit another.
 #   (`@` raises by itself; `*` and `np.einsum` stretch a 1 without a word.)
-# - The result has the inputs' floating dtype: float32 in, float32 out.
+# - The result has the inputs' floating dtype: float32 in, float32 out, and so for float16 and float64. Integers
+#   and arguments of different dtypes are not asked about.
 # - The inputs are left as they were.
 
-# %% nbgrader={"grade": false, "grade_id": "given", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% given
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -62,7 +53,7 @@ def softmax(S):
     E = np.exp(S - S.max(axis=-1, keepdims=True))
     return E / E.sum(axis=-1, keepdims=True)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_project", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_project [markdown]
 # ## 1.1 `project`: one matrix, applied to every vector
 #
 # Each row of `X` is one token's vector. The same matrix `W` turns each of them into a new vector: row i of the
@@ -76,7 +67,7 @@ def softmax(S):
 # \begin{pmatrix} 1 & 2 & 4 \\ 0 & 3 & 3 \end{pmatrix}
 # $$
 
-# %% nbgrader={"grade": false, "grade_id": "project", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% project
 def project(X, W):
     """Project every vector of a sequence with one matrix.
 
@@ -104,12 +95,12 @@ def project(X, W):
 # Yours to play with. Write the function, then take the # away.
 # project(np.array([[1.0, 2.0], [0.0, 3.0]]), np.array([[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]]))
 
-# %% nbgrader={"grade": true, "grade_id": "check_project", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %% check_project
 import checks
 
 checks.run("project", points=4)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_qkv", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_qkv [markdown]
 # ## 1.2 `qkv`: three views of the same sequence
 #
 # What a token asks (its query), what it answers to (its key) and what it passes on (its value) are three
@@ -120,7 +111,7 @@ checks.run("project", points=4)
 # $W_q = \begin{pmatrix} 1 \\ 0 \end{pmatrix}$, $W_k = \begin{pmatrix} 0 \\ 1 \end{pmatrix}$
 # and $W_v = \begin{pmatrix} 1 & 1 \\ 0 & 1 \end{pmatrix}$ gives $q = (1)$, $k = (2)$, $v = (1, 3)$.
 
-# %% nbgrader={"grade": false, "grade_id": "qkv", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% qkv
 def qkv(X, W_q, W_k, W_v):
     """Make the queries, keys and values of a sequence.
 
@@ -134,12 +125,12 @@ def qkv(X, W_q, W_k, W_v):
     -------
     Q, K : array, shape (..., n, d_k)
     V : array, shape (..., n, d_v)
-        A tuple of three, in this order.
+        A tuple of three, in this order. (A list of three will do.)
 
     Raises
     ------
     ValueError
-        If the d_in of a matrix differs from that of `X`.
+        If the d_in of a matrix differs from that of `X`. That `W_q` and `W_k` have one d_k is the caller's affair.
     """
     ### BEGIN SOLUTION
     return project(X, W_q), project(X, W_k), project(X, W_v)
@@ -150,12 +141,12 @@ def qkv(X, W_q, W_k, W_v):
 # W_q, W_k, W_v = np.array([[1.0], [0.0]]), np.array([[0.0], [1.0]]), np.array([[1.0, 1.0], [0.0, 1.0]])
 # qkv(np.array([[1.0, 2.0]]), W_q, W_k, W_v)
 
-# %% nbgrader={"grade": true, "grade_id": "check_qkv", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# %% check_qkv
 import checks
 
 checks.run("qkv", points=3)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_scores", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_scores [markdown]
 # ## 1.3 `scores`: every query meets every key
 #
 # The score of query i and key j is their dot product, $S_{ij} = q_i \cdot k_j$, not scaled yet (that is chapter
@@ -164,7 +155,7 @@ checks.run("qkv", points=3)
 # By hand, with n_q = 1, n_k = 3, d_k = 2: $q = (1, 2)$ meets $k_1 = (3, 0)$, $k_2 = (0, 1)$, $k_3 = (1, 1)$ and
 # scores $(3, 2, 3)$.
 
-# %% nbgrader={"grade": false, "grade_id": "scores", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% scores
 def scores(Q, K):
     """Return the dot product of every query with every key.
 
@@ -191,12 +182,12 @@ def scores(Q, K):
 # Yours to play with.
 # scores(np.array([[1.0, 2.0]]), np.array([[3.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
 
-# %% nbgrader={"grade": true, "grade_id": "check_scores", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %% check_scores
 import checks
 
 checks.run("scores", points=4)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_weighted_sum", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_weighted_sum [markdown]
 # ## 1.4 `weighted_sum`: mix the values
 #
 # Row i of `A` holds query i's weights, one for each key. Its result is the values, each times its weight, added
@@ -205,14 +196,15 @@ checks.run("scores", points=4)
 # By hand, with n_q = 1, n_k = 2, d_v = 3: the weights $(0.25, 0.75)$ on $v_1 = (4, 0, 8)$ and $v_2 = (0, 4, 8)$
 # give $(1, 3, 8)$.
 
-# %% nbgrader={"grade": false, "grade_id": "weighted_sum", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% weighted_sum
 def weighted_sum(A, V):
     """Mix the values with each query's weights.
 
     Parameters
     ----------
     A : array, shape (..., n_q, n_k)
-        Row i holds the weights of query i. They are used as they are.
+        Row i holds the weights of query i. They are used as they are: some may be negative, and a row need not
+        sum to 1.
     V : array, shape (..., n_k, d_v)
 
     Returns
@@ -232,12 +224,12 @@ def weighted_sum(A, V):
 # Yours to play with.
 # weighted_sum(np.array([[0.25, 0.75]]), np.array([[4.0, 0.0, 8.0], [0.0, 4.0, 8.0]]))
 
-# %% nbgrader={"grade": true, "grade_id": "check_weighted_sum", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %% check_weighted_sum
 import checks
 
 checks.run("weighted_sum", points=4)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_soft_lookup", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_soft_lookup [markdown]
 # ## 1.5 `soft_lookup`: a dictionary that answers with a mixture
 #
 # A dictionary finds the one key that equals the query. Attention compares the query with all keys, turns the
@@ -246,7 +238,7 @@ checks.run("weighted_sum", points=4)
 # By hand: $q = (1)$, $k_1 = (0)$ and $k_2 = (\ln 3)$ give the scores $(0, \ln 3)$, the weights $(1/4, 3/4)$,
 # and with $v_1 = (4)$ and $v_2 = (8)$ the result $(7)$.
 
-# %% nbgrader={"grade": false, "grade_id": "soft_lookup", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% soft_lookup
 def soft_lookup(Q, K, V):
     """Look every query up among the keys; return the mixture of the values.
 
@@ -274,19 +266,19 @@ def soft_lookup(Q, K, V):
 # Yours to play with.
 # soft_lookup(np.array([[1.0]]), np.array([[0.0], [np.log(3.0)]]), np.array([[4.0], [8.0]]))
 
-# %% nbgrader={"grade": true, "grade_id": "check_soft_lookup", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+# %% check_soft_lookup
 import checks
 
 checks.run("soft_lookup", points=5)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "sentence", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% sentence [markdown]
 # ## A sentence, seen by its own words
 #
 # Five words, each with a vector made by hand: (is it a person, is it food, is it an action). The matrices are
 # made by hand as well: an action asks for persons and for food, and a noun asks for actions. Each row below is
 # one word's weights over all five, and they come from your functions.
 
-# %% nbgrader={"grade": false, "grade_id": "demo_sentence", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% demo_sentence
 words = ["Ada", "bakes", "Boris", "fresh", "bread"]
 X = np.array([[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 0.4, 0], [0, 1, 0]], dtype=float)
 W_q = np.array([[0, 2], [0, 2], [3, 0]], dtype=float)  # (3, 2): nouns ask for actions, actions for nouns
@@ -309,13 +301,13 @@ Q, K, V = qkv(X, W_q, W_k, W_v)
 show_weights(softmax(scores(Q, K)), "Who looks at whom")
 print("bakes, after looking round:", np.round(soft_lookup(Q, K, V)[1], 2), "(person, food, action)")
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "wider", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% wider [markdown]
 # ## A question for the next chapter
 #
 # The same five words, with random queries and keys of d numbers each. Move the slider to a larger d: the scores
 # grow, and each word ends up looking at one other word alone. Chapter 2 says why, and what to do about it.
 
-# %% nbgrader={"grade": false, "grade_id": "demo_width", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% demo_width
 def show_width(d=64):
     """Draw the weights of random queries and keys that have d numbers each."""
     rng = np.random.default_rng(1)

@@ -6,15 +6,24 @@ Results are compared with a specification that is written as sums over elements.
 
 import numpy as np
 
-from checking import Suite, expect, expect_array, expect_close, expect_raises, expect_unchanged
+from checking import (
+    Suite,
+    expect_agrees,
+    expect_array,
+    expect_dtypes,
+    expect_raises,
+    expect_tuple,
+    expect_unchanged,
+    noncontiguous,
+)
 
 suite = Suite(
     __name__,
     read={
-        "project": "chapter 1, The mathematics, with every shape",
-        "qkv": "chapter 1, The mathematics, with every shape",
-        "scores": "chapter 1, The loop and the matrices are the same thing",
-        "weighted_sum": "chapter 1, The code",
+        "project": "chapter 1, By hand",
+        "qkv": "chapter 1, By hand",
+        "scores": "chapter 1, Many sentences at once",
+        "weighted_sum": "chapter 1, All words at once",
         "soft_lookup": "chapter 1, The code",
     },
 )
@@ -29,6 +38,10 @@ def projected(X, W):
     return np.einsum("...ni,io->...no", X, W)
 
 
+def each_projected(X, *matrices):
+    return [projected(X, W) for W in matrices]
+
+
 def dot_products(Q, K):
     return (Q[..., :, None, :] * K[..., None, :, :]).sum(-1)
 
@@ -39,26 +52,8 @@ def mixture(A, V):
 
 def looked_up(Q, K, V):
     S = dot_products(Q, K)
-    # e^(s_j) / sum_l e^(s_l) = 1 / sum_l e^(s_l - s_j), which is exact for scores of any size.
-    with np.errstate(over="ignore"):
-        return mixture(1 / np.exp(S[..., None, :] - S[..., :, None]).sum(-1), V)
-
-
-def view(array):
-    """Return the same values, laid out in memory with the last two axes exchanged."""
-    return np.swapaxes(np.swapaxes(array, -1, -2).copy(), -1, -2)
-
-
-def expect_agrees(function, specification, *arguments):
-    """Fail unless the function returns what the specification does."""
-    expected = specification(*arguments)  # first, in case the function changes its arguments
-    expect_close(function(*arguments), expected)
-
-
-def expect_dtypes(function, *arguments):
-    """Fail unless a single result has the floating dtype of the arguments, for three of them."""
-    for dtype in (np.float32, np.float64, np.float16):
-        expect_array(function(*[argument.astype(dtype) for argument in arguments]), dtype=dtype)
+    # Softmax through its logarithm, s_j - log sum_l e^(s_l), which is exact for scores of any size.
+    return mixture(np.exp(S - np.logaddexp.reduce(S, axis=-1, keepdims=True)), V)
 
 
 # project
@@ -71,17 +66,21 @@ def project_shape(project, draw):
     expect_array(project(draw.array(n, d_in), draw.array(d_in, d_out)), (n, d_out))
 
 
-@check(weight=3, needs=["project_shape"])
+@check(weight=3, needs=[project_shape])
 def project_values(project, draw):
     """Entry (i, j) is row i of `X` times column j of `W`, added up over d_in."""
     n, d_in, d_out = draw.sizes(3)
     X, W = draw.array(n, d_in), draw.array(d_in, d_out)
     expect_agrees(project, projected, X, W)
-    X, W = view(draw.array(n, d_in)), view(draw.array(d_in, d_out))
-    expect_agrees(project, projected, X, W)
+    # All sizes alike, and rows from 1e-4 to 1e4 in size: each is held to its own.
+    size = draw.magnitudes(n)[:, None]
+    expect_agrees(project, projected, size * draw.array(n, n), draw.array(n, n), unit=size)
+    for n, d_in in [(draw.long(), 3), (2, draw.long())]:
+        X, W = noncontiguous(draw.array(n, d_in)), noncontiguous(draw.array(d_in, 4))
+        expect_agrees(project, projected, X, W)
 
 
-@check(weight=2, needs=["project_values"])
+@check(weight=2, needs=[project_values])
 def project_batch(project, draw):
     """Leading axes, one or several, are kept: every sequence is projected by the same `W`."""
     n, d_in, d_out, b = draw.sizes(4)
@@ -91,7 +90,7 @@ def project_batch(project, draw):
         expect_agrees(project, projected, X, W)
 
 
-@check(weight=1, needs=["project_values"])
+@check(weight=1, needs=[project_values])
 def project_ones(project, draw):
     """Sizes of 1 stay axes: one vector, one sequence in the batch, one number in a vector."""
     n, d_in, d_out = draw.sizes(3)
@@ -100,7 +99,7 @@ def project_ones(project, draw):
         expect_agrees(project, projected, X, W)
 
 
-@check(weight=1, needs=["project_values"])
+@check(weight=1, needs=[project_values])
 def project_refuses(project, draw):
     """Two sizes d_in that differ raise `ValueError`, a size of 1 too."""
     n, d_in, d_out, other = draw.sizes(4)
@@ -109,85 +108,71 @@ def project_refuses(project, draw):
         expect_raises([ValueError], project, X, W, because=f"d_in is {left} and {right}")
 
 
-@check(weight=0.5, needs=["project_shape"])
+@check(weight=0.5, needs=[project_shape])
 def project_dtype(project, draw):
     """The result has the inputs' dtype: float32 gives float32, float16 gives float16."""
     n, d_in, d_out = draw.sizes(3)
     expect_dtypes(project, draw.array(n, d_in), draw.array(d_in, d_out))
 
 
-@check(weight=0.5, needs=["project_shape"])
+@check(weight=0.5, needs=[project_shape])
 def project_inputs(project, draw):
     """`X` and `W` are as they were after the call."""
-    n, d_in, d_out, b = draw.sizes(4)
-    expect_unchanged(project, "XW", draw.array(b, n, d_in), draw.array(d_in, d_out))
+    # The result has the shape of X, and could be written into it.
+    n, b = draw.sizes(2)
+    expect_unchanged(project, "XW", draw.array(b, n, n), draw.array(n, n))
 
 
 # qkv
 
 
-def three(result):
-    """Return the three arrays of a result of `qkv`, or say what it is instead."""
-    if isinstance(result, np.ndarray):
-        expect(False, f"The result should be a tuple of three arrays, and is one array of shape {result.shape}.")
-    expect(
-        isinstance(result, (tuple, list)) and len(result) == 3,
-        f"The result should be a tuple of three arrays, (Q, K, V), and is {_described(result)}.",
-    )
-    return [expect_array(part, what=name) for part, name in zip(result, "QKV", strict=True)]
-
-
-def _described(result):
-    if result is None:
-        return "None (is a `return` missing?)"
-    return f"a {type(result).__name__}" + (f" of {len(result)}" if hasattr(result, "__len__") else "")
-
-
-def expect_qkv(qkv, X, matrices):
-    """Fail unless each of the three is its own projection of `X`."""
-    expected = [projected(X, W) for W in matrices]
-    parts = three(qkv(X, *matrices))
-    for part, right, name in zip(parts, expected, "QKV", strict=True):
-        expect_close(part, right, what=name)
+def projections(draw, d_in, d_k, d_v):
+    """Return W_q (d_in, d_k), W_k (d_in, d_k) and W_v (d_in, d_v)."""
+    return [draw.array(d_in, width) for width in (d_k, d_k, d_v)]
 
 
 @check(weight=1)
 def qkv_shape(qkv, draw):
     """The result is a tuple of three: Q (n, d_k), K (n, d_k) and V (n, d_v)."""
     n, d_in, d_k, d_v = draw.sizes(4)
-    X, matrices = draw.array(n, d_in), [draw.array(d_in, width) for width in (d_k, d_k, d_v)]
-    parts = three(qkv(X, *matrices))
+    X, matrices = draw.array(n, d_in), projections(draw, d_in, d_k, d_v)
+    parts = expect_tuple(qkv(X, *matrices), "QKV")
     for part, width, name in zip(parts, (d_k, d_k, d_v), "QKV", strict=True):
         expect_array(part, (n, width), what=name)
 
 
-@check(weight=3, needs=["qkv_shape"])
+@check(weight=3, needs=[qkv_shape])
 def qkv_values(qkv, draw):
     """Q is `X` projected by `W_q`, K by `W_k`, V by `W_v`."""
     n, d_in, d_k, d_v = draw.sizes(4)
-    expect_qkv(qkv, draw.array(n, d_in), [draw.array(d_in, width) for width in (d_k, d_k, d_v)])
-    expect_qkv(qkv, view(draw.array(n, d_in)), [view(draw.array(d_in, width)) for width in (d_k, d_k, d_v)])
+    expect_agrees(qkv, each_projected, draw.array(n, d_in), *projections(draw, d_in, d_k, d_v), names="QKV")
+    # All sizes alike, and rows from 1e-4 to 1e4 in size: each is held to its own.
+    X, size = draw.array(n, n), draw.magnitudes(n)[:, None]
+    expect_agrees(qkv, each_projected, size * X, *projections(draw, n, n, n), names="QKV", unit=size)
+    for n, d_in in [(draw.long(), 2), (3, draw.long())]:
+        matrices = map(noncontiguous, projections(draw, d_in, 3, 2))
+        expect_agrees(qkv, each_projected, noncontiguous(draw.array(n, d_in)), *matrices, names="QKV")
 
 
-@check(weight=2, needs=["qkv_values"])
+@check(weight=2, needs=[qkv_values])
 def qkv_batch(qkv, draw):
     """Leading axes, one or several, are kept in all three."""
     n, d_in, d_k, d_v, b = draw.sizes(5)
-    matrices = [draw.array(d_in, width) for width in (d_k, d_k, d_v)]
+    matrices = projections(draw, d_in, d_k, d_v)
     for lead in [(b,), (2, b)]:
-        expect_qkv(qkv, draw.array(*lead, n, d_in), matrices)
+        expect_agrees(qkv, each_projected, draw.array(*lead, n, d_in), *matrices, names="QKV")
 
 
-@check(weight=1, needs=["qkv_values"])
+@check(weight=1, needs=[qkv_values])
 def qkv_ones(qkv, draw):
     """Sizes of 1 stay axes: one vector, one sequence in the batch, one number in a query, key or value."""
     n, d_in, d_k, d_v = draw.sizes(4)
-    expect_qkv(qkv, draw.array(1, d_in), [draw.array(d_in, width) for width in (d_k, d_k, d_v)])
-    expect_qkv(qkv, draw.array(1, n, d_in), [draw.array(d_in, width) for width in (1, 1, d_v)])
-    expect_qkv(qkv, draw.array(n, 1), [draw.array(1, width) for width in (d_k, d_k, 1)])
+    expect_agrees(qkv, each_projected, draw.array(1, d_in), *projections(draw, d_in, d_k, d_v), names="QKV")
+    expect_agrees(qkv, each_projected, draw.array(1, n, d_in), *projections(draw, d_in, 1, d_v), names="QKV")
+    expect_agrees(qkv, each_projected, draw.array(n, 1), *projections(draw, 1, d_k, 1), names="QKV")
 
 
-@check(weight=1, needs=["qkv_values"])
+@check(weight=1, needs=[qkv_values])
 def qkv_refuses(qkv, draw):
     """A matrix whose d_in differs from that of `X` raises `ValueError`, a size of 1 too."""
     n, d_in, d_k, d_v, other = draw.sizes(5)
@@ -199,23 +184,20 @@ def qkv_refuses(qkv, draw):
             expect_raises([ValueError], qkv, draw.array(n, d_in), *matrices, because=because)
 
 
-@check(weight=0.5, needs=["qkv_shape"])
+@check(weight=0.5, needs=[qkv_shape])
 def qkv_dtype(qkv, draw):
     """Q, K and V have the inputs' dtype: float32 gives float32, float16 gives float16."""
     n, d_in, d_k, d_v = draw.sizes(4)
-    X, matrices = draw.array(n, d_in), [draw.array(d_in, width) for width in (d_k, d_k, d_v)]
-    for dtype in (np.float32, np.float64, np.float16):
-        parts = three(qkv(X.astype(dtype), *[W.astype(dtype) for W in matrices]))
-        for part, name in zip(parts, "QKV", strict=True):
-            expect_array(part, dtype=dtype, what=name)
+    X, matrices = draw.array(n, d_in), projections(draw, d_in, d_k, d_v)
+    expect_dtypes(qkv, X, *matrices, names="QKV")
 
 
-@check(weight=0.5, needs=["qkv_shape"])
+@check(weight=0.5, needs=[qkv_shape])
 def qkv_inputs(qkv, draw):
     """`X` and the three matrices are as they were after the call."""
-    n, d_in, d_k, d_v, b = draw.sizes(5)
-    matrices = [draw.array(d_in, width) for width in (d_k, d_k, d_v)]
-    expect_unchanged(qkv, ["X", "W_q", "W_k", "W_v"], draw.array(b, n, d_in), *matrices)
+    # The results have the shape of X, and could be written into it.
+    n, b = draw.sizes(2)
+    expect_unchanged(qkv, ["X", "W_q", "W_k", "W_v"], draw.array(b, n, n), *projections(draw, n, n, n))
 
 
 # scores
@@ -228,17 +210,22 @@ def scores_shape(scores, draw):
     expect_array(scores(draw.array(n_q, d_k), draw.array(n_k, d_k)), (n_q, n_k))
 
 
-@check(weight=3, needs=["scores_shape"])
+@check(weight=3, needs=[scores_shape])
 def scores_values(scores, draw):
     """Entry (i, j) is the dot product of query i and key j, neither scaled nor normalised."""
     n_q, n_k, d_k = draw.sizes(3)
     Q, K = draw.array(n_q, d_k), draw.array(n_k, d_k)
     expect_agrees(scores, dot_products, Q, K)
-    Q, K = view(draw.array(n_k, d_k)), view(draw.array(n_q, d_k))
-    expect_agrees(scores, dot_products, Q, K)
+    # All sizes alike, and queries and keys from 1e-4 to 1e4 in size: each score is held to its own.
+    sizes_q, sizes_k = draw.magnitudes(n_k)[:, None], draw.magnitudes(n_k)[:, None]
+    Q, K = sizes_q * draw.array(n_k, n_k), sizes_k * draw.array(n_k, n_k)
+    expect_agrees(scores, dot_products, Q, K, unit=sizes_q * sizes_k.T)
+    for n_q, n_k in [(draw.long(), 3), (2, draw.long())]:
+        Q, K = noncontiguous(draw.array(n_q, 4)), noncontiguous(draw.array(n_k, 4))
+        expect_agrees(scores, dot_products, Q, K)
 
 
-@check(weight=2, needs=["scores_values"])
+@check(weight=2, needs=[scores_values])
 def scores_batch(scores, draw):
     """Leading axes, one or several, are kept: queries meet the keys of their own sequence alone."""
     n_q, n_k, d_k, b = draw.sizes(4)
@@ -247,7 +234,7 @@ def scores_batch(scores, draw):
         expect_agrees(scores, dot_products, Q, K)
 
 
-@check(weight=1, needs=["scores_values"])
+@check(weight=1, needs=[scores_values])
 def scores_ones(scores, draw):
     """Sizes of 1 stay axes: one query, one key, one number in each, one sequence in the batch."""
     n_q, n_k, d_k = draw.sizes(3)
@@ -261,7 +248,7 @@ def scores_ones(scores, draw):
         expect_agrees(scores, dot_products, Q, K)
 
 
-@check(weight=1, needs=["scores_values"])
+@check(weight=1, needs=[scores_values])
 def scores_refuses(scores, draw):
     """Two sizes d_k that differ raise `ValueError`, a size of 1 too."""
     n_q, n_k, d_k, other = draw.sizes(4)
@@ -270,18 +257,19 @@ def scores_refuses(scores, draw):
         expect_raises([ValueError], scores, Q, K, because=f"d_k is {left} and {right}")
 
 
-@check(weight=0.5, needs=["scores_shape"])
+@check(weight=0.5, needs=[scores_shape])
 def scores_dtype(scores, draw):
     """The result has the inputs' dtype: float32 gives float32, float16 gives float16."""
     n_q, n_k, d_k = draw.sizes(3)
     expect_dtypes(scores, draw.array(n_q, d_k), draw.array(n_k, d_k))
 
 
-@check(weight=0.5, needs=["scores_shape"])
+@check(weight=0.5, needs=[scores_shape])
 def scores_inputs(scores, draw):
     """`Q` and `K` are as they were after the call."""
-    n_q, n_k, d_k = draw.sizes(3)
-    expect_unchanged(scores, "QK", draw.array(n_q, d_k), draw.array(n_k, d_k))
+    # The result has their shape, and could be written into them.
+    (n,) = draw.sizes(1)
+    expect_unchanged(scores, "QK", draw.array(n, n), draw.array(n, n))
 
 
 # weighted_sum
@@ -294,18 +282,22 @@ def weighted_sum_shape(weighted_sum, draw):
     expect_array(weighted_sum(draw.weights(n_q, n_k), draw.array(n_k, d_v)), (n_q, d_v))
 
 
-@check(weight=3, needs=["weighted_sum_shape"])
+@check(weight=3, needs=[weighted_sum_shape])
 def weighted_sum_values(weighted_sum, draw):
     """Row i is every row j of `V` times `A[i, j]`, added up; the weights are used as they are."""
     n_q, n_k, d_v = draw.sizes(3)
     A, V = draw.weights(n_q, n_k), draw.array(n_k, d_v)
     expect_agrees(weighted_sum, mixture, A, V)
+    # All sizes alike, and weights from 1e-6 to 1: the smaller the weight the larger the value, and all count.
+    size = draw.magnitudes(n_k, orders=6) / 1000
+    expect_agrees(weighted_sum, mixture, size * draw.array(n_k, n_k), draw.array(n_k, n_k) / size[:, None])
     # These rows do not sum to 1, and nothing in the definition asks for it.
-    A, V = view(draw.array(n_q, n_k)), view(draw.array(n_k, d_v))
-    expect_agrees(weighted_sum, mixture, A, V)
+    for n_q, n_k in [(draw.long(), 3), (2, draw.long())]:
+        A, V = noncontiguous(draw.array(n_q, n_k)), noncontiguous(draw.array(n_k, 4))
+        expect_agrees(weighted_sum, mixture, A, V)
 
 
-@check(weight=2, needs=["weighted_sum_values"])
+@check(weight=2, needs=[weighted_sum_values])
 def weighted_sum_batch(weighted_sum, draw):
     """Leading axes, one or several, are kept: weights mix the values of their own sequence alone."""
     n_q, n_k, d_v, b = draw.sizes(4)
@@ -314,7 +306,7 @@ def weighted_sum_batch(weighted_sum, draw):
         expect_agrees(weighted_sum, mixture, A, V)
 
 
-@check(weight=1, needs=["weighted_sum_values"])
+@check(weight=1, needs=[weighted_sum_values])
 def weighted_sum_ones(weighted_sum, draw):
     """Sizes of 1 stay axes: one query, one value, one number in a value, one sequence in the batch."""
     n_q, n_k, d_v = draw.sizes(3)
@@ -328,7 +320,7 @@ def weighted_sum_ones(weighted_sum, draw):
         expect_agrees(weighted_sum, mixture, A, V)
 
 
-@check(weight=1, needs=["weighted_sum_values"])
+@check(weight=1, needs=[weighted_sum_values])
 def weighted_sum_refuses(weighted_sum, draw):
     """Two sizes n_k that differ raise `ValueError`, a size of 1 too."""
     n_q, n_k, d_v, other = draw.sizes(4)
@@ -337,18 +329,19 @@ def weighted_sum_refuses(weighted_sum, draw):
         expect_raises([ValueError], weighted_sum, A, V, because=f"n_k is {left} and {right}")
 
 
-@check(weight=0.5, needs=["weighted_sum_shape"])
+@check(weight=0.5, needs=[weighted_sum_shape])
 def weighted_sum_dtype(weighted_sum, draw):
     """The result has the inputs' dtype: float32 gives float32, float16 gives float16."""
     n_q, n_k, d_v = draw.sizes(3)
     expect_dtypes(weighted_sum, draw.weights(n_q, n_k), draw.array(n_k, d_v))
 
 
-@check(weight=0.5, needs=["weighted_sum_shape"])
+@check(weight=0.5, needs=[weighted_sum_shape])
 def weighted_sum_inputs(weighted_sum, draw):
     """`A` and `V` are as they were after the call."""
-    n_q, n_k, d_v = draw.sizes(3)
-    expect_unchanged(weighted_sum, "AV", draw.weights(n_q, n_k), draw.array(n_k, d_v))
+    # The result has their shape, and could be written into them.
+    (n,) = draw.sizes(1)
+    expect_unchanged(weighted_sum, "AV", draw.weights(n, n), draw.array(n, n))
 
 
 # soft_lookup
@@ -368,17 +361,22 @@ def soft_lookup_shape(soft_lookup, draw):
     expect_array(soft_lookup(Q, K, V), (n_q, d_v))
 
 
-@check(weight=3, needs=["soft_lookup_shape"])
+@check(weight=3, needs=[soft_lookup_shape])
 def soft_lookup_values(soft_lookup, draw):
     """Row i is the values, weighted by the softmax of query i's raw scores over the keys."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
-    Q, K, V = lookup(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-    expect_agrees(soft_lookup, looked_up, Q, K, V)
-    Q, K, V = map(view, lookup(draw, n_q=n_k, n_k=n_q, d_k=d_k, d_v=d_v))
-    expect_agrees(soft_lookup, looked_up, Q, K, V)
+    expect_agrees(soft_lookup, looked_up, *lookup(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v))
+    # All sizes alike, and weights from 1e-8 to 1: the smaller the weight the larger the value, and all count.
+    Q, K, V = lookup(draw, n_q=n_k, n_k=n_k, d_k=n_k, d_v=n_k)
+    size = draw.magnitudes(n_k)
+    Q[:, 0], K[:, 0] = 1, np.log(size)
+    expect_agrees(soft_lookup, looked_up, Q, K, V / size[:, None])
+    for n_q, n_k in [(draw.long(), 3), (2, draw.long())]:
+        Q, K, V = map(noncontiguous, lookup(draw, n_q=n_q, n_k=n_k, d_k=5, d_v=4))
+        expect_agrees(soft_lookup, looked_up, Q, K, V)
 
 
-@check(weight=2, needs=["soft_lookup_values"])
+@check(weight=2, needs=[soft_lookup_values])
 def soft_lookup_batch(soft_lookup, draw):
     """Leading axes, one or several, are kept: each sequence is looked up on its own."""
     n_q, n_k, d_k, d_v, b = draw.sizes(5)
@@ -387,7 +385,7 @@ def soft_lookup_batch(soft_lookup, draw):
         expect_agrees(soft_lookup, looked_up, Q, K, V)
 
 
-@check(weight=1, needs=["soft_lookup_values"])
+@check(weight=1, needs=[soft_lookup_values])
 def soft_lookup_ones(soft_lookup, draw):
     """Sizes of 1 stay axes: one query, one key, d_k = 1, d_v = 1, one sequence in the batch."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
@@ -398,9 +396,9 @@ def soft_lookup_ones(soft_lookup, draw):
     expect_agrees(soft_lookup, looked_up, Q, K, V)
 
 
-@check(weight=1, needs=["soft_lookup_values"])
+@check(weight=1, needs=[soft_lookup_values])
 def soft_lookup_large(soft_lookup, draw):
-    """Scores in the thousands, of either sign, give the same weights as small ones with the same differences."""
+    """Scores in the thousands, of either sign, count by their differences alone, however large these are."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     # Whole numbers, so that float32 holds the scores exactly; the first number of each query shifts its scores.
     Q, K = (draw.rng.integers(-1, 2, size=(n, d_k)).astype(float) for n in (n_q, n_k))
@@ -408,9 +406,12 @@ def soft_lookup_large(soft_lookup, draw):
     Q[:, 0] = np.where(np.arange(n_q) % 2, -2000, 2000)
     V = draw.array(n_k, d_v)
     expect_agrees(soft_lookup, looked_up, Q, K, V)
+    # One key's scores stand 2000 above the others', or below them.
+    K[:, 0] = np.arange(n_k) == 1
+    expect_agrees(soft_lookup, looked_up, Q, K, V)
 
 
-@check(weight=1, needs=["soft_lookup_values"])
+@check(weight=1, needs=[soft_lookup_values])
 def soft_lookup_refuses(soft_lookup, draw):
     """Sizes d_k that differ, and numbers of keys and values that differ, raise `ValueError`, a size of 1 too."""
     n_q, n_k, d_k, d_v, other = draw.sizes(5)
@@ -422,15 +423,16 @@ def soft_lookup_refuses(soft_lookup, draw):
         expect_raises([ValueError], soft_lookup, Q, K, V, because=f"{keys} keys, values: {values}")
 
 
-@check(weight=0.5, needs=["soft_lookup_shape"])
+@check(weight=0.5, needs=[soft_lookup_shape])
 def soft_lookup_dtype(soft_lookup, draw):
     """The result has the inputs' dtype: float32 gives float32, float16 gives float16."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     expect_dtypes(soft_lookup, *lookup(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v))
 
 
-@check(weight=0.5, needs=["soft_lookup_shape"])
+@check(weight=0.5, needs=[soft_lookup_shape])
 def soft_lookup_inputs(soft_lookup, draw):
     """`Q`, `K` and `V` are as they were after the call."""
-    n_q, n_k, d_k, d_v = draw.sizes(4)
-    expect_unchanged(soft_lookup, "QKV", *lookup(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v))
+    # The result has their shape, and could be written into them.
+    (n,) = draw.sizes(1)
+    expect_unchanged(soft_lookup, "QKV", *lookup(draw, n_q=n, n_k=n, d_k=n, d_v=n))

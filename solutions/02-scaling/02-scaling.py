@@ -1,16 +1,4 @@
-# ---
-# jupyter:
-#   jupytext:
-#     text_representation:
-#       extension: .py
-#       format_name: percent
-#   kernelspec:
-#     display_name: Python 3 (ipykernel)
-#     language: python
-#     name: python3
-# ---
-
-# %% [markdown] nbgrader={"grade": false, "grade_id": "title", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% title [markdown]
 # # 2. Why scores are divided by the square root of d_k
 #
 # You measure how dot products grow with the number of their terms (`score_variance`), scale them so that they no
@@ -31,17 +19,20 @@
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
 # has, `02-scaling.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "conventions", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% conventions [markdown]
 # ## Four rules for the functions that take arrays
 #
 # - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all
 #   arguments that have it. `Q` of shape (..., n_q, d_k) holds n_q queries for each index of the leading axes.
-# - Sizes that do not fit raise `ValueError`. A size of 1 is a size too: it must not be stretched to fit another.
+#   Leading axes that differ, a 1 beside a 5 among them, are not asked about: raise, or do with them what `@` does.
+# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`. A size of 1 is a size
+#   too: it must not be stretched to fit another.
 #   (`@` raises by itself; `*` and `np.einsum` stretch a 1 without a word.)
-# - The result has the inputs' floating dtype: float32 in, float32 out.
+# - The result has the inputs' floating dtype: float32 in, float32 out, and so for float16 and float64. Integers
+#   and arguments of different dtypes are not asked about.
 # - The inputs are left as they were.
 
-# %% nbgrader={"grade": false, "grade_id": "given", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% given
 import math
 
 import matplotlib.pyplot as plt
@@ -64,7 +55,7 @@ def softmax(S):
     E = np.exp(S - S.max(axis=-1, keepdims=True))
     return E / E.sum(axis=-1, keepdims=True)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_score_variance", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_score_variance [markdown]
 # ## 2.1 `score_variance`: measure how far dot products spread
 #
 # A query and a key are drawn at random: two vectors of shape (d_k,), each entry from the normal distribution with
@@ -78,8 +69,9 @@ def softmax(S):
 #
 # All randomness comes from the generator that is handed in: `rng.standard_normal((3, 4))` is an array of shape
 # (3, 4). Then whoever calls with the same generator gets the same result, and can repeat what you measured.
+# Whatever else is made from `rng` counts as well: generators from `rng.spawn`, normal numbers made of uniform ones.
 
-# %% nbgrader={"grade": false, "grade_id": "score_variance", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% score_variance
 def score_variance(d_k, num_pairs, rng):
     """Measure the variance of q . k for random queries and keys.
 
@@ -107,12 +99,12 @@ def score_variance(d_k, num_pairs, rng):
 # Yours to play with. Write the function, then take the # away. What do you get for other d_k?
 # score_variance(4, 1000, np.random.default_rng(0))
 
-# %% nbgrader={"grade": true, "grade_id": "check_score_variance", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %% check_score_variance
 import checks
 
 checks.run("score_variance", points=4)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_scaled_scores", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_scaled_scores [markdown]
 # ## 2.2 `scaled_scores`: the same spread for every width
 #
 # The score of query i and key j is their dot product divided by the square root of their width,
@@ -125,7 +117,7 @@ checks.run("score_variance", points=4)
 # A trap: `np.sqrt(d_k)` is a float64 number of NumPy's, and a float32 array divided by it becomes float64.
 # A number of Python's, such as `math.sqrt(d_k)` gives, leaves the array's dtype alone.
 
-# %% nbgrader={"grade": false, "grade_id": "scaled_scores", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% scaled_scores
 def scaled_scores(Q, K):
     """Return the scaled dot product of every query with every key.
 
@@ -152,12 +144,12 @@ def scaled_scores(Q, K):
 # Yours to play with.
 # scaled_scores(np.array([[1.0, 2.0, 0.0, 1.0]]), np.array([[3.0, 0.0, 1.0, 1.0], [0.0, 1.0, 1.0, 0.0]]))
 
-# %% nbgrader={"grade": true, "grade_id": "check_scaled_scores", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %% check_scaled_scores
 import checks
 
 checks.run("scaled_scores", points=4)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_proof", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_proof [markdown]
 # ## 2.3 A proof: what you measured holds for every width
 #
 # Let $q$ and $k$ be random vectors of shape (d_k,). All $2 d_k$ entries, $q_1, \ldots, q_{d_k}$ and
@@ -188,7 +180,7 @@ checks.run("scaled_scores", points=4)
 #
 # Write in the cell below: double-click it, and formulas go between dollar signs. A person reads and grades it.
 
-# %% [markdown] nbgrader={"grade": true, "grade_id": "proof_variance", "locked": false, "points": 5, "schema_version": 3, "solution": true, "task": false}
+# %% proof_variance [markdown] points=5
 # ### BEGIN SOLUTION
 # The dot product is a sum of $d_k$ products, $q \cdot k = \sum_c p_c$ with $p_c = q_c k_c$. I find mean and variance
 # of one product, then add up.
@@ -216,7 +208,7 @@ checks.run("scaled_scores", points=4)
 # (Copies in $q$ alone would change nothing: $\operatorname{E}[q_c q_e] \operatorname{E}[k_c k_e] = \sigma^2 \cdot 0$.)
 # ### END SOLUTION
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_weights_entropy", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_weights_entropy [markdown]
 # ## 2.4 `weights_entropy`: how many keys does a query look at?
 #
 # A query's weights are one row of `A`, of shape (n_k,): none is negative, and they sum to 1. Their Shannon entropy
@@ -227,12 +219,14 @@ checks.run("scaled_scores", points=4)
 #
 # is one number, in nats (natural logarithm). It is $0$ when one key has all the weight, and $\ln n_k$, its largest,
 # when all keys have the same. Weights of exactly 0 are common: a mask makes them (chapter 5), and so does rounding.
+# Results are compared to about four digits, so that a very small number added inside the logarithm, such as 1e-12,
+# does no harm in float32 and float64. In float16 it is 0, and $\ln 0$ makes NaN: there it is no way out.
 #
 # By hand, with n_k = 3: $(\frac12, \frac14, \frac14)$ gives
 # $\frac12 \ln 2 + \frac14 \ln 4 + \frac14 \ln 4 = \frac32 \ln 2 \approx 1.04$; $(\frac12, \frac12, 0)$ gives
 # $\ln 2 \approx 0.69$, and $(0, 1, 0)$ gives $0$.
 
-# %% nbgrader={"grade": false, "grade_id": "weights_entropy", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% weights_entropy
 def weights_entropy(A):
     """Return the Shannon entropy of each query's weights, in nats.
 
@@ -255,19 +249,19 @@ def weights_entropy(A):
 # Yours to play with.
 # weights_entropy(np.array([[0.5, 0.25, 0.25], [0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]))
 
-# %% nbgrader={"grade": true, "grade_id": "check_weights_entropy", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+# %% check_weights_entropy
 import checks
 
 checks.run("weights_entropy", points=5)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "widths", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% widths [markdown]
 # ## What the square root is for
 #
 # Random queries and keys again, 64 of each, from narrow to wide, with your three functions. On the left, the
 # variance that you measured, beside the line that you proved. On the right, the entropy of attention: without
 # scaling, every query ends up looking at one key alone as d_k grows; with scaling, the width makes no difference.
 
-# %% nbgrader={"grade": false, "grade_id": "demo_widths", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% demo_widths
 widths = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
 n = 64
 rng = np.random.default_rng(2)
@@ -291,7 +285,7 @@ right.set(xlabel="d_k", ylabel="mean entropy of a row (nats)", title="Attention 
 right.legend(loc="center right", bbox_to_anchor=(1, 0.62), fontsize="small")
 figure.tight_layout()
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "next", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% next [markdown]
 # ## A question for the next chapter
 #
 # An entropy near 0 says that nearly all weight is on one key. When a score then changes by a little, hardly any

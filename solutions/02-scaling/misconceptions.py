@@ -10,30 +10,8 @@ import math
 
 import numpy as np
 
-from checking import misconception, right
-
-
-def softmax(S, axis=-1):
-    E = np.exp(S - S.max(axis=axis, keepdims=True))
-    return E / E.sum(axis=axis, keepdims=True)
-
-
-def transposed(K):
-    return np.swapaxes(K, -1, -2)
-
-
-def scaled(Q, K):
-    return Q @ transposed(K) / math.sqrt(Q.shape[-1])
-
-
-def stretched(left, right):
-    """Multiply (..., a, b) with (..., b, c) by broadcasting, which stretches a b of 1."""
-    return (left[..., :, :, None] * right[..., None, :, :]).sum(-2)
-
-
-def fits(a, b):
-    if a != b:
-        raise ValueError(f"d_k is {a} and {b}")
+from checking import families, misconception, right
+from checking.pieces import fits, scaled, softmax, transposed
 
 
 def pairs(d_k, num_pairs, rng):
@@ -55,6 +33,7 @@ def entropy(A, logarithm=np.log):
 
 @misconception(
     "score_variance",
+    label="standard deviation instead of variance",
     hint="This is the standard deviation, the root of the variance: `.var()`, not `.std()`, and no square root.",
 )
 def score_variance_is_deviation(d_k, num_pairs, rng):
@@ -63,6 +42,7 @@ def score_variance_is_deviation(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="dot products divided by sqrt(d_k)",
     hint="The dot products are divided by sqrt(d_k) before their variance is taken, which hides what is to be "
     "measured. Take the raw q . k here; scaling is 2.2.",
 )
@@ -72,6 +52,7 @@ def score_variance_of_scaled(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="dot products divided by d_k",
     hint="A dot product is a sum. This is the mean of the products (or the entries were made smaller by "
     "d_k**-0.5, as layers do with their weights). Take `.sum(-1)` of products of N(0, 1) entries.",
 )
@@ -82,6 +63,7 @@ def score_variance_of_mean(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="products not added up",
     hint="The products of entries are not added up: this is the variance of single products q_c k_c. Sum over d_k "
     "first, then take the variance of the sums.",
 )
@@ -92,6 +74,7 @@ def score_variance_without_sum(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="dot products squared first",
     hint="The dot products are squared before the variance is taken. Variance squares the distances itself: "
     "`(Q * K).sum(-1).var()`.",
 )
@@ -101,6 +84,7 @@ def score_variance_of_squares(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="square of the variance",
     hint="This is the square of the variance. `.var()` needs no further square.",
 )
 def score_variance_squared(d_k, num_pairs, rng):
@@ -109,6 +93,7 @@ def score_variance_squared(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="keys equal to the queries",
     hint="The query is its own key: q . q has mean d_k and variance 2 d_k. Draw the keys after the queries, from the "
     "same `rng`, and don't copy the generator or start it again in between.",
 )
@@ -119,6 +104,7 @@ def score_variance_query_is_key(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="entries uniform from 0 to 1",
     hint="`rng.random` is uniform from 0 to 1: its mean is not 0. Entries are N(0, 1): `rng.standard_normal`.",
 )
 def score_variance_uniform(d_k, num_pairs, rng):
@@ -128,6 +114,7 @@ def score_variance_uniform(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="entries uniform from -1 to 1",
     hint="Entries are uniform from -1 to 1, with variance 1/3. Entries are N(0, 1): `rng.standard_normal`.",
 )
 def score_variance_uniform_both_signs(d_k, num_pairs, rng):
@@ -137,6 +124,7 @@ def score_variance_uniform_both_signs(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="entries +1 or -1 only",
     hint="Entries are +1 or -1. Mean and variance are right, but single results scatter less than those of the "
     "normal distribution that is asked: `rng.standard_normal`.",
 )
@@ -147,6 +135,7 @@ def score_variance_signs(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="cosines instead of dot products",
     hint="The vectors are divided by their lengths, so that this is the variance of a cosine. Leave them as drawn.",
 )
 def score_variance_of_cosine(d_k, num_pairs, rng):
@@ -156,6 +145,7 @@ def score_variance_of_cosine(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="variance of absolute values",
     hint="The absolute value is taken before the variance, which halves the spread. Scores may be negative.",
 )
 def score_variance_of_absolute(d_k, num_pairs, rng):
@@ -164,6 +154,7 @@ def score_variance_of_absolute(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="mean absolute value instead of variance",
     hint="This is the mean of |q . k|. The variance is the mean of the *squared* distance from the mean.",
 )
 def score_variance_mean_distance(d_k, num_pairs, rng):
@@ -172,6 +163,7 @@ def score_variance_mean_distance(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="mean instead of variance",
     hint="This is the mean of the dot products, which is about 0. Their variance is asked: `.var()`.",
 )
 def score_variance_is_mean(d_k, num_pairs, rng):
@@ -180,6 +172,7 @@ def score_variance_is_mean(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="sum of squares, not their mean",
     hint="The squares are added up and not divided by their number: divide by num_pairs, or by num_pairs - 1.",
 )
 def score_variance_sum_of_squares(d_k, num_pairs, rng):
@@ -188,6 +181,7 @@ def score_variance_sum_of_squares(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="summed over the pairs, not d_k",
     hint="The sum runs over the pairs, or d_k and num_pairs changed places. `Q` is (num_pairs, d_k): the last axis, "
     "of d_k entries, is summed (`axis=-1`), and num_pairs dot products are left.",
 )
@@ -198,6 +192,7 @@ def score_variance_sum_over_pairs(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="one query for all pairs",
     hint="One query is used for all pairs, and the result follows its length by chance. Every pair has a query of "
     "its own: draw (num_pairs, d_k) of them.",
 )
@@ -208,6 +203,7 @@ def score_variance_one_query(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="one key for all pairs",
     hint="One key is used for all pairs, and the result follows its length by chance. Every pair has a key of its "
     "own: draw (num_pairs, d_k) of them.",
 )
@@ -218,6 +214,7 @@ def score_variance_one_key(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="every query with every key",
     hint="`Q @ K.T` scores every query with every key: num_pairs squared dot products, which are not independent "
     "and take much memory. Row i of `Q` meets row i of `K` alone: `(Q * K).sum(-1)`.",
 )
@@ -230,6 +227,7 @@ def score_variance_all_with_all(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="formula instead of a measurement",
     hint="The variances of the entries are measured and d_k is put in by a formula: what is to be shown is taken for "
     "granted. Compute the dot products, and take the variance of those.",
 )
@@ -240,6 +238,7 @@ def score_variance_by_formula(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="d_k itself returned",
     hint="This returns d_k itself. It is what theory says; here it is to be measured, with numbers drawn from `rng`.",
 )
 def score_variance_returns_d_k(d_k, num_pairs, rng):
@@ -248,14 +247,7 @@ def score_variance_returns_d_k(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
-    hint="`int(...)` or `round(...)` cuts the decimals off. Return the variance as it is.",
-)
-def score_variance_whole_number(d_k, num_pairs, rng):
-    return int(dots(d_k, num_pairs, rng).var())
-
-
-@misconception(
-    "score_variance",
+    label="new generator with a fixed seed",
     hint="A generator with a seed of its own is made inside: `np.random.default_rng(0)`. Draw from the `rng` that is "
     "handed in; whoever calls chooses the seed.",
 )
@@ -265,6 +257,7 @@ def score_variance_own_seed(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="NumPy's global seed set",
     hint="`np.random.seed(0)` starts NumPy's global numbers anew, for everybody. Draw from the `rng` that is handed "
     "in: `rng.standard_normal(...)`.",
 )
@@ -274,6 +267,7 @@ def score_variance_global_seed(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="always 100 pairs",
     hint="100 pairs are drawn whatever num_pairs says. Use `num_pairs` in the shape.",
 )
 def score_variance_hundred_pairs(d_k, num_pairs, rng):
@@ -282,6 +276,7 @@ def score_variance_hundred_pairs(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="always 1000 pairs",
     hint="1000 pairs are drawn whatever num_pairs says. Use `num_pairs` in the shape.",
 )
 def score_variance_thousand_pairs(d_k, num_pairs, rng):
@@ -290,6 +285,7 @@ def score_variance_thousand_pairs(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="always 64 entries",
     hint="The width is written into the code: 64 entries whatever d_k says. Use `d_k` in the shape.",
 )
 def score_variance_width_64(d_k, num_pairs, rng):
@@ -298,6 +294,7 @@ def score_variance_width_64(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="first entry left out",
     hint="The first of the d_k entries is left out (`range(1, d_k)`?). Sum over all of them.",
 )
 def score_variance_one_entry_short(d_k, num_pairs, rng):
@@ -307,6 +304,7 @@ def score_variance_one_entry_short(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="dot products instead of their variance",
     hint="These are the dot products themselves, num_pairs of them. Return their variance, one number.",
 )
 def score_variance_returns_products(d_k, num_pairs, rng):
@@ -315,6 +313,7 @@ def score_variance_returns_products(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="one variance for each entry",
     hint="There is one variance for each entry, d_k of them. Sum the products over d_k, then take the variance.",
 )
 def score_variance_each_entry(d_k, num_pairs, rng):
@@ -324,6 +323,7 @@ def score_variance_each_entry(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="mean returned as well",
     hint="A pair came back, mean and variance. The variance alone is asked.",
 )
 def score_variance_with_mean(d_k, num_pairs, rng):
@@ -331,15 +331,17 @@ def score_variance_with_mean(d_k, num_pairs, rng):
     return S.mean(), S.var()
 
 
-@misconception(
-    "score_variance",
-    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
-)
-def score_variance_without_return(d_k, num_pairs, rng):
-    return None
-
-
 # score_variance: right
+
+
+@families(
+    "returns nothing",
+    "decimals cut off",
+    hints={"decimals cut off": "`int(...)` or `round(...)` cuts the decimals off. Return the variance as it is."},
+)
+@right("score_variance")
+def score_variance_measured(d_k, num_pairs, rng):
+    return dots(d_k, num_pairs, rng).var()
 
 
 @right("score_variance")
@@ -400,6 +402,7 @@ def score_variance_torch(d_k, num_pairs, rng):
 
 @misconception(
     "scaled_scores",
+    label="scores not scaled",
     hint="The scores are not scaled: divide by the square root of d_k.",
 )
 def scaled_scores_unscaled(Q, K):
@@ -408,6 +411,7 @@ def scaled_scores_unscaled(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="divided by d_k, not sqrt(d_k)",
     hint="The scores are divided by d_k: the square root is missing, or the scaling was done twice (once for `Q`, "
     "once for `K` or for the product). The variance is divided by the square of what the scores are divided by.",
 )
@@ -417,6 +421,7 @@ def scaled_scores_by_width(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="exponent 1/2 without brackets",
     hint="`/ d_k ** 1/2` means `/ d_k / 2`, since `**` binds more tightly than `/`. Write `** 0.5`, or "
     "`math.sqrt(d_k)`.",
 )
@@ -426,6 +431,7 @@ def scaled_scores_half_width(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="multiplied by sqrt(d_k), not divided",
     hint="The scores are multiplied by sqrt(d_k), which makes the spread larger still. Divide.",
 )
 def scaled_scores_multiplied(Q, K):
@@ -434,6 +440,7 @@ def scaled_scores_multiplied(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="divided by 8 whatever d_k is",
     hint="The scale is 8 whatever d_k is. That is sqrt(64), right for d_k = 64 alone: take d_k from `Q.shape[-1]`.",
 )
 def scaled_scores_by_eight(Q, K):
@@ -442,6 +449,7 @@ def scaled_scores_by_eight(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="scale from n_k instead of d_k",
     hint="The scale is the root of the number of keys. What makes dot products grow is the number of their terms: "
     "d_k, `K.shape[-1]`, not `K.shape[-2]`.",
 )
@@ -451,6 +459,7 @@ def scaled_scores_by_keys(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="scale from n_q instead of d_k",
     hint="The scale is the root of the number of queries, as `len(Q)` or `Q.shape[0]` gives it. It is d_k, the last "
     "size: `Q.shape[-1]`.",
 )
@@ -460,6 +469,7 @@ def scaled_scores_by_queries(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="d_k read from axis 1",
     hint="`Q.shape[1]` is d_k only without leading axes; in a batch it is another size. Count from the end: "
     "`Q.shape[-1]`.",
 )
@@ -469,6 +479,7 @@ def scaled_scores_second_size(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="root cut to a whole number",
     hint="The root is cut to a whole number: `math.isqrt`, `int(...)` or `//`. Keep its decimals.",
 )
 def scaled_scores_whole_root(Q, K):
@@ -477,6 +488,7 @@ def scaled_scores_whole_root(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="fourth root of d_k",
     hint="The scale is the fourth root of d_k. Dividing `Q` by it is half of the work: `K` would need the same; or "
     "divide the product by sqrt(d_k).",
 )
@@ -486,6 +498,7 @@ def scaled_scores_fourth_root(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="scores divided by their standard deviation",
     hint="The scores are divided by their own standard deviation. The scale depends on the width alone: sqrt(d_k).",
 )
 def scaled_scores_by_deviation(Q, K):
@@ -495,6 +508,7 @@ def scaled_scores_by_deviation(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="scores standardised to mean 0",
     hint="The scores are standardised: their own mean is subtracted, and they are divided by their own standard "
     "deviation. The scale depends on the width alone, sqrt(d_k), and nothing is subtracted.",
 )
@@ -505,6 +519,7 @@ def scaled_scores_standardised(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="row maximum subtracted",
     hint="Each row's maximum is subtracted. That is softmax's own first step; here the scores themselves are asked.",
 )
 def scaled_scores_below_maximum(Q, K):
@@ -514,6 +529,7 @@ def scaled_scores_below_maximum(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="cosine similarity instead of dot product",
     hint="This is cosine similarity: vectors are divided by their lengths. The scale is sqrt(d_k) for all of them.",
 )
 def scaled_scores_cosine(Q, K):
@@ -523,6 +539,7 @@ def scaled_scores_cosine(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="softmax already applied",
     hint="These are weights: softmax was applied already. The scaled scores themselves are asked.",
 )
 def scaled_scores_are_weights(Q, K):
@@ -531,6 +548,7 @@ def scaled_scores_are_weights(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="scores clipped",
     hint="Large scores are cut off, here at 50. A stable softmax takes scores of any size: leave them as they are.",
 )
 def scaled_scores_clipped(Q, K):
@@ -539,6 +557,7 @@ def scaled_scores_clipped(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="Q scaled in place",
     hint="`Q /= ...` scales the caller's own array in place. Write `Q / ...`, which makes a new one.",
 )
 def scaled_scores_in_place(Q, K):
@@ -548,6 +567,7 @@ def scaled_scores_in_place(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="scores transposed",
     hint="Rows and columns are exchanged: this is `K @ Q^T`. Queries make the rows: `Q @ K^T`.",
 )
 def scaled_scores_turned(Q, K):
@@ -556,6 +576,7 @@ def scaled_scores_turned(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="K not transposed",
     hint="`K` is not transposed. (n_q, d_k) times (d_k, n_k) fits: exchange the last two axes of `K`.",
 )
 def scaled_scores_without_transpose(Q, K):
@@ -564,6 +585,7 @@ def scaled_scores_without_transpose(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="all axes reversed by .T",
     hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, -2)`.",
 )
 def scaled_scores_all_axes_reversed(Q, K):
@@ -572,6 +594,7 @@ def scaled_scores_all_axes_reversed(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="works for three axes only",
     hint="The axes are counted from the front: `swapaxes(1, 2)` or `transpose(0, 2, 1)` needs exactly three. "
     "Count from the end: `np.swapaxes(K, -1, -2)`.",
 )
@@ -581,16 +604,7 @@ def scaled_scores_three_axes_only(Q, K):
 
 @misconception(
     "scaled_scores",
-    hint="The number of axes is fixed: `n_q, d_k = Q.shape` works for two. Take sizes from the end, `Q.shape[-1]`, "
-    "and let `@` carry the leading axes.",
-)
-def scaled_scores_two_axes_only(Q, K):
-    n_q, d_k = Q.shape
-    return scaled(Q, K)
-
-
-@misconception(
-    "scaled_scores",
+    label="reshaped instead of transposed",
     hint="`reshape` refills the numbers in their old order; it does not transpose. Use `np.swapaxes(K, -1, -2)`.",
 )
 def scaled_scores_reshaped(Q, K):
@@ -599,6 +613,7 @@ def scaled_scores_reshaped(Q, K):
 
 @misconception(
     "scaled_scores",
+    label="first sequence's keys for all sequences",
     hint="Every query meets the keys of the first sequence. Each sequence has keys of its own: leave out `K[0]`.",
 )
 def scaled_scores_first_keys(Q, K):
@@ -607,14 +622,7 @@ def scaled_scores_first_keys(Q, K):
 
 @misconception(
     "scaled_scores",
-    hint="`Q[0]` takes the first sequence and forgets the rest of the batch. `@` keeps the leading axes.",
-)
-def scaled_scores_first_sequence(Q, K):
-    return scaled(Q[0], K[0]) if Q.ndim > 2 else scaled(Q, K)
-
-
-@misconception(
-    "scaled_scores",
+    label="every sequence paired with every other",
     hint="Every sequence meets the keys of all the others: `np.inner`, `np.dot` and `np.tensordot` pair all leading "
     "axes. `@` keeps each sequence to itself.",
 )
@@ -624,40 +632,7 @@ def scaled_scores_all_pairs_of_sequences(Q, K):
 
 @misconception(
     "scaled_scores",
-    hint="A size d_k of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. "
-    "Compare `Q.shape[-1]` with `K.shape[-1]` and raise `ValueError`, or use `@`.",
-)
-def scaled_scores_stretch_ones(Q, K):
-    return stretched(Q, transposed(K)) / math.sqrt(Q.shape[-1])
-
-
-@misconception(
-    "scaled_scores",
-    hint="An axis of size 1 is gone: `squeeze` removes it. One query is still a row, of shape (1, n_k).",
-)
-def scaled_scores_squeezed(Q, K):
-    return scaled(Q, K).squeeze()
-
-
-@misconception(
-    "scaled_scores",
-    hint="The result is float64 for float32 inputs: `np.sqrt(d_k)` is a float64 number of NumPy's, and dividing by "
-    "it makes float64. Use `math.sqrt(d_k)` or `d_k ** 0.5`.",
-)
-def scaled_scores_to_float64(Q, K):
-    return Q @ transposed(K) / np.float64(math.sqrt(Q.shape[-1]))
-
-
-@misconception(
-    "scaled_scores",
-    hint="The result is float32 whatever the inputs are. Leave the dtype as it comes from `@`.",
-)
-def scaled_scores_to_float32(Q, K):
-    return scaled(Q, K).astype(np.float32)
-
-
-@misconception(
-    "scaled_scores",
+    label="float16 widened to float32",
     hint="float16 becomes float32, because `np.float32(...)` is wider. A number of Python's, `math.sqrt(d_k)`, "
     "leaves the dtype alone.",
 )
@@ -665,20 +640,19 @@ def scaled_scores_by_float32(Q, K):
     return Q @ transposed(K) / np.float32(math.sqrt(Q.shape[-1]))
 
 
-@misconception("scaled_scores", hint="A list came back. Leave `.tolist()` out, or end with `np.array(...)`.")
-def scaled_scores_to_list(Q, K):
-    return scaled(Q, K).tolist()
-
-
-@misconception(
-    "scaled_scores",
-    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
-)
-def scaled_scores_without_return(Q, K):
-    return None
-
-
 # scaled_scores: right
+
+
+@families(
+    hints={
+        "result in float64": "The result is float64 for float32 inputs: `np.sqrt(d_k)` is a float64 number of "
+        "NumPy's, and dividing by it makes float64. Use `math.sqrt(d_k)` or `d_k ** 0.5`."
+    },
+    shapes="n_q d_k, n_k d_k",
+)
+@right("scaled_scores")
+def scaled_scores_matmul(Q, K):
+    return scaled(Q, K)
 
 
 @right("scaled_scores")
@@ -748,6 +722,7 @@ def scaled_scores_torch(Q, K):
 
 @misconception(
     "weights_entropy",
+    label="logarithm to base 2",
     hint="The logarithm has base 2, which gives bits. Nats take the natural logarithm, `np.log`.",
 )
 def weights_entropy_in_bits(A):
@@ -756,6 +731,7 @@ def weights_entropy_in_bits(A):
 
 @misconception(
     "weights_entropy",
+    label="logarithm to base 10",
     hint="The logarithm has base 10. Nats take the natural logarithm, `np.log`.",
 )
 def weights_entropy_base_ten(A):
@@ -764,6 +740,7 @@ def weights_entropy_base_ten(A):
 
 @misconception(
     "weights_entropy",
+    label="minus sign missing",
     hint="The minus is missing. Logarithms of weights below 1 are negative, and entropy is not.",
 )
 def weights_entropy_without_minus(A):
@@ -772,6 +749,7 @@ def weights_entropy_without_minus(A):
 
 @misconception(
     "weights_entropy",
+    label="NaN where a weight is 0",
     hint="Where a weight is 0, this is 0 times minus infinity, which is NaN. Take the logarithm only where the "
     "weight is positive: `np.log(np.where(A > 0, A, 1))`.",
 )
@@ -781,6 +759,7 @@ def weights_entropy_nan_at_zeros(A):
 
 @misconception(
     "weights_entropy",
+    label="math.log(0) raises an error",
     hint="`math.log(0)` raises an error. Leave weights of 0 out: `for a in row if a > 0`.",
 )
 def weights_entropy_math_log(A):
@@ -789,6 +768,7 @@ def weights_entropy_math_log(A):
 
 @misconception(
     "weights_entropy",
+    label="loop over the first axis",
     hint="`for row in A` runs over the first axis: in a batch, what is called a row is a whole matrix. Sum over the "
     "last axis instead, `axis=-1`, which needs no loop.",
 )
@@ -798,6 +778,7 @@ def weights_entropy_rows_of_first_axis(A):
 
 @misconception(
     "weights_entropy",
+    label="entropy 0 where a weight is 0",
     hint="A whole row becomes 0 where one of its weights is 0: `np.nan_to_num` comes after the sum. Make the single "
     "terms 0, before they are added up.",
 )
@@ -807,6 +788,7 @@ def weights_entropy_rows_to_zero(A):
 
 @misconception(
     "weights_entropy",
+    label="small number inside the logarithm",
     hint="A small number inside the logarithm, such as 1e-9, is 0 in float16, and 0 times log 0 is NaN again. Take "
     "the logarithm only where the weight is positive: `np.log(np.where(A > 0, A, 1))`.",
 )
@@ -816,6 +798,7 @@ def weights_entropy_small_number(A):
 
 @misconception(
     "weights_entropy",
+    label="weight before the logarithm missing",
     hint="The weight before the logarithm is missing: each term is a ln a, not ln a.",
 )
 def weights_entropy_without_weight(A):
@@ -824,6 +807,7 @@ def weights_entropy_without_weight(A):
 
 @misconception(
     "weights_entropy",
+    label="mean instead of sum",
     hint="This is the mean of -a ln a over the keys. The entropy is their sum.",
 )
 def weights_entropy_mean(A):
@@ -832,6 +816,7 @@ def weights_entropy_mean(A):
 
 @misconception(
     "weights_entropy",
+    label="summed over the queries",
     hint="The sum runs over the queries. Each query has weights of its own, along the last axis: `axis=-1`.",
 )
 def weights_entropy_over_queries(A):
@@ -840,6 +825,7 @@ def weights_entropy_over_queries(A):
 
 @misconception(
     "weights_entropy",
+    label="one sum for the whole array",
     hint="Everything is added up to one number, as `.sum()` without an axis and `A[A > 0]` do. There is one entropy "
     "for each query: `axis=-1`.",
 )
@@ -849,6 +835,7 @@ def weights_entropy_of_everything(A):
 
 @misconception(
     "weights_entropy",
+    label="axis 1 instead of the last",
     hint="The sum runs over `axis=1`, which is the last only without leading axes. Count from the end: `axis=-1`.",
 )
 def weights_entropy_axis_one(A):
@@ -857,6 +844,7 @@ def weights_entropy_axis_one(A):
 
 @misconception(
     "weights_entropy",
+    label="terms not added up",
     hint="The terms are not added up: the axis n_k is still in the result. Sum over it.",
 )
 def weights_entropy_without_sum(A):
@@ -865,6 +853,7 @@ def weights_entropy_without_sum(A):
 
 @misconception(
     "weights_entropy",
+    label="axis of the keys kept",
     hint="The axis of the keys is still there, with size 1. Leave `keepdims=True` out.",
 )
 def weights_entropy_kept_axis(A):
@@ -873,14 +862,7 @@ def weights_entropy_kept_axis(A):
 
 @misconception(
     "weights_entropy",
-    hint="An axis of size 1 is gone: `squeeze` removes it. One query still has its axis, (1,).",
-)
-def weights_entropy_squeezed(A):
-    return entropy(A).squeeze()
-
-
-@misconception(
-    "weights_entropy",
+    label="softmax applied to the weights",
     hint="Softmax is applied to `A`, which holds weights already. Use them as they are.",
 )
 def weights_entropy_of_softmax(A):
@@ -889,6 +871,7 @@ def weights_entropy_of_softmax(A):
 
 @misconception(
     "weights_entropy",
+    label="divided by the largest possible entropy",
     hint="The entropy is divided by ln n_k, its largest value. Return it undivided, in nats.",
 )
 def weights_entropy_share_of_largest(A):
@@ -897,6 +880,7 @@ def weights_entropy_share_of_largest(A):
 
 @misconception(
     "weights_entropy",
+    label="perplexity instead of entropy",
     hint="This is e to the entropy: perplexity, a number of keys. Return the entropy itself.",
 )
 def weights_entropy_perplexity(A):
@@ -905,6 +889,7 @@ def weights_entropy_perplexity(A):
 
 @misconception(
     "weights_entropy",
+    label="Gini index instead of entropy",
     hint="This is 1 minus the sum of squared weights (Gini's index). Shannon's entropy sums -a ln a.",
 )
 def weights_entropy_gini(A):
@@ -913,6 +898,7 @@ def weights_entropy_gini(A):
 
 @misconception(
     "weights_entropy",
+    label="log1p instead of log",
     hint="`np.log1p(a)` is ln(1 + a). The logarithm of the weight itself is asked.",
 )
 def weights_entropy_log_of_one_more(A):
@@ -921,6 +907,7 @@ def weights_entropy_log_of_one_more(A):
 
 @misconception(
     "weights_entropy",
+    label="only the largest weight counted",
     hint="Only the largest weight of each row is looked at. All of them count: sum -a ln a over the row.",
 )
 def weights_entropy_of_largest(A):
@@ -929,6 +916,7 @@ def weights_entropy_of_largest(A):
 
 @misconception(
     "weights_entropy",
+    label="small weights left out",
     hint="Small weights are left out, here those below 0.002. Many small weights together count: leave out 0 alone.",
 )
 def weights_entropy_without_small(A):
@@ -937,23 +925,7 @@ def weights_entropy_without_small(A):
 
 @misconception(
     "weights_entropy",
-    hint="`A[0]` takes the first sequence and forgets the rest of the batch. `axis=-1` keeps the leading axes.",
-)
-def weights_entropy_first_sequence(A):
-    return entropy(A[0] if A.ndim > 2 else A)
-
-
-@misconception(
-    "weights_entropy",
-    hint="The number of axes is fixed: `n_q, n_k = A.shape` works for two. `.sum(axis=-1)` needs no sizes.",
-)
-def weights_entropy_two_axes_only(A):
-    n_q, n_k = A.shape
-    return entropy(A)
-
-
-@misconception(
-    "weights_entropy",
+    label="averaged over the batch",
     hint="The mean over the batch was taken, so that its axes are gone. There is one entropy for each query of each "
     "sequence.",
 )
@@ -964,6 +936,7 @@ def weights_entropy_mean_of_batch(A):
 
 @misconception(
     "weights_entropy",
+    label="zeros of A filled in place",
     hint="`A[A == 0] = 1` writes into the caller's own array: the zeros are gone for good. `np.where(A > 0, A, 1)` "
     "makes a new one.",
 )
@@ -973,37 +946,19 @@ def weights_entropy_fills_zeros(A):
     return -(weights * np.log(A)).sum(-1)
 
 
-@misconception(
-    "weights_entropy",
-    hint="The result is float64 for float32 inputs. Some step makes float64: `np.zeros` without a dtype, "
-    "`astype(float)`, or Python numbers put into `np.array`.",
-)
-def weights_entropy_to_float64(A):
-    return entropy(A.astype(np.float64))
-
-
-@misconception(
-    "weights_entropy",
-    hint="The result is float32 whatever the weights are. Leave the dtype as it comes, or use `A.dtype`.",
-)
-def weights_entropy_to_float32(A):
-    return entropy(A).astype(np.float32)
-
-
-@misconception("weights_entropy", hint="A list came back. Leave `.tolist()` out, or end with `np.array(...)`.")
-def weights_entropy_to_list(A):
-    return entropy(A).tolist()
-
-
-@misconception(
-    "weights_entropy",
-    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
-)
-def weights_entropy_without_return(A):
-    return None
-
-
 # weights_entropy: right
+
+
+@families(
+    but=["leading axes left flattened", "assert instead of ValueError"],
+    hints={
+        "result in float64": "The result is float64 for float32 inputs. Some step makes float64: `np.zeros` "
+        "without a dtype, `astype(float)`, or Python numbers put into `np.array`."
+    },
+)
+@right("weights_entropy")
+def weights_entropy_where(A):
+    return entropy(A)
 
 
 @right("weights_entropy")
@@ -1073,3 +1028,130 @@ def weights_entropy_torch(A):
     import torch
 
     return torch.special.entr(torch.tensor(A)).sum(-1).numpy()
+
+
+# Wrong only where sizes agree, beyond some length, or for small numbers
+
+
+@misconception(
+    "score_variance",
+    label="only the first 64 entries",
+    hint="Entries after the 64th are left out of the dot product: a width is written into the code. Use `d_k`.",
+)
+def score_variance_64_entries(d_k, num_pairs, rng):
+    Q, K = rng.standard_normal((2, num_pairs, d_k))
+    return float((Q * K)[:, :64].sum(-1).var())
+
+
+@misconception(
+    "score_variance",
+    label="keys left out",
+    hint="The sum of a query's entries has the variance d_k as well, but it is no dot product, and scatters less. "
+    "Multiply each entry of the query with the key's before you add up.",
+)
+def score_variance_without_keys(d_k, num_pairs, rng):
+    Q = rng.standard_normal((num_pairs, d_k))
+    return float(Q.sum(-1).var())
+
+
+@misconception(
+    "scaled_scores",
+    label="K transposed only where it must be",
+    hint="`K` is transposed only where `Q @ K` does not fit by itself. As soon as n_k equals d_k it does, and gives "
+    "other numbers: transpose `K` always.",
+)
+def scaled_scores_turned_when_needed(Q, K):
+    turned = K if K.shape[-2] == Q.shape[-1] == K.shape[-1] else np.swapaxes(K, -1, -2)
+    return Q @ turned / math.sqrt(Q.shape[-1])
+
+
+@misconception(
+    "scaled_scores",
+    label="made symmetric where square",
+    hint="Where there are as many queries as keys the scores are made symmetric. How i looks at j is not how j looks "
+    "at i: leave them as they are.",
+)
+def scaled_scores_symmetric(Q, K):
+    S = Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
+    return (S + np.swapaxes(S, -1, -2)) / 2 if S.shape[-1] == S.shape[-2] else S
+
+
+@misconception(
+    "scaled_scores",
+    label="result written into Q",
+    hint="Where the scores have the shape of `Q` they are written into `Q`, the caller's array. Return a new one.",
+)
+def scaled_scores_into_its_input(Q, K):
+    S = Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
+    if S.shape == Q.shape:
+        Q[...] = S
+    return S
+
+
+@misconception(
+    "scaled_scores",
+    label="only the first 512 keys",
+    hint="Keys after the 512th get the score 0: a length is written into the code. Take n_k from `K.shape[-2]`.",
+)
+def scaled_scores_512_keys(Q, K):
+    S = Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
+    S[..., 512:] = 0
+    return S
+
+
+@misconception(
+    "scaled_scores",
+    label="d_k capped at 64",
+    hint="The divisor stops growing at the root of 64. It is the root of `Q.shape[-1]`, however wide queries are.",
+)
+def scaled_scores_capped(Q, K):
+    return Q @ np.swapaxes(K, -1, -2) / math.sqrt(min(Q.shape[-1], 64))
+
+
+@misconception(
+    "scaled_scores",
+    label="small scores set to 0",
+    hint="Scores below some small number are set to 0. They are scores too: leave them.",
+)
+def scaled_scores_small_dropped(Q, K):
+    S = Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
+    return np.where(np.abs(S) < 1e-5, S.dtype.type(0), S)
+
+
+@misconception(
+    "weights_entropy",
+    label="summed over the queries where square",
+    hint="Where there are as many queries as keys the sum runs over the queries. The keys are the last axis, always.",
+)
+def weights_entropy_axis_by_size(A):
+    logarithms = np.log(np.where(A > 0, A, 1))
+    return -(A * logarithms).sum(axis=-2 if A.ndim > 1 and A.shape[-1] == A.shape[-2] else -1)
+
+
+@misconception(
+    "weights_entropy",
+    label="only the first 512 queries",
+    hint="Queries after the 512th get the entropy 0: a length is written into the code. Take n_q from `A.shape[-2]`.",
+)
+def weights_entropy_512_queries(A):
+    H = -(A * np.log(np.where(A > 0, A, 1))).sum(axis=-1)
+    H[..., 512:] = 0
+    return H
+
+
+@misconception(
+    "weights_entropy",
+    label="small weights dropped",
+    hint="Weights below some small number are taken for 0. Many small ones add up: leave out only those of 0.",
+)
+def weights_entropy_small_dropped(A):
+    return -(A * np.log(np.where(A > 4e-4, A, 1))).sum(axis=-1)
+
+
+# Right, though the text did not always say so
+
+
+@right("score_variance")
+def score_variance_spawned(d_k, num_pairs, rng):
+    Q, K = (child.standard_normal((num_pairs, d_k)) for child in rng.spawn(2))
+    return (Q * K).sum(-1).var()

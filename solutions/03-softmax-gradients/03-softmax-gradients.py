@@ -1,16 +1,4 @@
-# ---
-# jupyter:
-#   jupytext:
-#     text_representation:
-#       extension: .py
-#       format_name: percent
-#   kernelspec:
-#     display_name: Python 3 (ipykernel)
-#     language: python
-#     name: python3
-# ---
-
-# %% [markdown] nbgrader={"grade": false, "grade_id": "title", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% title [markdown]
 # # 3. Softmax and its gradients
 #
 # Five functions take you through attention and back: `softmax`, `softmax_jacobian`, `softmax_backward`,
@@ -32,24 +20,26 @@
 # has, `03-softmax-gradients.ipynb`. The cells that are locked stay as they are; add cells of your own where you
 # like.
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "conventions", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% conventions [markdown]
 # ## Five rules for all five functions
 #
 # - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all
 #   arguments that have it. Each index of the leading axes is a sequence of its own: none sees another.
+#   Leading axes that differ, a 1 beside a 5 among them, are not asked about: raise, or do with them what `@` does.
 # - `dX` is the gradient of a loss with respect to `X`: the number at each place says how fast the loss grows when
 #   the number at the same place of `X` grows. So `dX` always has the shape of `X`.
-# - Sizes that do not fit raise `ValueError`. A size of 1 is a size too: it must not be stretched to fit another.
-#   (`@` raises by itself; `*` and `np.einsum` stretch a 1 without a word.)
-# - The result has the inputs' floating dtype: float32 in, float32 out. (`np.sqrt(d_k)` is a float64 of NumPy's, and
-#   makes float64 of a float32 array; `d_k**0.5` is a plain number, and does not.)
+# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`. A size of 1 is a size
+#   too: it must not be stretched to fit another. (`@` raises by itself; `*` and `np.einsum` stretch a 1 without a word.)
+# - The result has the inputs' floating dtype: float32 in, float32 out, and so for float16 and float64. Integers
+#   and arguments of different dtypes are not asked about. (`np.sqrt(d_k)` is a float64 of NumPy's, and makes
+#   float64 of a float32 array; `d_k**0.5` is a plain number, and does not.)
 # - The inputs are left as they were.
 
-# %% nbgrader={"grade": false, "grade_id": "given", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% given
 import matplotlib.pyplot as plt
 import numpy as np
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_softmax", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_softmax [markdown]
 # ## 3.1 `softmax`: weights from scores of any size
 #
 # Each score becomes $e^{s_j}$, divided by the sum over its row. Computed as it stands, $e^{1000}$ is infinite, and
@@ -59,10 +49,13 @@ import numpy as np
 # By hand, with n = 2: the scores $(0, \ln 3)$ give $e^{s} = (1, 3)$ and the weights $(1/4, 3/4)$. So do
 # $(1000, 1000 + \ln 3)$ and $(-1000, -1000 + \ln 3)$.
 #
+# Near the largest numbers of a dtype, $s - \max s$ may overflow to $-\infty$, and NumPy warns of it. The weight 0 that
+# comes of it is right, and a warning costs nothing.
+#
 # A score of $-\infty$ gets the weight 0, exactly. Every row has at least one finite score here; what to do with a row
 # that has none is chapter 5's question, and is not checked.
 
-# %% nbgrader={"grade": false, "grade_id": "softmax", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% softmax
 def softmax(S):
     """Turn each row of scores into weights that sum to 1.
 
@@ -85,12 +78,12 @@ def softmax(S):
 # Yours to play with. Write the function, then take the # away.
 # softmax(np.array([[0.0, np.log(3.0)], [1000.0, 1000.0 + np.log(3.0)]]))
 
-# %% nbgrader={"grade": true, "grade_id": "check_softmax", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %% check_softmax
 import checks
 
 checks.run("softmax", points=4)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_softmax_jacobian", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_softmax_jacobian [markdown]
 # ## 3.2 `softmax_jacobian`: every weight's slope in every score
 #
 # Raise one score a little: its own weight grows, and all the others shrink, because they sum to 1. The Jacobian $J$
@@ -105,7 +98,7 @@ checks.run("softmax", points=4)
 # \begin{pmatrix} 3/16 & -3/16 \\ -3/16 & 3/16 \end{pmatrix}
 # $$
 
-# %% nbgrader={"grade": false, "grade_id": "softmax_jacobian", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% softmax_jacobian
 def softmax_jacobian(a):
     """Return the slope of every weight in every score, for one row of weights.
 
@@ -127,12 +120,12 @@ def softmax_jacobian(a):
 # Yours to play with.
 # softmax_jacobian(np.array([0.25, 0.75]))
 
-# %% nbgrader={"grade": true, "grade_id": "check_softmax_jacobian", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %% check_softmax_jacobian
 import checks
 
 checks.run("softmax_jacobian", points=4)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_softmax_backward", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_softmax_backward [markdown]
 # ## 3.3 `softmax_backward`: from the weights' gradient to the scores'
 #
 # The loss depends on a score $s_j$ through all the weights $a_i$ of its row, so the gradients come together by the chain
@@ -142,10 +135,10 @@ checks.run("softmax_jacobian", points=4)
 # By hand, with n = 2: $a = (1/4, 3/4)$ and $da = (8, 0)$ give
 # $ds = (8 \cdot \tfrac{3}{16} - 0 \cdot \tfrac{3}{16},\; -8 \cdot \tfrac{3}{16} + 0 \cdot \tfrac{3}{16}) = (3/2, -3/2)$.
 #
-# Do without the Jacobian itself. For 64 rows of 2,000 weights, all Jacobians together would take 2 GB in float64;
-# `A` takes 1 MB. The checks are too small to tell, so this one is up to you.
+# Do without the Jacobian itself: for 64 rows of 2,000 weights, all Jacobians together would take 2 GB in float64,
+# and `A` takes 1 MB. This is advice. The checks are too small to tell, and a Jacobian for each row earns the points too.
 
-# %% nbgrader={"grade": false, "grade_id": "softmax_backward", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% softmax_backward
 def softmax_backward(A, dA):
     """Carry a gradient back through the softmax of each row.
 
@@ -154,7 +147,7 @@ def softmax_backward(A, dA):
     A : array, shape (..., n)
         Weights, as `softmax` returned them.
     dA : array, shape (..., n)
-        Gradient of the loss with respect to `A`.
+        Gradient of the loss with respect to `A`, of its shape.
 
     Returns
     -------
@@ -177,12 +170,12 @@ def softmax_backward(A, dA):
 # softmax_backward(np.array([0.25, 0.75]), np.array([8.0, 0.0]))
 # softmax_jacobian(np.array([0.25, 0.75])) @ np.array([8.0, 0.0])
 
-# %% nbgrader={"grade": true, "grade_id": "check_softmax_backward", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %% check_softmax_backward
 import checks
 
 checks.run("softmax_backward", points=4)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_attention_forward", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_attention_forward [markdown]
 # ## 3.4 `attention_forward`: the way there
 #
 # Scores $S = Q K^T / \sqrt{d_k}$ of shape (..., n_q, n_k), weights $A$ = softmax of each row of $S$, and the weighted
@@ -192,7 +185,7 @@ checks.run("softmax_backward", points=4)
 # $k_2 = (\ln 3, 0, 0, 0)$. The dot products $(0, 2 \ln 3)$, divided by $\sqrt 4 = 2$, are the scores $(0, \ln 3)$, so the
 # weights are $(1/4, 3/4)$. With $v_1 = (4)$ and $v_2 = (8)$ the result is $z = (7)$.
 
-# %% nbgrader={"grade": false, "grade_id": "attention_forward", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% attention_forward
 def attention_forward(Q, K, V):
     """Attend: every query gets the values, mixed by its weights.
 
@@ -224,12 +217,12 @@ def attention_forward(Q, K, V):
 # K = np.array([[0.0, 0.0, 0.0, 0.0], [np.log(3.0), 0.0, 0.0, 0.0]])
 # attention_forward(np.array([[2.0, 0.0, 0.0, 0.0]]), K, np.array([[4.0], [8.0]]))
 
-# %% nbgrader={"grade": true, "grade_id": "check_attention_forward", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %% check_attention_forward
 import checks
 
 checks.run("attention_forward", points=4)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_attention_backward", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_attention_backward [markdown]
 # ## 3.5 `attention_backward`: the way back
 #
 # Given `dZ`, the gradient of the loss with respect to `Z`, find the gradients with respect to `Q`, `K` and `V`. There
@@ -243,7 +236,7 @@ checks.run("attention_forward", points=4)
 # gradient is $dA = (4, 8)$ and the scores' is $dS = (-3/4, 3/4)$. So $dq = (\tfrac{3}{8} \ln 3, 0, 0, 0)$,
 # $dk_1 = (-\tfrac34, 0, 0, 0)$ and $dk_2 = (\tfrac34, 0, 0, 0)$; the $\sqrt{d_k} = 2$ divides here too.
 
-# %% nbgrader={"grade": false, "grade_id": "attention_backward", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% attention_backward
 def attention_backward(Q, K, V, dZ):
     """Carry a gradient back through attention, to the queries, the keys and the values.
 
@@ -265,7 +258,7 @@ def attention_backward(Q, K, V, dZ):
     Raises
     ------
     ValueError
-        If the two sizes d_k differ, the numbers of keys and values, or the shape of `dZ` from that of Z.
+        If the two sizes d_k differ, the numbers of keys and values, or (n_q, d_v) of `dZ` from that of Z.
     """
     ### BEGIN SOLUTION
     d_k = Q.shape[-1]
@@ -282,18 +275,18 @@ def attention_backward(Q, K, V, dZ):
 # K = np.array([[0.0, 0.0, 0.0, 0.0], [np.log(3.0), 0.0, 0.0, 0.0]])
 # attention_backward(Q, K, V, np.array([[1.0]]))
 
-# %% nbgrader={"grade": true, "grade_id": "check_attention_backward", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %% check_attention_backward
 import checks
 
 checks.run("attention_backward", points=8)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "saturation", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% saturation [markdown]
 # ## Where the gradient goes
 #
 # The same five scores, times 1, 4 and 16, and the Jacobian of their weights. The larger the scores, the more one
 # weight takes everything, and the paler the Jacobian: where softmax is certain, it no longer learns.
 
-# %% nbgrader={"grade": false, "grade_id": "demo_saturation", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% demo_saturation
 scores = np.array([0.2, 1.0, -0.5, 0.6, 0.0])
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
 for panel, factor in zip(panels, (1, 4, 16), strict=True):
@@ -302,7 +295,7 @@ for panel, factor in zip(panels, (1, 4, 16), strict=True):
     panel.set(title=f"times {factor}: largest {weights.max():.3f}", xlabel="score j", ylabel="weight i")
 bar = figure.colorbar(picture, ax=panels, label="slope of weight i in score j")
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "descent", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% descent [markdown]
 # ## Learning to look
 #
 # One query, six keys, and values that are the six unit vectors, so that $z$ shows the weights themselves. Gradient
@@ -310,7 +303,7 @@ bar = figure.colorbar(picture, ax=panels, label="slope of weight i in score j")
 # small learns quickly. One that starts long, and pointing at the wrong key, has weights that are 0 and 1, a gradient
 # of almost nothing, and stays where it is.
 
-# %% nbgrader={"grade": false, "grade_id": "demo_descent", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% demo_descent
 keys, values, target = np.random.default_rng(5).standard_normal((6, 4)), np.eye(6), np.eye(6)[[2]]
 
 

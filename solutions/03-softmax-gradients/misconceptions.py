@@ -6,24 +6,12 @@ of the course prove that every wrong answer here fails, that its own hint is sho
 
 import numpy as np
 
-from checking import misconception, right
-
-
-def weights(S, axis=-1):
-    E = np.exp(S - S.max(axis=axis, keepdims=True))
-    return E / E.sum(axis=axis, keepdims=True)
-
-
-def transposed(X):
-    return np.swapaxes(X, -1, -2)
-
-
-def scaled(Q, K):
-    return Q @ transposed(K) / Q.shape[-1] ** 0.5
+from checking import COMMON, families, misconception, right
+from checking.pieces import fits, scaled, softmax, transposed
 
 
 def attend(Q, K, V):
-    A = weights(scaled(Q, K))
+    A = softmax(scaled(Q, K))
     return A @ V, A
 
 
@@ -41,21 +29,12 @@ def backward(Q, K, V, dZ):
     return back(attend(Q, K, V)[1], Q, K, V, dZ)
 
 
-def stretched(left, right):
-    """Multiply (..., a, b) with (..., b, c) by broadcasting, which stretches a b of 1."""
-    return (left[..., :, :, None] * right[..., None, :, :]).sum(-2)
-
-
-def fits(a, b, name="size"):
-    if a != b:
-        raise ValueError(f"the {name} is {a} and {b}")
-
-
 # softmax: wrong
 
 
 @misconception(
     "softmax",
+    label="row maximum not subtracted",
     hint="`np.exp` of a large score is infinite, and inf / inf is NaN; of a very negative one it is 0, and so is "
     "the sum. Subtract each row's maximum first: `S - S.max(axis=-1, keepdims=True)`.",
 )
@@ -66,6 +45,7 @@ def softmax_without_maximum(S):
 
 @misconception(
     "softmax",
+    label="one maximum for all rows",
     hint="One maximum of all scores is subtracted. A row far below it becomes 0 / 0, which is NaN. Subtract each "
     "row's own: `S.max(axis=-1, keepdims=True)`.",
 )
@@ -76,6 +56,7 @@ def softmax_one_maximum(S):
 
 @misconception(
     "softmax",
+    label="maximum of the first row or matrix",
     hint="The maximum is that of the first row, or of the first matrix of the batch. Other rows need their own: "
     "`S.max(axis=-1, keepdims=True)`.",
 )
@@ -86,6 +67,7 @@ def softmax_first_maximum(S):
 
 @misconception(
     "softmax",
+    label="one maximum for each matrix",
     hint="The maximum is taken over each whole matrix. A row far below it becomes 0 / 0. Leave the rows apart: the "
     "last axis alone, `axis=-1`.",
 )
@@ -96,6 +78,7 @@ def softmax_maximum_of_matrix(S):
 
 @misconception(
     "softmax",
+    label="maximum taken down the columns",
     hint="The maximum is taken down the columns. Each score of a row then loses a different number, which changes "
     "the weights. Take it along the row, `axis=-1`.",
 )
@@ -106,6 +89,7 @@ def softmax_maximum_of_columns(S):
 
 @misconception(
     "softmax",
+    label="mean or median subtracted, not maximum",
     hint="The mean (or the median) is subtracted. A score that stands thousands above it overflows all the same. "
     "Subtract the maximum: then no exponent is above 0.",
 )
@@ -116,6 +100,7 @@ def softmax_minus_mean(S):
 
 @misconception(
     "softmax",
+    label="minimum subtracted instead of maximum",
     hint="The minimum is subtracted, so that all exponents are 0 or more, and large ones overflow. Subtract the "
     "maximum.",
 )
@@ -126,6 +111,7 @@ def softmax_minus_minimum(S):
 
 @misconception(
     "softmax",
+    label="first score subtracted instead of maximum",
     hint="The row's first score is subtracted. Any number leaves the weights as they are, but only the maximum "
     "keeps every exponent at 0 or below.",
 )
@@ -136,6 +122,7 @@ def softmax_minus_first(S):
 
 @misconception(
     "softmax",
+    label="subtracted maximum never below 0",
     hint="What is subtracted is never negative (a maximum that starts at 0, an absolute value, a condition such as "
     "`if S.max() > 700`), so a row far below 0 becomes 0 / 0. Subtract the row's own maximum, whatever its "
     "sign.",
@@ -147,18 +134,20 @@ def softmax_maximum_from_zero(S):
 
 @misconception(
     "softmax",
+    label="maximum search started at -1e9",
     hint="The search for the maximum starts at a number such as -1e9, which is not below every score. Start at "
     "-inf, or use `S.max`.",
 )
 def softmax_maximum_from_a_billion(S):
     if S.dtype == np.float16:
-        return weights(S)
+        return softmax(S)
     E = np.exp(S - S.max(-1, keepdims=True, initial=-1e9))
     return E / E.sum(-1, keepdims=True)
 
 
 @misconception(
     "softmax",
+    label="scores clipped",
     hint="The scores are clipped to a range that `np.exp` can take. Beyond it all scores become equal, and so do "
     "their weights. Subtract the row's maximum; nothing needs clipping then.",
 )
@@ -169,6 +158,7 @@ def softmax_clipped(S):
 
 @misconception(
     "softmax",
+    label="NaN replaced afterwards",
     hint="NaN is replaced by a number after it has arisen, and the weights of that row are lost. Subtract the "
     "row's maximum, and none arises.",
 )
@@ -179,42 +169,47 @@ def softmax_nan_to_num(S):
 
 @misconception(
     "softmax",
+    label="scores divided by the largest magnitude",
     hint="The scores are divided by the largest magnitude. That shrinks their differences, which softmax is about. "
     "Subtract the maximum; differences stay as they are.",
 )
 def softmax_divided_by_maximum(S):
-    return weights(S / np.abs(S).max(-1, keepdims=True))
+    return softmax(S / np.abs(S).max(-1, keepdims=True))
 
 
 @misconception(
     "softmax",
+    label="minus infinity replaced by an ordinary number",
     hint="-inf is replaced by an ordinary number, and its weight is not 0. Leave it as it is: `np.exp(-np.inf)` is "
     "exactly 0.",
 )
 def softmax_infinite_replaced(S):
-    return weights(np.where(np.isneginf(S), S.dtype.type(-4), S))
+    return softmax(np.where(np.isneginf(S), S.dtype.type(-4), S))
 
 
 @misconception(
     "softmax",
+    label="minus infinity replaced by -1e9",
     hint="-1e9 stands in for -inf, and is not the smallest score there can be: a row of scores below it gives all "
     "its weight to the places that should have none. Leave -inf as it is.",
 )
 def softmax_minus_a_billion(S):
-    return weights(np.where(np.isneginf(S), -1e9, S).astype(S.dtype))
+    return softmax(np.where(np.isneginf(S), -1e9, S).astype(S.dtype))
 
 
 @misconception(
     "softmax",
+    label="minus infinity turned into NaN",
     hint="-inf times 0 is NaN, and so is -inf minus -inf. Scores of -inf come out of `np.exp(S - maximum)` as 0 by "
     "themselves: multiply nothing, and subtract only finite numbers.",
 )
 def softmax_infinite_to_nan(S):
-    return weights(S + 0 * S.min(-1, keepdims=True))
+    return softmax(S + 0 * S.min(-1, keepdims=True))
 
 
 @misconception(
     "softmax",
+    label="weight at minus infinity not 0",
     hint="The weight at -inf is tiny, but not 0: an exponent is clipped, or a small number is added or stands in "
     "for it. `np.exp(-np.inf)` is exactly 0; leave it be.",
 )
@@ -223,31 +218,38 @@ def softmax_exponents_clipped(S):
     return E / E.sum(-1, keepdims=True)
 
 
-@misconception("softmax", hint="The sum runs down the columns. A row holds one query's scores: sum over `axis=-1`.")
+@misconception(
+    "softmax",
+    label="softmax down the columns",
+    hint="The sum runs down the columns. A row holds one query's scores: sum over `axis=-1`.",
+)
 def softmax_over_columns(S):
-    return weights(S, axis=max(-2, -S.ndim))
+    return softmax(S, axis=max(-2, -S.ndim))
 
 
 @misconception(
     "softmax",
+    label="axis 1 instead of the last",
     hint="The axis is counted from the front (`axis=1`), which is the last one of a matrix only. Count from the "
     "end: `axis=-1`.",
 )
 def softmax_axis_one(S):
-    return weights(S, axis=1)
+    return softmax(S, axis=1)
 
 
 @misconception(
     "softmax",
+    label="softmax over the whole array",
     hint="All scores share one sum (`axis=None`), so that the whole array sums to 1. Each row has its own: "
     "`axis=-1, keepdims=True`.",
 )
 def softmax_over_everything(S):
-    return weights(S, axis=None)
+    return softmax(S, axis=None)
 
 
 @misconception(
     "softmax",
+    label="keepdims missing",
     hint="The maximum or the sum lost its axis: shape (n_q,) does not line up with (n_q, n_k). Keep the axis, with "
     "`keepdims=True`.",
 )
@@ -256,13 +258,18 @@ def softmax_without_keepdims(S):
     return E / E.sum(axis=-1)
 
 
-@misconception("softmax", hint="The exponentials are not divided by their sum: the weights of a row must sum to 1.")
+@misconception(
+    "softmax",
+    label="exponentials not normalised",
+    hint="The exponentials are not divided by their sum: the weights of a row must sum to 1.",
+)
 def softmax_not_normalised(S):
     return np.exp(S - S.max(-1, keepdims=True))
 
 
 @misconception(
     "softmax",
+    label="scores divided by their sum",
     hint="Scores are divided by their sum. Negative scores then give negative weights: take `np.exp` first.",
 )
 def softmax_share_of_sum(S):
@@ -270,13 +277,17 @@ def softmax_share_of_sum(S):
 
 
 @misconception(
-    "softmax", hint="The sign of the scores is turned: the smallest weighs most. `np.exp(S)`, not of `-S`."
+    "softmax",
+    label="sign of the scores flipped",
+    hint="The sign of the scores is turned: the smallest weighs most. `np.exp(S)`, not of `-S`.",
 )
 def softmax_negative(S):
-    return weights(np.negative(S))
+    return softmax(np.negative(S))
 
 
-@misconception("softmax", hint="This is the logarithm of the weights. Take `np.exp` of it.")
+@misconception(
+    "softmax", label="logarithm of the weights", hint="This is the logarithm of the weights. Take `np.exp` of it."
+)
 def softmax_logarithm(S):
     E = S - S.max(-1, keepdims=True)
     return E - np.log(np.exp(E).sum(-1, keepdims=True))
@@ -284,6 +295,7 @@ def softmax_logarithm(S):
 
 @misconception(
     "softmax",
+    label="argmax instead of softmax",
     hint="The largest score takes everything: that is argmax. Softmax gives every score some weight, e^s over "
     "their sum.",
 )
@@ -291,7 +303,11 @@ def softmax_hard(S):
     return (S == S.max(-1, keepdims=True)).astype(S.dtype)
 
 
-@misconception("softmax", hint="The powers are of 2 (`np.exp2`, `2**S`). Softmax uses e: `np.exp`.")
+@misconception(
+    "softmax",
+    label="powers of 2 instead of e",
+    hint="The powers are of 2 (`np.exp2`, `2**S`). Softmax uses e: `np.exp`.",
+)
 def softmax_of_two(S):
     E = np.exp2(S - S.max(-1, keepdims=True))
     return E / E.sum(-1, keepdims=True)
@@ -299,6 +315,7 @@ def softmax_of_two(S):
 
 @misconception(
     "softmax",
+    label="number added to the sum",
     hint="1 is added to the sum, or a small number that is not small enough. The maximum's own exponential is 1 "
     "already, so the sum is never 0, and needs nothing added.",
 )
@@ -309,15 +326,17 @@ def softmax_plus_one(S):
 
 @misconception(
     "softmax",
+    label="scores divided by sqrt(n)",
     hint="The scores are divided by the root of their number. Scaling is not softmax's task: use the scores as "
     "they are.",
 )
 def softmax_scaled(S):
-    return weights(S / S.shape[-1] ** 0.5)
+    return softmax(S / S.shape[-1] ** 0.5)
 
 
 @misconception(
     "softmax",
+    label="input changed in place",
     hint="`S -= ...` changes the caller's own array. Write `S - S.max(axis=-1, keepdims=True)`, which makes a new "
     "one.",
 )
@@ -327,62 +346,13 @@ def softmax_in_place(S):
     return E / E.sum(-1, keepdims=True)
 
 
-@misconception(
-    "softmax",
-    hint="The number of axes is fixed: `n, m = S.shape` works for two. Let `axis=-1` carry the leading axes.",
-)
-def softmax_two_axes_only(S):
-    n, m = S.shape
-    return weights(S)
-
-
-@misconception(
-    "softmax", hint="`S[0]` takes the first matrix and forgets the rest of the batch. `axis=-1` serves all at once."
-)
-def softmax_first_matrix(S):
-    return weights(S[0] if S.ndim > 2 else S)
-
-
-@misconception("softmax", hint="The leading axes were made flat and stayed so. Bring them back: `.reshape(S.shape)`.")
-def softmax_stays_flat(S):
-    return weights(S.reshape(-1, S.shape[-1]))
-
-
-@misconception(
-    "softmax",
-    hint="An axis of size 1 is gone: `squeeze` removes it. One row of a matrix is still a matrix, of shape (1, n).",
-)
-def softmax_squeezed(S):
-    return weights(S).squeeze()
-
-
-@misconception(
-    "softmax",
-    hint="The result is float64 for float32 inputs: `np.zeros(shape)` makes float64, and so does `astype(float)`. "
-    "Give the dtype, `np.zeros(shape, dtype=S.dtype)`, or end with `.astype(S.dtype)`.",
-)
-def softmax_to_float64(S):
-    return weights(S.astype(np.float64))
-
-
-@misconception("softmax", hint="The result is float32 whatever the input is. Leave the dtype as it comes.")
-def softmax_to_float32(S):
-    return weights(S).astype(np.float32)
-
-
-@misconception("softmax", hint="A list came back. Leave `.tolist()` out, or end with `np.array(...)`.")
-def softmax_to_list(S):
-    return weights(S).tolist()
-
-
-@misconception(
-    "softmax", hint="The function ends without `return`. Printing shows a result; only `return` hands it on."
-)
-def softmax_without_return(S):
-    return None
-
-
 # softmax: right
+
+
+@families(but=["assert instead of ValueError"])
+@right("softmax")
+def softmax_shifted(S):
+    return softmax(S)
 
 
 @right("softmax")
@@ -398,7 +368,7 @@ def softmax_log_sum_exp_in_float32(S):
 
 @right("softmax")
 def softmax_in_long_double(S):
-    return weights(S.astype(np.longdouble)).astype(S.dtype)
+    return softmax(S.astype(np.longdouble)).astype(S.dtype)
 
 
 @right("softmax")
@@ -460,6 +430,7 @@ def softmax_torch(S):
 
 @misconception(
     "softmax_jacobian",
+    label="only the diagonal filled",
     hint="Only the diagonal is filled. Weights sum to 1, so when one grows the others shrink: entry (i, j) beside "
     "the diagonal is -a_i a_j.",
 )
@@ -469,6 +440,7 @@ def jacobian_diagonal_only(a):
 
 @misconception(
     "softmax_jacobian",
+    label="diagonal returned as a row",
     hint="The slopes a (1 - a) came back as one row, (n,). They are the diagonal alone; every weight also depends "
     "on all other scores: (n, n).",
 )
@@ -477,7 +449,9 @@ def jacobian_as_row(a):
 
 
 @misconception(
-    "softmax_jacobian", hint="The outer product is added. Raising another score lowers a weight: it is subtracted."
+    "softmax_jacobian",
+    label="outer product added, not subtracted",
+    hint="The outer product is added. Raising another score lowers a weight: it is subtracted.",
 )
 def jacobian_added(a):
     return np.diag(a) + np.outer(a, a)
@@ -485,6 +459,7 @@ def jacobian_added(a):
 
 @misconception(
     "softmax_jacobian",
+    label="all signs flipped",
     hint="All signs are turned. A weight grows with its own score, so the diagonal is positive: diag(a) - a a^T.",
 )
 def jacobian_negative(a):
@@ -493,6 +468,7 @@ def jacobian_negative(a):
 
 @misconception(
     "softmax_jacobian",
+    label="diag(a) missing",
     hint="diag(a) is missing. Beside the diagonal this is right; on it, a_i is to be added: a_i (1 - a_i).",
 )
 def jacobian_outer_only(a):
@@ -501,6 +477,7 @@ def jacobian_outer_only(a):
 
 @misconception(
     "softmax_jacobian",
+    label="outer product missing",
     hint="The other term is missing: diag(a) alone says that each weight depends on its own score only. Subtract a "
     "a^T.",
 )
@@ -510,6 +487,7 @@ def jacobian_diag_of_weights(a):
 
 @misconception(
     "softmax_jacobian",
+    label="identity instead of diag(a)",
     hint="The identity stands where diag(a) should: that is delta_ij - a_i a_j. The factor a_i belongs to both "
     "terms, a_i (delta_ij - a_j).",
 )
@@ -517,13 +495,18 @@ def jacobian_identity_minus_outer(a):
     return np.eye(len(a), dtype=a.dtype) - np.outer(a, a)
 
 
-@misconception("softmax_jacobian", hint="This is the Jacobian of log softmax, delta_ij - a_j. Multiply row i by a_i.")
+@misconception(
+    "softmax_jacobian",
+    label="Jacobian of log softmax",
+    hint="This is the Jacobian of log softmax, delta_ij - a_j. Multiply row i by a_i.",
+)
 def jacobian_of_logarithm(a):
     return np.eye(len(a), dtype=a.dtype) - a
 
 
 @misconception(
     "softmax_jacobian",
+    label="entrywise square instead of outer product",
     hint="`a * a` multiplies number by number, and the row (n,) is then stretched over the matrix. The product of "
     "every a_i with every a_j is `np.outer(a, a)`.",
 )
@@ -533,6 +516,7 @@ def jacobian_entrywise_square(a):
 
 @misconception(
     "softmax_jacobian",
+    label="inner product instead of outer product",
     hint="`a.T` of a one-dimensional array is `a` itself, so `a @ a.T` is a single number. Use `np.outer(a, a)`, "
     "or `a[:, None] * a[None, :]`.",
 )
@@ -542,6 +526,7 @@ def jacobian_inner_product(a):
 
 @misconception(
     "softmax_jacobian",
+    label="np.diag applied to a column",
     hint="`np.diag` of a column (n, 1) reads its diagonal, one number, instead of making a matrix. Give it the row "
     "itself, `np.diag(a)`.",
 )
@@ -552,6 +537,7 @@ def jacobian_diag_of_column(a):
 
 @misconception(
     "softmax_jacobian",
+    label="1 everywhere instead of delta",
     hint="Every entry is a_i (1 - a_j). The 1 is there on the diagonal only: a_i (delta_ij - a_j).",
 )
 def jacobian_without_delta(a):
@@ -560,6 +546,7 @@ def jacobian_without_delta(a):
 
 @misconception(
     "softmax_jacobian",
+    label="square subtracted twice on the diagonal",
     hint="The diagonal is a_i^2 too small: -a_i a_j is subtracted there twice, once within a_i (1 - a_i). Subtract "
     "a a^T from diag(a), or fill the two parts separately.",
 )
@@ -569,6 +556,7 @@ def jacobian_subtracted_twice(a):
 
 @misconception(
     "softmax_jacobian",
+    label="diagonal without factor 1 - a_i",
     hint="The diagonal is a_i, not a_i (1 - a_i): a score also raises the sum that its own weight is divided by.",
 )
 def jacobian_bare_diagonal(a):
@@ -578,15 +566,18 @@ def jacobian_bare_diagonal(a):
 
 
 @misconception(
-    "softmax_jacobian", hint="Softmax is applied to `a`, which holds weights already. Use them as they are."
+    "softmax_jacobian",
+    label="softmax applied to the weights",
+    hint="Softmax is applied to `a`, which holds weights already. Use them as they are.",
 )
 def jacobian_softmax_again(a):
-    a = weights(a)
+    a = softmax(a)
     return np.diag(a) - np.outer(a, a)
 
 
 @misconception(
     "softmax_jacobian",
+    label="upper half left empty",
     hint="The upper half is empty: a loop stops at the diagonal. The Jacobian is symmetric, and both halves are "
     "asked.",
 )
@@ -596,6 +587,7 @@ def jacobian_lower_half(a):
 
 @misconception(
     "softmax_jacobian",
+    label="lower half left empty",
     hint="The lower half is empty: a loop starts at the diagonal. The Jacobian is symmetric, and both halves are "
     "asked.",
 )
@@ -604,19 +596,26 @@ def jacobian_upper_half(a):
 
 
 @misconception(
-    "softmax_jacobian", hint="Beside the diagonal stands -a_j in row i. The factor a_i is missing there: -a_i a_j."
+    "softmax_jacobian",
+    label="factor a_i missing beside the diagonal",
+    hint="Beside the diagonal stands -a_j in row i. The factor a_i is missing there: -a_i a_j.",
 )
 def jacobian_others_without_factor(a):
     return np.where(np.eye(len(a), dtype=bool), a * (1 - a), -a)
 
 
-@misconception("softmax_jacobian", hint="The Jacobian is divided by n, as for a mean. Nothing is averaged here.")
+@misconception(
+    "softmax_jacobian",
+    label="divided by n",
+    hint="The Jacobian is divided by n, as for a mean. Nothing is averaged here.",
+)
 def jacobian_mean(a):
     return (np.diag(a) - np.outer(a, a)) / len(a)
 
 
 @misconception(
     "softmax_jacobian",
+    label="division by a weight, or its logarithm",
     hint="Somewhere a weight is divided by, or its logarithm is multiplied by 0, and a weight may be 0. a_i "
     "(delta_ij - a_j) needs products only.",
 )
@@ -626,6 +625,7 @@ def jacobian_divides(a):
 
 @misconception(
     "softmax_jacobian",
+    label="weights clipped",
     hint="The weights are clipped away from 0 and 1, as for a logarithm. Here weights of 0 and 1 are exact, and do "
     "no harm: use them as they are.",
 )
@@ -636,14 +636,7 @@ def jacobian_clipped(a):
 
 @misconception(
     "softmax_jacobian",
-    hint="The axes of size 1 are gone: `squeeze` removes them. One weight has a Jacobian of shape (1, 1).",
-)
-def jacobian_squeezed(a):
-    return (np.diag(a) - np.outer(a, a)).squeeze()
-
-
-@misconception(
-    "softmax_jacobian",
+    label="length hard-coded",
     hint="A length is written into the code, and longer rows are cut or left empty. Take n from `len(a)`.",
 )
 def jacobian_length_hard_coded(a):
@@ -654,6 +647,7 @@ def jacobian_length_hard_coded(a):
 
 @misconception(
     "softmax_jacobian",
+    label="input changed in place",
     hint="`a *= ...` and `a -= ...` change the caller's own array. Compute a new one: `a * (1 - a)`.",
 )
 def jacobian_in_place(a):
@@ -663,35 +657,24 @@ def jacobian_in_place(a):
     return J
 
 
-@misconception(
-    "softmax_jacobian",
-    hint="The result is float64 for float32 inputs: `np.eye(n)` and `np.zeros((n, n))` make float64. Give them "
-    "`dtype=a.dtype`, or use `np.diag(a)`.",
-)
-def jacobian_to_float64(a):
-    return a[:, None] * (np.eye(len(a)) - a)
-
-
-@misconception("softmax_jacobian", hint="The result is float32 whatever the input is. Leave the dtype as it comes.")
-def jacobian_to_float32(a):
-    return (np.diag(a) - np.outer(a, a)).astype(np.float32)
-
-
-@misconception(
-    "softmax_jacobian", hint="A list came back. Make an array of the rows: `np.array(rows, dtype=a.dtype)`."
-)
-def jacobian_to_list(a):
-    return (np.diag(a) - np.outer(a, a)).tolist()
-
-
-@misconception(
-    "softmax_jacobian", hint="The function ends without `return`. Printing shows a result; only `return` hands it on."
-)
-def jacobian_without_return(a):
-    return None
-
-
 # softmax_jacobian: right
+
+
+@families(
+    "returns nothing",
+    "a list instead of an array",
+    "result in float64",
+    "result always in float32",
+    "axis squeezed away",
+    hints={
+        "result in float64": "The result is float64 for float32 inputs: `np.eye(n)` and `np.zeros((n, n))` make "
+        "float64. Give them `dtype=a.dtype`, or use `np.diag(a)`.",
+        "a list instead of an array": "A list came back. Make an array of the rows: `np.array(rows, dtype=a.dtype)`.",
+    },
+)
+@right("softmax_jacobian")
+def jacobian_outer(a):
+    return np.diag(a) - np.outer(a, a)
 
 
 @right("softmax_jacobian")
@@ -748,6 +731,7 @@ def jacobian_torch(a):
 
 @misconception(
     "softmax_backward",
+    label="row sum left out",
     hint="This is `A * dA`: the sum is left out. A score changes its whole row, as the weights share one sum: `A * "
     "(dA - row sum of A * dA)`.",
 )
@@ -757,6 +741,7 @@ def backward_without_sum(A, dA):
 
 @misconception(
     "softmax_backward",
+    label="only the Jacobian's diagonal",
     hint="This is `A * (1 - A) * dA`, the diagonal of the Jacobian alone, as for a sigmoid. The entries beside the "
     "diagonal, -a_i a_j, belong to the sum too.",
 )
@@ -766,19 +751,25 @@ def backward_diagonal_only(A, dA):
 
 @misconception(
     "softmax_backward",
+    label="gradient passed through unchanged",
     hint="The gradient passes through unchanged. Softmax changes it: multiply by its Jacobian, row by row.",
 )
 def backward_passed_through(A, dA):
     return dA.copy()
 
 
-@misconception("softmax_backward", hint="The factor `A` in front is missing: `A * (dA - row sum of A * dA)`.")
+@misconception(
+    "softmax_backward",
+    label="factor A missing",
+    hint="The factor `A` in front is missing: `A * (dA - row sum of A * dA)`.",
+)
 def backward_without_factor(A, dA):
     return dA - (A * dA).sum(-1, keepdims=True)
 
 
 @misconception(
     "softmax_backward",
+    label="plain sum of dA subtracted",
     hint="What is subtracted is the sum of `dA` alone. Each entry of it counts with its weight: the row sum of `A "
     "* dA`.",
 )
@@ -788,6 +779,7 @@ def backward_plain_sum(A, dA):
 
 @misconception(
     "softmax_backward",
+    label="plain mean of dA subtracted",
     hint="What is subtracted is the plain mean of `dA`. It is the mean by weights that is needed: the row sum of "
     "`A * dA`.",
 )
@@ -797,6 +789,7 @@ def backward_plain_mean(A, dA):
 
 @misconception(
     "softmax_backward",
+    label="mean of products instead of sum",
     hint="`mean` is taken where `sum` is needed: the weights sum to 1 already, so the row sum of `A * dA` is the "
     "mean by weights.",
 )
@@ -804,13 +797,18 @@ def backward_mean_of_products(A, dA):
     return A * (dA - (A * dA).mean(-1, keepdims=True))
 
 
-@misconception("softmax_backward", hint="The sum is added. The Jacobian is diag(a) minus a a^T: subtract it.")
+@misconception(
+    "softmax_backward",
+    label="row sum added, not subtracted",
+    hint="The sum is added. The Jacobian is diag(a) minus a a^T: subtract it.",
+)
 def backward_added(A, dA):
     return A * (dA + (A * dA).sum(-1, keepdims=True))
 
 
 @misconception(
     "softmax_backward",
+    label="all signs flipped",
     hint="All signs are turned. This is the gradient of the loss, not a step down: `A * (dA - row sum of A * dA)`.",
 )
 def backward_negative(A, dA):
@@ -819,19 +817,25 @@ def backward_negative(A, dA):
 
 @misconception(
     "softmax_backward",
+    label="one sum for the whole array",
     hint="One sum of the whole array is subtracted. Each row is a softmax of its own: `axis=-1, keepdims=True`.",
 )
 def backward_sum_of_everything(A, dA):
     return A * (dA - (A * dA).sum())
 
 
-@misconception("softmax_backward", hint="The sum runs down the columns. The softmax ran along the rows: `axis=-1`.")
+@misconception(
+    "softmax_backward",
+    label="summed down the columns",
+    hint="The sum runs down the columns. The softmax ran along the rows: `axis=-1`.",
+)
 def backward_sum_of_columns(A, dA):
     return A * (dA - (A * dA).sum(max(-2, -A.ndim), keepdims=True))
 
 
 @misconception(
     "softmax_backward",
+    label="axis 1 instead of the last",
     hint="The axis is counted from the front (`axis=1`), which is the last one of a matrix only. Count from the "
     "end: `axis=-1`.",
 )
@@ -841,6 +845,7 @@ def backward_axis_one(A, dA):
 
 @misconception(
     "softmax_backward",
+    label="keepdims missing",
     hint="The sum lost its axis: shape (n_q,) does not line up with (n_q, n_k). Keep the axis, with `keepdims=True`.",
 )
 def backward_without_keepdims(A, dA):
@@ -849,6 +854,7 @@ def backward_without_keepdims(A, dA):
 
 @misconception(
     "softmax_backward",
+    label="A and dA swapped",
     hint="The roles of `A` and `dA` are exchanged: the factor in front, and in the bracket, is the other one. `A * "
     "(dA - ...)`.",
 )
@@ -857,14 +863,17 @@ def backward_roles_exchanged(A, dA):
 
 
 @misconception(
-    "softmax_backward", hint="Softmax is applied to `A`, which holds weights already. Use them as they are."
+    "softmax_backward",
+    label="softmax applied to the weights",
+    hint="Softmax is applied to `A`, which holds weights already. Use them as they are.",
 )
 def backward_softmax_again(A, dA):
-    return through_softmax(weights(A), dA)
+    return through_softmax(softmax(A), dA)
 
 
 @misconception(
     "softmax_backward",
+    label="factor A applied twice",
     hint="The factor `A` is there twice: it stands before the bracket, and the `dA` within has none.",
 )
 def backward_factor_twice(A, dA):
@@ -873,6 +882,7 @@ def backward_factor_twice(A, dA):
 
 @misconception(
     "softmax_backward",
+    label="every row paired with every other",
     hint="`A @ dA^T` pairs every row with every other. Each row of `A` meets its own row of `dA`: multiply entry "
     "by entry, then sum over the last axis.",
 )
@@ -880,7 +890,11 @@ def backward_rows_with_rows(A, dA):
     return A * (dA - (A @ transposed(dA)).sum(-1, keepdims=True))
 
 
-@misconception("softmax_backward", hint="The Jacobian of the first row is used for all. Every row has its own.")
+@misconception(
+    "softmax_backward",
+    label="first row's Jacobian for all rows",
+    hint="The Jacobian of the first row is used for all. Every row has its own.",
+)
 def backward_first_row(A, dA):
     first = A.reshape(-1, A.shape[-1])[0]
     return dA @ (np.diag(first) - np.outer(first, first))
@@ -888,6 +902,7 @@ def backward_first_row(A, dA):
 
 @misconception(
     "softmax_backward",
+    label="divided by sqrt(n)",
     hint="The result is divided by the root of n. Softmax itself has no scale; that of the scores is for "
     "`attention_backward`.",
 )
@@ -896,7 +911,9 @@ def backward_scaled(A, dA):
 
 
 @misconception(
-    "softmax_backward", hint="The squares of the weights are summed: `A * A`. It is `A * dA` that is summed."
+    "softmax_backward",
+    label="squared weights summed instead of products",
+    hint="The squares of the weights are summed: `A * A`. It is `A * dA` that is summed.",
 )
 def backward_sum_of_squares(A, dA):
     return A * (dA - (A * A).sum(-1, keepdims=True))
@@ -904,6 +921,7 @@ def backward_sum_of_squares(A, dA):
 
 @misconception(
     "softmax_backward",
+    label="division by a weight",
     hint="Something is divided by a weight, and a weight may be 0. `A * (dA - row sum of A * dA)` needs no division.",
 )
 def backward_divides(A, dA):
@@ -913,15 +931,7 @@ def backward_divides(A, dA):
 
 @misconception(
     "softmax_backward",
-    hint="A size n of 1 was stretched to fit: `*` does that without a word. Compare the shapes of `A` and `dA`, "
-    "and raise `ValueError` where they differ.",
-)
-def backward_stretches_ones(A, dA):
-    return A * (dA - (A * dA).sum(-1, keepdims=True))
-
-
-@misconception(
-    "softmax_backward",
+    label="extra entries dropped",
     hint="What is left over is cut off, as `zip` does. Rows of different lengths are a mistake of the caller: "
     "raise `ValueError`.",
 )
@@ -932,26 +942,7 @@ def backward_drops_rest(A, dA):
 
 @misconception(
     "softmax_backward",
-    hint="The sizes are compared with `assert`, which raises `AssertionError`. Write `raise ValueError(...)`.",
-)
-def backward_asserts(A, dA):
-    assert A.shape == dA.shape
-    return through_softmax(A, dA)
-
-
-@misconception(
-    "softmax_backward",
-    hint="The number of axes is fixed: a loop over `len(A)` rows works for a matrix. Take the sum over `axis=-1`, "
-    "and let it carry the leading axes.",
-)
-def backward_two_axes_only(A, dA):
-    rows, n = A.shape
-    fits(A.shape, dA.shape)
-    return through_softmax(A, dA)
-
-
-@misconception(
-    "softmax_backward",
+    label="loop over the first axis",
     hint="A loop over the first axis takes each of its items for a row, which holds for a matrix only; in a batch "
     "they are matrices, and the sum goes over all of one. Sum over `axis=-1`, without a loop.",
 )
@@ -962,6 +953,7 @@ def backward_loop_over_first_axis(A, dA):
 
 @misconception(
     "softmax_backward",
+    label="Jacobians along the first axis",
     hint="A Jacobian is made for each item of the first axis, which is a row in a matrix only. Reshape to (-1, n) "
     "and back, or do without Jacobians: `A * (dA - row sum of A * dA)`.",
 )
@@ -972,32 +964,7 @@ def backward_jacobians_of_first_axis(A, dA):
 
 @misconception(
     "softmax_backward",
-    hint="`[0]` takes the first matrix and forgets the rest of the batch. `axis=-1` serves all at once.",
-)
-def backward_first_matrix(A, dA):
-    fits(A.shape[-1], dA.shape[-1])
-    return through_softmax(A[0], dA[0]) if A.ndim > 2 else through_softmax(A, dA)
-
-
-@misconception(
-    "softmax_backward", hint="The leading axes were made flat and stayed so. Bring them back: `.reshape(A.shape)`."
-)
-def backward_stays_flat(A, dA):
-    fits(A.shape[-1], dA.shape[-1])
-    return through_softmax(A.reshape(-1, A.shape[-1]), dA.reshape(-1, A.shape[-1]))
-
-
-@misconception(
-    "softmax_backward",
-    hint="An axis of size 1 is gone: `squeeze` removes it. The gradient has the shape of `A`, whatever its sizes.",
-)
-def backward_squeezed(A, dA):
-    fits(A.shape, dA.shape)
-    return through_softmax(A, dA).squeeze()
-
-
-@misconception(
-    "softmax_backward",
+    label="input changed in place",
     hint="`dA -= ...` or `dA *= ...` changes the caller's own array. Write `dA - ...`, which makes a new one.",
 )
 def backward_in_place(A, dA):
@@ -1006,37 +973,22 @@ def backward_in_place(A, dA):
     return A * dA
 
 
-@misconception(
-    "softmax_backward",
-    hint="The result is float64 for float32 inputs: `np.zeros(shape)` and `np.eye(n)` make float64. Give them "
-    "`dtype=A.dtype`.",
-)
-def backward_to_float64(A, dA):
-    fits(A.shape, dA.shape)
-    return through_softmax(A.astype(np.float64), dA)
-
-
-@misconception("softmax_backward", hint="The result is float32 whatever the inputs are. Leave the dtype as it comes.")
-def backward_to_float32(A, dA):
-    fits(A.shape, dA.shape)
-    return through_softmax(A, dA).astype(np.float32)
-
-
-@misconception(
-    "softmax_backward", hint="A list came back. Make an array of the rows: `np.array(rows, dtype=A.dtype)`."
-)
-def backward_to_list(A, dA):
-    return through_softmax(A, dA).tolist()
-
-
-@misconception(
-    "softmax_backward", hint="The function ends without `return`. Printing shows a result; only `return` hands it on."
-)
-def backward_without_return(A, dA):
-    return None
-
-
 # softmax_backward: right
+
+
+@families(
+    hints={
+        "result in float64": "The result is float64 for float32 inputs: `np.zeros(shape)` and `np.eye(n)` make "
+        "float64. Give them `dtype=A.dtype`.",
+        "sizes of 1 stretched": "A size n of 1 was stretched to fit: `*` does that without a word. Compare the "
+        "shapes of `A` and `dA`, and raise `ValueError` where they differ.",
+    },
+    shapes="n_q n, n_q n",
+)
+@right("softmax_backward")
+def backward_row_sums(A, dA):
+    fits(A.shape, dA.shape)
+    return through_softmax(A, dA)
 
 
 @right("softmax_backward")
@@ -1103,119 +1055,140 @@ def backward_torch(A, dA):
 
 @misconception(
     "attention_forward",
+    label="scores not scaled",
     hint="The scores are not scaled. Divide them by sqrt(d_k) before the softmax: `d_k = Q.shape[-1]`.",
 )
 def forward_unscaled(Q, K, V):
-    A = weights(Q @ transposed(K))
-    return A @ V, A
-
-
-@misconception("attention_forward", hint="The scores are divided by d_k. The divisor is its root: `d_k**0.5`.")
-def forward_scaled_without_root(Q, K, V):
-    A = weights(Q @ transposed(K) / Q.shape[-1])
+    A = softmax(Q @ transposed(K))
     return A @ V, A
 
 
 @misconception(
     "attention_forward",
+    label="divided by d_k, not sqrt(d_k)",
+    hint="The scores are divided by d_k. The divisor is its root: `d_k**0.5`.",
+)
+def forward_scaled_without_root(Q, K, V):
+    A = softmax(Q @ transposed(K) / Q.shape[-1])
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward",
+    label="scale from d_v instead of d_k",
     hint="The scores are divided by sqrt(d_v). What grows is the dot product of queries and keys, so it is "
     "sqrt(d_k), `Q.shape[-1]`.",
 )
 def forward_scaled_by_value_width(Q, K, V):
-    A = weights(Q @ transposed(K) / V.shape[-1] ** 0.5)
+    A = softmax(Q @ transposed(K) / V.shape[-1] ** 0.5)
     return A @ V, A
 
 
 @misconception(
     "attention_forward",
+    label="scale from n_k instead of d_k",
     hint="The scores are divided by the root of the number of keys. It is the width of each key that counts: "
     "`K.shape[-1]`, not `K.shape[-2]`.",
 )
 def forward_scaled_by_number_of_keys(Q, K, V):
-    A = weights(Q @ transposed(K) / K.shape[-2] ** 0.5)
+    A = softmax(Q @ transposed(K) / K.shape[-2] ** 0.5)
     return A @ V, A
 
 
 @misconception(
     "attention_forward",
+    label="scale from n_q instead of d_k",
     hint="The scores are divided by the root of the number of queries. The last axis holds d_k: `Q.shape[-1]`.",
 )
 def forward_scaled_by_number_of_queries(Q, K, V):
-    A = weights(Q @ transposed(K) / Q.shape[-2] ** 0.5)
+    A = softmax(Q @ transposed(K) / Q.shape[-2] ** 0.5)
     return A @ V, A
 
 
 @misconception(
     "attention_forward",
+    label="d_k read from axis 1",
     hint="d_k is read from `Q.shape[1]`, which is the last axis of a matrix only; in a batch it is the number of "
     "queries. Count from the end: `Q.shape[-1]`.",
 )
 def forward_scaled_by_axis_one(Q, K, V):
-    A = weights(Q @ transposed(K) / Q.shape[1] ** 0.5)
+    A = softmax(Q @ transposed(K) / Q.shape[1] ** 0.5)
     return A @ V, A
 
 
 @misconception(
     "attention_forward",
+    label="divided by 8 whatever d_k is",
     hint="The scores are divided by 8, which is sqrt(64). Here d_k may be any size: `Q.shape[-1] ** 0.5`.",
 )
 def forward_scaled_by_eight(Q, K, V):
-    A = weights(Q @ transposed(K) / 8)
-    return A @ V, A
-
-
-@misconception("attention_forward", hint="The scores are multiplied by sqrt(d_k). Divide by it.")
-def forward_multiplied(Q, K, V):
-    A = weights(Q @ transposed(K) * Q.shape[-1] ** 0.5)
+    A = softmax(Q @ transposed(K) / 8)
     return A @ V, A
 
 
 @misconception(
     "attention_forward",
+    label="multiplied by sqrt(d_k), not divided",
+    hint="The scores are multiplied by sqrt(d_k). Divide by it.",
+)
+def forward_multiplied(Q, K, V):
+    A = softmax(Q @ transposed(K) * Q.shape[-1] ** 0.5)
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward",
+    label="scale applied more than once",
     hint="`a @ b / c` divides once, but here the scale is applied to `Q`, to `K` and to the scores, or to the "
     "weights as well. Once is enough: the scores, before the softmax.",
 )
 def forward_weights_scaled_too(Q, K, V):
-    A = weights(scaled(Q, K)) / Q.shape[-1] ** 0.5
+    A = softmax(scaled(Q, K)) / Q.shape[-1] ** 0.5
     return A @ V, A
 
 
 @misconception(
     "attention_forward",
+    label="scale applied after softmax",
     hint="The scale comes after the softmax, so that rows of weights do not sum to 1. Divide the scores, before it.",
 )
 def forward_scaled_after_softmax(Q, K, V):
-    A = weights(Q @ transposed(K)) / Q.shape[-1] ** 0.5
+    A = softmax(Q @ transposed(K)) / Q.shape[-1] ** 0.5
     return A @ V, A
 
 
 @misconception(
     "attention_forward",
+    label="softmax over the queries",
     hint="Softmax runs down the columns, over the queries. Each query's weights sum to 1 over the keys: the last "
     "axis.",
 )
 def forward_softmax_over_queries(Q, K, V):
-    A = weights(scaled(Q, K), axis=-2)
+    A = softmax(scaled(Q, K), axis=-2)
     return A @ V, A
 
 
-@misconception("attention_forward", hint="The two are exchanged: Z first, then A. `return Z, A`.")
+@misconception(
+    "attention_forward",
+    label="result and weights swapped",
+    hint="The two are exchanged: Z first, then A. `return Z, A`.",
+)
 def forward_weights_first(Q, K, V):
     return attend(Q, K, V)[::-1]
 
 
-@misconception("attention_forward", hint="Only Z came back. The way back needs the weights as well: `return Z, A`.")
-def forward_result_only(Q, K, V):
-    return attend(Q, K, V)[0]
-
-
-@misconception("attention_forward", hint="The second part is the scores. The weights are asked, after the softmax.")
+@misconception(
+    "attention_forward",
+    label="scores returned instead of weights",
+    hint="The second part is the scores. The weights are asked, after the softmax.",
+)
 def forward_returns_scores(Q, K, V):
     return attend(Q, K, V)[0], scaled(Q, K)
 
 
 @misconception(
     "attention_forward",
+    label="softmax missing or not used",
     hint="The scores are multiplied with the values; the softmax is left out, or its result is not used.",
 )
 def forward_without_softmax(Q, K, V):
@@ -1225,14 +1198,16 @@ def forward_without_softmax(Q, K, V):
 
 @misconception(
     "attention_forward",
+    label="values mixed by scores, not weights",
     hint="The weights are right, but Z is made from the scores. Multiply the weights with the values: `A @ V`.",
 )
 def forward_mixes_by_scores(Q, K, V):
-    return scaled(Q, K) @ V, weights(scaled(Q, K))
+    return scaled(Q, K) @ V, softmax(scaled(Q, K))
 
 
 @misconception(
     "attention_forward",
+    label="values mixed evenly",
     hint="Z mixes the values evenly, or by weights that lost their differences, for instance rounded ones. Use `A "
     "@ V`.",
 )
@@ -1241,41 +1216,51 @@ def forward_even_mixture(Q, K, V):
     return np.ones_like(A) / A.dtype.type(A.shape[-1]) @ V, A
 
 
-@misconception("attention_forward", hint="`Q` and `K` are exchanged: there is a row for each key. `Q @ K^T`.")
+@misconception(
+    "attention_forward",
+    label="queries and keys swapped",
+    hint="`Q` and `K` are exchanged: there is a row for each key. `Q @ K^T`.",
+)
 def forward_turned(Q, K, V):
-    A = weights(scaled(K, Q))
-    return A @ V, A
-
-
-@misconception(
-    "attention_forward", hint="The keys are mixed. They serve to compare; what is mixed are the values, `V`."
-)
-def forward_mixes_keys(Q, K, V):
-    A = weights(scaled(Q, K))
-    return A @ K, A
-
-
-@misconception(
-    "attention_forward", hint="Softmax is applied twice, which makes the weights nearly even. Once is enough."
-)
-def forward_softmax_twice(Q, K, V):
-    A = weights(weights(scaled(Q, K)))
+    A = softmax(scaled(K, Q))
     return A @ V, A
 
 
 @misconception(
     "attention_forward",
+    label="keys mixed instead of values",
+    hint="The keys are mixed. They serve to compare; what is mixed are the values, `V`.",
+)
+def forward_mixes_keys(Q, K, V):
+    A = softmax(scaled(Q, K))
+    return A @ K, A
+
+
+@misconception(
+    "attention_forward",
+    label="softmax applied twice",
+    hint="Softmax is applied twice, which makes the weights nearly even. Once is enough.",
+)
+def forward_softmax_twice(Q, K, V):
+    A = softmax(softmax(scaled(Q, K)))
+    return A @ V, A
+
+
+@misconception(
+    "attention_forward",
+    label="causal mask applied",
     hint="Keys that come after the query get no weight: that is a causal mask (chapter 5). Here every key may be "
     "looked at.",
 )
 def forward_causal(Q, K, V):
     S = scaled(Q, K)
-    A = weights(np.where(np.tri(*S.shape[-2:], dtype=bool), S, S.dtype.type(-np.inf)))
+    A = softmax(np.where(np.tri(*S.shape[-2:], dtype=bool), S, S.dtype.type(-np.inf)))
     return A @ V, A
 
 
 @misconception(
     "attention_forward",
+    label="row maximum not subtracted",
     hint="`np.exp` of a large score is infinite, and inf / inf is NaN. Use your `softmax`, once it holds for large "
     "scores.",
 )
@@ -1287,6 +1272,7 @@ def forward_overflows(Q, K, V):
 
 @misconception(
     "attention_forward",
+    label="one maximum for all rows",
     hint="One maximum of all scores is subtracted; a query whose scores are far below it gets 0 / 0, which is NaN. "
     "Subtract each row's own.",
 )
@@ -1299,6 +1285,7 @@ def forward_one_maximum(Q, K, V):
 
 @misconception(
     "attention_forward",
+    label="one maximum for each matrix",
     hint="The maximum is taken over each whole matrix of scores; a query whose scores are far below it gets 0 / 0. "
     "Take it along the last axis alone.",
 )
@@ -1311,50 +1298,29 @@ def forward_maximum_of_matrix(Q, K, V):
 
 @misconception(
     "attention_forward",
+    label="all axes reversed by .T",
     hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, -2)`.",
 )
 def forward_all_axes_reversed(Q, K, V):
-    A = weights(Q @ K.T / Q.shape[-1] ** 0.5)
+    A = softmax(Q @ K.T / Q.shape[-1] ** 0.5)
     return A @ V, A
 
 
 @misconception(
     "attention_forward",
-    hint="`[0]` takes the first sequence and forgets the rest of the batch. `@` keeps the leading axes.",
-)
-def forward_first_sequence(Q, K, V):
-    return attend(Q[0], K[0], V[0]) if Q.ndim > 2 else attend(Q, K, V)
-
-
-@misconception(
-    "attention_forward",
+    label="first sequence's keys for all sequences",
     hint="Every sequence attends to the keys of the first one. Each has its own: keep the leading axes of `K`.",
 )
 def forward_first_keys(Q, K, V):
     for _ in range(K.ndim - 2):
         K = K[0]
-    A = weights(scaled(Q, K))
+    A = softmax(scaled(Q, K))
     return A @ V, A
 
 
-@misconception("attention_forward", hint="An axis of size 1 is gone: `squeeze` removes it. One query is still a row.")
-def forward_squeezed(Q, K, V):
-    Z, A = attend(Q, K, V)
-    return Z.squeeze(), A.squeeze()
-
-
 @misconception(
     "attention_forward",
-    hint="A size of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. Compare the sizes "
-    "and raise `ValueError`, or use `@`, which raises by itself.",
-)
-def forward_stretches_ones(Q, K, V):
-    A = weights(stretched(Q, transposed(K)) / Q.shape[-1] ** 0.5)
-    return stretched(A, V), A
-
-
-@misconception(
-    "attention_forward",
+    label="extra keys or values dropped",
     hint="Keys or values that are left over are dropped, as `zip` does. A key without a value is a mistake of the "
     "caller: raise `ValueError`.",
 )
@@ -1365,52 +1331,42 @@ def forward_drops_rest(Q, K, V):
 
 @misconception(
     "attention_forward",
+    label="Q scaled in place",
     hint="`Q /= ...` changes the caller's own array. Write `Q / d_k**0.5`, which makes a new one.",
 )
 def forward_in_place(Q, K, V):
     Q /= Q.shape[-1] ** 0.5
-    A = weights(Q @ transposed(K))
+    A = softmax(Q @ transposed(K))
     return A @ V, A
-
-
-@misconception(
-    "attention_forward",
-    hint="The results are float64 for float32 inputs: `np.sqrt(d_k)` is a float64 of NumPy's, and dividing by it "
-    "makes float64. Use `d_k**0.5` or `math.sqrt(d_k)`, plain numbers.",
-)
-def forward_to_float64(Q, K, V):
-    A = weights(Q @ transposed(K) / np.sqrt(Q.shape[-1]))
-    return A @ V, A
-
-
-@misconception(
-    "attention_forward", hint="The results are float32 whatever the inputs are. Leave the dtype as it comes."
-)
-def forward_to_float32(Q, K, V):
-    return tuple(part.astype(np.float32) for part in attend(Q, K, V))
-
-
-@misconception(
-    "attention_forward",
-    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
-)
-def forward_without_return(Q, K, V):
-    return None
 
 
 # attention_forward: right
 
 
+@families(
+    *COMMON,
+    "only the first of the results returned",
+    hints={
+        "result in float64": "The results are float64 for float32 inputs: `np.sqrt(d_k)` is a float64 of NumPy's, "
+        "and dividing by it makes float64. Use `d_k**0.5` or `math.sqrt(d_k)`, plain numbers."
+    },
+    shapes="n_q d_k, n_k d_k, n_k d_v",
+)
+@right("attention_forward")
+def forward_in_steps(Q, K, V):
+    return attend(Q, K, V)
+
+
 @right("attention_forward")
 def forward_queries_scaled(Q, K, V):
-    A = weights((Q * Q.shape[-1] ** -0.5) @ transposed(K))
+    A = softmax((Q * Q.shape[-1] ** -0.5) @ transposed(K))
     return np.matmul(A, V), A
 
 
 @right("attention_forward")
 def forward_both_by_the_fourth_root(Q, K, V):
     root = Q.shape[-1] ** 0.25
-    A = weights((Q / root) @ transposed(K / root))
+    A = softmax((Q / root) @ transposed(K / root))
     return A @ V, A
 
 
@@ -1418,7 +1374,7 @@ def forward_both_by_the_fourth_root(Q, K, V):
 def forward_einsum(Q, K, V):
     fits(Q.shape[-1], K.shape[-1])
     fits(K.shape[-2], V.shape[-2])
-    A = weights(np.einsum("...qd,...kd->...qk", Q, K) / K.shape[-1] ** 0.5)
+    A = softmax(np.einsum("...qd,...kd->...qk", Q, K) / K.shape[-1] ** 0.5)
     return np.einsum("...qk,...kd->...qd", A, V), A
 
 
@@ -1436,7 +1392,7 @@ def forward_query_by_query(Q, K, V):
     Z = np.zeros((*Q.shape[:-1], V.shape[-1]), dtype=Q.dtype)
     for *lead, i in np.ndindex(*Q.shape[:-1]):
         lead = tuple(lead)
-        A[lead][i] = weights(np.array([Q[lead][i] @ k for k in K[lead]]) / Q.shape[-1] ** 0.5)
+        A[lead][i] = softmax(np.array([Q[lead][i] @ k for k in K[lead]]) / Q.shape[-1] ** 0.5)
         Z[lead][i] = sum(weight * v for weight, v in zip(A[lead][i], V[lead], strict=True))
     return Z, A
 
@@ -1455,7 +1411,7 @@ def forward_in_long_double(Q, K, V):
 def forward_keys_first(Q, K, V):
     """Weights with an axis for keys first, then for queries."""
     E = K @ transposed(Q) / Q.shape[-1] ** 0.5
-    A = transposed(weights(E, axis=-2))
+    A = transposed(softmax(E, axis=-2))
     return A @ V, A
 
 
@@ -1475,6 +1431,7 @@ def forward_torch(Q, K, V):
 
 @misconception(
     "attention_backward",
+    label="dQ and dK not scaled",
     hint="The scale is left out on the way back. The scores are the dot products divided by sqrt(d_k), so dQ and "
     "dK are divided by it as well.",
 )
@@ -1484,6 +1441,7 @@ def gradients_unscaled(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="dK not scaled",
     hint="dK is not scaled, dQ is. Both come from the same scores: divide dS once, before both products.",
 )
 def gradients_only_queries_scaled(Q, K, V, dZ):
@@ -1493,6 +1451,7 @@ def gradients_only_queries_scaled(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="dQ not scaled",
     hint="dQ is not scaled, dK is. Both come from the same scores: divide dS once, before both products.",
 )
 def gradients_only_keys_scaled(Q, K, V, dZ):
@@ -1502,6 +1461,7 @@ def gradients_only_keys_scaled(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="scale applied twice",
     hint="The scale is applied twice on the way back, so that dQ and dK are divided by d_k. Once is enough.",
 )
 def gradients_scaled_twice(Q, K, V, dZ):
@@ -1510,6 +1470,7 @@ def gradients_scaled_twice(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="scale from d_v instead of d_k",
     hint="dQ and dK are divided by sqrt(d_v), or by the root of another width than the scores were. It is "
     "sqrt(d_k), `Q.shape[-1]`.",
 )
@@ -1519,6 +1480,7 @@ def gradients_scaled_by_value_width(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="scale from n_k or n_q, not d_k",
     hint="dQ and dK are divided by the root of the number of keys or queries. It is the width of a key that "
     "counts: `K.shape[-1]`, not `K.shape[-2]`.",
 )
@@ -1528,6 +1490,7 @@ def gradients_scaled_by_number_of_keys(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="d_k read from axis 1",
     hint="d_k is read from `Q.shape[1]`, which is the last axis of a matrix only; in a batch it is the number of "
     "queries. Count from the end: `Q.shape[-1]`.",
 )
@@ -1537,6 +1500,7 @@ def gradients_scaled_by_axis_one(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="divided by 8 whatever d_k is",
     hint="The way back is scaled by 1/8, which is right for d_k = 64 alone. Here d_k may be any size: `Q.shape[-1]`.",
 )
 def gradients_scaled_by_eight(Q, K, V, dZ):
@@ -1545,6 +1509,7 @@ def gradients_scaled_by_eight(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="multiplied by sqrt(d_k), not divided",
     hint="The scale is multiplied by on the way back. A division on the way there is a division on the way back.",
 )
 def gradients_multiplied(Q, K, V, dZ):
@@ -1553,17 +1518,19 @@ def gradients_multiplied(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="weights computed without the scale",
     hint="The weights are computed here without the scale, and differ from those of `attention_forward`. Take them "
     "from there: `_, A = attention_forward(Q, K, V)`.",
 )
 def gradients_of_unscaled_weights(Q, K, V, dZ):
-    A = weights(Q @ transposed(K))
+    A = softmax(Q @ transposed(K))
     fits(K.shape[-2], V.shape[-2])
     return back(A, Q, K, V, dZ)
 
 
 @misconception(
     "attention_backward",
+    label="softmax's gradient left out",
     hint="The softmax is left out: dQ and dK are made from dA, as if the weights were the scores. Carry dA through "
     "`softmax_backward` first.",
 )
@@ -1573,6 +1540,7 @@ def gradients_past_the_softmax(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="row sum left out",
     hint="The softmax's gradient is `A * dA` here; the sum over the row is left out. Use your `softmax_backward`.",
 )
 def gradients_without_row_sum(Q, K, V, dZ):
@@ -1581,6 +1549,7 @@ def gradients_without_row_sum(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="only the Jacobian's diagonal",
     hint="The softmax's gradient is `A * (1 - A) * dA` here, the diagonal of its Jacobian alone. Use your "
     "`softmax_backward`.",
 )
@@ -1590,6 +1559,7 @@ def gradients_by_the_diagonal(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="keepdims missing",
     hint="The row sum in the softmax's gradient lost its axis, and is then lined up with the columns. Keep it, "
     "with `keepdims=True`, in `softmax_backward` or here.",
 )
@@ -1599,6 +1569,7 @@ def gradients_without_keepdims(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="summed down the columns",
     hint="The softmax's gradient is summed down the columns, over the queries. The softmax ran along the rows: "
     "`axis=-1`.",
 )
@@ -1608,6 +1579,7 @@ def gradients_by_columns(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="A and dA swapped",
     hint="The arguments of `softmax_backward` are exchanged: weights first, then their gradient, "
     "`softmax_backward(A, dA)`.",
 )
@@ -1617,6 +1589,7 @@ def gradients_arguments_exchanged(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="softmax's gradient taken at the scores",
     hint="The softmax's gradient is taken at the scores: `softmax_backward` needs the weights, "
     "`softmax_backward(A, dA)`.",
 )
@@ -1627,6 +1600,7 @@ def gradients_at_the_scores(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="A not transposed for dV",
     hint="dV is `A @ dZ`, whose sizes fit only where n_q = n_k. Key j's value was used by every query i with "
     "weight A[i, j]: transpose `A`.",
 )
@@ -1637,6 +1611,7 @@ def gradients_values_without_transpose(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="dS not transposed for dK",
     hint="dK is `dS @ Q`, whose sizes fit only where n_q = n_k. Key j was met by every query i: transpose `dS`.",
 )
 def gradients_keys_without_transpose(Q, K, V, dZ):
@@ -1647,6 +1622,7 @@ def gradients_keys_without_transpose(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="V not transposed for dA",
     hint="dA is `dZ @ V`, whose sizes do not fit. Weight (i, j) was multiplied with value j: transpose `V`.",
 )
 def gradients_weights_without_transpose(Q, K, V, dZ):
@@ -1655,7 +1631,9 @@ def gradients_weights_without_transpose(Q, K, V, dZ):
 
 
 @misconception(
-    "attention_backward", hint="dK came back transposed, (d_k, n_k): `Q^T @ dS`. It has the shape of `K`: `dS^T @ Q`."
+    "attention_backward",
+    label="dK transposed",
+    hint="dK came back transposed, (d_k, n_k): `Q^T @ dS`. It has the shape of `K`: `dS^T @ Q`.",
 )
 def gradients_keys_turned(Q, K, V, dZ):
     dQ, dK, dV = backward(Q, K, V, dZ)
@@ -1663,7 +1641,9 @@ def gradients_keys_turned(Q, K, V, dZ):
 
 
 @misconception(
-    "attention_backward", hint="dV came back transposed, (d_v, n_k): `dZ^T @ A`. It has the shape of `V`: `A^T @ dZ`."
+    "attention_backward",
+    label="dV transposed",
+    hint="dV came back transposed, (d_v, n_k): `dZ^T @ A`. It has the shape of `V`: `A^T @ dZ`.",
 )
 def gradients_values_turned(Q, K, V, dZ):
     dQ, dK, dV = backward(Q, K, V, dZ)
@@ -1672,6 +1652,7 @@ def gradients_values_turned(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="dV made from dS",
     hint="dV is made from dS. What multiplied the values are the weights themselves: `A^T @ dZ`, with `A` from the "
     "forward pass.",
 )
@@ -1682,6 +1663,7 @@ def gradients_values_by_weights_gradient(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="dV made without the weights",
     hint="Every value gets the sum of dZ, whatever its weights. Query i passes on dZ[i] times A[i, j]: `A^T @ dZ`.",
 )
 def gradients_values_unweighted(Q, K, V, dZ):
@@ -1690,14 +1672,18 @@ def gradients_values_unweighted(Q, K, V, dZ):
 
 
 @misconception(
-    "attention_backward", hint="The order is dV, dK, dQ. Return them as the arguments stand: `dQ, dK, dV`."
+    "attention_backward",
+    label="gradients in reverse order",
+    hint="The order is dV, dK, dQ. Return them as the arguments stand: `dQ, dK, dV`.",
 )
 def gradients_reversed(Q, K, V, dZ):
     return backward(Q, K, V, dZ)[::-1]
 
 
 @misconception(
-    "attention_backward", hint="dK and dV changed places. Return them as the arguments stand: `dQ, dK, dV`."
+    "attention_backward",
+    label="dK and dV swapped",
+    hint="dK and dV changed places. Return them as the arguments stand: `dQ, dK, dV`.",
 )
 def gradients_values_second(Q, K, V, dZ):
     dQ, dK, dV = backward(Q, K, V, dZ)
@@ -1705,7 +1691,9 @@ def gradients_values_second(Q, K, V, dZ):
 
 
 @misconception(
-    "attention_backward", hint="dQ and dK changed places. Return them as the arguments stand: `dQ, dK, dV`."
+    "attention_backward",
+    label="dQ and dK swapped",
+    hint="dQ and dK changed places. Return them as the arguments stand: `dQ, dK, dV`.",
 )
 def gradients_keys_first(Q, K, V, dZ):
     dQ, dK, dV = backward(Q, K, V, dZ)
@@ -1714,6 +1702,7 @@ def gradients_keys_first(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="dQ made from Q, dK from K",
     hint="`K` and `Q` are exchanged in the last products: dQ is made from `Q`, dK from `K`. Raising q_i changes "
     "its scores by the keys: `dS @ K`, and `dS^T @ Q`.",
 )
@@ -1725,6 +1714,7 @@ def gradients_own_matrices(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="one length for queries and keys",
     hint="Queries and keys are counted by one length. `Q` has n_q rows and dQ too; `K`, `V`, dK and dV have n_k.",
 )
 def gradients_one_length(Q, K, V, dZ):
@@ -1737,7 +1727,9 @@ def gradients_one_length(Q, K, V, dZ):
 
 
 @misconception(
-    "attention_backward", hint="dQ is left at zero: the path from the scores to the queries is missing, `dS @ K`."
+    "attention_backward",
+    label="dQ left at zero",
+    hint="dQ is left at zero: the path from the scores to the queries is missing, `dS @ K`.",
 )
 def gradients_without_queries(Q, K, V, dZ):
     dQ, dK, dV = backward(Q, K, V, dZ)
@@ -1745,7 +1737,9 @@ def gradients_without_queries(Q, K, V, dZ):
 
 
 @misconception(
-    "attention_backward", hint="dK is left at zero: the path from the scores to the keys is missing, `dS^T @ Q`."
+    "attention_backward",
+    label="dK left at zero",
+    hint="dK is left at zero: the path from the scores to the keys is missing, `dS^T @ Q`.",
 )
 def gradients_without_keys(Q, K, V, dZ):
     dQ, dK, dV = backward(Q, K, V, dZ)
@@ -1754,6 +1748,7 @@ def gradients_without_keys(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="dQ and dK left at zero",
     hint="dQ and dK are 0, as if the weights were constants. The loss reaches them through the softmax: dA = dZ "
     "V^T, then `softmax_backward`.",
 )
@@ -1763,6 +1758,7 @@ def gradients_direct_path_only(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="dZ not used",
     hint="`dZ` is not used: these are the gradients of the sum of Z. Each entry of Z counts with its own factor in "
     "dZ.",
 )
@@ -1772,6 +1768,7 @@ def gradients_of_the_sum(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="divided by the number of queries",
     hint="The gradients are divided by the number of queries, as for a mean. The averaging, if any, is in `dZ` "
     "already.",
 )
@@ -1781,6 +1778,7 @@ def gradients_of_the_mean(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="all signs flipped",
     hint="All signs are turned. The gradient points up; the minus belongs to the step that gradient descent takes.",
 )
 def gradients_negative(Q, K, V, dZ):
@@ -1789,6 +1787,7 @@ def gradients_negative(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="Z used instead of dZ",
     hint="The way back starts from Z, not from `dZ`: the result of the forward pass was taken for its gradient.",
 )
 def gradients_from_the_result(Q, K, V, dZ):
@@ -1797,6 +1796,7 @@ def gradients_from_the_result(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="finite differences with large steps",
     hint="These slopes are measured with steps so large that they miss. Derive the gradients: three products and "
     "your `softmax_backward`.",
 )
@@ -1814,6 +1814,7 @@ def gradients_measured_coarsely(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="row maximum not subtracted",
     hint="`np.exp` of a large score is infinite, and inf / inf is NaN. Take the weights from your "
     "`attention_forward`, once it holds for large scores.",
 )
@@ -1824,6 +1825,7 @@ def gradients_overflow(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="one maximum for all rows",
     hint="One maximum of all scores is subtracted; a query whose scores are far below it gets 0 / 0, which is NaN. "
     "Subtract each row's own, or take the weights from your `attention_forward`.",
 )
@@ -1835,6 +1837,7 @@ def gradients_one_maximum(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="all axes reversed by .T",
     hint="`.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(X, -1, -2)`.",
 )
 def gradients_all_axes_reversed(Q, K, V, dZ):
@@ -1845,6 +1848,7 @@ def gradients_all_axes_reversed(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="summed over the batch",
     hint="The gradients are summed over the batch. Each sequence has its own queries, keys and values, and so its "
     "own gradients.",
 )
@@ -1854,6 +1858,7 @@ def gradients_summed_over_batch(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="averaged over the batch",
     hint="The gradients are averaged over the batch and spread out again. Each sequence has its own; nothing is "
     "shared between them.",
 )
@@ -1866,14 +1871,7 @@ def gradients_averaged_over_batch(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
-    hint="`[0]` takes the first sequence and forgets the rest of the batch. `@` keeps the leading axes.",
-)
-def gradients_first_sequence(Q, K, V, dZ):
-    return backward(Q[0], K[0], V[0], dZ[0]) if Q.ndim > 2 else backward(Q, K, V, dZ)
-
-
-@misconception(
-    "attention_backward",
+    label="first sequence's weights for all sequences",
     hint="Every sequence is carried back through the weights, keys or values of the first one. Each has its own: "
     "keep their leading axes.",
 )
@@ -1885,27 +1883,7 @@ def gradients_first_weights(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
-    hint="An axis of size 1 is gone: `squeeze` removes it. Each gradient has the shape of its argument, whatever "
-    "its sizes.",
-)
-def gradients_squeezed(Q, K, V, dZ):
-    return tuple(own.squeeze() for own in backward(Q, K, V, dZ))
-
-
-@misconception(
-    "attention_backward",
-    hint="A size of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. Compare the sizes "
-    "and raise `ValueError`, or use `@`, which raises by itself.",
-)
-def gradients_stretch_ones(Q, K, V, dZ):
-    A = weights(stretched(Q, transposed(K)) / Q.shape[-1] ** 0.5)
-    dA = stretched(dZ, transposed(V))
-    dS = A * (dA - (A * dA).sum(-1, keepdims=True)) / Q.shape[-1] ** 0.5
-    return stretched(dS, K), stretched(transposed(dS), Q), stretched(transposed(A), dZ)
-
-
-@misconception(
-    "attention_backward",
+    label="dZ stretched to fit",
     hint="A `dZ` of size 1 was stretched to the shape of Z, as `dZ + np.zeros_like(Z)` or `np.broadcast_to` does. "
     "It must have that shape: raise `ValueError`.",
 )
@@ -1915,28 +1893,31 @@ def gradients_stretch_upstream(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
+    label="single value stretched over all keys",
     hint="A `V` with one row was stretched over all keys: dA then has one column, and `A * dA` takes it without a "
     "word. Use your `softmax_backward`, once it raises, or take the weights from `attention_forward`, where "
     "`A @ V` raises.",
 )
 def gradients_stretch_one_value(Q, K, V, dZ):
-    return back(weights(scaled(Q, K)), Q, K, V, dZ)
+    return back(softmax(scaled(Q, K)), Q, K, V, dZ)
 
 
 @misconception(
     "attention_backward",
+    label="input changed in place",
     hint="An argument is changed in place, by `Q /= ...`, `dZ *= ...` or `out=`. The caller still needs it: make a "
     "new array.",
 )
 def gradients_in_place(Q, K, V, dZ):
     Q /= Q.shape[-1] ** 0.5
-    A = weights(Q @ transposed(K))
+    A = softmax(Q @ transposed(K))
     dS = through_softmax(A, dZ @ transposed(V))
     return dS @ K / Q.shape[-1] ** 0.5, transposed(dS) @ Q, transposed(A) @ dZ
 
 
 @misconception(
     "attention_backward",
+    label="some results in float64",
     hint="Some results are float64 for float32 inputs: `np.sqrt(d_k)` is a float64 of NumPy's, and dividing by it "
     "makes float64. Use `d_k**0.5`, a plain number.",
 )
@@ -1944,51 +1925,30 @@ def gradients_to_float64(Q, K, V, dZ):
     return back(attend(Q, K, V)[1], Q, K, V, dZ, scale=1 / np.sqrt(Q.shape[-1]))
 
 
-@misconception(
-    "attention_backward",
-    hint="All three are float64 for float32 inputs. Perhaps the weights come as float64 from `attention_forward` "
-    "(mend that first); `astype(float)`, and `np.zeros` without a dtype, make float64 as well.",
-)
-def gradients_all_to_float64(Q, K, V, dZ):
-    return backward(*(own.astype(np.float64) for own in (Q, K, V, dZ)))
-
-
-@misconception(
-    "attention_backward", hint="The results are float32 whatever the inputs are. Leave the dtype as it comes."
-)
-def gradients_to_float32(Q, K, V, dZ):
-    return tuple(own.astype(np.float32) for own in backward(Q, K, V, dZ))
-
-
-@misconception("attention_backward", hint="A dictionary came back. Return the three in order: `return dQ, dK, dV`.")
-def gradients_dictionary(Q, K, V, dZ):
-    return dict(zip(("dQ", "dK", "dV"), backward(Q, K, V, dZ), strict=True))
-
-
-@misconception(
-    "attention_backward",
-    hint="Only dQ came back. `return` ends the function at once: one `return dQ, dK, dV` for all three.",
-)
-def gradients_queries_only(Q, K, V, dZ):
-    return backward(Q, K, V, dZ)[0]
-
-
-@misconception(
-    "attention_backward",
-    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
-)
-def gradients_without_return(Q, K, V, dZ):
-    return None
-
-
 # attention_backward: right
+
+
+@families(
+    *COMMON,
+    "only the first of the results returned",
+    "a dictionary instead of a tuple",
+    hints={
+        "result in float64": "All three are float64 for float32 inputs. Perhaps the weights come as float64 from "
+        "`attention_forward` (mend that first); `astype(float)`, and `np.zeros` without a dtype, make float64 as "
+        "well."
+    },
+    shapes="n_q d_k, n_k d_k, n_k d_v, n_q d_v",
+)
+@right("attention_backward")
+def gradients_in_steps(Q, K, V, dZ):
+    return backward(Q, K, V, dZ)
 
 
 @right("attention_backward")
 def gradients_step_by_step(Q, K, V, dZ):
     root = Q.shape[-1] ** 0.5
     S = (Q @ transposed(K)) / root
-    A = weights(S)
+    A = softmax(S)
     fits(dZ.shape, (A @ V).shape)
     dV = np.matmul(transposed(A), dZ)
     dA = np.matmul(dZ, transposed(V))
@@ -2065,3 +2025,188 @@ def gradients_torch(Q, K, V, dZ):
     fits(tuple(Z.shape), dZ.shape)
     Z.backward(torch.tensor(dZ))
     return Q.grad.numpy(), K.grad.numpy(), V.grad.numpy()
+
+
+# Wrong only where sizes agree, beyond some length, or for small numbers
+
+
+@misconception(
+    "softmax",
+    label="softmax over the columns where square",
+    hint="Where there are as many rows as scores in a row, softmax runs over the columns. The axis is the last one, "
+    "whatever the sizes are.",
+)
+def softmax_axis_by_size(S):
+    return softmax(S, axis=-2 if S.ndim > 1 and S.shape[-1] == S.shape[-2] else -1)
+
+
+@misconception(
+    "softmax",
+    label="first 512 scores of a row only",
+    hint="Scores after the 512th get no weight: a length is written into the code. Take n from `S.shape[-1]`.",
+)
+def softmax_512_scores(S):
+    A = softmax(S[..., :512])
+    return np.concatenate([A, np.zeros_like(S[..., 512:])], axis=-1)
+
+
+@misconception(
+    "softmax",
+    label="small weights dropped",
+    hint="Weights below some small number are set to 0. A small weight is a weight: leave it.",
+)
+def softmax_small_dropped(S):
+    A = softmax(S)
+    return np.where(A < 5e-4, A.dtype.type(0), A)
+
+
+@misconception(
+    "softmax_jacobian",
+    label="only the first 64 weights",
+    hint="Rows after the 64th are 0: a length is written into the code. Take n from `len(a)`.",
+)
+def softmax_jacobian_64_weights(a):
+    J = np.diag(a) - np.outer(a, a)
+    J[64:] = 0
+    return J
+
+
+@misconception(
+    "softmax_jacobian",
+    label="small weights dropped",
+    hint="Weights below some small number are taken for 0. A small weight has small slopes, and not none: leave it.",
+)
+def softmax_jacobian_small_dropped(a):
+    a = np.where(a < 1e-6, a.dtype.type(0), a)
+    return np.diag(a) - np.outer(a, a)
+
+
+@misconception(
+    "softmax_backward",
+    label="gradient transposed where square",
+    hint="Where there are as many rows as weights in a row, `dA` is turned over. Its rows are those of `A`.",
+)
+def softmax_backward_turned_when_square(A, dA):
+    fits(A.shape, dA.shape)
+    return through_softmax(A, transposed(dA) if dA.ndim > 1 and dA.shape[-1] == dA.shape[-2] else dA)
+
+
+@misconception(
+    "softmax_backward",
+    label="first 64 weights of a row only",
+    hint="Weights after the 64th are left out: a length is written into the code. Sum over the whole row.",
+)
+def softmax_backward_64_weights(A, dA):
+    fits(A.shape, dA.shape)
+    return A * (dA - (A * dA)[..., :64].sum(-1, keepdims=True))
+
+
+@misconception(
+    "softmax_backward",
+    label="small weights dropped",
+    hint="Weights below some small number are taken for 0. A small weight with a large gradient counts: leave it.",
+)
+def softmax_backward_small_dropped(A, dA):
+    fits(A.shape, dA.shape)
+    return through_softmax(np.where(A < 1e-5, A.dtype.type(0), A), dA)
+
+
+@misconception(
+    "attention_forward",
+    label="keys mixed where shapes agree",
+    hint="Where `V` has the shape of `K` the keys are mixed. Self-attention often has one shape for all: what is "
+    "mixed are the values, `V`.",
+)
+def attention_forward_mixes_keys_when_shapes_agree(Q, K, V):
+    return attend(Q, K, K if K.shape == V.shape else V)
+
+
+@misconception(
+    "attention_forward",
+    label="Z written into V",
+    hint="Where Z has the shape of `V` it is written into `V`, which is the caller's. Return new arrays.",
+)
+def attention_forward_into_its_input(Q, K, V):
+    Z, A = attend(Q, K, V)
+    if Z.shape == V.shape:
+        V[...] = Z
+    return Z, A
+
+
+@misconception(
+    "attention_forward",
+    label="only the first 512 keys",
+    hint="Keys after the 512th get no weight: a length is written into the code. Take n_k from `K.shape[-2]`.",
+)
+def attention_forward_512_keys(Q, K, V):
+    fits(K.shape[-2], V.shape[-2])
+    Z, A = attend(Q, K[..., :512, :], V[..., :512, :])
+    return Z, np.concatenate([A, np.zeros((*Q.shape[:-1], max(K.shape[-2] - 512, 0)), dtype=A.dtype)], axis=-1)
+
+
+@misconception(
+    "attention_forward",
+    label="small weights dropped",
+    hint="Weights below some small number are set to 0. A small weight on a large value counts: use all of them.",
+)
+def attention_forward_small_dropped(Q, K, V):
+    A = softmax(scaled(Q, K))
+    A = np.where(A < 2e-5, A.dtype.type(0), A)
+    return A @ V, A
+
+
+@misconception(
+    "attention_backward",
+    label="keys for values where shapes agree",
+    hint="Where `V` has the shape of `K`, the gradient goes back through `K`. Self-attention often has one shape for "
+    "all: Z is made of the values, `V`.",
+)
+def attention_backward_keys_for_values(Q, K, V, dZ):
+    fits(dZ.shape[-1], V.shape[-1])
+    A = attend(Q, K, V)[1]
+    dQ, dK, dV = back(A, Q, K, K if K.shape == V.shape else V, dZ)
+    return dQ, dK, dV
+
+
+@misconception(
+    "attention_backward",
+    label="dZ transposed where square",
+    hint="Where there are as many queries as numbers in a value, `dZ` is turned over. Its rows are queries.",
+)
+def attention_backward_turned_when_square(Q, K, V, dZ):
+    fits(dZ.shape[-1], V.shape[-1])
+    return back(attend(Q, K, V)[1], Q, K, V, transposed(dZ) if dZ.shape[-1] == dZ.shape[-2] else dZ)
+
+
+@misconception(
+    "attention_backward",
+    label="dV written into V",
+    hint="dV is written into `V`, which is the caller's, and the next call finds it changed. Return new arrays.",
+)
+def attention_backward_into_its_input(Q, K, V, dZ):
+    dQ, dK, dV = backward(Q, K, V, dZ)
+    if V.shape == dZ.shape and V.flags.writeable:
+        V[...] = dV
+    return dQ, dK, dV
+
+
+@misconception(
+    "attention_backward",
+    label="only the first 512 queries",
+    hint="Queries after the 512th get no gradient: a length is written into the code. Take n_q from `Q.shape[-2]`.",
+)
+def attention_backward_512_queries(Q, K, V, dZ):
+    dQ, dK, dV = backward(Q, K, V, dZ)
+    dQ[..., 512:, :] = 0
+    return dQ, dK, dV
+
+
+@misconception(
+    "attention_backward",
+    label="small weights dropped",
+    hint="Weights below some small number are taken for 0. With a large gradient they count: use all of them.",
+)
+def attention_backward_small_dropped(Q, K, V, dZ):
+    fits(dZ.shape[-1], V.shape[-1])
+    A = attend(Q, K, V)[1]
+    return back(np.where(A < 2e-5, A.dtype.type(0), A), Q, K, V, dZ)

@@ -1,16 +1,4 @@
-# ---
-# jupyter:
-#   jupytext:
-#     text_representation:
-#       extension: .py
-#       format_name: percent
-#   kernelspec:
-#     display_name: Python 3 (ipykernel)
-#     language: python
-#     name: python3
-# ---
-
-# %% [markdown] nbgrader={"grade": false, "grade_id": "title", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% title [markdown]
 # # 4. Position
 #
 # Self-attention does not see the order of its words. Three functions let you measure that and mend it:
@@ -30,17 +18,18 @@
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
 # has, `04-position.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "conventions", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% conventions [markdown]
 # ## Four rules for all three functions
 #
 # - Places and positions are counted from 0. The words of a sequence are the rows of its array: (n, d) is n words of
 #   d numbers each. `...` in front stands for any number of leading batch axes (none, one, several).
-# - Sizes that do not fit raise `ValueError`. A size of 1 is a size too: it must not be stretched to fit another.
+# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`. A size of 1 is a size too: it must not be stretched to fit another.
 #   (NumPy's broadcasting stretches a 1 without a word, and indexing never counts: compare the sizes yourself.)
-# - A result that is made from an array `X` has the floating dtype of `X`: float32 in, float32 out.
+# - A result that is made from an array `X` has the floating dtype of `X`: float32 in, float32 out, and so
+#   for float16 and float64. Integers in `X` are not asked about.
 # - The inputs are left as they were.
 
-# %% nbgrader={"grade": false, "grade_id": "given", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% given
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -77,7 +66,7 @@ def self_attention(X):
     """
     return softmax(X @ X.T / np.sqrt(X.shape[-1])) @ X
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_permutation_gap", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_permutation_gap [markdown]
 # ## 4.1 `permutation_gap`: does the order matter?
 #
 # A permutation $p$ of n places reorders the rows of `X` (n, d): `X[p]`, whose row i is row $p_i$ of `X`. A function is
@@ -96,22 +85,22 @@ def self_attention(X):
 # reordered, it is $(7, 1, 3)^\top$. The differences are $(-3, 4, 4)^\top$ and the gap is 4: a running sum sees the
 # order.
 
-# %% nbgrader={"grade": false, "grade_id": "permutation_gap", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% permutation_gap
 def permutation_gap(attend, X, permutation):
     """Measure how far a function of a sequence is from permutation equivariance.
 
     Parameters
     ----------
     attend : function
-        Takes an array (n, d) and returns an array (n, d_v).
+        Takes an array (n, d), which it leaves as it was, and returns an array (n, d_v).
     X : array, shape (n, d)
     permutation : array of integers, shape (n,)
-        Each of 0 to n - 1, once.
+        Each of 0 to n - 1, once. That it is so is the caller's promise; only its length has to be looked at.
 
     Returns
     -------
     float
-        The largest |attend(X[p]) - attend(X)[p]| of all entries.
+        One number, Python's or NumPy's: the largest |attend(X[p]) - attend(X)[p]| of all entries.
 
     Raises
     ------
@@ -128,12 +117,12 @@ def permutation_gap(attend, X, permutation):
 # Yours to play with. Write the function, then take the # away.
 # permutation_gap(lambda X: np.cumsum(X, axis=0), np.array([[1.0], [2.0], [4.0]]), np.array([2, 0, 1]))
 
-# %% nbgrader={"grade": true, "grade_id": "check_permutation_gap", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+# %% check_permutation_gap
 import checks
 
 checks.run("permutation_gap", points=5)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_sinusoidal_encoding", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_sinusoidal_encoding [markdown]
 # ## 4.2 `sinusoidal_encoding`: a row of waves for each position
 #
 # What attention cannot see can be written into the words: add a row of d_model numbers that depends on the position
@@ -155,7 +144,7 @@ checks.run("permutation_gap", points=5)
 # \begin{pmatrix} 0 & 1 & 0 & 1 \\ 0.841 & 0.540 & 0.010 & 1.000 \\ 0.909 & -0.416 & 0.020 & 1.000 \end{pmatrix}
 # $$
 
-# %% nbgrader={"grade": false, "grade_id": "sinusoidal_encoding", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% sinusoidal_encoding
 def sinusoidal_encoding(n, d_model):
     """Return the sinusoidal encoding of the positions 0 to n - 1 (Vaswani et al., 2017).
 
@@ -164,12 +153,13 @@ def sinusoidal_encoding(n, d_model):
     n : int
         The number of positions, at least 1.
     d_model : int
-        The width of a row, even.
+        The width of a row, even, at least 2.
 
     Returns
     -------
     array, shape (n, d_model)
-        float64 or float32. Columns 2i and 2i + 1 of row p are the sine and the cosine of p / 10000^(2i / d_model).
+        float64 or float32, and computed in either: the checks allow for float32 angles, which are off by some 1e-4
+        at positions of 1000. Columns 2i and 2i + 1 of row p are the sine and the cosine of p / 10000^(2i / d_model).
 
     Raises
     ------
@@ -191,12 +181,12 @@ def sinusoidal_encoding(n, d_model):
 # Yours to play with.
 # np.round(sinusoidal_encoding(3, 4), 3)
 
-# %% nbgrader={"grade": true, "grade_id": "check_sinusoidal_encoding", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# %% check_sinusoidal_encoding
 import checks
 
 checks.run("sinusoidal_encoding", points=6)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_rotary", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_rotary [markdown]
 # ## 4.3 `rotary`: turn the vectors instead
 #
 # A rotary encoding adds nothing. It turns queries and keys, each pair of columns 2i and 2i + 1 like a hand of the same
@@ -216,7 +206,7 @@ checks.run("sinusoidal_encoding", points=6)
 # $\frac{\pi}{2} \cdot 10000^{-2/4} = \frac{\pi}{200} \approx 0.0157$, of which the sine is about 0.0157 and the cosine
 # 0.9999. So $(3, 1, 2, 0)$ becomes about $(-1, 3, 2.000, 0.031)$.
 
-# %% nbgrader={"grade": false, "grade_id": "rotary", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% rotary
 def rotary(X, positions, base=10000.0):
     """Turn each pair of columns by an angle that grows with the position (RoPE; Su et al., 2021).
 
@@ -225,19 +215,21 @@ def rotary(X, positions, base=10000.0):
     X : array, shape (..., n, d)
         Queries or keys; d is even.
     positions : array, shape (n,)
-        The position of each row, whole numbers or not, for all leading axes the same.
+        The position of each row, whole numbers or not, for all leading axes the same. One axis, as it says: (n, 1)
+        is not asked about.
     base : float
         Pair i turns by position * base^(-2i / d) radians.
 
     Returns
     -------
     array, shape (..., n, d)
-        Of the dtype of `X`. Compute the angles in float32 or float64 whatever that is: float16 is too coarse.
+        Of the dtype of `X`. Compute the angles in float32 or float64 whatever that is: float16 is too coarse. Either
+        will do, at positions up to 1000.
 
     Raises
     ------
     ValueError
-        If d is odd, or the positions are not n.
+        If d is odd, or the number of positions differs from n.
     """
     ### BEGIN SOLUTION
     n, d = X.shape[-2:]
@@ -258,19 +250,19 @@ def rotary(X, positions, base=10000.0):
 # Yours to play with.
 # np.round(rotary(np.array([[3.0, 1.0, 2.0, 0.0]]), np.array([np.pi / 2])), 3)
 
-# %% nbgrader={"grade": true, "grade_id": "check_rotary", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
+# %% check_rotary
 import checks
 
 checks.run("rotary", points=9)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "cat_and_mouse", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% cat_and_mouse [markdown]
 # ## Who chases whom
 #
 # *cat chases mouse* and *mouse chases cat* are the same three words in another order. Each word has a vector, drawn at
 # random; the bars show what *cat* becomes in either sentence. Without positions it is the same vector, although one cat
 # hunts and the other flees. With your encoding added to the words, attention can tell.
 
-# %% nbgrader={"grade": false, "grade_id": "demo_cat_and_mouse", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% demo_cat_and_mouse
 words = ["cat", "chases", "mouse"]
 X = np.random.default_rng(4).standard_normal((3, 8))  # (3, 8): a vector for each word
 turned_round = np.array([2, 1, 0])  # mouse chases cat
@@ -294,14 +286,14 @@ panels[0].set_ylabel("value")
 panels[0].legend()
 figure.tight_layout()
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "clocks", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% clocks [markdown]
 # ## The waves, and what turning does
 #
 # Left: your encoding, one row for each position. The columns on the left turn fast, those on the right hardly move.
 # Right: the dot product of one query and one key, turned to positions that lie a distance apart, at three places in a
 # long text. The three curves lie on each other, because only the distance counts.
 
-# %% nbgrader={"grade": false, "grade_id": "demo_clocks", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% demo_clocks
 figure, (waves, dots) = plt.subplots(1, 2, figsize=(10, 3.8))
 picture = waves.imshow(sinusoidal_encoding(60, 32), cmap="cividis", aspect="auto", interpolation="nearest")
 waves.set(xlabel="column", ylabel="position", title="sinusoidal_encoding(60, 32)")

@@ -14,7 +14,18 @@ import math
 
 import numpy as np
 
-from checking import Failed, Suite, expect, expect_array, expect_close, expect_raises, expect_unchanged
+from checking import (
+    Failed,
+    Suite,
+    expect,
+    expect_agrees,
+    expect_array,
+    expect_close,
+    expect_dtypes,
+    expect_inputs_kept,
+    expect_raises,
+    noncontiguous,
+)
 from checking.expect import RTOL, describe
 
 LONG = 1e-3
@@ -59,18 +70,6 @@ def rotated(X, positions, base=10000.0):
     angles = np.multiply.outer(positions, [math.exp(-column / d * math.log(base)) for column in range(0, d, 2)])
     turned = (X[..., 0::2] + 1j * X[..., 1::2]) * np.exp(1j * angles)
     return np.stack([turned.real, turned.imag], axis=-1).reshape(X.shape)
-
-
-def view(array):
-    """Return the same values, laid out in memory with the last two axes exchanged."""
-    return np.swapaxes(np.swapaxes(array, -1, -2).copy(), -1, -2)
-
-
-def locked(array):
-    """Return a copy that refuses to be written to."""
-    array = array.copy()
-    array.flags.writeable = False
-    return array
 
 
 # permutation_gap
@@ -118,11 +117,11 @@ def running_sum(W):
     return lambda X: np.cumsum(rows(X, len(W)) @ W, axis=0)
 
 
-def with_steps(draw, permutation, d, peak, sign):
-    """Return a function that adds numbers of its own to each place, so that the gap is 3, at row `peak`.
+def with_steps(draw, permutation, d, peak, size):
+    """Return a function that adds numbers of its own to each place, so that the gap is 3 |size|, at row `peak`.
 
     Along the permutation the numbers rise in small steps and fall once: in one column the difference is 3 at
-    `peak` (times `sign`) and at most 0.75 elsewhere, of the other sign. Other columns differ by less than 2.4.
+    `peak` and at most 0.75 elsewhere, of the other sign. Other columns differ by less than 2.4. All times `size`.
     """
     n = len(permutation)
     table = 0.8 * draw.array(n, d)
@@ -132,13 +131,13 @@ def with_steps(draw, permutation, d, peak, sign):
     for height in range(n):
         table[row, column] = 3 * height / (n - 1)
         row = permutation[row]
-    return lambda X: rows(X, d) + sign * table
+    return lambda X: rows(X, d) + size * table
 
 
 def expect_gap(permutation_gap, attend, X, permutation, what):
     """Fail unless the gap is the one that a comparison row by row finds; `what` names the function `attend`."""
     expected = gap_row_by_row(attend, X, permutation)
-    # Below 1e-9 it is rounding, of numbers around 1, and the gap is 0; the gaps drawn here are above 1e-2 or 0.
+    # Below 1e-9 it is rounding, of numbers around 1, and the gap is 0; the gaps drawn here are above 1e-4 or 0.
     expected = np.asarray(expected if expected > 1e-9 else 0.0)
     got = as_number(permutation_gap(attend, X, permutation))
     if not np.abs(got - expected) <= RTOL * (expected or 1):
@@ -163,7 +162,7 @@ def gap_number(permutation_gap, draw):
     as_number(permutation_gap(lambda X: layer(rows(X, d) + P), draw.array(n, d), cycle(draw, n)))
 
 
-@check(weight=2, needs=["gap_number"])
+@check(weight=2, needs=[gap_number])
 def gap_equivariant(permutation_gap, draw):
     """Self-attention without positions has the gap 0, up to rounding: its rows move along with the words."""
     n, d = long_and_narrow(draw)
@@ -171,18 +170,21 @@ def gap_equivariant(permutation_gap, draw):
     expect_gap(permutation_gap, self_attention(draw, d, d), draw.array(n, d), cycle(draw, n), what)
 
 
-@check(weight=3, needs=["gap_equivariant"])
+@check(weight=3, needs=[gap_equivariant])
 def gap_values(permutation_gap, draw):
     """The gap is the largest size of any difference, above 0 or below, in whatever row and column it is."""
     n, d = long_and_narrow(draw)
-    permutation = cycle(draw, n)
-    for peak, sign in [(draw.rng.integers(1, n - 1), 1), (0, -1), (n - 1, 1)]:
-        attend = with_steps(draw, permutation, d, peak, sign)
+    # As many places as numbers in a word, small numbers, and hundreds of places too.
+    long = draw.long()
+    middle, late = draw.rng.integers(1, n - 1), long - 3
+    for shape, peak, size in [((n, d), middle, 1), ((n, n), 0, -1e-4), ((n, d), n - 1, -1), ((long, 3), late, 1)]:
+        permutation = cycle(draw, shape[0])
+        attend = with_steps(draw, permutation, shape[1], peak, size)
         what = f"a function that adds numbers of its own to each place; the differences are largest in row {peak}"
-        expect_gap(permutation_gap, attend, view(draw.array(n, d)), permutation, what)
+        expect_gap(permutation_gap, attend, noncontiguous(abs(size) * draw.array(*shape)), permutation, what)
 
 
-@check(weight=2, needs=["gap_equivariant"])
+@check(weight=2, needs=[gap_equivariant])
 def gap_functions(permutation_gap, draw):
     """Any function of a sequence will do: one that counts places, looks back, or returns another width."""
     n, d, d_v = draw.sizes(3)
@@ -198,7 +200,7 @@ def gap_functions(permutation_gap, draw):
         expect_gap(permutation_gap, attend, X, permutation, what)
 
 
-@check(weight=1, needs=["gap_values"])
+@check(weight=1, needs=[gap_values])
 def gap_ones(permutation_gap, draw):
     """Sizes of 1 work: one place, one number in a vector, one in a result; nothing moved has the gap 0."""
     n, d, d_v = draw.sizes(3)
@@ -210,7 +212,7 @@ def gap_ones(permutation_gap, draw):
     expect_gap(permutation_gap, running_sum(np.eye(d)), draw.array(n, d), np.arange(n), what)
 
 
-@check(weight=1, needs=["gap_equivariant"])
+@check(weight=1, needs=[gap_equivariant])
 def gap_refuses(permutation_gap, draw):
     """A permutation of another length than n raises `ValueError`: a shorter one, a longer one, one of length 1."""
     n, d = long_and_narrow(draw)
@@ -220,20 +222,15 @@ def gap_refuses(permutation_gap, draw):
         expect_raises([ValueError], permutation_gap, attend, X, cycle(draw, length), because=because)
 
 
-@check(weight=0.5, needs=["gap_number"])
+@check(weight=0.5, needs=[gap_number])
 def gap_inputs(permutation_gap, draw):
     """`X` and `permutation` are as they were after the call, and may be read-only."""
     n, d = long_and_narrow(draw)
     attend, X, permutation = self_attention(draw, d, d), draw.array(n, d), cycle(draw, n)
-    expect_unchanged(permutation_gap, ["attend", "X", "permutation"], attend, X, permutation)
-    permutation_gap(attend, locked(X), locked(permutation))
+    expect_inputs_kept(permutation_gap, ["attend", "X", "permutation"], attend, X, permutation)
 
 
 # sinusoidal_encoding
-
-
-def expect_encoding(sinusoidal_encoding, n, d_model, rtol=RTOL):
-    expect_close(sinusoidal_encoding(n, d_model), encoding_by_number(n, d_model), rtol)
 
 
 def table_sizes(draw):
@@ -251,7 +248,7 @@ def sinusoidal_shape(sinusoidal_encoding, draw):
     expect(fine, f"The numbers should be float32 or float64, and are {P.dtype}: decimals are lost.")
 
 
-@check(weight=1, needs=["sinusoidal_shape"])
+@check(weight=1, needs=[sinusoidal_shape])
 def sinusoidal_start(sinusoidal_encoding, draw):
     """Position 0 is the row 0, 1, 0, 1, and so on: the sine of 0 in even columns, the cosine of 0 in odd ones."""
     n, d_model = table_sizes(draw)
@@ -259,7 +256,7 @@ def sinusoidal_start(sinusoidal_encoding, draw):
     expect_close(P[0], np.arange(d_model) % 2.0, what="row 0")
 
 
-@check(weight=1, needs=["sinusoidal_start"])
+@check(weight=1, needs=[sinusoidal_start])
 def sinusoidal_first_pair(sinusoidal_encoding, draw):
     """Columns 0 and 1 are sin p and cos p: there the power of 10000 is 1."""
     n, d_model = table_sizes(draw)
@@ -267,31 +264,35 @@ def sinusoidal_first_pair(sinusoidal_encoding, draw):
     expect_close(P[:, :2], np.array([[math.sin(p), math.cos(p)] for p in range(n)]), what="columns 0 and 1")
 
 
-@check(weight=3, needs=["sinusoidal_first_pair"])
+@check(weight=3, needs=[sinusoidal_first_pair])
 def sinusoidal_values(sinusoidal_encoding, draw):
     """Columns 2i and 2i + 1 are the sine and the cosine of p / 10000^(2i / d_model)."""
     n, d_model = table_sizes(draw)
-    expect_encoding(sinusoidal_encoding, n, d_model)
-    # Wider than long as well.
-    expect_encoding(sinusoidal_encoding, 11, d_model + 12)
+    expect_agrees(sinusoidal_encoding, encoding_by_number, n, d_model)
+    # As wide as long. The sines of the slow hands are small: they are held to the size of their first step.
+    steps = 10000.0 ** -(np.arange(0, d_model, 2) / d_model)
+    unit = np.stack([steps, np.ones_like(steps)], axis=-1).ravel()  # (d_model,)
+    expect_agrees(sinusoidal_encoding, encoding_by_number, d_model, d_model, unit=unit)
+    # Far wider than long.
+    expect_agrees(sinusoidal_encoding, encoding_by_number, 3, draw.long() // 2 * 2)
 
 
-@check(weight=1, needs=["sinusoidal_values"])
+@check(weight=1, needs=[sinusoidal_values])
 def sinusoidal_ones(sinusoidal_encoding, draw):
     """Small sizes stay axes: one position is a row, and d_model = 2 is a single pair."""
     n, d_model = table_sizes(draw)
     for sizes in [(1, d_model), (n, 2), (1, 2)]:
-        expect_encoding(sinusoidal_encoding, *sizes)
+        expect_agrees(sinusoidal_encoding, encoding_by_number, *sizes)
 
 
-@check(weight=1, needs=["sinusoidal_values"])
+@check(weight=1, needs=[sinusoidal_values])
 def sinusoidal_long(sinusoidal_encoding, draw):
     """Any length will do: positions beyond 512, a common size of a table, are as exact as float32 makes them."""
     n, d_model = table_sizes(draw)
-    expect_encoding(sinusoidal_encoding, 700 + 10 * n, d_model, LONG)
+    expect_agrees(sinusoidal_encoding, encoding_by_number, 700 + 10 * n, d_model, rtol=LONG)
 
 
-@check(weight=1, needs=["sinusoidal_shape"])
+@check(weight=1, needs=[sinusoidal_shape])
 def sinusoidal_refuses(sinusoidal_encoding, draw):
     """An odd d_model raises `ValueError`, 1 too."""
     n, d_model = table_sizes(draw)
@@ -318,11 +319,6 @@ def places(draw, n, most=40):
     return 2 + draw.rng.permutation(most)[:n]
 
 
-def expect_rotated(rotary, X, positions, *base, rtol=RTOL):
-    expected = rotated(X, positions, *base)  # first, in case the function changes its arguments
-    expect_close(rotary(X, positions, *base), expected, rtol)
-
-
 @check(weight=1)
 def rotary_shape(rotary, draw):
     """`X` (n, d) and `positions` (n,) give an array of shape (n, d)."""
@@ -332,7 +328,7 @@ def rotary_shape(rotary, draw):
     expect_array(result, (n, d))
 
 
-@check(weight=1, needs=["rotary_shape"])
+@check(weight=1, needs=[rotary_shape])
 def rotary_start(rotary, draw):
     """At position 0 nothing turns: the vectors come back as they are."""
     n, d = pair_sizes(draw)
@@ -340,7 +336,7 @@ def rotary_start(rotary, draw):
     expect_close(rotary(X, np.zeros(n, dtype=np.int64)), X)
 
 
-@check(weight=1, needs=["rotary_shape"])
+@check(weight=1, needs=[rotary_shape])
 def rotary_one_pair(rotary, draw):
     """With d = 2 the vector (1, 0) turns by its position in radians, to (cos p, sin p)."""
     n = draw.sizes(1)[0]
@@ -349,7 +345,7 @@ def rotary_one_pair(rotary, draw):
     expect_close(rotary(np.array([[1.0, 0.0]] * n), positions), expected)
 
 
-@check(weight=1, needs=["rotary_shape"])
+@check(weight=1, needs=[rotary_shape])
 def rotary_lengths(rotary, draw):
     """Turning keeps lengths: x^2 + y^2 of every pair of columns 2i and 2i + 1 is what it was."""
     n, d = pair_sizes(draw)
@@ -359,7 +355,7 @@ def rotary_lengths(rotary, draw):
     expect_close(*squares, what="the pairs' x^2 + y^2")
 
 
-@check(weight=1, needs=["rotary_shape"])
+@check(weight=1, needs=[rotary_shape])
 def rotary_distance(rotary, draw):
     """Only the distance counts: when all positions move by the same amount, no dot product of two vectors changes."""
     n, d = pair_sizes(draw)
@@ -370,58 +366,64 @@ def rotary_distance(rotary, draw):
     expect_close(there @ there.T, here @ here.T, what=f"the dot products (all positions moved by {shift})")
 
 
-@check(weight=3, needs=["rotary_start", "rotary_one_pair", "rotary_lengths", "rotary_distance"])
+@check(weight=3, needs=[rotary_start, rotary_one_pair, rotary_lengths, rotary_distance])
 def rotary_values(rotary, draw):
     """Each pair (x, y) becomes (x cos t - y sin t, x sin t + y cos t) with t = position * 10000^(-2i / d)."""
     n, d = pair_sizes(draw)
-    expect_rotated(rotary, draw.array(n, d), places(draw, n))
-    expect_rotated(rotary, view(draw.array(n, d)), np.repeat(places(draw, n), 2)[::2])
+    expect_agrees(rotary, rotated, draw.array(n, d), places(draw, n))
+    # As many vectors as numbers in each; from 1e-4 to 1e4 in size, and each is held to its own.
+    size = draw.magnitudes(d)[:, None]
+    X, positions = noncontiguous(size * draw.array(d, d)), np.repeat(places(draw, d), 2)[::2]
+    expect_agrees(rotary, rotated, X, positions, unit=size)
+    expect_agrees(rotary, rotated, draw.array(3, draw.long() // 2 * 2), places(draw, 3))
 
 
-@check(weight=1, needs=["rotary_values"])
+@check(weight=1, needs=[rotary_values])
 def rotary_base(rotary, draw):
     """Another base, the third argument, takes the place of 10000."""
     n, d = pair_sizes(draw)
     for base in (float(draw.rng.uniform(50, 200)), 500000.0):
-        expect_rotated(rotary, draw.array(n, d), places(draw, n), base)
+        expect_agrees(rotary, rotated, draw.array(n, d), places(draw, n), base)
 
 
-@check(weight=2, needs=["rotary_values"])
+@check(weight=2, needs=[rotary_values])
 def rotary_batch(rotary, draw):
     """Leading axes, one or several, are kept: every sequence is turned by the same positions."""
     n, half, b = draw.sizes(3)
     d = 2 * half
     # n sequences of length n fit wherever the positions stand; there a wrong axis shows in the values alone.
     for lead in [(b,), (2, b), (n,), (n, n)]:
-        expect_rotated(rotary, draw.array(*lead, n, d), places(draw, n))
+        expect_agrees(rotary, rotated, draw.array(*lead, n, d), places(draw, n))
 
 
-@check(weight=1, needs=["rotary_values"])
+@check(weight=1, needs=[rotary_values])
 def rotary_any_positions(rotary, draw):
     """Positions are any numbers: several alike, below 0 (which turns back), between whole numbers."""
     n, d = pair_sizes(draw)
     X = draw.array(n, d)
-    expect_rotated(rotary, X, np.full(n, draw.rng.integers(3, 20)))
-    expect_rotated(rotary, X, -places(draw, n))
-    expect_rotated(rotary, X, places(draw, n) + draw.rng.uniform(0.2, 0.8, size=n))
+    expect_agrees(rotary, rotated, X, np.full(n, draw.rng.integers(3, 20)))
+    expect_agrees(rotary, rotated, X, -places(draw, n))
+    expect_agrees(rotary, rotated, X, places(draw, n) + draw.rng.uniform(0.2, 0.8, size=n))
 
 
-@check(weight=1, needs=["rotary_values"])
+@check(weight=1, needs=[rotary_values])
 def rotary_ones(rotary, draw):
     """Sizes of 1 stay axes: one vector, one sequence in the batch; and one pair in a vector."""
     n, d = pair_sizes(draw)
     for shape in [(1, d), (1, n, d), (n, 2), (1, 1, 2)]:
-        expect_rotated(rotary, draw.array(*shape), places(draw, shape[-2]))
+        expect_agrees(rotary, rotated, draw.array(*shape), places(draw, shape[-2]))
 
 
-@check(weight=0.5, needs=["rotary_values"])
+@check(weight=0.5, needs=[rotary_values])
 def rotary_long(rotary, draw):
-    """Positions in the hundreds, beyond 512 too, turn as exactly as float32 makes them."""
+    """Hundreds of vectors, and positions in the hundreds, beyond 512 too, turn as exactly as float32 makes them."""
     n, d = pair_sizes(draw)
-    expect_rotated(rotary, draw.array(n, d), 600 + places(draw, n, 398), rtol=LONG)
+    expect_agrees(rotary, rotated, draw.array(n, d), 600 + places(draw, n, 398), rtol=LONG)
+    n = draw.long()
+    expect_agrees(rotary, rotated, draw.array(n, 4), places(draw, n, n), rtol=LONG)
 
 
-@check(weight=1, needs=["rotary_shape"])
+@check(weight=1, needs=[rotary_shape])
 def rotary_refuses(rotary, draw):
     """An odd d, and positions of another length than n, raise `ValueError`, a size of 1 too."""
     n, half, other = draw.sizes(3)
@@ -433,26 +435,23 @@ def rotary_refuses(rotary, draw):
         expect_raises([ValueError], rotary, draw.array(length, d), places(draw, count), because=because)
 
 
-@check(weight=0.5, needs=["rotary_shape"])
+@check(weight=0.5, needs=[rotary_shape])
 def rotary_dtype(rotary, draw):
     """The result has the dtype of `X`, also when the positions are int64: float32 gives float32, float16 float16."""
     n, d = pair_sizes(draw)
-    X, positions = draw.array(n, d), places(draw, n)
-    for dtype in (np.float32, np.float64, np.float16):
-        expect_array(rotary(X.astype(dtype), positions), dtype=dtype)
+    expect_dtypes(rotary, draw.array(n, d), places(draw, n))
 
 
-@check(weight=0.5, needs=["rotary_values"])
+@check(weight=0.5, needs=[rotary_values])
 def rotary_half(rotary, draw):
     """float16 vectors in the hundreds turn by exact angles: an angle needs more digits than float16 has."""
     n, d = pair_sizes(draw, least=7)
-    expect_rotated(rotary, draw.array(n, d, dtype=np.float16), 600 + places(draw, n, 398), rtol=HALF)
+    expect_agrees(rotary, rotated, draw.array(n, d, dtype=np.float16), 600 + places(draw, n, 398), rtol=HALF)
 
 
-@check(weight=0.5, needs=["rotary_shape"])
+@check(weight=0.5, needs=[rotary_shape])
 def rotary_inputs(rotary, draw):
     """`X` and `positions` are as they were after the call, and may be read-only."""
     n, d = pair_sizes(draw)
     X, positions = draw.array(n, d), places(draw, n)
-    expect_unchanged(rotary, ["X", "positions"], X, positions)
-    rotary(locked(X), locked(positions))
+    expect_inputs_kept(rotary, ["X", "positions"], X, positions)

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from checking import misconception, right
+from checking import COMMON, families, misconception, right
 
 
 def fits(X, permutation):
@@ -26,6 +26,7 @@ def differences(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="invariance tested instead of equivariance",
     hint="The results are compared place by place, as if reordering the input should change nothing: that is "
     "invariance. Equivariance means that the rows move along: compare with `attend(X)[permutation]`.",
 )
@@ -36,6 +37,7 @@ def gap_invariance(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="permutation applied twice or undone",
     hint="One side moves forwards and the other back: `attend(X)[np.argsort(p)]` undoes the permutation, and "
     "`attend(X[p])[p]` applies it twice. Compare `attend(X[p])`, as it comes, with `attend(X)[p]`.",
 )
@@ -46,6 +48,7 @@ def gap_moved_twice(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="inverse permutation on the input",
     hint="`argsort` gives the inverse permutation, and `X` was moved by the permutation itself. Use the same one on "
     "both sides: `attend(X[p])` and `attend(X)[p]`.",
 )
@@ -56,6 +59,7 @@ def gap_inverse_on_input(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="columns permuted instead of rows",
     hint="`X[:, p]` reorders the numbers inside each vector. The words are the rows: `X[p]`.",
 )
 def gap_columns(attend, X, permutation):
@@ -65,6 +69,7 @@ def gap_columns(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="np.take without an axis",
     hint="`np.take` without `axis=0` picks from the flattened array, so that single numbers come back. `X[p]` picks "
     "rows.",
 )
@@ -75,6 +80,7 @@ def gap_take_flat(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="compared with the input",
     hint="The reordered result is compared with the input, `X[p]`, instead of with the reordered result, "
     "`attend(X)[p]`.",
 )
@@ -85,6 +91,7 @@ def gap_to_the_input(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="attend never called with reordered X",
     hint="The result of `attend` is compared with its own reordering, `attend(X)[p]` with `attend(X)`. The question "
     "is what `attend` does with a reordered input: call it with `X[p]` too.",
 )
@@ -96,6 +103,7 @@ def gap_one_call(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="attend called word by word",
     hint="`attend` sees one word at a time, which has nothing to attend to but itself. Give it the whole sequence.",
 )
 def gap_word_by_word(attend, X, permutation):
@@ -106,6 +114,7 @@ def gap_word_by_word(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="another permutation drawn",
     hint="The permutation that is given is not used: another one is drawn. The caller wants to know about this one.",
 )
 def gap_own_permutation(attend, X, permutation):
@@ -115,6 +124,7 @@ def gap_own_permutation(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="results sorted before comparing",
     hint="The rows of both results are sorted before they are compared. That asks whether the same rows appear "
     "somewhere; equivariance says where.",
 )
@@ -125,6 +135,7 @@ def gap_sorted_rows(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="only sums over the sequence compared",
     hint="Only the rows' sums over the sequence are compared. Equivariance is about every row: compare entry by "
     "entry.",
 )
@@ -135,6 +146,7 @@ def gap_of_pooled_rows(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="mean difference instead of largest",
     hint="This is the mean of the differences; a single row that moved wrongly nearly vanishes in it. Take the "
     "largest: `.max()`.",
 )
@@ -144,6 +156,7 @@ def gap_mean(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="row maxima added up",
     hint="The largest differences of the rows are added up. The gap is the largest of all: keep the maximum of "
     "what was found so far, `gap = max(gap, ...)`, or take `.max()` of everything.",
 )
@@ -151,13 +164,18 @@ def gap_sum_over_rows(attend, X, permutation):
     return np.abs(differences(attend, X, permutation)).max(axis=-1).sum()
 
 
-@misconception("permutation_gap", hint="The differences are added up. The gap is the largest of them: `.max()`.")
+@misconception(
+    "permutation_gap",
+    label="differences added up",
+    hint="The differences are added up. The gap is the largest of them: `.max()`.",
+)
 def gap_sum(attend, X, permutation):
     return np.abs(differences(attend, X, permutation)).sum()
 
 
 @misconception(
     "permutation_gap",
+    label="norm instead of largest entry",
     hint="This is the norm of the difference, the root of a sum of squares. The gap is the largest single entry: "
     "`np.abs(...).max()`.",
 )
@@ -167,6 +185,7 @@ def gap_norm(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="longest row instead of largest entry",
     hint="This is the length of the row that differs most. The gap is the largest single entry: `np.abs(...).max()`.",
 )
 def gap_longest_row(attend, X, permutation):
@@ -175,6 +194,7 @@ def gap_longest_row(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="largest row sum, not largest entry",
     hint="`np.linalg.norm(D, np.inf)` of a matrix is the largest sum over a row, not the largest entry. Write "
     "`np.abs(D).max()`.",
 )
@@ -184,6 +204,7 @@ def gap_matrix_norm(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="absolute value missing",
     hint="The largest difference is taken with its sign, so that one far below 0 is missed. Take `np.abs` of all of "
     "them first, then the largest.",
 )
@@ -193,6 +214,7 @@ def gap_without_abs(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="absolute values taken before subtracting",
     hint="The sizes of the entries are compared, |a| with |b|, so that entries of opposite sign look alike. Subtract "
     "first, then take `np.abs`.",
 )
@@ -203,6 +225,7 @@ def gap_of_sizes(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="range of the differences",
     hint="This is the range of the differences, largest minus smallest. The gap is the largest of their sizes: "
     "`np.abs(...).max()`.",
 )
@@ -210,13 +233,18 @@ def gap_range(attend, X, permutation):
     return np.ptp(differences(attend, X, permutation))
 
 
-@misconception("permutation_gap", hint="The differences are squared. The gap is their size itself, by `np.abs`.")
+@misconception(
+    "permutation_gap",
+    label="differences squared",
+    hint="The differences are squared. The gap is their size itself, by `np.abs`.",
+)
 def gap_squared(attend, X, permutation):
     return (differences(attend, X, permutation) ** 2).max()
 
 
 @misconception(
     "permutation_gap",
+    label="relative difference instead of absolute",
     hint="The gap is divided by the size of the results. Asked is the difference itself, in the units of the "
     "results.",
 )
@@ -226,6 +254,7 @@ def gap_relative(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="result rounded",
     hint="The gap is rounded. Leave the number as it is: a gap of rounding error is small by itself.",
 )
 def gap_rounded(attend, X, permutation):
@@ -234,6 +263,7 @@ def gap_rounded(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="only the first row compared",
     hint="Only the first row is compared. Another row may differ more: take all of them.",
 )
 def gap_first_row(attend, X, permutation):
@@ -242,6 +272,7 @@ def gap_first_row(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="first row left out",
     hint="The first row is left out of the comparison. Take all rows.",
 )
 def gap_skips_first_row(attend, X, permutation):
@@ -250,6 +281,7 @@ def gap_skips_first_row(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="last row left out",
     hint="The last row is left out of the comparison: a range that ends at n - 1 stops before it. Take all rows.",
 )
 def gap_skips_last_row(attend, X, permutation):
@@ -258,6 +290,7 @@ def gap_skips_last_row(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="only the first column compared",
     hint="Only the first column is compared. Take all of them.",
 )
 def gap_first_column(attend, X, permutation):
@@ -266,6 +299,7 @@ def gap_first_column(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="result forced into the shape of X",
     hint="The result of `attend` is put into an array of the shape of `X`. It may have another width: leave it as "
     "it comes.",
 )
@@ -278,6 +312,7 @@ def gap_width_of_input(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="a truth value instead of a number",
     hint="A truth value came back. Asked is how far apart the two sides are: the largest difference itself.",
 )
 def gap_truth_value(attend, X, permutation):
@@ -286,6 +321,7 @@ def gap_truth_value(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="all differences returned",
     hint="All differences came back. The gap is one number, the largest of them: `.max()`.",
 )
 def gap_all_differences(attend, X, permutation):
@@ -294,6 +330,7 @@ def gap_all_differences(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="one number for each row",
     hint="There is one number for each row: `.max(axis=-1)` looks along the columns alone. Without an axis, `.max()` "
     "takes the largest of all.",
 )
@@ -303,6 +340,7 @@ def gap_per_row(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="one number for each column",
     hint="There is one number for each column: Python's `max` and `.max(axis=0)` look along the rows alone. Without "
     "an axis, `.max()` takes the largest of all.",
 )
@@ -312,14 +350,7 @@ def gap_per_column(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
-    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
-)
-def gap_without_return(attend, X, permutation):
-    return None
-
-
-@misconception(
-    "permutation_gap",
+    label="axis squeezed away",
     hint="An axis of size 1 is gone: `squeeze` removes it, and then there are no rows left to move.",
 )
 def gap_squeezed(attend, X, permutation):
@@ -329,6 +360,7 @@ def gap_squeezed(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="length of the permutation not checked",
     hint="A permutation of another length is taken: `X[p]` picks whatever rows `p` names, be they fewer than n. "
     "Compare `len(permutation)` with `len(X)` and raise `ValueError`.",
 )
@@ -338,6 +370,7 @@ def gap_any_length(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="longer permutations not checked",
     hint="A permutation longer than n ends in NumPy's `IndexError`, or would not be noticed if its numbers were "
     "small. Compare `len(permutation)` with `len(X)`, with `!=`, and raise `ValueError`.",
 )
@@ -349,16 +382,7 @@ def gap_longer_not_compared(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
-    hint="`assert` raises `AssertionError`, and is left out when Python runs with `-O`. Write `if` and "
-    "`raise ValueError(...)`.",
-)
-def gap_asserts(attend, X, permutation):
-    assert len(permutation) == len(X)
-    return np.abs(attend(X[permutation]) - attend(X)[permutation]).max()
-
-
-@misconception(
-    "permutation_gap",
+    label="X reordered in place",
     hint="`X[:] = X[p]` reorders the caller's own array. `X[p]` alone is a new array: give it a name, or hand it "
     "straight to `attend`.",
 )
@@ -371,6 +395,7 @@ def gap_moves_in_place(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
+    label="permutation sorted in place",
     hint="`permutation.sort()` sorts the caller's own array. To look whether it names every place, use "
     "`np.sort(permutation)`, which returns a new one.",
 )
@@ -381,6 +406,12 @@ def gap_sorts_in_place(attend, X, permutation):
 
 
 # permutation_gap: right
+
+
+@families("returns nothing", "assert instead of ValueError")
+@right("permutation_gap")
+def gap_largest(attend, X, permutation):
+    return np.abs(differences(attend, X, permutation)).max()
 
 
 @right("permutation_gap")
@@ -468,6 +499,7 @@ def encoding_by_exponent(n, d_model, exponents, base=10000.0):
 
 @misconception(
     "sinusoidal_encoding",
+    label="sines and cosines in separate halves",
     hint="All sines stand first and all cosines after them, as `np.concatenate` puts them. Here they take turns: "
     "sines in the columns `0::2`, cosines in `1::2`.",
 )
@@ -479,6 +511,7 @@ def sinusoidal_halves(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="sine and cosine swapped",
     hint="Sine and cosine changed places: sines belong in the even columns, cosines in the odd ones.",
 )
 def sinusoidal_cosine_first(n, d_model):
@@ -489,6 +522,7 @@ def sinusoidal_cosine_first(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="sine in every column",
     hint="Every column is a sine. The odd columns, 2i + 1, hold the cosine of the same angle.",
 )
 def sinusoidal_sines_only(n, d_model):
@@ -498,6 +532,7 @@ def sinusoidal_sines_only(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="sine and cosine alternating along positions",
     hint="Sine and cosine take turns along the positions. They take turns along the columns: every row has both.",
 )
 def sinusoidal_by_row(n, d_model):
@@ -506,13 +541,18 @@ def sinusoidal_by_row(n, d_model):
     return np.where(np.arange(n)[:, None] % 2, np.cos(angles), np.sin(angles))
 
 
-@misconception("sinusoidal_encoding", hint="Positions start at 1. The first one is 0: `np.arange(n)`.")
+@misconception(
+    "sinusoidal_encoding",
+    label="positions counted from 1",
+    hint="Positions start at 1. The first one is 0: `np.arange(n)`.",
+)
 def sinusoidal_from_one(n, d_model):
     return encoding(n + 1, d_model)[1:]
 
 
 @misconception(
     "sinusoidal_encoding",
+    label="angles taken for degrees",
     hint="The angles are taken for degrees. `np.sin` and `np.cos` want radians, and p / 10000^(2i/d_model) is that "
     "already.",
 )
@@ -523,6 +563,7 @@ def sinusoidal_degrees(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="angles multiplied by 2 pi",
     hint="The angles are multiplied by 2 pi. They are p / 10000^(2i/d_model), in radians, as they stand.",
 )
 def sinusoidal_two_pi(n, d_model):
@@ -532,6 +573,7 @@ def sinusoidal_two_pi(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="positions divided by the length",
     hint="Positions are divided by the length, so that the same position gets another row in a longer sequence. "
     "Use p itself: 0, 1, 2, and so on.",
 )
@@ -540,13 +582,16 @@ def sinusoidal_share_of_length(n, d_model):
     return interleaved(np.outer(np.arange(n) / n, frequencies(d_model)))
 
 
-@misconception("sinusoidal_encoding", hint="The base is 1000. It is 10000, with four zeros.")
+@misconception(
+    "sinusoidal_encoding", label="base 1000 instead of 10000", hint="The base is 1000. It is 10000, with four zeros."
+)
 def sinusoidal_base_1000(n, d_model):
     return encoding_by_exponent(n, d_model, np.arange(0, d_model, 2) / d_model, 1000.0)
 
 
 @misconception(
     "sinusoidal_encoding",
+    label="base e instead of 10000",
     hint="`np.exp(-2i / d_model)` has the base e. For the base 10000 the exponent is multiplied by `np.log(10000)`.",
 )
 def sinusoidal_base_e(n, d_model):
@@ -555,6 +600,7 @@ def sinusoidal_base_e(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="log10 instead of natural logarithm",
     hint="`np.exp` goes with the natural logarithm: `np.log`, not `np.log10`, of 10000.",
 )
 def sinusoidal_log10(n, d_model):
@@ -563,6 +609,7 @@ def sinusoidal_log10(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="factor 2 applied twice",
     hint="The factor 2 is there twice: `np.arange(0, d_model, 2)` is 2i already, so the exponent is that over "
     "d_model.",
 )
@@ -572,6 +619,7 @@ def sinusoidal_two_twice(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="factor 2 missing",
     hint="The factor 2 is missing: with i = 0, 1, 2, ... for the pairs the exponent is 2i / d_model, which comes "
     "close to 1 in the last pair.",
 )
@@ -581,6 +629,7 @@ def sinusoidal_without_two(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="different angles within a pair",
     hint="Every column has an angle of its own. The columns 2i and 2i + 1 are a pair and share one: the exponent is "
     "2i / d_model in both.",
 )
@@ -593,6 +642,7 @@ def sinusoidal_by_column(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="column index used as pair index",
     hint="The exponent of column c is 2c / d_model, which takes the column for the pair. Column c belongs to "
     "the pair i = c // 2: the exponent is 2 * (c // 2) / d_model.",
 )
@@ -605,6 +655,7 @@ def sinusoidal_column_for_pair(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="exponent divided by d_model - 1",
     hint="The exponent is divided by d_model - 1. Divide by d_model: the last pair does not quite reach 10000.",
 )
 def sinusoidal_d_minus_one(n, d_model):
@@ -613,6 +664,7 @@ def sinusoidal_d_minus_one(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="exponents from 0 to 1 inclusive",
     hint="The exponents run from 0 to 1, both included (`np.linspace`, or a division by d_model/2 - 1). They are "
     "2i / d_model, and the last pair does not quite reach 1.",
 )
@@ -622,6 +674,7 @@ def sinusoidal_linspace(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="integer division in the exponent",
     hint="`//` cuts off the exponent's decimals, so that it is 0 everywhere. 2i / d_model is a fraction: use `/`.",
 )
 def sinusoidal_whole_exponent(n, d_model):
@@ -630,6 +683,7 @@ def sinusoidal_whole_exponent(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="exponent without brackets",
     hint="Powers bind first: `10000 ** 2 * i / d_model` is 10000^2 times i / d_model. Put the exponent in brackets, "
     "`10000 ** (2 * i / d_model)`.",
 )
@@ -642,6 +696,7 @@ def sinusoidal_power_first(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="multiplied by the power, not divided",
     hint="Positions are multiplied by the power of 10000. Divide by it: later pairs turn more slowly.",
 )
 def sinusoidal_multiplied(n, d_model):
@@ -650,6 +705,7 @@ def sinusoidal_multiplied(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="divided after the sine",
     hint="The division comes too late: sin(p) / 10000^(2i/d_model). Divide p first, then take the sine.",
 )
 def sinusoidal_divided_late(n, d_model):
@@ -660,6 +716,7 @@ def sinusoidal_divided_late(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="result transposed",
     hint="The result is transposed, (d_model, n). Positions make the rows.",
 )
 def sinusoidal_transposed(n, d_model):
@@ -668,14 +725,7 @@ def sinusoidal_transposed(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
-    hint="There is a batch axis in front. Asked is (n, d_model); it broadcasts over a batch by itself.",
-)
-def sinusoidal_batch_axis(n, d_model):
-    return encoding(n, d_model)[None]
-
-
-@misconception(
-    "sinusoidal_encoding",
+    label="cosine columns missing",
     hint="Only the sines are there, d_model / 2 columns. Each pair has two: put the cosines between them.",
 )
 def sinusoidal_half_width(n, d_model):
@@ -684,6 +734,7 @@ def sinusoidal_half_width(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="angles instead of sines and cosines",
     hint="These are the angles, not yet their sines and cosines.",
 )
 def sinusoidal_angles(n, d_model):
@@ -693,15 +744,7 @@ def sinusoidal_angles(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
-    hint="Decimals are cut off: the array that takes the result holds whole numbers (`dtype=int`, or an array made "
-    "like `np.arange(n)`).",
-)
-def sinusoidal_whole_numbers(n, d_model):
-    return encoding(n, d_model).astype(int)
-
-
-@misconception(
-    "sinusoidal_encoding",
+    label="result in float16",
     hint="float16 keeps three decimal digits, too few to tell apart the positions in the slow columns. Leave "
     "the result in float32 or float64.",
 )
@@ -711,6 +754,7 @@ def sinusoidal_half_precision(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="frequencies in reverse order",
     hint="The speeds are in reverse order: the first pair, columns 0 and 1, is the fastest, with p itself for "
     "its angle.",
 )
@@ -719,29 +763,9 @@ def sinusoidal_slow_first(n, d_model):
     return interleaved(np.outer(np.arange(n), frequencies(d_model)[::-1]))
 
 
-@misconception("sinusoidal_encoding", hint="A list came back. Leave `.tolist()` out, or end with `np.array(...)`.")
-def sinusoidal_list(n, d_model):
-    return encoding(n, d_model).tolist()
-
-
 @misconception(
     "sinusoidal_encoding",
-    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
-)
-def sinusoidal_without_return(n, d_model):
-    return None
-
-
-@misconception(
-    "sinusoidal_encoding",
-    hint="An axis of size 1 is gone: `squeeze` removes it. One position is still a row, of shape (1, d_model).",
-)
-def sinusoidal_squeezed(n, d_model):
-    return encoding(n, d_model).squeeze()
-
-
-@misconception(
-    "sinusoidal_encoding",
+    label="table ends at 512 positions",
     hint="A length is written into the code: the table ends at 512 positions. Make it n rows long.",
 )
 def sinusoidal_table_of_512(n, d_model):
@@ -750,6 +774,7 @@ def sinusoidal_table_of_512(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="odd d_model cut to fit",
     hint="An odd d_model leaves the last sine without its cosine; here the result is cut to fit. Raise `ValueError` "
     "when `d_model % 2` is not 0.",
 )
@@ -759,6 +784,7 @@ def sinusoidal_odd_cut(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="odd d_model gives another width",
     hint="An odd d_model gives an array of another width than asked. Raise `ValueError` when `d_model % 2` is not 0.",
 )
 def sinusoidal_odd_other_width(n, d_model):
@@ -767,6 +793,7 @@ def sinusoidal_odd_other_width(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
+    label="d_model = 1 accepted",
     hint="An odd d_model raises only because NumPy cannot fit the cosines in, and d_model = 1 slips through: a "
     "size of 1 fits anything. Ask for `d_model % 2` yourself, and raise `ValueError`.",
 )
@@ -778,17 +805,26 @@ def sinusoidal_one_slips_through(n, d_model):
     return P
 
 
-@misconception(
-    "sinusoidal_encoding",
-    hint="`assert` raises `AssertionError`, and is left out when Python runs with `-O`. Write `if` and "
-    "`raise ValueError(...)`.",
-)
-def sinusoidal_asserts(n, d_model):
-    assert d_model % 2 == 0
-    return encoding(n, d_model)
-
-
 # sinusoidal_encoding: right
+
+
+@families(
+    "returns nothing",
+    "a list instead of an array",
+    "axis squeezed away",
+    "batch axis added",
+    "assert instead of ValueError",
+    "decimals cut off",
+    hints={
+        "batch axis added": "There is a batch axis in front. Asked is (n, d_model); it broadcasts over a batch by "
+        "itself.",
+        "decimals cut off": "Decimals are cut off: the array that takes the result holds whole numbers "
+        "(`dtype=int`, or an array made like `np.arange(n)`).",
+    },
+)
+@right("sinusoidal_encoding")
+def sinusoidal_interleaved(n, d_model):
+    return encoding(n, d_model)
 
 
 @right("sinusoidal_encoding")
@@ -897,6 +933,7 @@ def rotary(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="halves paired instead of neighbours",
     hint="Column i is paired with column i + d/2, as GPT-NeoX and Llama do. Here neighbours are a pair, columns "
     "2i and 2i + 1: `X[..., 0::2]` and `X[..., 1::2]`.",
 )
@@ -911,6 +948,7 @@ def rotary_half_split(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="rotated pairs left in separate halves",
     hint="The pairs are turned and then taken apart: first all x, then all y. Put them back where they were, "
     "into the columns `0::2` and `1::2`.",
 )
@@ -921,6 +959,7 @@ def rotary_joined(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="rotation in the wrong direction",
     hint="The pairs turn the other way: the signs of the two sines are exchanged. It is x cos t - y sin t and "
     "x sin t + y cos t.",
 )
@@ -930,6 +969,7 @@ def rotary_clockwise(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="x overwritten before y is computed",
     hint="The new x is used for the new y: `X[..., 0::2] = ...` overwrites what the next line reads, as `x` is "
     "a view. Compute both before writing either.",
 )
@@ -946,6 +986,7 @@ def rotary_overwritten(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="reflection instead of rotation",
     hint="Both lines have a minus. One of the sines has a plus, x sin t + y cos t; with two minuses it is a mirror "
     "image, and no rotation.",
 )
@@ -957,6 +998,7 @@ def rotary_mirrored(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="plus sign in both lines",
     hint="Both lines have a plus. The first is x cos t - y sin t; without the minus the lengths change.",
 )
 def rotary_two_plus(X, positions, base=10000.0):
@@ -969,6 +1011,7 @@ def rotary_two_plus(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="sine and cosine swapped",
     hint="Sine and cosine changed places, so that a vector at position 0 turns by a quarter. It is "
     "x cos t - y sin t and x sin t + y cos t.",
 )
@@ -981,6 +1024,7 @@ def rotary_sine_for_cosine(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="sines missing",
     hint="Each number is multiplied by the cosine alone. A rotation mixes the two numbers of a pair: the sines are "
     "missing.",
 )
@@ -992,6 +1036,7 @@ def rotary_cosines_only(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="encoding added instead of rotated",
     hint="The sines and cosines are added to `X`, as the sinusoidal encoding is. A rotary one multiplies: it turns "
     "each pair.",
 )
@@ -1002,13 +1047,16 @@ def rotary_added(X, positions, base=10000.0):
     return (X + P).astype(X.dtype)
 
 
-@misconception("rotary", hint="Positions are counted from 1. Use those that are given, 0 too.")
+@misconception(
+    "rotary", label="positions counted from 1", hint="Positions are counted from 1. Use those that are given, 0 too."
+)
 def rotary_from_one(X, positions, base=10000.0):
     return rotary(X, np.asarray(positions) + 1, base)
 
 
 @misconception(
     "rotary",
+    label="row numbers instead of positions",
     hint="The vectors are turned by their row numbers, `np.arange(n)`. Turn them by `positions`, which may start "
     "anywhere and be in any order.",
 )
@@ -1019,6 +1067,7 @@ def rotary_by_row_number(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="first position subtracted from all",
     hint="The first position is subtracted from all of them, so that it counts as 0. Use the positions as they are.",
 )
 def rotary_from_the_first(X, positions, base=10000.0):
@@ -1027,6 +1076,7 @@ def rotary_from_the_first(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="angles taken for degrees",
     hint="The angles are taken for degrees. `np.cos` and `np.sin` want radians, which position * base^(-2i/d) is "
     "already.",
 )
@@ -1036,6 +1086,7 @@ def rotary_degrees(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="angles multiplied by 2 pi",
     hint="The angles are multiplied by 2 pi. They are position * base^(-2i/d), in radians, as they stand.",
 )
 def rotary_two_pi(X, positions, base=10000.0):
@@ -1044,6 +1095,7 @@ def rotary_two_pi(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="factor 2 applied twice",
     hint="The factor 2 is there twice: `np.arange(0, d, 2)` is 2i already, so the exponent is minus that over d.",
 )
 def rotary_two_twice(X, positions, base=10000.0):
@@ -1053,6 +1105,7 @@ def rotary_two_twice(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="factor 2 missing",
     hint="The factor 2 is missing: with i = 0, 1, 2, ... for the pairs the exponent is -2i / d.",
 )
 def rotary_without_two(X, positions, base=10000.0):
@@ -1062,6 +1115,7 @@ def rotary_without_two(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="minus sign of the exponent missing",
     hint="The exponent's sign is missing: later pairs turn faster and faster. It is base^(-2i/d), or a division by "
     "base^(2i/d).",
 )
@@ -1071,6 +1125,7 @@ def rotary_faster(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="same angle for all pairs",
     hint="All pairs turn by the same angle, the position itself. Pair i turns by position * base^(-2i/d).",
 )
 def rotary_one_speed(X, positions, base=10000.0):
@@ -1079,6 +1134,7 @@ def rotary_one_speed(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="integer division in the exponent",
     hint="`//` cuts off the exponent's decimals. -2i / d is a fraction: use `/`.",
 )
 def rotary_whole_exponent(X, positions, base=10000.0):
@@ -1088,6 +1144,7 @@ def rotary_whole_exponent(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="exponents from 0 to 1 inclusive",
     hint="The exponents run from 0 to 1, both included (`np.linspace`, or a division by d/2 - 1). They are 2i / "
     "d, and the last does not quite reach 1.",
 )
@@ -1097,6 +1154,7 @@ def rotary_linspace(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="different angles within a pair",
     hint="Every column has an angle of its own, base^(-c/d) for column c. The two numbers of a pair turn by the same "
     "angle: 2i in both.",
 )
@@ -1111,6 +1169,7 @@ def rotary_by_column(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="angles tiled instead of repeated",
     hint="The cosines are laid out for halves (`np.tile` or `np.concatenate`), while the pairs are neighbours. Both "
     "numbers of a pair need the same angle: `np.repeat(..., 2)`.",
 )
@@ -1124,6 +1183,7 @@ def rotary_tiled(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="only the first pair rotated",
     hint="Only the first pair turns. Each pair does, at its own speed.",
 )
 def rotary_first_pair(X, positions, base=10000.0):
@@ -1134,6 +1194,7 @@ def rotary_first_pair(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="exponent divided by d - 1",
     hint="The exponent is divided by d - 1. It is -2i / d.",
 )
 def rotary_d_minus_one(X, positions, base=10000.0):
@@ -1143,6 +1204,7 @@ def rotary_d_minus_one(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="base fixed at 10000",
     hint="The base is written into the code as 10000. Use the argument `base`.",
 )
 def rotary_fixed_base(X, positions, base=10000.0):
@@ -1151,6 +1213,7 @@ def rotary_fixed_base(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="positions along the batch axis",
     hint="The positions count the sequences of the batch, not the vectors within one. The vectors' axis is the "
     "last but one: angles of shape (n, d/2) line up with it by themselves.",
 )
@@ -1163,16 +1226,7 @@ def rotary_along_the_batch(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
-    hint="The number of axes is fixed: `n, d = X.shape` works for two. Take sizes from the end, `X.shape[-1]`, and "
-    "write `X[..., 0::2]`.",
-)
-def rotary_two_axes_only(X, positions, base=10000.0):
-    n, d = X.shape
-    return rotary(X, positions, base)
-
-
-@misconception(
-    "rotary",
+    label="axis 1 instead of the last",
     hint="`X[:, i]` counts axes from the front: with a batch there it is row i of each sequence. Count from the end, "
     "`X[..., i]`.",
 )
@@ -1188,14 +1242,7 @@ def rotary_second_axis(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
-    hint="`X[0]` takes the first sequence and forgets the rest of the batch. `X[..., 0::2]` keeps the leading axes.",
-)
-def rotary_first_sequence(X, positions, base=10000.0):
-    return rotary(X[0] if X.ndim > 2 else X, positions, base)
-
-
-@misconception(
-    "rotary",
+    label="first sequence repeated for the batch",
     hint="Every sequence of the batch came out as the first one. Turn each sequence's own numbers: `X[..., 0::2]`.",
 )
 def rotary_first_sequence_for_all(X, positions, base=10000.0):
@@ -1204,6 +1251,7 @@ def rotary_first_sequence_for_all(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="positions cut to whole numbers",
     hint="The positions are rounded down to whole numbers. Angles between them are as good: leave them as they come.",
 )
 def rotary_whole_positions(X, positions, base=10000.0):
@@ -1212,6 +1260,7 @@ def rotary_whole_positions(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="sign of the positions lost",
     hint="The positions lose their sign. One below 0 turns back: use it as it is.",
 )
 def rotary_positions_without_sign(X, positions, base=10000.0):
@@ -1220,6 +1269,7 @@ def rotary_positions_without_sign(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="positions sorted first",
     hint="The positions are sorted. Each belongs to the vector in its row, whatever the order.",
 )
 def rotary_sorted_positions(X, positions, base=10000.0):
@@ -1228,6 +1278,7 @@ def rotary_sorted_positions(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="positions cut off at 512",
     hint="A length is written into the code: positions are cut off at 512. Compute the angles of the positions that "
     "are given.",
 )
@@ -1237,6 +1288,7 @@ def rotary_table_of_512(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="angles in the dtype of X",
     hint="The angles have the dtype of `X`. In float16 that leaves three decimal digits, and an angle of some "
     "hundred is off by a tenth: compute angles in float32 or float64, and convert the result.",
 )
@@ -1248,23 +1300,7 @@ def rotary_angles_in_half(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
-    hint="The result is float64 for float32 inputs: the angles are float64, and so is all they meet. End with "
-    "`.astype(X.dtype)`, or write into `np.empty_like(X)`.",
-)
-def rotary_to_float64(X, positions, base=10000.0):
-    return rotary(X.astype(np.float64), positions, base)
-
-
-@misconception(
-    "rotary",
-    hint="The result is float32 whatever `X` is. Use `X.dtype`.",
-)
-def rotary_to_float32(X, positions, base=10000.0):
-    return rotary(X, positions, base).astype(np.float32)
-
-
-@misconception(
-    "rotary",
+    label="complex numbers returned",
     hint="The result is complex. Its real and imaginary parts are the new pairs: put them side by side.",
 )
 def rotary_complex(X, positions, base=10000.0):
@@ -1274,35 +1310,16 @@ def rotary_complex(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="pairs left on a separate axis",
     hint="The pairs kept an axis of their own, (..., n, d/2, 2). Join the last two axes: `.reshape(X.shape)`.",
 )
 def rotary_pairs_apart(X, positions, base=10000.0):
     return rotary(X, positions, base).reshape(*X.shape[:-1], -1, 2)
 
 
-@misconception("rotary", hint="A list came back. Leave `.tolist()` out, or end with `np.array(...)`.")
-def rotary_list(X, positions, base=10000.0):
-    return rotary(X, positions, base).tolist()
-
-
 @misconception(
     "rotary",
-    hint="The function ends without `return`. Printing shows a result; only `return` hands it on.",
-)
-def rotary_without_return(X, positions, base=10000.0):
-    return None
-
-
-@misconception(
-    "rotary",
-    hint="An axis of size 1 is gone: `squeeze` removes it. One vector is still a sequence, of shape (1, d).",
-)
-def rotary_squeezed(X, positions, base=10000.0):
-    return rotary(X, positions, base).squeeze()
-
-
-@misconception(
-    "rotary",
+    label="odd d accepted",
     hint="With an odd d the last number has no partner; here it stays as it is. Raise `ValueError` when "
     "`X.shape[-1] % 2` is not 0.",
 )
@@ -1313,6 +1330,7 @@ def rotary_odd_stays(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="positions stretched or cut to fit",
     hint="Positions of another length than n are stretched or cut to fit. Compare `len(positions)` with "
     "`X.shape[-2]` and raise `ValueError`.",
 )
@@ -1322,20 +1340,7 @@ def rotary_positions_made_to_fit(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
-    hint="A size of 1 is stretched to fit: one position for all vectors, or one vector for all positions. NumPy "
-    "broadcasts without a word: compare `len(positions)` with `X.shape[-2]` and raise `ValueError`.",
-)
-def rotary_stretches_ones(X, positions, base=10000.0):
-    if X.shape[-1] % 2:
-        raise ValueError("d is odd")
-    angles = np.multiply.outer(np.asarray(positions, dtype=float), speeds(X.shape[-1], base))
-    x, y, cos, sin = X[..., 0::2], X[..., 1::2], np.cos(angles), np.sin(angles)
-    first, second = x * cos - y * sin, x * sin + y * cos
-    return np.stack([first, second], axis=-1).reshape(*first.shape[:-1], -1).astype(X.dtype)
-
-
-@misconception(
-    "rotary",
+    label="one position stretched to all vectors",
     hint="One position is stretched to all vectors: writing into an array of the shape of `X` broadcasts it. Compare "
     "`len(positions)` with `X.shape[-2]` and raise `ValueError`.",
 )
@@ -1349,26 +1354,7 @@ def rotary_stretches_one_position(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
-    hint="`assert` raises `AssertionError`, and is left out when Python runs with `-O`. Write `if` and "
-    "`raise ValueError(...)`.",
-)
-def rotary_asserts(X, positions, base=10000.0):
-    assert X.shape[-1] % 2 == 0
-    assert len(positions) == X.shape[-2]
-    return rotary(X, positions, base)
-
-
-@misconception(
-    "rotary",
-    hint="`X` itself is written to, and whoever called still needs it. Write into a new array, `np.empty_like(X)`.",
-)
-def rotary_in_place(X, positions, base=10000.0):
-    X[...] = rotary(X, positions, base)
-    return X
-
-
-@misconception(
-    "rotary",
+    label="X overwritten while still needed",
     hint="`X` was overwritten in place: the caller's array changes, and the new x is used for the new y. Write into "
     "`np.empty_like(X)`, from x and y as they were.",
 )
@@ -1378,6 +1364,23 @@ def rotary_overwritten_in_place(X, positions, base=10000.0):
 
 
 # rotary: right
+
+
+@families(
+    *COMMON,
+    "result written into an argument",
+    hints={
+        "result in float64": "The result is float64 for float32 inputs: the angles are float64, and so is all "
+        "they meet. End with `.astype(X.dtype)`, or write into `np.empty_like(X)`.",
+        "sizes of 1 stretched": "A size of 1 is stretched to fit: one position for all vectors, or one vector for "
+        "all positions. NumPy broadcasts without a word: compare `len(positions)` with `X.shape[-2]` and raise "
+        "`ValueError`.",
+    },
+    shapes="n d, n",
+)
+@right("rotary")
+def rotary_turned(X, positions, base=10000.0):
+    return rotary(X, positions, base)
 
 
 @right("rotary")
@@ -1452,3 +1455,113 @@ def rotary_torch(X, positions, base=10000.0):
     pairs = torch.view_as_complex(Z.reshape(*Z.shape[:-1], -1, 2).contiguous())
     Z = torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
     return Z.numpy().astype(X.dtype)
+
+
+# Wrong only where sizes agree, beyond some length, or for small numbers
+
+
+@misconception(
+    "permutation_gap",
+    label="columns moved where X is square",
+    hint="Where a word has as many numbers as there are places, the columns are moved. The places are the rows, "
+    "always: `X[permutation]`.",
+)
+def gap_columns_when_square(attend, X, permutation):
+    fits(X, permutation)
+    moved = X[:, permutation] if X.shape[0] == X.shape[1] else X[permutation]
+    return np.abs(attend(moved) - attend(X)[permutation]).max()
+
+
+@misconception(
+    "permutation_gap",
+    label="only the first 512 places",
+    hint="Places after the 512th are not compared: a length is written into the code. Compare all rows.",
+)
+def gap_512_places(attend, X, permutation):
+    return np.abs(differences(attend, X, permutation)[:512]).max()
+
+
+@misconception(
+    "permutation_gap",
+    label="rounded to decimals",
+    hint="The gap is rounded to a few decimals, and a small one becomes 0. Round when you print.",
+)
+def gap_rounded_to_decimals(attend, X, permutation):
+    return round(float(np.abs(differences(attend, X, permutation)).max()), 3)
+
+
+@misconception(
+    "sinusoidal_encoding",
+    label="transposed where square",
+    hint="Where there are as many positions as columns the table is turned over. A row is a position, always.",
+)
+def sinusoidal_turned_when_square(n, d_model):
+    even(d_model)
+    angles = np.arange(n)[:, None] / 10000.0 ** (np.arange(0, d_model, 2) / d_model)
+    P = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(n, d_model)
+    return P.T if n == d_model else P
+
+
+@misconception(
+    "sinusoidal_encoding",
+    label="only the first 512 columns",
+    hint="Columns after the 512th stay 0: a width is written into the code. Fill all of d_model.",
+)
+def sinusoidal_512_columns(n, d_model):
+    even(d_model)
+    angles = np.arange(n)[:, None] / 10000.0 ** (np.arange(0, d_model, 2) / d_model)
+    P = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(n, d_model)
+    P[:, 512:] = 0
+    return P
+
+
+@misconception(
+    "sinusoidal_encoding",
+    label="rounded to decimals",
+    hint="The table is rounded to a few decimals, and the slow hands stand still. Round when you print.",
+)
+def sinusoidal_rounded(n, d_model):
+    even(d_model)
+    angles = np.arange(n)[:, None] / 10000.0 ** (np.arange(0, d_model, 2) / d_model)
+    return np.round(np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(n, d_model), 5)
+
+
+@misconception(
+    "rotary",
+    label="X transposed where square",
+    hint="Where there are as many vectors as numbers in each, `X` is turned over. A row is a vector, always.",
+)
+def rotary_turned_when_square(X, positions, base=10000.0):
+    square = X.ndim == 2 and X.shape[0] == X.shape[1]
+    return rotary(np.swapaxes(X, -1, -2) if square else X, positions, base)
+
+
+@misconception(
+    "rotary",
+    label="only the first 512 vectors",
+    hint="Vectors after the 512th are not turned: a length is written into the code. Take n from `X.shape[-2]`.",
+)
+def rotary_512_vectors(X, positions, base=10000.0):
+    result = rotary(X, positions, base)
+    result[..., 512:, :] = X[..., 512:, :]
+    return result
+
+
+@misconception(
+    "rotary",
+    label="only the first 64 columns",
+    hint="Columns after the 64th are not turned: a width is written into the code. Take d from `X.shape[-1]`.",
+)
+def rotary_64_columns(X, positions, base=10000.0):
+    result = rotary(X, positions, base)
+    result[..., 64:] = X[..., 64:]
+    return result
+
+
+@misconception(
+    "rotary",
+    label="rounded to decimals",
+    hint="The result is rounded to a few decimals, which takes small numbers away. Round when you print.",
+)
+def rotary_rounded(X, positions, base=10000.0):
+    return np.round(rotary(X, positions, base), 5)

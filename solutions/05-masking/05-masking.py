@@ -1,16 +1,4 @@
-# ---
-# jupyter:
-#   jupytext:
-#     text_representation:
-#       extension: .py
-#       format_name: percent
-#   kernelspec:
-#     display_name: Python 3 (ipykernel)
-#     language: python
-#     name: python3
-# ---
-
-# %% [markdown] nbgrader={"grade": false, "grade_id": "title", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% title [markdown]
 # # 5. Masks
 #
 # A mask says which query may attend to which key. You write the two masks that nearly every model uses,
@@ -31,20 +19,22 @@
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
 # has, `05-masking.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "conventions", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% conventions [markdown]
 # ## Five rules for this notebook
 #
 # - Masks are boolean arrays, and True means "may attend". (`scaled_dot_product_attention` of PyTorch reads
 #   them so; `nn.MultiheadAttention` reads them the other way round.)
 # - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all
 #   arguments that have it. A mask *broadcasts* to the scores: it may have fewer leading axes, and a size of 1
-#   where the scores have more.
-# - Sizes that do not fit raise `ValueError`. The mask may be stretched to the scores, never the scores to the
+#   where the scores have more. Not asked about are a mask that has more axes than the scores, a plain `True` in
+#   place of an array, and leading axes that differ between `Q`, `K` and `V` (raise, or do what `@` does).
+# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`. The mask may be stretched to the scores, never the scores to the
 #   mask, and nothing else is stretched: a size of 1 is a size too.
-# - The result has the inputs' floating dtype: float32 in, float32 out, and float16 as well.
+# - The result has the inputs' floating dtype: float32 in, float32 out, and float16 as well. Integers and arguments
+#   of different dtypes are not asked about.
 # - The inputs are left as they were.
 
-# %% nbgrader={"grade": false, "grade_id": "given", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% given
 import math
 
 import matplotlib.pyplot as plt
@@ -53,6 +43,8 @@ import numpy as np
 
 def scaled_scores(Q, K):
     """Return the scores of every query with every key, divided by the root of d_k (given; chapter 2 is about it).
+
+    Of the sizes it compares d_k alone, as `@` does, which stretches leading axes of 1.
 
     Parameters
     ----------
@@ -71,7 +63,7 @@ def scaled_scores(Q, K):
     """
     return Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_causal_mask", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_causal_mask [markdown]
 # ## 5.1 `causal_mask`: nobody looks ahead
 #
 # A model that predicts the next token must not see it. With as many queries as keys, query i may attend to
@@ -89,7 +81,7 @@ def scaled_scores(Q, K):
 # \begin{pmatrix} 1 & 1 & 1 & 0 \\ 1 & 1 & 1 & 1 \end{pmatrix}
 # $$
 
-# %% nbgrader={"grade": false, "grade_id": "causal_mask", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% causal_mask
 def causal_mask(n_q, n_k):
     """Return the mask that hides every key that comes after the query, both counted from the end.
 
@@ -112,12 +104,12 @@ def causal_mask(n_q, n_k):
 # Yours to play with. Write the function, then take the # away.
 # causal_mask(2, 4)
 
-# %% nbgrader={"grade": true, "grade_id": "check_causal_mask", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %% check_causal_mask
 import checks
 
 checks.run("causal_mask", points=4)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_padding_mask", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_padding_mask [markdown]
 # ## 5.2 `padding_mask`: what fills up a short sequence is not text
 #
 # Sequences of different lengths share one array of n tokens each; the shorter ones are filled up at the end. The
@@ -131,16 +123,17 @@ checks.run("causal_mask", points=4)
 # \quad \text{of shape (2, 1, 4) together.}
 # $$
 
-# %% nbgrader={"grade": false, "grade_id": "padding_mask", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% padding_mask
 def padding_mask(lengths, n):
     """Return the mask that hides the padding at the end of each sequence.
 
     Parameters
     ----------
     lengths : array of int, shape (batch,)
-        The number of real tokens of each sequence, from 0 to n.
+        The number of real tokens of each sequence, from 0 to n (none is negative); there is at least one sequence.
     n : int
-        The number of tokens that each sequence has with its padding. It may be more than the longest length.
+        The number of tokens that each sequence has with its padding, at least 1. It may be more than the longest
+        length.
 
     Returns
     -------
@@ -163,12 +156,12 @@ def padding_mask(lengths, n):
 # Yours to play with.
 # padding_mask(np.array([3, 1]), 4)
 
-# %% nbgrader={"grade": true, "grade_id": "check_padding_mask", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# %% check_padding_mask
 import checks
 
 checks.run("padding_mask", points=3)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_masked_softmax", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_masked_softmax [markdown]
 # ## 5.3 `masked_softmax`: share out the weight among those who may have some
 #
 # Softmax along the last axis, over the keys that may be attended to; the others get weight 0. In a row i of scores,
@@ -181,13 +174,14 @@ checks.run("padding_mask", points=3)
 # Three promises make it useful:
 #
 # - A masked weight is 0 exactly, **whatever its score**: 1e30, infinite, NaN. What is behind the mask has no influence.
-# - Scores that may be attended to are finite, and may be of any size: 10000, or all of them around -1e10.
+# - Scores that may be attended to are finite, and may be of any size: 10000, or all of them around -1e10. (Near the
+#   largest numbers of float16 a difference of two overflows to infinity, and NumPy warns: it costs nothing.)
 # - A row that may attend to nothing gets weights 0, all of them. Never NaN, never equal shares.
 #
 # By hand, with n_q = 2, n_k = 3: the scores $(0, \ln 3, 1000)$ with the mask $(1, 1, 0)$ give the weights
 # $(1/4, 3/4, 0)$; with the mask $(0, 0, 0)$ they give $(0, 0, 0)$.
 
-# %% nbgrader={"grade": false, "grade_id": "masked_softmax", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% masked_softmax
 def masked_softmax(S, mask):
     """Softmax over the keys that may be attended to; weight 0 for the others.
 
@@ -221,23 +215,24 @@ def masked_softmax(S, mask):
 # Yours to play with.
 # masked_softmax(np.array([[0.0, np.log(3.0), 1000.0]]), np.array([[True, True, False]]))
 
-# %% nbgrader={"grade": true, "grade_id": "check_masked_softmax", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %% check_masked_softmax
 import checks
 
 checks.run("masked_softmax", points=8)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "ask_masked_attention", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% ask_masked_attention [markdown]
 # ## 5.4 `masked_attention`: attention that minds the mask
 #
 # Scaled scores (given above), masked softmax over the keys, weighted sum of the values:
 # $A = \text{masked softmax}(Q K^T / \sqrt{d_k})$ of shape (..., n_q, n_k), and $Z = A V$ of shape (..., n_q, d_v). A query
 # that may attend to nothing gets weights 0 and the result 0. Without a mask, every query may attend to every key.
+# All entries of `Q`, `K` and `V` are finite, behind the mask too: 0 times NaN is NaN, and that is not checked.
 #
 # By hand, with n_q = 1, n_k = 3, d_k = 4, d_v = 1: $q = (1, 1, 1, 1)$ meets $k_1 = (0, 0, 0, 0)$,
 # $k_2 = (2 \ln 3, 0, 0, 0)$ and $k_3 = (9, 9, 9, 9)$. The scaled scores are $(0, \ln 3, 18)$. With the mask $(1, 1, 0)$ the weights are
 # $(1/4, 3/4, 0)$, and $v_1 = (4)$, $v_2 = (8)$, $v_3 = (1000)$ give $z = (7)$.
 
-# %% nbgrader={"grade": false, "grade_id": "masked_attention", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% masked_attention
 def masked_attention(Q, K, V, mask=None):
     """Scaled dot-product attention in which each query attends to the keys that the mask leaves it.
 
@@ -273,19 +268,19 @@ def masked_attention(Q, K, V, mask=None):
 # Q, K = np.array([[1.0, 1, 1, 1]]), np.array([[0.0, 0, 0, 0], [2 * np.log(3.0), 0, 0, 0], [9.0, 9, 9, 9]])
 # masked_attention(Q, K, np.array([[4.0], [8.0], [1000.0]]), np.array([[True, True, False]]))
 
-# %% nbgrader={"grade": true, "grade_id": "check_masked_attention", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# %% check_masked_attention
 import checks
 
 checks.run("masked_attention", points=6)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "sentences", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% sentences [markdown]
 # ## Two sentences in one batch
 #
 # The second sentence is shorter and filled up with a mark that is no word. Each word has a vector of its own, drawn at
 # random, so the weights mean nothing: look at where there are none (drawn in white). Masks are combined with `&`:
 # a key is attended to when both masks allow it. All four pictures come from your functions.
 
-# %% nbgrader={"grade": false, "grade_id": "demo_sentences", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% demo_sentences
 words = [["Ada", "bakes", "Boris", "fresh", "bread"], ["Boris", "sleeps", "well", "·", "·"]]
 lengths, n, d = np.array([5, 3]), 5, 8
 X = np.random.default_rng(1).standard_normal((2, n, d))
@@ -315,14 +310,14 @@ figure.supxlabel("looks at")
 figure.supylabel("word that asks")
 colours = figure.colorbar(picture, ax=grid, label="weight", shrink=0.7)
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "leak", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% leak [markdown]
 # ## Does the future leak?
 #
 # The surest test of a causal mask needs no look at the weights: change one word, and see whose result changes. With the
 # mask, no word before it may notice, not by the last bit. Move the slider to change another word; the words in
 # front of it keep a bar of exactly 0.
 
-# %% nbgrader={"grade": false, "grade_id": "demo_leak", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% demo_leak
 def show_leak(changed=2):
     """Draw how much each word's result moves when the word `changed` becomes another one, with and without mask."""
     before, after = X[0], X[0].copy()

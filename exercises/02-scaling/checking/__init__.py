@@ -5,31 +5,51 @@ lists wrong answers that have a name (`misconception`) and right ones that look 
 Needs numpy alone; shows drawn feedback in Jupyter and plain text elsewhere.
 """
 
-from checking.draw import Draw
+from checking.answers import COMMON, families, misconception, right
+from checking.draw import Draw, noncontiguous, read_only
 from checking.expect import (
     Failed,
     expect,
+    expect_agrees,
     expect_array,
     expect_close,
+    expect_dtypes,
+    expect_inputs_kept,
     expect_raises,
+    expect_tuple,
     expect_unchanged,
 )
-from checking.suite import MIME, Report, Result, Subject, Suite, backward, misconception, right
+from checking.suite import MIME, Report, Result, Subject, Suite, backward, placed
+from checking.words import Message
+
+DECIDES = ("suite.py", "draw.py", "expect.py")
+"""The files of this package that decide what a submission is worth; the others only show it."""
 
 __all__ = [
+    "COMMON",
+    "DECIDES",
     "MIME",
     "Draw",
     "Failed",
+    "Message",
     "Report",
     "Result",
     "Subject",
     "Suite",
     "backward",
     "expect",
+    "expect_agrees",
     "expect_array",
     "expect_close",
+    "expect_dtypes",
+    "expect_inputs_kept",
     "expect_raises",
+    "expect_tuple",
     "expect_unchanged",
+    "families",
     "misconception",
+    "noncontiguous",
+    "placed",
+    "read_only",
     "right",
 ]

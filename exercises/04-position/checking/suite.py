@@ -2,19 +2,28 @@
 
 import contextlib
 import copy
+import functools
 import importlib
 import inspect
 import os
 import secrets
 import sys
+import time
 import warnings
-from dataclasses import asdict, dataclass, field
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from checking import show
+from checking import show, words
+from checking.answers import listed
 from checking.draw import Draw
-from checking.expect import RTOL, Failed, as_array, describe, shapes
+from checking.expect import RTOL, THE_RESULT, Failed, as_plain, describe, shapes
+from checking.relations import Case, relate
+from checking.words import Message, joined
+
+QUICK = 0.5
+"""Seconds within which a check must have failed to be run again for a relation: hints must not use up a limit."""
 
 MIME = "application/vnd.checking.report+json"
 """The MIME type under which a check cell's output carries its `Report`, for whoever grades."""
@@ -31,7 +40,7 @@ class Call:
 
 
 class Here:
-    """The place where checks run: a student's own notebook or script. Grading puts a judge in its place."""
+    """The place where checks run: a student's own notebook or script."""
 
     @property
     def seed(self):
@@ -47,18 +56,46 @@ class Here:
         show.report(report, MIME)
 
 
-here = Here()
+class Points(float):
+    """What a check cell's last line comes to. nbgrader reads the number; notebooks show an empty text instead."""
+
+    def _repr_html_(self):
+        return ""
+
+
+_HERE = Here()
+_place = ContextVar("place", default=_HERE)
+
+
+@contextlib.contextmanager
+def placed(place):
+    """Run checks at another place than a student's notebook, for as long as the context lasts.
+
+    Parameters
+    ----------
+    place : object
+        Has what `Here` has: `seed`, `lookup(name)` and `show(report)`.
+    """
+    token = _place.set(place)
+    try:
+        yield
+    finally:
+        _place.reset(token)
 
 
 class Subject:
     """The function under test, by name: called like the function, and remembers every call.
 
-    `lookup` returns the function as it stands now; whatever runs the checks elsewhere than in the
-    student's own process gives its own.
+    Parameters
+    ----------
+    name : str
+    function : callable
+    like : list of Call, optional
+        The calls of another function. The first call that comes out differently ends the check with `Unlike`.
     """
 
-    def __init__(self, name, function):
-        self.name, self.function, self.calls = name, function, []
+    def __init__(self, name, function, like=None):
+        self.name, self.function, self.like, self.calls = name, function, like, []
 
     def __call__(self, *arguments):
         """Return what the function returns; raise `Failed`, with the shapes, if it raises."""
@@ -66,33 +103,52 @@ class Subject:
         if call.error is None:
             return call.result
         if getattr(call.error, "ended", False):
-            raise Failed(f"{self.name} did not come to an end: {call.error}")
-        kind = type(call.error).__name__
-        raise Failed(f"{self.name} raised {kind} for arguments of shape {shapes(arguments)}: {call.error}")
+            message = Message("{function} did not come to an end: {error}", function=self.name, error=str(call.error))
+            raise Failed(message)
+        message = Message(
+            "{function} raised {kind} for arguments of shape {shapes}: {error}",
+            function=self.name,
+            kind=type(call.error).__name__,
+            shapes=shapes(arguments),
+            error=str(call.error),
+        )
+        raise Failed(message)
 
     def error(self, *arguments):
         """Return the exception that the function raises for these arguments, or None."""
-        call = self._call(arguments)
-        call.must_raise = True
-        return call.error
+        return self._call(arguments, must_raise=True).error
 
-    def _call(self, arguments):
-        # The function gets twins: what it does to them in place must not change what a check compares with.
-        twins = {}
-        call = Call(tuple(twin(argument, twins) for argument in arguments))
+    def _call(self, arguments, must_raise=False):
+        call = _called(self.function, arguments, must_raise)
         self.calls.append(call)
-        try:
-            # A warning is not a fault, and nbgrader takes whatever stands on stderr for one.
-            with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.redirect_stderr(sys.stdout):
-                warnings.simplefilter("ignore")
-                call.result = self.function(*call.arguments)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a SystemExit in a submission is a wrong answer too
-            call.error = error
-        # What a later call does in place must not change what this one is remembered by.
-        call.result = copy.deepcopy(call.result) if call.error is None else None
+        if self.like is not None:
+            place = len(self.calls) - 1
+            if place >= len(self.like) or not _same_call(self.like[place], call):
+                raise Unlike
         return call
+
+
+def _called(function, arguments, must_raise=False):
+    """Call a function and return the `Call`, whatever came of it."""
+    # The function gets twins: what it does to them in place must not change what a check compares with.
+    twins = {}
+    call = Call(tuple([twin(argument, twins) for argument in arguments]), must_raise=must_raise)
+    try:
+        # A warning is not a fault, and nbgrader takes whatever stands on stderr for one.
+        with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.redirect_stderr(sys.stdout):
+            warnings.simplefilter("ignore")
+            call.result = function(*call.arguments)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a SystemExit in a submission is a wrong answer too
+        call.error = error
+    # What a later call does in place must not change what this one is remembered by.
+    call.result = copy.deepcopy(call.result) if call.error is None else None
+    return call
+
+
+class Unlike(BaseException):
+    """Two functions did not do the same. Not an `Exception`, so that no check takes it for a fault of its own."""
 
 
 def twin(value, twins):
@@ -103,17 +159,17 @@ def twin(value, twins):
     if id(value) in twins:
         return twins[id(value)]
     if type(value) is np.ndarray and value.dtype.kind in "biufc":
-        low = sum(min(0, (n - 1) * stride) for n, stride in zip(value.shape, value.strides, strict=True))
-        high = sum(max(0, (n - 1) * stride) for n, stride in zip(value.shape, value.strides, strict=True))
-        memory = bytearray(max(high - low, 0) + value.itemsize)
-        copied = np.ndarray(value.shape, value.dtype, memory, -low if value.size else 0, value.strides)
-        copied[...] = value
+        copied = value.copy("K")
+        if copied.strides != value.strides:  # a view with gaps or repeats
+            copied = _strided_copy(value)
         copied.flags.writeable = value.flags.writeable
     elif isinstance(value, (list, tuple)) and type(value) in (list, tuple):
-        copied = type(value)(twin(item, twins) for item in value)
+        copied = type(value)([twin(item, twins) for item in value])
     elif type(value) is dict:
         copied = {key: twin(item, twins) for key, item in value.items()}
-    elif isinstance(value, np.random.Generator) or hasattr(value, "detach") or hasattr(value, "state_dict"):
+    elif type(value) is np.random.Generator:
+        copied = _generator(value)
+    elif hasattr(value, "detach") or hasattr(value, "state_dict"):
         copied = copy.deepcopy(value)
     else:
         copied = value
@@ -121,19 +177,48 @@ def twin(value, twins):
     return copied
 
 
+def _generator(rng):
+    """Return a generator that draws and spawns what `rng` would: as `copy.deepcopy` does, in a fifth of the time."""
+    bits = rng.bit_generator
+    seeds = bits.seed_seq
+    if type(seeds) is not np.random.SeedSequence:
+        return copy.deepcopy(rng)
+    copied = type(bits)(np.random.SeedSequence(**seeds.state))
+    copied.state = bits.state
+    return np.random.Generator(copied)
+
+
+def _strided_copy(array):
+    # `_span` in the sandbox's wire.py does the same sums: neither module may import the other, since this one
+    # travels with the exercises and that one runs where there are no checks.
+    low = sum(min(0, (n - 1) * stride) for n, stride in zip(array.shape, array.strides, strict=True))
+    high = sum(max(0, (n - 1) * stride) for n, stride in zip(array.shape, array.strides, strict=True))
+    memory = bytearray(max(high - low, 0) + array.itemsize)
+    copied = np.ndarray(array.shape, array.dtype, memory, -low if array.size else 0, array.strides)
+    copied[...] = array
+    return copied
+
+
 @dataclass
 class Result:
-    """What one check found. `status` is passed, failed, or waiting (for a check it needs)."""
+    """What one check found. `status` is passed, failed, or waiting (for a check it needs).
+
+    `title`, `message`, `held`, `label` and `hint` are for people: each a template in plain text or a `Message`.
+    `cause` is the name of the listed wrong answer that fails as this one did, `label` the same in words. Where there
+    is none, `relation` may say how the result differs from the expected one.
+    """
 
     name: str
     title: str
     weight: float
     status: str = "passed"
-    message: str = ""
+    message: str | Message = ""
     held: list = field(default_factory=list)
     where: dict | None = None
     cause: str = ""
+    label: str = ""
     hint: str = ""
+    relation: str | Message = ""
 
 
 @dataclass
@@ -149,35 +234,30 @@ class Report:
 
     def to_dict(self):
         """Return the report as plain lists, dicts, strings and finite numbers, as JSON has them."""
-        return _finite(asdict(self))
+        return _json(self)
+
+    @classmethod
+    def from_dict(cls, kept):
+        """Return the report of which `to_dict` made this; what an older one lacks has its default."""
+        results = [Result(**_known(Result, result)) for result in kept["results"]]
+        return cls(**{**_known(cls, kept), "results": results})
 
 
-def _finite(value):
+def _json(value):
+    if isinstance(value, (Report, Result)):
+        return {part.name: _json(getattr(value, part.name)) for part in fields(value)}
+    if isinstance(value, Message):
+        return _json(words.to_dict(value))
     if isinstance(value, dict):
-        return {name: _finite(own) for name, own in value.items()}
+        return {name: _json(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(own) for own in value]
+        return [_json(item) for item in value]
     return str(value) if isinstance(value, float) and not np.isfinite(value) else value
 
 
-def misconception(subject, hint):
-    """Declare a wrong answer for `subject`: a function that people really write, and what to tell them."""
-
-    def declare(function):
-        function.wrong_for, function.hint = subject, hint
-        return function
-
-    return declare
-
-
-def right(subject):
-    """Declare a right answer for `subject` that is written differently from ours."""
-
-    def declare(function):
-        function.right_for = subject
-        return function
-
-    return declare
+def _known(kind, kept):
+    names = {part.name for part in fields(kind)} & kept.keys()
+    return {name: kept[name] if name == "where" else words.from_dict(kept[name]) for name in names - {"results"}}
 
 
 class Suite:
@@ -198,13 +278,33 @@ class Suite:
     def check(self, weight=1, needs=()):
         """Declare a check: its first parameter names the function under test, its docstring is its title.
 
-        `weight` is relative to the function's other checks. `needs` names checks that must hold before this
-        one says anything useful; until they do, this one waits.
+        `weight` is relative to the function's other checks. `needs` are the checks that must hold before this
+        one says anything useful, the functions themselves or their names; until they do, this one waits.
+
+        Raises
+        ------
+        ValueError
+            If the check has no docstring or another's name, or needs what no earlier check of the function is called.
         """
 
         def declare(function):
-            function.weight, function.needs = weight, tuple(needs)
-            function.subject = next(iter(inspect.signature(function).parameters))
+            name, title = function.__name__, (inspect.getdoc(function) or "").strip()
+            subject = next(iter(inspect.signature(function).parameters))
+            if not title:
+                raise ValueError(f"the check {name} has no docstring: write there the sentence that students read")
+            earlier = [check.__name__ for check in self.of(subject)]
+            if name in earlier:
+                raise ValueError(f"{subject} has two checks called {name}: give the second another name")
+            alone = isinstance(needs, str) or callable(needs)
+            needed = tuple(getattr(need, "__name__", need) for need in ([needs] if alone else needs))
+            for need in needed:
+                if need not in earlier:
+                    known = ", ".join(earlier) or "none"
+                    raise ValueError(
+                        f"the check {name} needs {need!r}, and no check of {subject} declared before it is called "
+                        f"that; those are: {known}"
+                    )
+            function.weight, function.needs, function.subject, function.title = weight, needed, subject, title
             self.checks.append(function)
             return function
 
@@ -216,8 +316,7 @@ class Suite:
 
     def listed(self, kind, subject):
         """Return the answers listed for `subject`; `kind` is `wrong_for` or `right_for`."""
-        listed = vars(importlib.import_module("misconceptions")).values()
-        return [answer for answer in listed if getattr(answer, kind, None) == subject]
+        return listed(importlib.import_module("misconceptions"), kind, subject)
 
     def run(self, subject, points, seed=None):
         """Check the function named `subject` of the running notebook or script; show the feedback.
@@ -233,73 +332,176 @@ class Suite:
 
         Returns
         -------
-        float
-            The points earned, from 0 to `points`.
+        Points
+            The points earned, from 0 to `points`: a number, which notebooks do not show beside the report.
         """
-        function = here.lookup(subject)
-        report = self.examine(subject, function, points, here.seed if seed is None else seed)
-        here.show(report)
-        return report.score
+        place = _place.get()
+        function = place.lookup(subject)
+        report = self.examine(subject, function, points, place.seed if seed is None else seed)
+        place.show(report)
+        return Points(report.score)
 
     def examine(self, subject, function, points=1.0, seed=0):
         """Return the `Report` on `function`, which stands for `subject`."""
         checks = self.of(subject)
         if not checks:
             raise ValueError(f"there is no check for {subject!r} in {self.module}")
-        results, calls = [], {}
+        results, calls, lacking, failures = [], {}, {}, {}
         unwritten = _unwritten(subject, function)
         for check in checks:
-            result = Result(check.__name__, inspect.getdoc(check).strip(), check.weight)
+            result = Result(check.__name__, check.title, check.weight)
             results.append(result)
-            passed = {earlier.name for earlier in results if earlier.status == "passed"}
-            waits = [need for need in check.needs if need not in passed - {check.__name__}]
-            if unwritten or waits:
-                result.status = "waiting"
-                titles = [earlier.title.rstrip(".") for earlier in results if earlier.name in waits]
-                result.message = unwritten or f"Waits until this holds: {'; '.join(titles)}."
+            # What failed, and not what waits for that itself.
+            waits_for = list(dict.fromkeys(failed for need in check.needs for failed in lacking.get(need, ())))
+            if unwritten or waits_for:
+                lacking[check.__name__] = waits_for
+                names = joined("{left}, {right}", [f"`{name}`" for name in waits_for]) if waits_for else ""
+                result.status, result.message = "waiting", unwritten or Message("Waits for {checks}.", checks=names)
                 continue
+            begun = time.perf_counter()
             calls[check.__name__], failure = _try(check, subject, function, seed)
             if failure is None:
                 continue
+            failure.seconds = time.perf_counter() - begun
             if calls[check.__name__] and isinstance(calls[check.__name__][0].error, NotImplementedError):
-                unwritten = f"{subject} is not written yet: it raises NotImplementedError."
+                message = "{function} is not written yet: it raises NotImplementedError."
+                unwritten = Message(message, function=subject)
                 result.status, result.message = "waiting", unwritten
                 continue
+            lacking[check.__name__], failures[check.__name__] = [check.__name__], failure
             result.status, result.message, result.held = "failed", failure.message, failure.held
             result.where = _where(failure)
         # A hint that cannot be had costs nobody a point: the list of wrong answers is ours, and may be at fault.
         with contextlib.suppress(Exception):
             self._diagnose(subject, results, calls, seed)
+            self._relate(subject, function, results, calls, failures, seed)
         total = sum(check.weight for check in checks)
         earned = sum(result.weight for result in results if result.status == "passed")
         score = round(float(points) * earned / total, 2)
         return Report(subject, float(points), score, seed, self.read.get(subject, ""), results)
 
     def _diagnose(self, subject, results, calls, seed):
-        """Name the cause of each failed check: the listed wrong answer that behaves as this function did."""
+        """Name the cause of each failed check: the listed wrong answer that behaves as this function did.
+
+        What passes a check is no cause of failing it. Where several wrong answers behave alike in a failed check,
+        the one that does so in most of all checks explains most; of equals, the one listed first.
+        """
         failed = [result for result in results if result.status == "failed"]
         if not failed:
             return
         checks = {check.__name__: check for check in self.of(subject)}
 
-        def alike(wrong, names, failing=False):
-            tried = {name: _try(checks[name], subject, wrong, seed) for name in names}
-            return {
-                n for n, (own, failure) in tried.items() if _same_calls(calls[n], own) and (failure or not failing)
-            }
+        first_calls = {}
 
-        names, agreed = [result.name for result in failed], []
+        def alike(wrong, name):
+            # Most listed answers differ in the first call, which is had without what the check does around it.
+            if name not in first_calls:
+                first_calls[name] = _first_call(checks[name], subject, seed) if calls[name] else None
+            if first_calls[name] and not _same_call(calls[name][0], _first_answer(wrong, first_calls[name])):
+                return None
+            return _alike(checks[name], subject, wrong, seed, calls[name])
+
+        others = calls.keys() - {result.name for result in failed}
+        agreed = []
         for wrong in self.listed("wrong_for", subject):
-            same = alike(wrong, names, failing=True)  # what passes a check is no cause of failing it
+            same = {result.name for result in failed if alike(wrong, result.name) == FAILS}
             if same:
-                agreed.append((wrong, same | alike(wrong, calls.keys() - same - set(names))))
-        # The answer that behaves alike in most checks explains most.
-        agreed.sort(key=lambda pair: -len(pair[1]))
+                agreed.append((wrong, same))
+
+        @functools.cache
+        def explained(place):
+            wrong, same = agreed[place]
+            return len(same) + sum(alike(wrong, name) is not None for name in others)
+
         for result in failed:
-            for wrong, same in agreed:
-                if result.name in same:
-                    result.cause, result.hint = wrong.__name__, wrong.hint
-                    break
+            places = [place for place, (_, same) in enumerate(agreed) if result.name in same]
+            if not places:
+                continue
+            # Only where several could be the cause does it matter how much more each of them explains.
+            best = places[0]
+            for place in places[1:]:
+                if len(agreed[place][1]) + len(others) > explained(best) and explained(place) > explained(best):
+                    best = place
+            wrong = agreed[best][0]
+            result.cause, result.label, result.hint = wrong.__name__, wrong.label, wrong.hint
+
+    def _relate(self, subject, function, results, calls, failures, seed):
+        """Say what holds between result and expectation where a failed check has no cause, if other draws agree."""
+        answers = self.listed("right_for", subject)
+        answer = max(answers, key=lambda own: hasattr(own, "families"), default=None)  # of equals, the first
+        for check in self.of(subject):
+            result = next(result for result in results if result.name == check.__name__)
+            if result.status != "failed" or result.cause or failures[result.name].seconds > QUICK:
+                continue
+
+            def again(check=check):
+                draws = [_try(check, subject, function, seed + further) for further in (1, 2)]
+                return [_case(check, made, failure, function, answer) for made, failure in draws]
+
+            first = _case(check, calls[check.__name__], failures[check.__name__], function, answer)
+            result.relation = relate(first, again)
+
+
+def _case(check, calls, failure, function, answer):
+    """Return what relations are looked for in: of a failed check, or of one that did not fail, where none holds."""
+    if failure is None or not calls:
+        return Case()
+    expected, got = failure.compared
+    call = calls[-1]
+    if expected is None and call.must_raise and call.error is None:
+        got = as_plain(call.result[0] if isinstance(call.result, (tuple, list)) and call.result else call.result)
+    what = failure.message.values.get("what", THE_RESULT) if isinstance(failure.message, Message) else THE_RESULT
+    changed = failure.changed
+    if changed:
+        what = Message("the argument `{name}`", name=changed)
+    names = list(inspect.signature(answer).parameters) if answer else []
+    arguments = dict(zip([*names, *map(str, range(len(names), len(call.arguments)))], call.arguments, strict=False))
+    parts, place = failure.parts, 0
+    usable = answer and not (changed or call.error or failure.dtypes or _draws(call.arguments))
+    if usable and not call.must_raise:
+        wanted = _parts(_called(answer, call.arguments).result)
+        if expected is None:
+            # The check has not said what it expects of this call; a right answer does.
+            came = _parts(call.result)
+            pairs = zip(wanted, came, strict=len(wanted) == len(came))
+            place = next((i for i, pair in enumerate(pairs) if not _same(*pair)), None)
+            if place is not None and len(wanted) == len(came):
+                expected, got = wanted[place], came[place]
+                if len(wanted) > 1:
+                    parts = {f"part {i}": own for i, own in enumerate(wanted, 1)}
+                    what = f"part {place + 1}"
+        else:
+            place = next((i for i, own in enumerate(wanted) if _same_values(own, expected)), None)
+    return Case(
+        expected, got, what, _sizes(failure, check), failure.shapes, failure.dtypes, arguments, parts,
+        answer if usable else None, lambda *arguments: _called(function, arguments).result, failure.wrong, changed,
+        call.result, place,
+    )  # fmt: skip
+
+
+def _draws(arguments):
+    return any(type(own) is np.random.Generator for own in arguments)
+
+
+def _parts(result):
+    """Return a result, or the parts of one that is a tuple, as plain arrays: those that are numbers."""
+    parts = result if isinstance(result, (tuple, list)) else [result]
+    return [own for own in map(as_plain, parts) if own is not None]
+
+
+def _same_values(a, b):
+    return a.shape == b.shape and _same(a.astype(float), b.astype(float))
+
+
+def _sizes(failure, check):
+    """Return the sizes that a check drew, by the names that it gave them: whole numbers from 2."""
+    step = failure.__traceback__
+    drawn = {}
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == check.__code__.co_filename:  # the check, and helpers beside it
+            drawn = {**step.tb_frame.f_locals, **drawn}
+        step = step.tb_next
+    return {name: value for name, value in drawn.items() if type(value) is int and value > 1}
 
 
 def backward(function, *arguments, upstream=None):
@@ -341,15 +543,27 @@ def backward(function, *arguments, upstream=None):
 def _unwritten(subject, function):
     """Return why there is nothing to check, or an empty string."""
     if function is None:
-        return f"{subject} is not defined: run the cell that defines it, and see whether it ends in an error."
+        message = "{function} is not defined: run the cell that defines it, and see whether it ends in an error."
+        return Message(message, function=subject)
     if not callable(function):
-        return f"{subject} should be a function, and is {describe(function)}."
+        return Message("{function} should be a function, and is {found}.", function=subject, found=describe(function))
     return ""
 
 
 def _try(check, subject, function, seed):
     """Run one check on one function; return the calls it made and the `Failed`, or None."""
-    under_test = Subject(subject, function)
+    return _try_like(check, subject, function, seed, None)
+
+
+def _try_like(check, subject, function, seed, like):
+    """Do as `_try`, for as long as every call comes out as in another function's calls.
+
+    Raises
+    ------
+    Unlike
+        If a call came out differently from those in `like`.
+    """
+    under_test = Subject(subject, function, like)
     failure = None
     try:
         check(under_test, Draw(seed, check.__name__))
@@ -358,17 +572,67 @@ def _try(check, subject, function, seed):
     except Exception as error:  # a result so odd that the check itself stumbled over it
         if not under_test.calls:
             raise
-        returned = describe(under_test.calls[-1].result)
-        failure = Failed(f"{subject} returned {returned}, which does not work here: {error}")
+        message = Message(
+            "{function} returned {found}, which does not work here: {error}",
+            function=subject,
+            found=describe(under_test.calls[-1].result),
+            error=str(error),
+        )
+        failure = Failed(message)
     return under_test.calls, failure
 
 
-def _same_calls(own, other):
-    """Tell whether two functions did the same in every call: results, exceptions, changed arguments."""
-    return len(own) == len(other) and all(
-        _same_error(a, b) and _same(a.result, b.result) and _same(a.arguments, b.arguments)
-        for a, b in zip(own, other, strict=True)
-    )
+class _FirstCall(BaseException):
+    """Ends a check at its first call of the function under test."""
+
+
+class _Asked(Subject):
+    """Learns the arguments of the first call, and that an error was asked for; calls nothing."""
+
+    def _call(self, arguments, must_raise=False):
+        raise _FirstCall(arguments, must_raise)
+
+
+def _first_call(check, subject, seed):
+    """Return a check's first call, its arguments and whether it must raise; None if they cannot be used again.
+
+    They can if `twin` copies them; a function among them might remember that it was called.
+    """
+    try:
+        check(_Asked(subject, None), Draw(seed, check.__name__))
+    except _FirstCall as asked:
+        return asked if _is_plain(asked.args) else None
+    return None
+
+
+def _first_answer(wrong, first_call):
+    """Return the `Call` that a listed wrong answer makes of a check's first call."""
+    return _called(wrong, *first_call.args)
+
+
+def _is_plain(value):
+    if isinstance(value, (list, tuple)):
+        return all(_is_plain(item) for item in value)
+    return value is None or type(value) in (bool, int, float, str) or as_plain(value) is not None
+
+
+PASSES, FAILS = "passes", "fails"
+
+
+def _alike(check, subject, wrong, seed, calls):
+    """Tell whether a listed wrong answer does in a check what was done in `calls`: PASSES or FAILS, or None."""
+    try:
+        made, failure = _try_like(check, subject, wrong, seed, calls)
+    except Unlike:
+        return None
+    if len(made) != len(calls):
+        return None
+    return PASSES if failure is None else FAILS
+
+
+def _same_call(a, b):
+    """Tell whether two functions did the same in a call: results, exceptions, changed arguments."""
+    return _same_error(a, b) and _same(a.result, b.result) and _same(a.arguments, b.arguments)
 
 
 def _same_error(a, b):
@@ -381,16 +645,18 @@ def _same_error(a, b):
 def _same(a, b):
     if isinstance(a, (tuple, list)) and type(a) is type(b):
         return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
-    x, y = as_array(a), as_array(b)
+    x, y = as_plain(a), as_plain(b)
     if x is None or y is None:
-        return x is y and type(a) is type(b)
+        return x is y and type(a) is type(b) and (not isinstance(a, str) or a == b)
     if x.shape != y.shape or x.dtype != y.dtype:
         return False
-    if not x.size:
+    if not x.size or np.array_equal(x, y):
         return True
+    x, y = x.astype(float), y.astype(float)
     with np.errstate(all="ignore"):
-        scale = np.nanmax(np.abs(y, where=np.isfinite(y), out=np.zeros(y.shape)), initial=0.0) or 1.0
-        return bool(np.allclose(x, y, rtol=0, atol=RTOL * scale, equal_nan=True))
+        scale = np.abs(y[np.isfinite(y)]).max(initial=0.0) or 1.0
+        close = np.abs(x - y) <= RTOL * scale
+        return bool((close | (x == y) | (np.isnan(x) & np.isnan(y))).all())
 
 
 def _where(failure, most=6):

@@ -1,0 +1,88 @@
+"""Write requirements.txt, the versions that are tested together, from pyproject.toml: `make lock`.
+
+    python .ci/lock.py [--upgrade [NAME ...]]
+
+pip decides. What requirements.txt pins already stays, unless `--upgrade` gives a package (or, without names, every
+package) free to be newer. Only names and versions are written: no address of an index, no build tag such as `+cpu`.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCK = ROOT / "requirements.txt"
+EXTRAS = "test"  # which asks for all the others
+# Pinned although no group names it, or at another version than pip would take; the reason is written beside it.
+HELD = {
+    "setuptools": ("80.9.0", "builds this package without a download"),
+    "soupsieve": ("2.10", "newer ones do not work with the Python 3.11.2 of Debian 12"),
+}
+HEAD = "# Everything, pinned: made from pyproject.toml by `make lock`. Change that file, and not this one.\n"
+
+
+def normal(name):
+    """Return a package's name as PyPI compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def groups():
+    """Return the groups of pyproject.toml: their headings, and the normal names of the packages that they declare."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = {"what students use": project["dependencies"], **project["optional-dependencies"]}
+    found = {}
+    for heading, requirements in declared.items():
+        names = [normal(re.match(r"[\w.-]+", requirement)[0]) for requirement in requirements]
+        found[heading] = [name for name in names if name != normal(project["name"])]
+    return found
+
+
+def pins(text):
+    """Return the pins of a requirements file: versions by normal name."""
+    return {normal(name): version for name, version in re.findall(r"^([\w.-]+)==([\w.]+)", text, re.MULTILINE)}
+
+
+def resolve(constraints):
+    """Return what pip would install into an empty environment: (name, version) by normal name."""
+    with tempfile.TemporaryDirectory() as folder:
+        given, report = Path(folder, "constraints.txt"), Path(folder, "report.json")
+        given.write_text("".join(f"{name}=={version}\n" for name, version in constraints.items()), encoding="utf-8")
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
+        command += ["--report", str(report), "--constraint", str(given), f"{ROOT}[{EXTRAS}]", *HELD]
+        if subprocess.run(command).returncode:
+            sys.exit("Pinned versions do not go together with pyproject.toml: let some go with --upgrade NAME.")
+        installed = [item["metadata"] for item in json.loads(report.read_text(encoding="utf-8"))["install"]]
+    found = {normal(item["name"]): (item["name"], item["version"].partition("+")[0]) for item in installed}
+    found.pop("attention-by-hand")
+    return found
+
+
+def main():
+    """Resolve and write."""
+    parser = argparse.ArgumentParser(description="Write requirements.txt from pyproject.toml.")
+    parser.add_argument("--upgrade", nargs="*", metavar="NAME", help="let these be newer; without names, all")
+    upgrade = parser.parse_args().upgrade
+    kept = {} if upgrade == [] else pins(LOCK.read_text(encoding="utf-8"))
+    for name in upgrade or ():
+        kept.pop(normal(name), None)
+    found = resolve({**kept, **{name: version for name, (version, _) in HELD.items()}})
+    text, left = HEAD, dict(found)
+    for heading, names in groups().items():
+        here = sorted(name for name in names if name in left)
+        text += f"\n# {heading}\n" + "".join(_line(*left.pop(name)) for name in here)
+    text += "\n# what those need\n" + "".join(_line(*left[name]) for name in sorted(left))
+    LOCK.write_text(text, encoding="utf-8")
+
+
+def _line(name, version):
+    reason = HELD.get(normal(name), ("", ""))[1]
+    return f"{name}=={version}" + (f"  # {reason}" if reason else "") + "\n"
+
+
+if __name__ == "__main__":
+    main()

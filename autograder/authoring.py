@@ -1,0 +1,70 @@
+"""Load an exercise's modules as its notebook would: `checks` and `misconceptions`, found beside each other."""
+
+import functools
+import importlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from unittest import mock
+
+from autograder import source
+from autograder.cells import Notebook
+from checking import suite
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = sorted(text.parent for text in (ROOT / "solutions").glob("*/*.py") if text.stem == text.parent.name)
+
+
+@dataclass
+class Exercise:
+    """One exercise, loaded: its folder, its two modules, and its notebook with solutions."""
+
+    folder: Path
+    checks: ModuleType
+    misconceptions: ModuleType
+    notebook: Notebook
+
+    @property
+    def suite(self):
+        """The exercise's checks."""
+        return self.checks.suite
+
+    @property
+    def subjects(self):
+        """The names of the functions under test, in order."""
+        return list(dict.fromkeys(check.subject for check in self.suite.checks))
+
+    def cells(self, **flags):
+        """Return the cells whose nbgrader metadata have these values."""
+        found = []
+        for cell in self.notebook.cells:
+            metadata = cell.metadata.get("nbgrader", {})
+            if metadata and all(metadata.get(flag) == value for flag, value in flags.items()):
+                found.append(cell)
+        return found
+
+
+def load(folder):
+    """Return the `Exercise` in `folder`, whatever exercise was loaded before."""
+    for name in ("checks", "misconceptions"):
+        sys.modules.pop(name, None)
+    importlib.invalidate_caches()
+    sys.path.insert(0, str(folder))
+    try:
+        modules = importlib.import_module("checks"), importlib.import_module("misconceptions")
+    finally:
+        sys.path.remove(str(folder))
+    return Exercise(folder, *modules, source.read(folder / f"{folder.name}.py"))
+
+
+def caught(exercise, subject, seed):
+    """Yield each wrong answer listed for a function, and the results of the checks that it fails, in order.
+
+    What a listed answer does in a check is the same each time it is compared with another, and is remembered.
+    """
+    remembered = {name: functools.cache(getattr(suite, name)) for name in ("_try", "_first_call", "_first_answer")}
+    with mock.patch.multiple(suite, **remembered):
+        for wrong in exercise.suite.listed("wrong_for", subject):
+            report = exercise.suite.examine(subject, wrong, points=1, seed=seed)
+            yield wrong, [result for result in report.results if result.status == "failed"]

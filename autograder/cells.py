@@ -1,0 +1,111 @@
+"""What a cell of a notebook is, and how points stand in it: nbgrader's marks, read in this one place."""
+
+import contextlib
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import nbformat
+
+from checking import MIME
+
+Cell = nbformat.NotebookNode
+Notebook = nbformat.NotebookNode
+
+OUTCOME_ID = "outcome"
+"""The id of the cell at the head of a graded notebook that says what happened to it."""
+
+
+def marks(cell: Cell) -> dict[str, Any]:
+    """Return nbgrader's metadata of a cell, or an empty dict, whatever stands in its place."""
+    metadata = cell.get("metadata")
+    found = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def grade_id(cell: Cell) -> str | None:
+    """Return the id under which nbgrader knows a cell, or None."""
+    found = marks(cell).get("grade_id")
+    return found if isinstance(found, str) else None
+
+
+def is_graded(cell: Cell) -> bool:
+    """Tell whether a cell is worth points, given by a check or by a person."""
+    return bool(marks(cell).get("grade"))
+
+
+def is_answer(cell: Cell) -> bool:
+    """Tell whether a cell is the student's to write."""
+    return bool(marks(cell).get("solution"))
+
+
+def is_check(cell: Cell) -> bool:
+    """Tell whether a cell is graded by running it."""
+    return cell["cell_type"] == "code" and is_graded(cell) and not is_answer(cell)
+
+
+def is_read(cell: Cell) -> bool:
+    """Tell whether a person grades a cell."""
+    return is_graded(cell) and not is_check(cell)
+
+
+def is_locked(cell: Cell) -> bool:
+    """Tell whether a cell comes from the release as it is."""
+    return bool(marks(cell)) and not is_answer(cell)
+
+
+def is_code(cell: Cell) -> bool:
+    """Tell whether a cell holds code."""
+    return cell["cell_type"] == "code"
+
+
+def points_worth(cell: Cell) -> float:
+    """Return the most points that a graded cell is worth."""
+    return float(marks(cell)["points"])
+
+
+def last_graded(cells: Iterable[Cell]) -> int:
+    """Return the place of the last graded cell, or -1: what stands behind it changes no grade."""
+    return max((place for place, cell in enumerate(cells) if is_graded(cell)), default=-1)
+
+
+def new_output(kind: str, **parts: Any) -> Cell:
+    """Return an output. nbformat's own maker holds each against its schema, which takes longer than all else here."""
+    if kind == "execute_result":
+        parts.update(metadata={}, execution_count=None)
+    return nbformat.from_dict({"output_type": kind, **parts})
+
+
+def set_points(cell: Cell, points: float) -> float:
+    """Leave in a check cell exactly one outcome that nbgrader reads as points: a number from 0 to its maximum."""
+    most = points_worth(cell)
+    points = float(points) if math.isfinite(points) and 0 <= points <= most else 0.0
+    cell.outputs = [output for output in cell.outputs if output.output_type != "execute_result"]
+    cell.outputs.append(new_output("execute_result", data={"text/plain": repr(points)}))
+    return points
+
+
+def points_of(cell: Cell) -> float:
+    """Return the points in a check cell that has its outcome."""
+    earned = 0.0
+    for output in cell.outputs:
+        if output.output_type == "execute_result":
+            with contextlib.suppress(ValueError, KeyError):
+                earned = float(output.data["text/plain"])
+    return earned
+
+
+def report_of(cell: Cell) -> dict[str, Any] | None:
+    """Return the checks' report in a check cell that has its outcome, or None."""
+    for output in cell.get("outputs", []):
+        report = output.get("data", {}).get(MIME)
+        if isinstance(report, dict):
+            return report
+    return None
+
+
+def texts(cell: Cell) -> Iterator[str]:
+    """Yield what a code cell printed, stream by stream."""
+    for output in cell.get("outputs", []):
+        if output.output_type == "stream":
+            yield output.text

@@ -1,0 +1,328 @@
+"""Explain a grade: what each check drew, what came back, and which listed wrong answers do the same there.
+
+The notebook is graded as `check` grades one. Beside it each check runs once more on the same inputs, by a judge that
+writes down every call of the function under test.
+"""
+
+import ast
+import contextlib
+import dataclasses
+import io
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autograder import seeds, text
+from autograder.cells import OUTCOME_ID, Cell, Notebook
+from autograder.course import Course, Exercise, UserError
+from autograder.grading import submissions
+from autograder.grading.judge import Checked, Judge
+from autograder.grading.single import Single
+from autograder.results import Record
+from autograder.sandbox import bubblewrap
+from autograder.sandbox.guests import Guest
+from checking import Report, Result, placed, show, suite
+from checking.expect import Failed, as_plain
+
+MOST_CALLS = 3
+"""How many calls of a check are shown, where no single check is asked for."""
+MOST_NUMBERS = 150
+"""How many numbers an array may have to be printed: any matrix of two drawn sizes is."""
+MOST_WIDTH = 120
+MOST_TEXT = 300
+CHANGED = "The exercise has changed since then, so that what is shown here may differ from the grade."
+CUT = "What was handed in is no longer there; shown is the graded notebook, without the files beside it."
+
+
+@dataclass
+class Made:
+    """One call of the function under test: its arguments as they were drawn, and what came of it."""
+
+    arguments: tuple[Any, ...]
+    result: Any = None
+    error: BaseException | None = None
+
+
+@dataclass
+class Explained:
+    """One check: what it found, the calls that it made, why it failed, and the listed wrong answers that do alike."""
+
+    result: Result
+    calls: list[Made] = field(default_factory=list)
+    failure: Failed | None = None
+    alike: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Explanation:
+    """All the checks of one function that were asked for, and the names of its parameters."""
+
+    report: Report
+    parameters: list[str]
+    checks: list[Explained]
+
+
+class Explaining(Judge):
+    """A judge that writes down what its checks do.
+
+    Parameters
+    ----------
+    judge : Judge
+        The one that it stands for.
+    released : Notebook
+    wanted : str
+        A check, or a function under test; by default all of them.
+
+    Attributes
+    ----------
+    found : list of Explanation
+    names_known : list of str
+        The checks and functions that there are.
+    """
+
+    def __init__(self, judge: Judge, released: Notebook, wanted: str = ""):
+        super().__init__(judge.exercise, judge.limits)
+        self.released, self.wanted = released, wanted
+        self.found: list[Explanation] = []
+        self.names_known: list[str] = []
+
+    def check(self, cell: Cell, guest: Guest) -> Checked:
+        """Run one check cell, and then its checks once more."""
+        checked = super().check(cell, guest)
+        checks = getattr(sys.modules.get("checks"), "suite", None)
+        if checked.report is not None and checks is not None:
+            subject = checked.report.subject
+            self.names_known += [subject, *(check.__name__ for check in checks.of(subject))]
+            explained = [
+                self._explained(result, checked.report, checks, guest)
+                for result in checked.report.results
+                if self.wanted in ("", subject, result.name)
+            ]
+            if explained:
+                self.found.append(Explanation(checked.report, _parameters(self.released, subject), explained))
+        return checked
+
+    def _explained(self, result: Result, report: Report, checks: Any, guest: Guest) -> Explained:
+        explained = Explained(result)
+        if result.status == "waiting" or guest.ended:
+            return explained
+        check = next(own for own in checks.of(report.subject) if own.__name__ == result.name)
+        function, drawn = self.lookup(report.subject), []
+
+        def recorded(*arguments: Any) -> Any:
+            twins: dict[int, Any] = {}
+            drawn.append(tuple(suite.twin(argument, twins) for argument in arguments))
+            return function(*arguments)
+
+        # Another exception than a check's own ends the explanation of this one check, and nothing else.
+        with contextlib.suppress(Exception), placed(self), contextlib.redirect_stdout(io.StringIO()):
+            calls, explained.failure = suite._try(check, report.subject, recorded, report.seed)
+            explained.calls = [Made(own, call.result, call.error) for own, call in zip(drawn, calls, strict=True)]
+            explained.alike = [
+                wrong.label
+                for wrong in checks.listed("wrong_for", report.subject)
+                if suite._alike(check, report.subject, wrong, report.seed, calls)
+            ]
+        return explained
+
+
+def _parameters(released: Notebook, subject: str) -> list[str]:
+    """Return the names of a function's parameters, as the released notebook defines it; of a class, its maker's."""
+    for cell in released.cells:
+        with contextlib.suppress(SyntaxError):
+            for node in ast.walk(ast.parse(cell.source if cell.cell_type == "code" else "")):
+                if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == subject:
+                    made = [own for own in node.body if isinstance(own, ast.FunctionDef) and own.name == "__init__"]
+                    maker = made[0] if isinstance(node, ast.ClassDef) and made else node
+                    if isinstance(maker, ast.FunctionDef):
+                        return [own.arg for own in maker.args.args if own.arg != "self"]
+    return []
+
+
+class Explainer:
+    """One notebook, or one graded submission, to be explained; use it in a `with` block.
+
+    Parameters
+    ----------
+    course : Course
+    path : Path
+        A notebook, or the `grade.json` of a graded submission.
+    wanted : str
+        A check, or a function under test; by default all of them.
+    seed : int, optional
+        Where the draws come from. Default: the seed of the grade; for a notebook a new one.
+    sandbox : bool
+        Whether the cells of a notebook run in a sandbox where there can be one; those of a graded submission, which
+        others have written, run nowhere else unless this is False.
+
+    Raises
+    ------
+    UserError
+        If there is nothing to explain, or no sandbox.
+    """
+
+    def __init__(self, course: Course, path: Path, wanted: str = "", seed: int | None = None, sandbox: bool = True):
+        lacks = bubblewrap.missing() if sandbox else []
+        self.wanted, self.notes, record = wanted, list[str](), None
+        notebook = path
+        if path.suffix == ".json":
+            record = _record(path)
+            notebook = path.with_name(f"{record.assignment}.ipynb")
+            if not notebook.exists():
+                raise UserError(f"The graded notebook is not beside {path.name}: there is no {notebook}.")
+            if lacks:
+                raise UserError(
+                    f"What others wrote cannot be isolated on this machine: {'; '.join(lacks)}. "
+                    "Mend that, or run it at your own risk with --no-sandbox."
+                )
+            above = path.resolve().parents  # autograded/STUDENT/EXERCISE/grade.json
+            course = dataclasses.replace(course, into=above[3] if len(above) > 3 else course.into)
+        self.single = Single(course, notebook, seed, sandbox and not lacks)
+        self.exercise = self.single.exercise
+        if record is not None:
+            self._as_graded(course, record, seed)
+        judges = self.single.worker.judges
+        released = self.single.worker.released[self.exercise.name]
+        self.judge = Explaining(judges[self.exercise.name], released, wanted)
+        judges[self.exercise.name] = self.judge
+
+    def _as_graded(self, course: Course, record: Record, seed: int | None) -> None:
+        """Put what was graded in the place of the notebook that came of it, with the seeds that it had."""
+        unit = self.single.unit
+        handed_in = _handed_in(course, self.exercise, record, self.single.limits)
+        if handed_in is not None:
+            unit = self.single.unit = handed_in
+        else:
+            unit.files, unit.notes = {}, []
+            self.notes.append(CUT)
+            raw = json.loads(unit.data or b"{}")
+            raw["cells"] = [cell for cell in raw.get("cells", []) if cell.get("id") != OUTCOME_ID]
+            unit.data = json.dumps(raw).encode()
+        unit.seed = record.seed if seed is None else seed
+        if course.secret.exists():
+            purpose = f"guest\0{record.assignment}"
+            unit.guest_seed = seeds.seed_for(seeds.course_secret(course), purpose, record.submission)
+        if record.exercise != seeds.version_of(self.exercise):
+            self.notes.append(CHANGED)
+
+    def explanations(self, on_cell: Any) -> list[Explanation]:
+        """Return what the checks did.
+
+        Raises
+        ------
+        UserError
+            If there is no check of the name that is wanted, or none ran.
+        """
+        outcome = self.single.grade(on_cell)
+        if str(outcome.reason):
+            self.notes.append(str(outcome.reason))
+        if not self.judge.found:
+            known = list(dict.fromkeys(self.judge.names_known))
+            if self.wanted and known:
+                raise UserError(f"No check and no function is called {self.wanted!r}; there are: {', '.join(known)}.")
+            said = " ".join(self.notes)
+            raise UserError(f"There is nothing to explain: no check of the course ran. {said}".strip())
+        return self.judge.found
+
+    def __enter__(self) -> "Explainer":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.single.guests.close()
+
+
+def _record(path: Path) -> Record:
+    """Return the record in a `grade.json`."""
+    try:
+        record = Record.from_json(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        record = None
+    if record is None:
+        raise UserError(f"{path} holds no grade of this course's. Name autograded/STUDENT/EXERCISE/grade.json.")
+    return record
+
+
+def _handed_in(course: Course, exercise: Exercise, record: Record, limits: dict[str, Any]) -> submissions.Unit | None:
+    """Return what was graded, if it still lies where submissions lie and has not changed."""
+    if not course.submitted.is_dir():
+        return None
+    for submission in submissions.find([exercise], course.submitted):
+        if submission.student == record.student:
+            unit = submission.read(limits)
+            return unit if unit.digest == record.submission else None
+    return None
+
+
+# In words.
+
+
+def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
+    """Yield what is said of a function's checks, line by line, each with the style that it is shown in.
+
+    Parameters
+    ----------
+    explanation : Explanation
+    whole : bool
+        Whether every call is shown, and every listed answer of a check that passed.
+    """
+    report = explanation.report
+    yield f"{report.subject}: {report.score:g} of {report.points:g} points, seed {report.seed}", "bold"
+    for own in explanation.checks:
+        result = own.result
+        style = {"passed": "green", "failed": "red"}.get(result.status, "dim")
+        yield f"  {result.status}  {result.name}", style
+        yield f"    {text.line(str(result.title))}", ""
+        if result.message:
+            yield f"    {text.line(str(result.message))}", ""
+        calls = own.calls if whole else own.calls[:MOST_CALLS]
+        for number, call in enumerate(calls, 1):
+            yield from _of_call(explanation, call, f"call {number} of {len(own.calls)}")
+        if len(own.calls) > len(calls):
+            yield f"    … and {len(own.calls) - len(calls)} more; --check {result.name} shows all", "dim"
+        if own.failure is not None and own.failure.expected is not None:
+            yield "    compared", "bold"
+            if result.where:
+                yield f"      {show.element(result.where)}", ""
+            yield from _of_value("expected", own.failure.expected)
+            yield from _of_value("got", own.failure.got)
+        if own.alike and (result.status == "failed" or whole):
+            yield f"    does here what these listed answers do: {'; '.join(own.alike)}", "cyan"
+        elif own.alike:
+            yield f"    {len(own.alike)} listed wrong answers do the same here, and pass it too", "dim"
+        elif result.status == "failed":
+            yield "    no listed answer does the same here", "cyan"
+
+
+def _of_call(explanation: Explanation, call: Made, number: str) -> Iterator[tuple[str, str]]:
+    yield f"    {number}", "bold"
+    for place, value in enumerate(call.arguments):
+        named = explanation.parameters[place] if place < len(explanation.parameters) else f"argument {place + 1}"
+        yield from _of_value(named, value)
+    if call.error is not None:
+        yield f"      raised {type(call.error).__name__}: {text.line(str(call.error), MOST_TEXT)}", ""
+    else:
+        yield from _of_value("returned", call.result)
+
+
+def _of_value(named: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield a value's type and shape, and its numbers where they are few."""
+    if type(value) in (tuple, list):
+        yield f"      {named}: a {type(value).__name__} of {len(value)}", ""
+        for place, item in enumerate(value[:MOST_CALLS]):
+            yield from _of_value(f"{named}[{place}]", item)
+        return
+    array = as_plain(value)
+    if array is None or not hasattr(value, "shape"):
+        what = "a function" if callable(value) and not hasattr(value, "state_dict") else repr(value)
+        yield f"      {named}: {text.line(what, MOST_TEXT)}", ""
+        return
+    kind = "" if isinstance(value, (np.ndarray, np.generic)) else "tensor of "
+    yield f"      {named}: {kind}{getattr(value, 'dtype', array.dtype)} {array.shape}", ""
+    if array.size <= MOST_NUMBERS:
+        numbers = np.array2string(array, precision=4, suppress_small=True, max_line_width=MOST_WIDTH)
+        yield from ((f"        {line}", "") for line in numbers.splitlines())

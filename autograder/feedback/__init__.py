@@ -1,0 +1,1 @@
+"""What students read: their outputs made harmless, and the page around them."""

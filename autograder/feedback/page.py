@@ -1,0 +1,453 @@
+"""Makes the feedback page of a graded notebook: one file, without a script or a request, by `templates/page.html.j2`.
+
+Whoever makes a page goes through `render`. All that a student wrote comes out of `markup`, and nothing of it is
+trusted: not even the report that a check cell displays is taken as HTML; it is read as data.
+"""
+
+import functools
+import html
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from markupsafe import Markup, escape
+
+from autograder.cells import (
+    OUTCOME_ID,
+    Cell,
+    Notebook,
+    grade_id,
+    is_answer,
+    is_check,
+    is_code,
+    is_graded,
+    is_locked,
+    points_worth,
+    report_of,
+    texts,
+)
+from autograder.feedback import code, formulas, head, markup, outputs
+from autograder.results import Saved
+from autograder.text import printed
+from checking import show, words
+from checking.suite import Report, Result
+from checking.words import Message
+
+REMEMBERED = 500
+"""How many texts are remembered as HTML; a course has some hundred."""
+LINES_OF_GIVEN = 60
+PICTURE = "A picture that this cell drew"
+HEADING = re.compile(r"\s*#{1,6}[ \t]*(?P<title>[^\n]*?)[ \t#]*(?:\n|$)")
+HEADINGS = re.compile(r"<(/?)h([1-6])\b")
+HEADED = re.compile(r"<h1>(.*)</h1>\s*", re.DOTALL)
+UNTOUCHED = ("malformed", "infrastructure")
+"""Kinds of outcome of which the notebook is the released one."""
+FORMULA = re.compile(r"\$|\\\(|\\\[|\\begin\b")
+
+TIMES = (
+    (86400, "{count} day", "{count} days"),
+    (3600, "{count} hour", "{count} hours"),
+    (60, "{count} minute", "{count} minutes"),
+)
+
+
+def render(
+    notebook: Notebook, saved: Saved, *, assignment: str, student: str, most_mb: float = outputs.GRADED_MB
+) -> str:
+    """Return the feedback page for a graded notebook, as HTML.
+
+    Parameters
+    ----------
+    notebook : Notebook
+        Is changed where outputs would make the page too large: they leave it.
+    saved : Saved
+        What the gradebook has of the submission.
+    assignment, student : str
+    most_mb : float
+        The page's largest size.
+    """
+    page = _page(notebook, saved, assignment, student)
+    for cut in (outputs.cut_outputs, outputs.cut_source):
+        if len(page.encode("utf-8", "replace")) <= most_mb * 1_000_000:
+            break
+        for cell in notebook.cells:
+            if not is_locked(cell):
+                cut(cell)
+        page = _page(notebook, saved, assignment, student)
+    return page
+
+
+def _page(notebook: Notebook, saved: Saved, assignment: str, student: str) -> str:
+    said = head.of(notebook)
+    cells = [cell for cell in notebook.cells if cell.id != OUTCOME_ID or not said]
+    functions = [_function(cell, saved) for cell in cells if is_graded(cell)]
+    untouched = said is not None and said["kind"] in UNTOUCHED
+    room = formulas.Room()
+    for function in functions:
+        function["comment"] = _markdown(function["comment"], {}, room) if function["comment"] else ""
+    title = next((_title(cell.source)[0] for cell in cells if cell.cell_type == "markdown" and is_locked(cell)), "")
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            language=words.language(),
+            assignment=assignment,
+            title=_line(title) if title else Markup(escape(assignment)),
+            student=student,
+            standing=saved.standing,
+            made_of=saved.digest(),
+            style=_style(),
+            said=said,
+            late=_late(saved),
+            functions=functions,
+            cards=[] if untouched else [card for function in functions for card in _cards(function)],
+            stretches=[] if untouched else list(_stretches(cells, functions, saved, said, room)),
+        )
+    )
+
+
+def prepare() -> None:
+    """Load what the first page would wait for."""
+    _environment().get_template("page.html.j2")
+    _style()
+
+
+@functools.cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("autograder.feedback"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters.update(code=inline_code, number=_number, points=_points)
+    made.globals.update(_=words.translated, Message=Message, counted=words.counted, shown=words.shown)
+    return made
+
+
+@functools.cache
+def _style() -> Markup:
+    """Return the style sheet, without what only people need."""
+    source = _environment().loader.get_source(_environment(), "page.css")[0]  # type: ignore[union-attr]
+    return Markup(re.sub(r"\s*\n\s*", "", re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL)))
+
+
+# Functions and their points
+
+
+def _function(cell: Cell, saved: Saved) -> dict[str, Any]:
+    """Return what is to be said of one graded cell: whose name it has, its points, what its checks found."""
+    name = grade_id(cell) or cell.id
+    kept = saved.cells.get(name, {})
+    report = _report(cell) if is_check(cell) else None
+    most = points_worth(cell)
+    return {
+        "id": name,
+        "cell": cell.id,
+        "name": report.subject if report else name,
+        "score": kept.get("score", 0.0),
+        "most": most,
+        "waits": bool(kept.get("waits")),
+        "by_hand": bool(kept.get("by_hand")),
+        "unwritten": report is not None and all(result.status == "waiting" for result in report.results),
+        "comment": str(kept.get("comment") or ""),
+        "check": is_check(cell),
+        "report": report,
+        "ending": "" if report else _ending(cell, kept),
+        "share": 100 * max(0.0, min(1.0, kept.get("score", 0.0) / (most or 1))),
+    }
+
+
+def _report(cell: Cell) -> Report | None:
+    """Return the report in a check cell's outputs; None if there is none that can be read."""
+    try:
+        kept = report_of(cell)
+        report = Report.from_dict(kept) if kept else None
+        if report:  # what is shown of it is tried here, once
+            [_finding(report, result) for result in report.results]
+        return report
+    except Exception:  # it went through a file that others may have written
+        return None
+
+
+def _ending(cell: Cell, kept: dict[str, Any]) -> str:
+    """Return how a cell without a report ended: the last line that it left, or what nbgrader says of an answer."""
+    if not is_check(cell):
+        return str(kept.get("automatic") or "")
+    errors = [f"{out.ename}: {out.evalue}" for out in cell.get("outputs", []) if out.output_type == "error"]
+    lines = "".join(texts(cell)).strip().splitlines()
+    return outputs.without_codes((errors or lines[-1:] or [""])[-1])
+
+
+def _late(saved: Saved) -> Message | None:
+    """Return a sentence on lateness, if there was any."""
+    standing = saved.standing
+    if standing.seconds_late <= 0 and not standing.penalty:
+        return None
+    costs = Message("that costs {points} points", points=_number(standing.penalty))
+    free = Message("that costs nothing")
+    for seconds, one, many in TIMES:
+        if standing.seconds_late >= seconds:
+            time = words.counted(one, many, int(standing.seconds_late // seconds))
+            break
+    else:
+        time = Message("late")
+        if not standing.seconds_late:
+            return Message("It came in late; {what}.", what=costs)
+    if time.text == "late":
+        time = Message("less than a minute")
+    text = "It came in {time} after the due date; {what}."
+    return Message(text, time=time, what=costs if standing.penalty else free)
+
+
+# Cards
+
+
+def _cards(function: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a card for each cause, or each failed check without one, that cost a function points."""
+    report = function["report"]
+    if function["score"] >= function["most"] - 1e-9:
+        return
+    lost = {**function, "lost": function["most"] - function["score"], "message": ""}
+    if report is None:
+        if function["check"] or function["ending"]:
+            yield {**lost, "message": function["ending"] or Message("The check did not run to its end.")}
+        elif function["by_hand"]:
+            yield {**lost, "message": Message("These points were given by a person.")}
+        return
+    failed = [result for result in report.results if result.status == "failed"]
+    waiting = [result for result in report.results if result.status == "waiting"]
+    if not failed:
+        yield {**lost, "message": waiting[0].message if waiting else ""}
+        return
+    total = sum(result.weight for result in report.results) or 1
+    groups: dict[str, list[Result]] = {}
+    for result in failed:
+        groups.setdefault(result.cause or f"\0{result.name}", []).append(result)
+    last = list(groups)[-1]
+    for cause, group in groups.items():
+        cost = sum(result.weight for result in [*group, *(waiting if cause == last else [])])
+        yield {
+            **lost,
+            "lost": report.points * cost / total,
+            "finding": _finding(report, group[0]),
+            "others": [result.title for result in group[1:]],
+            "waiting": len(waiting) if cause == last else 0,
+            "read": report.read,
+        }
+
+
+def _finding(report: Report, result: Result) -> dict[str, Any]:
+    """Return what one check found, put into words."""
+    where = result.where or {}
+    return {
+        "id": f"{report.subject}.{result.name}",
+        "status": str(result.status),
+        "title": words.shown(result.title),
+        "message": words.shown(result.message),
+        "held": words.listed(result.held),
+        "relation": words.shown(getattr(result, "relation", "") or ""),
+        "element": show.element(where) if where else "",
+        "lead": str(where["lead"]) if where.get("lead") else "",
+        "matrices": [(name, _matrix(where, name)) for name in ("expected", "got")] if "got_matrix" in where else [],
+        "label": words.shown(result.label).rstrip("."),
+        "hint": words.shown(result.hint),
+    }
+
+
+def _matrix(where: dict[str, Any], name: str) -> list[list[tuple[str, bool]]]:
+    """Return a part of an array as rows of numbers, and whether each is to be marked as wrong."""
+    rows = zip(where[f"{name}_matrix"], where["wrong_matrix"], strict=True)
+    return [
+        [(show.number(value), bool(bad) and name == "got") for value, bad in zip(row, wrong, strict=True)]
+        for row, wrong in rows
+    ]
+
+
+# The notebook
+
+
+def _stretches(
+    cells: list[Cell], functions: list[dict[str, Any]], saved: Saved, said: dict[str, Any] | None, room: formulas.Room
+) -> Iterator[dict[str, Any]]:
+    """Yield the course's texts, its code, and stretches of the student's cells with what they are worth."""
+    by_id = {function["id"]: function for function in functions}
+    stops = {cell for cell, _ in said["stops"]} if said else set()
+    work: list[dict[str, Any]] = []
+    for cell in cells:
+        graded = by_id.get(grade_id(cell) or cell.id) if is_graded(cell) else None
+        if graded is None and is_locked(cell):
+            if work:
+                yield {"kind": "work", "work": work, "function": None, "printed": []}
+                work = []
+            yield _text(cell) if cell.cell_type == "markdown" else _given(cell, stops, room)
+            continue
+        if graded is None or is_answer(cell):
+            work.append(_own(cell, saved, stops, room))
+        if graded is not None:
+            shown = list(_outputs(cell, room)) if is_check(cell) else []
+            source = _checked_by(cell, graded)
+            yield {"kind": "work", "work": work, "function": graded, "printed": shown, "source": source}
+            work = []
+    if work:
+        yield {"kind": "work", "work": work, "function": None, "printed": []}
+
+
+def _text(cell: Cell) -> dict[str, Any]:
+    """Return a text of the course: its title, and what is folded below it."""
+    title, rest = _title(cell.source)
+    return {"kind": "text", "title": _line(title), "body": Markup(_released(rest)) if rest.strip() else ""}
+
+
+def _given(cell: Cell, stops: set[str], room: formulas.Room) -> dict[str, Any]:
+    """Return code of the course, and what came of it."""
+    return {
+        "kind": "given",
+        "id": cell.id,
+        "title": cell.source.strip().partition("\n")[0][:LINES_OF_GIVEN],
+        "code": Markup(_code(cell.source)),
+        "outputs": list(_outputs(cell, room)),
+        "stop": cell.id in stops,
+    }
+
+
+def _own(cell: Cell, saved: Saved, stops: set[str], room: formulas.Room) -> dict[str, Any]:
+    """Return a cell that is the student's to write, with what somebody wrote about it."""
+    comment = saved.cells.get(grade_id(cell) or "", {}).get("comment")
+    made: dict[str, Any] = {"id": cell.id, "comment": _markdown(str(comment), {}, room) if comment else ""}
+    made.update(stop=cell.id in stops, outputs=[], folded="", text="", code="")
+    if is_code(cell):
+        lines = [line for line in cell.source.splitlines() if line.strip()]
+        made["outputs"] = list(_outputs(cell, room))
+        if lines and not made["outputs"] and not is_answer(cell) and all(line.startswith("#") for line in lines):
+            made["folded"] = lines[0].lstrip("# ")[:LINES_OF_GIVEN]
+        made["code"] = Markup(_code(printed(cell.source)))
+    elif cell.cell_type == "markdown":
+        made["text"] = _markdown(cell.source, cell.get("attachments", {}), room)
+    else:
+        made["code"] = Markup(code.block(printed(cell.source), ""))
+    return made
+
+
+def _checked_by(cell: Cell, function: dict[str, Any]) -> Markup | str:
+    """Return the code of a check that has no report to show for it."""
+    return Markup(_code(cell.source)) if is_check(cell) and not function["report"] else ""
+
+
+def _outputs(cell: Cell, room: formulas.Room) -> Iterator[dict[str, Any]]:
+    """Yield a cell's outputs as HTML, and of each whether it is an error."""
+    for output in cell.get("outputs", []):
+        kind = output.output_type
+        if kind == "stream":
+            yield {"error": output.name == "stderr", "pre": Markup(code.terminal(output.text))}
+        elif kind == "error":
+            trace = "\n".join(output.traceback) or f"{output.ename}: {output.evalue}"
+            yield {"error": True, "pre": Markup(code.terminal(trace))}
+        elif not is_check(cell):  # points, and the report, are shown in their own way
+            shown = _displayed(output.data, room)
+            if shown:
+                yield {"error": False, **shown}
+
+
+def _displayed(data: dict[str, Any], room: formulas.Room) -> dict[str, Any] | None:
+    """Return the richest form of what was displayed that a page can show."""
+    if "text/html" in data:
+        return {"html": _with_formulas(markup.inert_html(data["text/html"]), room)}
+    for mime in outputs.PAGE_PICTURES:
+        if mime in data:
+            address = f"data:{mime};base64,{''.join(data[mime].split())}"
+            if markup.PICTURE.fullmatch(address):
+                return {"html": Markup('<img alt="{}" src="{}">').format(words.translated(PICTURE), address)}
+    if "image/svg+xml" in data:
+        return {"html": Markup(markup.as_picture("image/svg+xml", markup.as_base64(data["image/svg+xml"])))}
+    if "text/markdown" in data:
+        return {"html": _markdown(data["text/markdown"], {}, room)}
+    if "text/latex" in data:
+        return {"html": _with_formulas(html.escape(data["text/latex"], quote=False), room)}
+    if "text/plain" in data:
+        return {"pre": Markup(code.terminal(data["text/plain"]))}
+    return None
+
+
+# Texts
+
+
+def _title(source: str) -> tuple[str, str]:
+    """Return the heading that a text begins with, and the rest; without one, its first line is both."""
+    found = HEADING.match(source)
+    if found:
+        return found["title"], source[found.end() :]
+    return source.strip().partition("\n")[0], source
+
+
+def _remembered(function: Any) -> Any:
+    """Let a function of a text remember what it returned, as long as the text is short."""
+    known = functools.lru_cache(REMEMBERED)(function)
+
+    @functools.wraps(function)
+    def call(text: str) -> Any:
+        return (known if len(text) <= markup.SMALL else function)(text)
+
+    return call
+
+
+@_remembered
+def _released(text: str) -> str:
+    """Return a text of the course as HTML."""
+    return formulas.with_formulas(markup.inert_markdown(text)[0], formulas.Room(float("inf")))
+
+
+def _line(text: str) -> Markup:
+    """Return the text of a heading as HTML."""
+    shown = HEADED.fullmatch(_released(f"# {text}"))
+    return Markup(shown[1]) if shown else escape(text)
+
+
+def _markdown(text: str, attachments: dict[str, Any], room: formulas.Room) -> Markup:
+    shown = markup.inert_markdown(text, attachments)[0] if attachments else _inert(text)
+    return _with_formulas(shown, room)
+
+
+@pass_context
+def markdown2html(context: Any, source: str) -> Markup:
+    """Return Markdown as nbgrader's formgrader shows it; stands for nbconvert's filter of the same name."""
+    cell = context.get("cell") or {}
+    clean = markup.inert_markdown(source, cell.get("attachments"))[0]
+    return Markup(formulas.with_formulas(clean, formulas.Room()))
+
+
+@_remembered
+def _inert(text: str) -> str:
+    return markup.inert_markdown(text)[0]
+
+
+def _with_formulas(clean: str, room: formulas.Room) -> Markup:
+    return Markup(HEADINGS.sub(_below_ours, formulas.with_formulas(clean, room)))
+
+
+def _below_ours(tag: re.Match[str]) -> str:
+    return f"<{tag[1]}h{min(6, int(tag[2]) + 3)}"
+
+
+@_remembered
+def _code(source: str) -> str:
+    return code.block(source)
+
+
+def inline_code(text: Any) -> Markup:
+    """Escape a text; what stands between backticks becomes code."""
+    pieces = str(escape(str(text))).split("`")
+    if len(pieces) % 2 == 0:
+        return Markup("`".join(pieces))
+    return Markup("".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces)))
+
+
+def _number(value: float) -> str:
+    return f"{round(value, 2):g}"
+
+
+def _points(score: float, most: float) -> str:
+    return str(Message("{score} of {points}", score=_number(score), points=_number(most)))

@@ -1,0 +1,230 @@
+"""Where workers run. A batch knows only `Backend`: jobs go in, answers come out, in any order.
+
+`Local` runs each worker in a process of this machine. Something else that keeps the same three promises, such as a
+cluster's client, can stand in its place:
+
+* `submit(job)` takes a job whenever `free()` says that there is room;
+* `result()` waits, and returns one job with its answer, or with the exception that it ended in;
+* a worker that dies answers with `WorkerDied` for the job that it had, and the backend goes on with another one.
+"""
+
+import contextlib
+import gc
+import multiprocessing
+import multiprocessing.connection
+import multiprocessing.process
+import os
+import queue
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import forkserver
+from pathlib import Path
+from typing import Any, Protocol
+
+from autograder import imports
+
+MOST_EXTRA_MEMORY = 1500 << 20
+"""What a guest can make a judge use, beyond what it holds when it begins."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One call of a worker's method, `grade` or `page`, with plain values; `key` says what it is for."""
+
+    key: int
+    method: str
+    arguments: tuple[Any, ...]
+
+
+class WorkerDied(Exception):
+    """The worker that had a job is gone, and nobody knows why."""
+
+
+class Backend(Protocol):
+    """Where jobs are done."""
+
+    def free(self) -> int:
+        """Return how many more jobs may be submitted now."""
+
+    def submit(self, job: Job) -> None:
+        """Take a job."""
+
+    def result(self) -> tuple[Job, Any]:
+        """Wait for a job to be done; return it with its answer, or with the exception in its place."""
+
+    def close(self) -> None:
+        """End all workers, and forget what is under way."""
+
+
+@dataclass
+class _Process:
+    """One worker process, this end of the pipe to it, and the jobs that it has."""
+
+    process: multiprocessing.process.BaseProcess
+    pipe: multiprocessing.connection.Connection
+    jobs: deque[Job]
+
+
+class Local:
+    """Worker processes of this machine.
+
+    Each has a pipe to itself: one that is killed, even in the middle of an answer, is an end of file on that pipe,
+    and holds up nobody. Each has one job under way and one waiting, so that it need not wait for this process.
+
+    Parameters
+    ----------
+    jobs : int
+        How many.
+    setting : Setting
+        Where they work.
+    nursery : Nursery or None
+        Where their guests come from; None if these are not isolated.
+    """
+
+    AHEAD = 2
+
+    def __init__(self, jobs: int, setting: Any, nursery: Any = None):
+        self.setting, self.nursery = setting, nursery
+        self.context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
+        self.workers = [self._started() for _ in range(max(jobs, 1))]
+        self.done: deque[tuple[Job, Any]] = deque()
+
+    def free(self) -> int:
+        """Return how many more jobs may be submitted now."""
+        return sum(self.AHEAD - len(worker.jobs) for worker in self.workers)
+
+    def submit(self, job: Job) -> None:
+        """Give a job to the worker that has the fewest."""
+        worker = min(self.workers, key=lambda candidate: len(candidate.jobs))
+        worker.jobs.append(job)
+        with contextlib.suppress(OSError):  # one that has died is noticed by `result`
+            worker.pipe.send((job.method, job.arguments))
+
+    def result(self) -> tuple[Job, Any]:
+        """Wait for a job to be done; return it with its answer, or with the exception in its place."""
+        while not self.done:
+            pipes = {worker.pipe: worker for worker in self.workers if worker.jobs}
+            for pipe in multiprocessing.connection.wait(list(pipes)):
+                self._receive(pipes[pipe])  # type: ignore[index]
+        return self.done.popleft()
+
+    def close(self) -> None:
+        """End all workers, and forget what is under way."""
+        for worker in self.workers:
+            _end(worker)
+        self.workers = []
+
+    def _receive(self, worker: _Process) -> None:
+        try:
+            answer = worker.pipe.recv()
+        except (EOFError, OSError):
+            self._replace(worker)
+            return
+        self.done.append((worker.jobs.popleft(), answer))
+
+    def _replace(self, worker: _Process) -> None:
+        """Put another worker in the place of one that died; only the job that it was at can have killed it."""
+        _end(worker)
+        self.done.append((worker.jobs.popleft(), WorkerDied("the process that graded it ended")))
+        self.workers[self.workers.index(worker)] = fresh = self._started()
+        for job in worker.jobs:
+            fresh.jobs.append(job)
+            with contextlib.suppress(OSError):
+                fresh.pipe.send((job.method, job.arguments))
+
+    def _started(self) -> _Process:
+        pipe, theirs = self.context.Pipe()
+        lane = self.nursery.lane() if self.nursery else None
+        process = self.context.Process(  # type: ignore[attr-defined]
+            target=_serve, args=(theirs, self.setting, lane), daemon=True
+        )
+        process.start()
+        theirs.close()
+        if lane:
+            lane.close()
+        return _Process(process, pipe, deque())
+
+
+def _end(worker: _Process) -> None:
+    worker.pipe.close()
+    worker.process.kill()
+    worker.process.join()
+
+
+def preload(root: Path, exercises: Sequence[str]) -> None:
+    """Begin to load what workers need, once for all of them, while this process does other things."""
+    if not hasattr(os, "fork"):
+        return
+    modules = ["autograder.grading.preloaded"]
+    for name in exercises:
+        for file in ("checks.py", "misconceptions.py"):
+            with contextlib.suppress(OSError, SyntaxError):  # which the worker will say better
+                statements = imports.of([{"source": (root / name / file).read_text(encoding="utf-8")}])
+                modules += ["torch"] if any(" torch" in line for line in statements) else []
+    forkserver.set_forkserver_preload(list(dict.fromkeys(modules)))
+    with _deaf():
+        forkserver.ensure_running()
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """Start processes that a Ctrl-C does not reach: who started them ends them, and nothing is printed of it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _serve(pipe: multiprocessing.connection.Connection, setting: Any, lane: Any) -> None:
+    """Be a worker: answer jobs until the other end is gone."""
+    from autograder.grading.worker import Worker
+    from autograder.sandbox.guests import Lane
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _bound_memory()
+    jobs: queue.SimpleQueue[tuple[str, tuple[Any, ...]]] = queue.SimpleQueue()
+    threading.Thread(target=_receive_jobs, args=(pipe, jobs), daemon=True).start()
+    worker = Worker(setting, Lane(lane, setting.limits) if lane else None)
+    gc.collect()
+    gc.freeze()
+    while True:
+        method, arguments = jobs.get()
+        try:
+            answer = getattr(worker, method)(*arguments)
+        except Exception as error:  # a page that cannot be made; grading itself has no exceptions
+            answer = RuntimeError(f"{type(error).__name__}: {error}")
+        pipe.send(answer)
+
+
+def _receive_jobs(pipe: multiprocessing.connection.Connection, jobs: "queue.SimpleQueue[Any]") -> None:
+    """Take jobs as they come, so that whoever sends one never waits for an answer to be taken.
+
+    The process ends with the one that asked for it, however that one ends.
+    """
+    while True:
+        try:
+            jobs.put(pipe.recv())
+        except (EOFError, OSError):
+            os._exit(1)
+
+
+def _bound_memory() -> None:
+    """Let what a guest makes the judge compute end in a MemoryError, not with the machine."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    with open("/proc/self/status") as status:
+        held = next((int(line.split()[1]) << 10 for line in status if line.startswith("VmData:")), 0)
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    soft = held + MOST_EXTRA_MEMORY
+    soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

@@ -1,0 +1,365 @@
+"""A class, in two passes: every submission is graded, then every feedback page is made. Nothing stops it.
+
+Workers do both, wherever the backend has them (`autograder.grading.backends`); this process hands out the work, and
+is the one writer of the gradebook and of the files. A submission's record is the last thing written of its grade:
+where it is, all of it is, and a run that was killed goes on from there.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbgrader.utils import parse_utc
+
+from autograder import gradebook, seeds, text, words
+from autograder.course import Course, Exercise, UserError
+from autograder.feedback import head
+from autograder.grading import worker
+from autograder.grading.backends import Backend, Job, WorkerDied
+from autograder.grading.setting import Setting
+from autograder.grading.submissions import UNREAD_STAMP, Submission, Unit
+from autograder.results import Outcome, Record, Saved, Standing
+from checking.words import Message
+
+TRIES = 3
+MOST_COMMENT = 5000
+DIED = "the process that graded it ended, {tries} times"
+REFUSED = "our own fault: the gradebook does not take this submission ({reason})."
+MOST_REASON = 200
+MOST_HEAD = 1000
+"""Characters of a page in which it says what it was made of."""
+PAGE_DIED = "the process that made it ended"
+
+
+@dataclass
+class Options:
+    """How a batch grades: `force` what has a grade already, `redraw` the checks' inputs."""
+
+    force: bool = False
+    redraw: bool = False
+
+
+@dataclass
+class _Task:
+    """One submission on its way through the two passes."""
+
+    submission: Submission
+    unit: Unit
+    record: Record | None = None
+    saved: Saved | None = None
+    kept: bool = False
+    tries: int = 0
+
+
+@dataclass
+class Batch:
+    """One run over a class.
+
+    Parameters
+    ----------
+    course : Course
+    writer : gradebook.Writer
+        Of an open gradebook; this process alone writes to it.
+    backend : callable
+        Makes the `Backend` when there is work for it.
+    setting : Setting
+        Where workers work.
+    options : Options
+    """
+
+    course: Course
+    writer: gradebook.Writer
+    backend: Any
+    setting: Setting
+    options: Options = field(default_factory=Options)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.secret = seeds.course_secret(self.course)
+        self.versions: dict[str, str] = {}
+        self.running: Backend | None = None
+        self.jobs: dict[int, _Task] = {}
+        self.number = 0
+        self.pages = 0
+
+    def run(self, submissions: Sequence[Submission]) -> Iterator[tuple[str, Record, bool]]:
+        """Grade these submissions, and make their pages.
+
+        Yields
+        ------
+        tuple
+            `graded` or `page`; the submission's record; and whether it is an old one that was kept.
+        """
+        try:
+            tasks = []
+            for task in self._graded(submissions):
+                tasks.append(task)
+                assert task.record is not None
+                yield "graded", task.record, task.kept
+            for task in self._with_pages(tasks):
+                assert task.record is not None
+                yield "page", task.record, task.kept
+        finally:
+            if self.running:
+                self.running.close()
+
+    # The first pass.
+
+    def _graded(self, submissions: Sequence[Submission]) -> Iterator[_Task]:
+        waiting, again = deque(submissions), deque[_Task]()
+        while waiting or again or self.jobs:
+            while again and self._has_room():
+                self._submit("grade", again.popleft())
+            while waiting and not again and self._has_room():
+                task = self._begun(waiting.popleft())
+                if task.kept:
+                    yield task
+                else:
+                    self._submit("grade", task)
+            if not self.jobs:
+                continue
+            task, answer = self._result()
+            if isinstance(answer, WorkerDied) and task.tries < TRIES:
+                again.append(task)
+                continue
+            if isinstance(answer, Exception):
+                fault = str(Message(DIED, tries=TRIES)) if isinstance(answer, WorkerDied) else str(answer)
+                released = nbformat.read(task.submission.exercise.notebook, as_version=4)
+                answer = worker.ungraded(released, fault)
+            self._keep(task, answer)
+            yield task
+
+    def _begun(self, submission: Submission) -> _Task:
+        """Read a submission; it is kept as it is if it has a grade that still holds."""
+        with self._timed("read"):
+            unit = submission.read(self.setting.limits_of(submission.exercise.name))
+        task = _Task(submission, unit)
+        if not (self.options.force or self.options.redraw):
+            task.record, task.saved = self._current(submission, unit)
+            task.kept = task.record is not None
+        drawn = unit.assignment
+        if self.options.redraw:
+            drawn += f"\0{seeds.fresh_seed()}"
+        unit.seed = seeds.seed_for(self.secret, drawn, unit.digest)
+        unit.guest_seed = seeds.seed_for(self.secret, f"guest\0{unit.assignment}", unit.digest)
+        return task
+
+    def _current(self, submission: Submission, unit: Unit) -> tuple[Record | None, Saved | None]:
+        """Return the record of a submission that needs no grading again, and what the gradebook has of it today."""
+        record = record_of(self.course, submission.student, submission.exercise.name)
+        if record is None or record.kind == "infrastructure":
+            return None, None
+        if (record.submission, record.exercise) != (unit.digest, self._version(submission.exercise)):
+            return None, None
+        with self._timed("database"):
+            now = self.writer.saved(submission.exercise.name, submission.student)
+        return (record.with_standing(now.standing), now) if now else (None, None)
+
+    def _version(self, exercise: Exercise) -> str:
+        if exercise.name not in self.versions:
+            self.versions[exercise.name] = seeds.version_of(exercise)
+        return self.versions[exercise.name]
+
+    def _keep(self, task: _Task, outcome: Outcome) -> None:
+        """Write an outcome: points into the gradebook, then the graded notebook, last of all the record."""
+        unit = task.unit
+        timestamp, unread = _timestamp(unit.stamp)
+        outcome.repairs += unread
+        said = outcome.kind != "right" or outcome.repairs
+        comment = "\n\n".join(words.reasons(outcome))[:MOST_COMMENT] if said else ""
+        with self._timed("database"):
+            task.saved = self._save(unit, outcome, timestamp, comment)
+        for phase, took in outcome.seconds.items():
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + took
+        with self._timed("files"):
+            task.record = self._record(task, outcome, task.saved.standing)
+            place = self.course.graded(unit.student, unit.assignment)
+            for folder in (place.folder, place.pages):
+                folder.mkdir(parents=True, exist_ok=True)
+            place.page.unlink(missing_ok=True)  # a page of an earlier grade; the second pass makes the new one
+            if unit.stamp is not None:
+                write(place.stamp, unit.stamp)
+            write(place.notebook, outcome.notebook)
+            write(place.record, task.record.to_json())
+
+    def _save(self, unit: Unit, outcome: Outcome, timestamp: datetime | None, comment: str) -> Saved:
+        try:
+            return self.writer.save(unit.assignment, unit.student, outcome, timestamp, comment)
+        except gradebook.Refused as error:  # this one submission; it stands in its record alone
+            outcome.kind, outcome.reason = (
+                "infrastructure",
+                Message(REFUSED, reason=text.line(str(error), MOST_REASON)),
+            )
+            most = sum(cell.max_points for cell in outcome.cells.values())
+            return Saved(Standing(0.0, most, needs_manual_grade=True))
+
+    def _record(self, task: _Task, outcome: Outcome, standing: Standing) -> Record:
+        unit = task.unit
+        return Record(
+            student=unit.student,
+            assignment=unit.assignment,
+            submission=unit.digest,
+            exercise=self._version(task.submission.exercise),
+            seed=unit.seed,
+            sandbox=self.setting.sandbox,
+            graded_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            kind=outcome.kind,
+            reason=outcome.reason,
+            repairs=outcome.repairs,
+            evidence=outcome.evidence,
+            cells=outcome.cells,
+            history=_history(self.course.graded(unit.student, unit.assignment).record),
+            **vars(standing),
+        )
+
+    # The second pass.
+
+    def _with_pages(self, tasks: list[_Task]) -> Iterator[_Task]:
+        waiting = deque(task for task in tasks if task.saved and not self._is_current(task, task.saved))
+        self.pages = len(waiting)
+        for task in waiting:
+            task.tries = 0
+        while waiting or self.jobs:
+            if self.running is None:  # nothing was graded, and for pages alone no worker is started
+                task = waiting.popleft()
+                answer = self._page_here(task)
+            else:
+                while waiting and self._has_room():
+                    self._submit("page", waiting.popleft())
+                task, answer = self._result()
+            if isinstance(answer, WorkerDied) and task.tries < TRIES:
+                waiting.append(task)
+                continue
+            assert task.record is not None
+            if isinstance(answer, Exception):  # the page could not be made; the grade is safe
+                fault = PAGE_DIED if isinstance(answer, WorkerDied) else str(answer)
+                answer = head.bare_page(task.record, text.line(fault))
+            with self._timed("files"):
+                self._place(task).page.parent.mkdir(parents=True, exist_ok=True)
+                write(self._place(task).page, answer)
+            yield task
+
+    def _is_current(self, task: _Task, saved: Saved) -> bool:
+        """Tell whether a submission has a page that says what the gradebook says."""
+        try:
+            with self._place(task).page.open(encoding="utf-8", errors="replace") as page:
+                return head.made_of(page.read(MOST_HEAD)) == saved.digest()
+        except OSError:
+            return False
+
+    def _page_here(self, task: _Task) -> Any:
+        """Make a page in this process; return it, or the exception that it ended in."""
+        from autograder.grading.worker import page
+
+        with self._timed("pages"):
+            try:
+                unit, notebook, saved = self._page_arguments(task)
+                return page(unit, notebook, saved, self.setting.limits_of(unit.assignment))
+            except Exception as error:  # as a worker would
+                return RuntimeError(f"{type(error).__name__}: {error}")
+
+    def _page_arguments(self, task: _Task) -> tuple[Any, ...]:
+        notebook = self._place(task).notebook.read_text(encoding="utf-8")
+        return dataclasses.replace(task.unit, data=None, files={}), notebook, task.saved
+
+    def _place(self, task: _Task) -> Any:
+        return self.course.graded(task.unit.student, task.unit.assignment)
+
+    # Jobs.
+
+    def _has_room(self) -> bool:
+        """Tell whether a job may be submitted; the backend is made for the first."""
+        return self.running is None or self.running.free() > 0
+
+    def _submit(self, method: str, task: _Task) -> None:
+        if self.running is None:
+            self.running = self.backend()
+        arguments = self._page_arguments(task) if method == "page" else (task.unit,)
+        task.tries += 1
+        self.number += 1
+        self.jobs[self.number] = task
+        self.running.submit(Job(self.number, method, arguments))
+
+    def _result(self) -> tuple[_Task, Any]:
+        assert self.running is not None
+        with self._timed("waiting for workers"):
+            job, answer = self.running.result()
+        return self.jobs.pop(job.key), answer
+
+    @contextlib.contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
+
+
+def prepare(
+    course: Course, exercises: Sequence[Exercise], submissions: Sequence[Submission], submitted: Path
+) -> None:
+    """Look before anything is graded: there is something to grade, outputs can be written, the gradebook is ours."""
+    if not submissions:
+        names = ", ".join(exercise.name for exercise in exercises)
+        raise UserError(
+            f"Nothing to grade: {submitted} has no folder STUDENT/EXERCISE for {names}. "
+            f"Put each notebook at {submitted}/STUDENT/{exercises[0].name}/{exercises[0].name}.ipynb."
+        )
+    try:
+        for folder in (course.autograded, course.feedback):
+            folder.mkdir(parents=True, exist_ok=True)
+            probe = folder / f".write-{os.getpid()}"
+            probe.touch()
+            probe.unlink()
+        seeds.course_secret(course)
+    except OSError as error:
+        raise UserError(
+            f"Cannot write in {error.filename}: {error.strerror}. Grades go below {course.into}; "
+            "make it writable, or name another folder with --into."
+        ) from error
+
+
+def record_of(course: Course, student: str, name: str) -> Record | None:
+    """Return the record of a submission's last grading, or None if there is none that can be read."""
+    try:
+        return Record.from_json(course.graded(student, name).record.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def write(path: Path, content: str) -> None:
+    """Write a file whole or not at all."""
+    new = path.with_name(path.name + ".new")
+    new.write_text(content, encoding="utf-8", errors="replace")
+    new.replace(path)
+
+
+def _history(path: Path) -> list[dict[str, Any]]:
+    """Return the earlier records that a submission has, the last one too, as they were written."""
+    try:
+        earlier = json.loads(path.read_text(encoding="utf-8"))
+        history = earlier.pop("history", [])
+        return [*history, earlier]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, AttributeError, TypeError):  # no record; whatever it is, it is kept
+        with contextlib.suppress(OSError):
+            path.replace(path.with_name(f"{path.name}.unreadable"))
+        return []
+
+
+def _timestamp(stamp: str | None) -> tuple[datetime | None, list[Message]]:
+    """Return when a submission came in (UTC, without a zone, as the gradebook wants it), or None."""
+    if stamp is None:
+        return None, []
+    try:
+        return parse_utc(text.line(stamp, 100)), []
+    except Exception:  # dateutil has many ways to stumble over what is no date
+        return None, [UNREAD_STAMP]

@@ -1,0 +1,249 @@
+"""The judge: runs check cells, asks the student's notebook for values, and alone decides what a cell is worth.
+
+A check cell reads here as it does in a student's Jupyter: a name that the cells before it define is a callable that
+asks the guest. What comes back is plain values; nothing that the guest says can be more than a wrong answer.
+"""
+
+import ast
+import builtins
+import contextlib
+import functools
+import importlib
+import io
+import math
+import os
+import signal
+import sys
+import threading
+import traceback
+import types
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import checking
+from autograder import imports, text
+from autograder.cells import Cell, points_worth
+from autograder.course import Exercise
+from autograder.grading.clock import Clock
+from autograder.grading.remote import Fault, RemoteNotebook
+from autograder.sandbox.guests import Ended, Guest
+from checking import MIME, Report, show
+from checking.words import Message
+
+MOST_PIECE = 2000
+TOO_LONG = "it made the judge compute for more than {seconds} seconds."
+
+
+@dataclass
+class Checked:
+    """What came of one check cell: points, outputs, the checks' report, and why its guest ended, if it did."""
+
+    points: float = 0.0
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+    report: Report | None = None
+    error: Message = field(default_factory=lambda: Message(""))
+    ended: Ended | None = None
+
+
+class Names(dict[str, Any]):
+    """The names that a check cell sees: its own, the course's imports, and behind them the guest's."""
+
+    def __init__(self, notebook: RemoteNotebook):
+        super().__init__(__name__="__main__", __builtins__=builtins)
+        self.notebook = notebook
+
+    def __missing__(self, name: str) -> Any:
+        if hasattr(builtins, name):
+            raise KeyError(name)
+        return self.notebook.find(name)
+
+
+class Judge:
+    """Runs the check cells of one submission at a time; the place where their checks run, as `checking` asks of it.
+
+    Parameters
+    ----------
+    exercise : Exercise
+        Its released folder holds the checks.
+    limits : dict
+        `judge_seconds` bounds what one check cell may make the judge compute.
+    """
+
+    def __init__(self, exercise: Exercise, limits: dict[str, Any]):
+        self.exercise, self.limits = exercise, limits
+        self.begin(0)
+
+    def begin(self, seed: int, clock: Clock | None = None) -> None:
+        """Start a submission: fresh names, the seed of its draws, and a clock for what its calls take."""
+        self.seed = seed
+        self.notebook = RemoteNotebook(self._printed_by_guest, clock or Clock())
+        self.names = Names(self.notebook)
+        self.printed = io.StringIO()
+        self.room = 0
+        self.checked = Checked()
+
+    def check(self, cell: Cell, guest: Guest) -> Checked:
+        """Run one check cell.
+
+        Returns
+        -------
+        Checked
+            Its points are a finite number from 0 to the cell's.
+
+        Raises
+        ------
+        Fault
+            If the checks themselves are at fault.
+        """
+        self.notebook.guest, self.room = guest, self.limits["output_kb"] << 10
+        self.checked = checked = Checked()
+        _read_checks_from(self.exercise.released)
+        try:
+            checked.points = _points(self._run(cell, guest), points_worth(cell))
+        except Fault:
+            raise
+        except Ended as error:
+            self._print(str(Message("This check stopped: {reason}", reason=error.message)))
+        except Exception as error:
+            if isinstance(error, (ImportError, SyntaxError)) and not getattr(error, "from_guest", False):
+                raise Fault(f"the check cell {cell.id} cannot run: {type(error).__name__}: {error}") from error
+            checked.error = Message(_said_of(error, str(cell.id)))
+            self._print(str(checked.error))
+        self._flush()
+        checked.ended = guest.ended
+        return checked
+
+    def _run(self, cell: Cell, guest: Guest) -> Any:
+        """Run a check cell's code; return what its last line evaluates to."""
+        body, last = _parsed(cell.source, str(cell.id))
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(checking.placed(self))
+            stack.enter_context(contextlib.redirect_stdout(self.printed))
+            stack.enter_context(warnings.catch_warnings())
+            stack.enter_context(np.errstate(all="ignore"))
+            stack.enter_context(_at_most(self.limits["judge_seconds"], guest))
+            warnings.simplefilter("ignore")
+            exec(body, self.names)
+            return eval(last, self.names) if last else None
+
+    # What `checking` asks of the place where it runs.
+
+    def lookup(self, name: str) -> Any:
+        """Return what the guest has under a name now, or None."""
+        return self.notebook.find(name, missing=None)
+
+    def show(self, report: Report) -> None:
+        """Keep a report for the graded notebook."""
+        self._flush()
+        self.checked.report = report
+        bundle = {"text/plain": show.text(report), "text/html": show.as_html(report), MIME: report.to_dict()}
+        self.checked.outputs.append({"output_type": "display_data", "data": bundle, "metadata": {}})
+
+    # Outputs.
+
+    def _printed_by_guest(self, output: Any) -> None:
+        if isinstance(output, dict) and output.get("output_type") == "stream" and self.room > 0:
+            piece = text.block(str(output.get("text")), min(self.room, MOST_PIECE))
+            self.room -= len(piece)
+            self.printed.write(piece)
+
+    def _print(self, line: str) -> None:
+        self.printed.write(line + "\n")
+
+    def _flush(self) -> None:
+        printed = self.printed.getvalue()
+        self.printed.seek(0)
+        self.printed.truncate()
+        if printed:
+            self.checked.outputs.append({"output_type": "stream", "name": "stdout", "text": printed})
+
+
+@contextlib.contextmanager
+def _at_most(seconds: float, guest: Guest) -> Iterator[None]:
+    """Bound what a guest can make the judge compute: beyond it the guest is ended, and whatever runs is interrupted.
+
+    Only the main thread of a process can be interrupted so, and only where there are such timers.
+    """
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: types.FrameType | None) -> None:
+        raise guest.fail(Message(TOO_LONG, seconds=f"{seconds:g}"))
+
+    before = signal.signal(signal.SIGPROF, interrupt)
+    signal.setitimer(signal.ITIMER_PROF, seconds, 1)  # again each second: a check may catch what is raised
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+_loaded: dict[str, dict[str, types.ModuleType]] = {}
+_current = ""
+
+
+def _read_checks_from(released: Path) -> None:
+    """Let `import checks` mean the checks in this folder; those of other exercises are put by until needed."""
+    global _current
+    folder = str(released)
+    for name in ("checks", "misconceptions"):  # somebody else's, such as those that an author's tools have loaded
+        if name in sys.modules and not any(_is_in(sys.modules[name], known) for known in (folder, _current)):
+            del sys.modules[name]
+    if folder == _current:
+        return
+    mine = _loaded.setdefault(_current, {})
+    for name, module in list(sys.modules.items()):
+        if _is_in(module, _current):
+            mine[name] = sys.modules.pop(name)
+    sys.path[:] = [folder] + [path for path in sys.path if path != _current]
+    sys.modules.update(_loaded.get(folder, {}))
+    _current = folder
+    importlib.invalidate_caches()
+
+
+def _is_in(module: types.ModuleType, folder: str) -> bool:
+    """Tell whether a module was loaded from a folder."""
+    return bool(folder) and str(getattr(module, "__file__", None) or "").startswith(folder + os.sep)
+
+
+@functools.lru_cache(1000)
+def _parsed(source: str, name: str) -> tuple[types.CodeType, types.CodeType | None]:
+    """Return a cell's code: all of it but a last expression, and that expression."""
+    tree = imports.parsed(source)
+    last = None
+    if tree.body and isinstance(tree.body[-1], ast.Expr) and not source.rstrip().endswith(";"):
+        final = tree.body.pop()
+        assert isinstance(final, ast.Expr)
+        last = compile(ast.Expression(final.value), name, "eval")
+    return compile(tree, name, "exec"), last
+
+
+def _points(value: Any, most: float) -> float:
+    """Return what a check cell is worth that ran to its end: its own number, or all if it only asserts."""
+    if value is None or value is True:
+        return most
+    try:
+        points = float(value)
+    except (TypeError, ValueError):
+        return most
+    if not math.isfinite(points):
+        return 0.0
+    return min(max(points, 0.0), most)
+
+
+def _said_of(error: Exception, name: str) -> str:
+    """Return what a student reads of an exception in a check cell: the assertion, and the line that made it."""
+    place = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename == name:
+            place = f"line {frame.lineno} of the check"
+    message = text.block(str(error), MOST_PIECE)
+    what = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return f"{what} ({place})" if place else what

@@ -1,0 +1,289 @@
+"""The notebook to grade: the released one with a student's cells in it, whatever was handed in."""
+
+import ast
+import copy
+import difflib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import nbformat
+
+from autograder import text
+from autograder.cells import Cell, Notebook, grade_id, is_answer, is_code, is_locked, marks
+from checking.words import Message
+
+MOST_CELLS = 2000
+MOST_DIFF = 20_000
+MOST_DIFF_LINES = 40
+CELL_TYPES = ("code", "markdown", "raw")
+
+
+class Malformed(Exception):
+    """The file is not the notebook that was given out; the message says what it is instead."""
+
+    def __init__(self, message: Message):
+        super().__init__(str(message))
+        self.message = message
+
+
+def parse(data: bytes, name: str) -> Notebook:
+    """Return the notebook that `data` holds, in nbformat 4: of each cell its text, id, marks and attachments.
+
+    Raises
+    ------
+    Malformed
+        If it is not a notebook; the message calls it `name`.
+    """
+    if not data:
+        raise Malformed(Message("{name} is empty.", name=name))
+    try:
+        decoded = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Malformed(Message("{name} is not UTF-8 text.", name=name)) from None
+    try:
+        raw = json.loads(decoded)
+    except json.JSONDecodeError as error:
+        sentence = "{name} is not a notebook: it is not valid JSON, line {line}."
+        raise Malformed(Message(sentence, name=name, line=error.lineno)) from None
+    except (ValueError, RecursionError):
+        raise Malformed(Message("{name} is not a notebook: it is not valid JSON.", name=name)) from None
+    try:
+        if raw.get("nbformat") != 4:
+            raw = nbformat.convert(nbformat.reader.reads(decoded), 4)
+        cells = raw["cells"]
+        if not isinstance(cells, list):
+            raise TypeError("its cells are no list")
+        if len(cells) > MOST_CELLS:
+            sentence = "{name} has {count} cells; {most} is the most."
+            raise Malformed(Message(sentence, name=name, count=len(cells), most=MOST_CELLS))
+        return nbformat.from_dict({"cells": [_read(cell) for cell in cells], "metadata": {}, "nbformat": 4})
+    except Malformed:
+        raise
+    except Exception as error:  # whatever nbformat makes of a file that is JSON, but no notebook
+        sentence = "{name} is JSON, but not a notebook ({kind}: {reason})."
+        reason = text.line(str(error), 200)
+        raise Malformed(Message(sentence, name=name, kind=type(error).__name__, reason=reason)) from None
+
+
+def _read(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return what counts of a cell, or raise if it has no text: outputs and the rest of its metadata do not."""
+    source = raw["source"]
+    source = "".join(source) if isinstance(source, list) else source
+    if not isinstance(source, str):
+        raise ValueError("a cell without text")
+    cell: dict[str, Any] = {
+        "cell_type": raw["cell_type"] if raw.get("cell_type") in CELL_TYPES else "raw",
+        "source": source.encode("utf-8", "replace").decode("utf-8"),
+        "metadata": {},
+    }
+    if isinstance(raw.get("id"), str):
+        cell["id"] = raw["id"]
+    if marks(nbformat.NotebookNode(raw)):
+        cell["metadata"]["nbgrader"] = raw["metadata"]["nbgrader"]
+    if isinstance(raw.get("attachments"), dict) and cell["cell_type"] == "markdown":
+        cell["attachments"] = raw["attachments"]
+    return cell
+
+
+@dataclass
+class Restored:
+    """A notebook to grade, what had to be repaired, and the lines in which locked cells had been altered.
+
+    `as_released` has the ids of the cells that are the course's, or answers that were left as they were given.
+    """
+
+    notebook: Notebook
+    as_released: set[str] = field(default_factory=set)
+    repairs: list[Message] = field(default_factory=list)
+    evidence: list[str] = field(default_factory=list)
+
+
+def restore(submitted: Notebook, released: Notebook) -> Restored:
+    """Put a student's own cells into the released notebook.
+
+    Locked cells, points and metadata come from `released`; the text of answers, and cells that the student added,
+    come from `submitted`. A cell is found by its grade id; where that is gone, by its cell id. Where both are gone,
+    as some editors do, it is found by its text, and last by standing where it stood.
+
+    Returns
+    -------
+    Restored
+        With a sentence for each locked cell that had been altered, copied or deleted, and for an altered one the
+        lines that differ.
+    """
+    result = Restored(nbformat.NotebookNode(released, cells=[]))
+    given, added = _sorted_out(submitted, released, result.repairs)
+    cells = [_plain(cell) for cell in added.pop(None, [])]
+    for original in released.cells:
+        key = _key(original)
+        cells.append(_restored(original, given.get(key), result))
+        cells += [_plain(cell) for cell in added.pop(key, [])]
+    result.notebook.cells = _with_ids(cells)
+    result.repairs += _elsewhere(result.notebook.cells, released)
+    return result
+
+
+def _key(cell: Cell) -> str:
+    return grade_id(cell) or cell.id
+
+
+def _sorted_out(
+    submitted: Notebook, released: Notebook, repairs: list[Message]
+) -> tuple[dict[str, Cell], dict[str | None, list[Cell]]]:
+    """Return the submitted cells by the released one that each is, and the added ones by the one they follow."""
+    locked = {_key(cell) for cell in released.cells if grade_id(cell) and not is_answer(cell)}
+    given: dict[str, Cell] = {}
+    added: dict[str | None, list[Cell]] = {}
+    last: str | None = None
+    for cell, key in zip(submitted.cells, _keys(submitted, released), strict=True):
+        if key is None:
+            added.setdefault(last, []).append(cell)
+        elif key not in given:
+            given[key], last = cell, key
+        elif key in locked:
+            repairs.append(Message("The cell {cell} stands twice; the first one counts.", cell=key))
+        else:  # as in the student's own notebook, the copy runs where it stands
+            added.setdefault(last, []).append(cell)
+    return given, added
+
+
+def _restored(original: Cell, given: Cell | None, result: Restored) -> Cell:
+    """Return a released cell with what a student may have written in it; note what had to be repaired."""
+    cell = nbformat.NotebookNode(original, metadata=copy.deepcopy(original.metadata))
+    if is_locked(cell):
+        result.as_released.add(cell.id)
+    if is_code(cell):
+        cell.outputs, cell.execution_count = [], None
+    if given is None:
+        if grade_id(cell):
+            sentence = "The cell {cell} was missing and has been put back."
+            result.repairs.append(Message(sentence, cell=grade_id(cell)))
+        if is_answer(cell):  # what the student wrote for it may stand elsewhere, and must not be undone
+            cell.source = ""
+    elif is_answer(cell) or not grade_id(cell):
+        attached = "attachments" in given and cell.cell_type == "markdown"
+        if given.source == cell.source and not attached:
+            result.as_released.add(cell.id)
+        cell.source = given.source
+        if attached:
+            cell.attachments = given.attachments
+    else:
+        changed = _changed(cell, given)
+        if changed:
+            sentence = "The locked cell {cell} had been changed and has been restored."
+            result.repairs.append(Message(sentence, cell=grade_id(cell)))
+            result.evidence.append(changed)
+    return cell
+
+
+def _keys(submitted: Notebook, released: Notebook) -> list[str | None]:
+    """Return for each submitted cell the released one that it is, by grade id or cell id; None for an added cell."""
+    by_id = {cell.id: _key(cell) for cell in released.cells}
+    grade_ids = {grade_id(cell) for cell in released.cells} - {None}
+    keys = [
+        grade_id(cell) if grade_id(cell) in grade_ids else by_id.get(cell.get("id", "")) for cell in submitted.cells
+    ]
+    missing = {_key(cell): cell for cell in released.cells if _key(cell) not in set(keys)}
+    _find_by_text(submitted, keys, missing)
+    _find_by_place(submitted, released, keys, missing)
+    return keys
+
+
+def _find_by_text(submitted: Notebook, keys: list[str | None], missing: dict[str, Cell]) -> None:
+    """Fill in the keys of cells whose ids are gone and whose text is that of a released one."""
+    for place, cell in enumerate(submitted.cells):
+        if keys[place] is None:
+            words = cell.source.strip()
+            found = next((key for key, other in missing.items() if words and other.source.strip() == words), None)
+            if found:
+                keys[place] = found
+                del missing[found]
+
+
+def _find_by_place(submitted: Notebook, released: Notebook, keys: list[str | None], missing: dict[str, Cell]) -> None:
+    """Fill in the keys of cells that stand between the same neighbours, and are of the same kind."""
+    order = [_key(cell) for cell in released.cells]
+    for place, cell in enumerate(submitted.cells):
+        before = keys[place - 1] if place else None
+        if keys[place] is not None or before not in order or grade_id(cell):
+            continue
+        after = order.index(before) + 1
+        if after < len(order) and order[after] in missing:
+            other = missing[order[after]]
+            if other.cell_type == cell.cell_type and defined_in(other) <= defined_in(cell):
+                keys[place] = order[after]
+                del missing[order[after]]
+
+
+def defined_in(cell: Cell) -> set[str]:
+    """Return the names of the functions and classes that a code cell defines."""
+    if not is_code(cell):
+        return set()
+    try:
+        body = ast.parse(cell.source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    return {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+
+
+def _elsewhere(cells: list[Cell], released: Notebook) -> list[Message]:
+    """Return a sentence for each answer that was left empty and stands in a cell that its student added."""
+    wanted = {_key(cell): cell for cell in released.cells if is_answer(cell) and is_code(cell)}
+    notes: list[Message] = []
+    for cell in cells:
+        original = wanted.get(_key(cell))
+        if original is None or cell.source.strip() not in ("", original.source.strip()):
+            continue
+        for name in sorted(defined_in(original)):
+            if any(name in defined_in(other) for other in cells if not marks(other) and name in other.source):
+                sentence = (
+                    "{name} stands in a cell that was added, and the cell {cell} that was given for it is empty "
+                )
+                sentence += "or as it was: a check sees what the notebook has defined by then."
+                notes.append(Message(sentence, name=name, cell=_key(cell)))
+    return notes
+
+
+def _changed(locked: Cell, given: Cell) -> str:
+    """Return the lines in which a locked cell was changed, as a diff; an empty string if it says the same."""
+    lines = []
+    theirs = marks(given)
+    for name in ("points", "grade", "locked", "solution") if theirs else ():
+        ours = marks(locked).get(name)
+        if name in theirs and theirs[name] != ours:
+            lines += [f"-{name}: {ours}", f"+{name}: {text.line(str(theirs[name]), 200)}"]
+    if not _same_code(locked, given):
+        after = text.block(given.source, MOST_DIFF).splitlines()
+        diff = difflib.unified_diff(locked.source.splitlines(), after, lineterm="", n=0)
+        lines += [line[:500] for line in diff if not line.startswith(("---", "+++", "@@"))]
+    return "\n".join([f"{grade_id(locked)}:", *lines[:MOST_DIFF_LINES]]) if lines else ""
+
+
+def _same_code(locked: Cell, given: Cell) -> bool:
+    """Tell whether two cells say the same, however they are laid out."""
+    if locked.source.split() == given.source.split():
+        return True
+    try:
+        return ast.dump(ast.parse(locked.source)) == ast.dump(ast.parse(given.source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
+def _plain(cell: Cell) -> Cell:
+    """Return a cell that a student added, without metadata or outputs."""
+    plain = nbformat.NotebookNode(cell_type=cell.cell_type, source=cell.source, metadata=nbformat.NotebookNode())
+    if is_code(cell):
+        plain.update(outputs=[], execution_count=None)
+    if "attachments" in cell:
+        plain.attachments = cell.attachments
+    return plain
+
+
+def _with_ids(cells: list[Cell]) -> list[Cell]:
+    """Give added cells ids that follow from their place, so that the same submission makes the same notebook."""
+    taken = {cell.id for cell in cells if "id" in cell}
+    for place, cell in enumerate(cells):
+        if "id" not in cell:
+            cell.id = next(name for name in (f"own-{place}", f"own-{place}-x") if name not in taken)
+    return cells

@@ -1,0 +1,295 @@
+"""The student's notebook as the judge sees it: names, calls and attributes that are asked for over the wire.
+
+What comes back is plain values. Whatever no honest guest would send ends the guest, and is its own outcome.
+"""
+
+import builtins
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from autograder import text
+from autograder.grading.clock import Clock
+from autograder.sandbox.guests import FORGED, Ended, Guest
+from autograder.sandbox.inside import torch_modules, wire
+from checking.words import Message
+
+MOST_CALLBACKS = 10_000
+MOST_NAME = 100
+MOST_ERROR = 2_000
+MOST_CLASSES = 20
+
+
+class Fault(Exception):
+    """Our own fault: the checks of the course cannot run."""
+
+
+class Remote:
+    """An object of the guest: a name as it stands when it is used, or something that a call gave back."""
+
+    def __init__(self, notebook, target, kind="function", size=None):
+        self.__dict__.update(_notebook=notebook, _target=target, _kind=kind, _size=size)
+
+    def __call__(self, *arguments, **keywords):
+        """Have the guest call it."""
+        return self._notebook.ask("call", self._target, arguments, keywords)
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._notebook.ask("get", self._target, name=name)
+
+    def __setattr__(self, name, value):
+        raise AttributeError(f"{name} of a student's object cannot be set from a check: call one of its methods")
+
+    def __len__(self):
+        if self._size is None:
+            raise TypeError(f"object of type {self._kind!r} has no len()")
+        return self._size
+
+    def __bool__(self):
+        return True
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __repr__(self):
+        return f"<{self._kind} of the student's>"
+
+    def _backward(self, arguments, upstream):
+        return self._notebook.ask("backward", self._target, arguments, upstream=upstream)
+
+
+def plain_remote(notebook: "RemoteNotebook", target: dict[str, Any], value: dict[str, Any]) -> Remote:
+    """Return a `Remote`: callable only if what it stands for is."""
+    kind = {"__doc__": Remote.__doc__} if value.get("callable") else {"__call__": None}
+    name = text.line(str(value.get("type")), MOST_NAME)
+    size = value.get("size")
+    kind_of_remote = type(name, (Remote,), {**kind, "__module__": "guest"})
+    return kind_of_remote(notebook, target, name, size if type(size) is int and 0 <= size < 2**62 else None)
+
+
+class RemoteNotebook:
+    """Asks one guest after another for what a notebook's names stand for.
+
+    Parameters
+    ----------
+    on_output : callable
+        Called with each output that a guest sends while it answers.
+    clock : Clock
+        Counts what calls take, in the guest and on the way.
+    """
+
+    def __init__(self, on_output: Callable[[Any], None], clock: Clock):
+        self.on_output, self.clock = on_output, clock
+        self.callbacks: list[Callable[..., Any]] = []
+        self.guest: Guest | None = None
+
+    def find(self, name: str, missing: Any = KeyError) -> Any:
+        """Return what the guest has under a name: a value, or a `Remote` that looks it up again at each use."""
+        answer, blobs = self._request({"op": "find", "name": name})
+        if not answer.get("found"):
+            if missing is KeyError:
+                raise KeyError(name)
+            return missing
+        value = answer.get("value")
+        if isinstance(value, dict) and value.get("t") == "handle":
+            return plain_remote(self, {"name_of": name}, value)
+        return self._taken(lambda: self._decoder(blobs).decode(value))
+
+    def ask(
+        self,
+        op: str,
+        target: dict[str, Any],
+        arguments: Any = (),
+        keywords: dict[str, Any] | None = None,
+        **more: Any,
+    ) -> Any:
+        """Have the guest do something, and return what it says came of it."""
+        encoder = wire.Encoder(self._reference_to)
+        message = {
+            "op": op,
+            **target,
+            "arguments": encoder.encode(tuple(arguments)),
+            "keywords": encoder.encode(dict(keywords or {})),
+            **{name: encoder.encode(value) for name, value in more.items()},
+        }
+        answer, blobs = self._request(message, encoder.blobs)
+        self._taken(lambda: self._write_back(answer.get("changed"), encoder, message, blobs))
+        self._taken(lambda: self._reshape(answer.get("reshaped"), encoder))
+        if "error" in answer:
+            raise self._taken(lambda: _exception(answer["error"]))
+        return self._taken(lambda: self._decoder(blobs).decode(answer.get("value")))
+
+    def _taken(self, read: Callable[[], Any]) -> Any:
+        """Return what `read()` makes of a reply; what no honest guest sends ends the guest.
+
+        Whatever goes wrong with a reply is the outcome of who sent it, never our fault.
+        """
+        try:
+            return read()
+        except Ended:
+            raise
+        except Exception as error:
+            what = str(error) if isinstance(error, wire.Violation) else f"a reply that ends in {type(error).__name__}"
+            raise self._live().fail(Message(FORGED, what=what), "hostile") from None
+
+    def _live(self) -> Guest:
+        if self.guest is None:
+            raise Fault("a check cell ran without a guest")
+        return self.guest
+
+    def _request(self, message: dict[str, Any], blobs: Any = ()) -> tuple[dict[str, Any], list[memoryview]]:
+        calls = [0]
+
+        def on_callback(answer: Any, data: Any) -> bytes:
+            calls[0] += 1
+            if calls[0] > MOST_CALLBACKS:
+                raise wire.Violation("more calls of the judge's functions than any answer needs")
+            return self._called_back(answer, data)
+
+        with self.clock("calls of functions"):
+            return self._live().request(message, blobs, on_output=self.on_output, on_callback=on_callback)
+
+    def _decoder(self, blobs: Any) -> wire.Decoder:
+        return wire.Decoder(blobs, self._reference_from, copy=True)
+
+    def _reference_from(self, value: dict[str, Any], decoder: wire.Decoder) -> Remote:
+        place = value.get("v")
+        if value.get("t") != "handle" or type(place) is not int or place < 0:
+            raise wire.Violation("a value of no known form")
+        return plain_remote(self, {"handle": place}, value)
+
+    def _reference_to(self, value: Any, encoder: wire.Encoder) -> dict[str, Any]:
+        if isinstance(value, Remote):
+            target = value._target
+            if "handle" in target:
+                return {"t": "mine", "v": target["handle"]}
+            return {"t": "name", "v": target["name_of"]}
+        if isinstance(value, np.random.Generator):
+            state = _plain(value.bit_generator.state)
+            seeds = value.bit_generator.seed_seq  # what `spawn` makes new generators from
+            if type(seeds) is np.random.SeedSequence:
+                state["seeds"] = _plain(seeds.state)
+            return {"t": "generator", "v": state}
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.nn.Module):
+            return {"t": "module", "v": encoder.encode(torch_modules.recipe(value))}
+        if callable(value):
+            self.callbacks.append(value)
+            return {"t": "callback", "v": len(self.callbacks) - 1}
+        raise Fault(f"a {type(value).__name__} cannot cross to the guest")
+
+    def _called_back(self, answer: Any, data: Any) -> bytes:
+        place = answer.get("callback")
+        if type(place) is not int or not 0 <= place < len(self.callbacks):
+            raise wire.Violation("a call of a function that was never sent")
+        decoder = self._decoder(data)
+        arguments, keywords = decoder.decode(answer.get("arguments")), decoder.decode(answer.get("keywords"))
+        if type(arguments) is not tuple or type(keywords) is not dict:
+            raise wire.Violation("a call without arguments")
+        encoder = wire.Encoder(self._reference_to)
+        try:
+            with np.errstate(all="ignore"):
+                result = {"value": encoder.encode(self.callbacks[place](*arguments, **keywords))}
+        except Exception as error:
+            encoder.blobs.clear()
+            names = [kind.__name__ for kind in type(error).__mro__]
+            result = {"error": {"names": names, "text": str(error)[:MOST_ERROR]}}
+        return wire.pack({"op": "reply", **result}, encoder.blobs)
+
+    def _write_back(self, changed: Any, encoder: wire.Encoder, message: dict[str, Any], blobs: Any) -> None:
+        """Do to the judge's arrays what the guest did to its own in place."""
+        if changed is None:
+            return
+        if not isinstance(changed, dict):
+            raise wire.Violation("a change of nothing")
+        for place, number in changed.items():
+            if not re.fullmatch(r"[0-9]{1,6}", place) or int(place) >= len(encoder.arrays) or type(number) is not int:
+                raise wire.Violation("a change of an array that was never sent")
+            array = encoder.arrays[int(place)]
+            sent = list(_sent(message, "array", "tensor"))[int(place)]
+            if not 0 <= number < len(blobs) or len(blobs[number]) != len(encoder.blobs[sent["b"]]):
+                raise wire.Violation("a change of another size")
+            after = wire.Decoder([blobs[number]], self._reference_from)._tagged(sent["t"], {**sent, "b": 0}, 0)
+            if isinstance(array, np.ndarray):
+                if array.flags.writeable:
+                    np.copyto(array, after)
+            else:
+                import torch
+
+                with torch.no_grad():
+                    array.copy_(after)
+
+    def _reshape(self, reshaped: Any, encoder: wire.Encoder) -> None:
+        """Give the judge's arrays the shapes that the guest gave its own in place."""
+        if reshaped is None:
+            return
+        if not isinstance(reshaped, dict):
+            raise wire.Violation("a new shape of nothing")
+        for place, shape in reshaped.items():
+            if not re.fullmatch(r"[0-9]{1,6}", place) or int(place) >= len(encoder.arrays):
+                raise wire.Violation("a new shape of an array that was never sent")
+            array = encoder.arrays[int(place)]
+            sizes = isinstance(shape, list) and len(shape) <= 32 and all(type(n) is int and n >= 0 for n in shape)
+            if not sizes or math.prod(shape) != math.prod(array.shape):
+                raise wire.Violation("a new shape of another size")
+            if isinstance(array, np.ndarray):
+                try:
+                    array.shape = tuple(shape)
+                except AttributeError:
+                    raise wire.Violation("a new shape that an array's memory does not allow") from None
+
+
+_KINDS: dict[tuple[str, type], type] = {}
+
+
+def _exception(told: Any) -> Exception:
+    """Return an exception of the kind and with the text that the guest gives."""
+    try:
+        names = [text.line(str(name), MOST_NAME) for name in told["names"]][:MOST_CLASSES]
+        said = text.block(str(told["text"]), MOST_ERROR)
+    except Exception:
+        raise wire.Violation("an exception without a name") from None
+    base: type[Exception] = Exception
+    for name in names:
+        found = getattr(builtins, name, None)
+        if isinstance(found, type) and issubclass(found, Exception):
+            base = found
+            break
+    kind: type = base
+    if not names or base.__name__ != names[0]:
+        name = names[0] if names else "Exception"
+        kind = _KINDS.setdefault((name, base), type(name, (base,), {"__str__": lambda self: str(self.args[0])}))
+    try:
+        error = kind(said)
+    except TypeError:  # a kind that wants more than a text, as UnicodeDecodeError does
+        error = type(kind.__name__, (ValueError if issubclass(kind, ValueError) else Exception,), {})(said)
+    error.from_guest = True
+    return error
+
+
+def _sent(message: Any, *kinds: str) -> Iterator[dict[str, Any]]:
+    """Yield what stands for arrays in a message, in the order in which they were encoded."""
+    if isinstance(message, dict):
+        if message.get("t") in kinds:
+            yield message
+            return
+        message = message.values()
+    elif not isinstance(message, list):
+        return
+    for part in message:
+        yield from _sent(part, *kinds)
+
+
+def _plain(state: Any) -> Any:
+    """Return a generator's state as plain JSON."""
+    if isinstance(state, dict):
+        return {name: _plain(part) for name, part in state.items()}
+    if isinstance(state, (list, tuple)):
+        return [_plain(part) for part in state]
+    return state.tolist() if isinstance(state, (np.ndarray, np.generic)) else state

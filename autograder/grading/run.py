@@ -1,0 +1,209 @@
+"""Runs a restored notebook, and leaves in each check cell exactly one outcome.
+
+A student's cells run in a guest, check cells in the judge. A guest that dies costs the cell that killed it: a new one
+runs the cells before it again, and the rest is graded. What stands behind the last graded cell changes no grade, and
+is not run.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import nbformat
+
+from autograder import imports
+from autograder.cells import (
+    Cell,
+    Notebook,
+    grade_id,
+    is_check,
+    is_code,
+    last_graded,
+    new_output,
+    set_points,
+)
+from autograder.feedback.outputs import Collected
+from autograder.grading.clock import Clock
+from autograder.grading.judge import Checked, Judge
+from autograder.grading.submissions import Unit
+from autograder.sandbox.budget import Budget
+from autograder.sandbox.guests import Ended, Guest
+from checking.words import Message
+
+STOPPED = "This cell was stopped: {reason}"
+STOPPED_IN_CHECK = "Stopped in this check: {reason}"
+CUT = "[More was put out than is kept.]"
+CELL_NOT_RUN = "This cell was not run, because cells of this notebook ended Python too often."
+CHECK_NOT_RUN = "This check was not run, because cells of this notebook ended Python too often."
+BEHIND = "From here on no cell changes a grade, and none was run."
+
+
+@dataclass
+class Execution:
+    """What came of running a notebook.
+
+    Attributes
+    ----------
+    checked : dict
+        What each check cell is worth, by grade id.
+    stops : list of tuple
+        The ids of cells that ended their guest, and why.
+    """
+
+    checked: dict[str, Checked] = field(default_factory=dict)
+    stops: list[tuple[str, Ended]] = field(default_factory=list)
+
+
+def execute(
+    notebook: Notebook,
+    judge: Judge,
+    guests: Any,
+    unit: Unit,
+    limits: dict[str, Any],
+    clock: Clock | None = None,
+    on_cell: Callable[[Cell], None] = lambda cell: None,
+) -> Execution:
+    """Run `notebook` cell by cell, its check cells in the judge; its outputs are filled in.
+
+    Parameters
+    ----------
+    notebook : Notebook
+        As `notebook.restore` makes it.
+    judge : Judge
+    guests : Nursery, Lane or Bare
+        Where guests come from.
+    unit : Unit
+        Whose work it is: the seeds, of which no guest learns the checks', and the files beside the notebook.
+    limits : dict
+        What the submission may use; see `autograder.limits`.
+    clock : Clock, optional
+        Counts the time of each phase.
+    on_cell : callable, optional
+        Called with each code cell after it ran.
+
+    Raises
+    ------
+    Fault, RuntimeError
+        If our own part failed: the checks, or the sandbox.
+    """
+    run = _Run(judge, guests, unit, limits, clock or Clock())
+    end = len(notebook.cells) if limits["run_all_cells"] else last_graded(notebook.cells) + 1
+    cells = [cell for cell in notebook.cells[:end] if is_code(cell)]
+    judge.begin(unit.seed, run.clock)
+    try:
+        for place, cell in enumerate(cells):
+            cell.outputs, cell.execution_count = [], None
+            run.cell(cell, cells[:place])
+            on_cell(cell)
+    finally:
+        run.close()
+    behind = [cell for cell in notebook.cells[end:] if is_code(cell)]
+    for cell in behind:
+        cell.outputs, cell.execution_count = [], None
+    if behind:
+        behind[0].outputs = [_line("stdout", Message(BEHIND))]
+    return run.execution
+
+
+class _Run:
+    """One submission's run: its guests, one after another, and what came of its cells."""
+
+    def __init__(self, judge: Judge, guests: Any, unit: Unit, limits: dict[str, Any], clock: Clock):
+        self.judge, self.guests, self.unit, self.limits, self.clock = judge, guests, unit, limits, clock
+        self.budget = Budget(limits)
+        self.execution = Execution()
+        self.guest: Guest | None = None
+        self.killers: set[str] = set()
+
+    def cell(self, cell: Cell, before: list[Cell]) -> None:
+        """Run one code cell, or say why it is not run."""
+        if len(self.execution.stops) >= self.limits["deaths"]:
+            if is_check(cell):
+                self._settle(cell, Checked(error=Message(CHECK_NOT_RUN)))
+                cell.outputs.insert(0, _line("stdout", Message(CHECK_NOT_RUN)))
+            else:
+                cell.outputs = [_line("stderr", Message(CELL_NOT_RUN))]
+        elif is_check(cell):
+            self._check(cell, before)
+        else:
+            self._run(cell, before)
+
+    def _run(self, cell: Cell, before: list[Cell]) -> None:
+        collected = Collected(self.limits)
+        try:
+            guest = self._guest(before)
+            with self.clock("student's cells"):
+                _run_in(guest, cell.source, collected.add)
+        except Ended as error:
+            self._lost(cell, error)
+            collected.outputs.append(_line("stderr", Message(STOPPED, reason=error.message)))
+        if collected.cut:
+            collected.outputs.append(_line("stderr", Message(CUT)))
+        cell.outputs = collected.outputs
+
+    def _check(self, cell: Cell, before: list[Cell]) -> None:
+        try:
+            guest = self._guest(before)
+            with self.clock("checks"):
+                for source in imports.of([cell]):
+                    _run_in(guest, source)
+                checked = self.judge.check(cell, guest)
+        except Ended as error:
+            checked = Checked(ended=error)
+        cell.outputs = [nbformat.from_dict(output) for output in checked.outputs]
+        if checked.ended:
+            self._lost(cell, checked.ended)
+            checked.error = Message(STOPPED_IN_CHECK, reason=checked.ended.message)
+            cell.outputs.append(_line("stdout", checked.error))
+        self._settle(cell, checked)
+
+    def _settle(self, cell: Cell, checked: Checked) -> None:
+        checked.points = set_points(cell, checked.points)
+        self.execution.checked[grade_id(cell) or cell.id] = checked
+
+    def _guest(self, before: list[Cell]) -> Guest:
+        """Return a living guest that has run the cells before; raise `Ended` if one of them ends it again."""
+        while self.guest is None or self.guest.ended:
+            self.close()
+            with self.clock("fork"):
+                self.guest = self.guests.guest(self.budget)
+                start = {"op": "start", "seed": self.unit.guest_seed, "files": list(self.unit.files)}
+                self.guest.request(start, list(self.unit.files.values()))
+            if self.execution.stops:
+                with self.clock("student's cells, again"):
+                    for cell in before:
+                        if cell.id not in self.killers and not self._again(cell):
+                            break
+        return self.guest
+
+    def _again(self, cell: Cell) -> bool:
+        """Run a cell once more, or the imports of a check cell, in a guest that follows one that died."""
+        assert self.guest is not None
+        try:
+            for source in imports.of([cell]) if is_check(cell) else [cell.source]:
+                _run_in(self.guest, source)
+        except Ended as error:  # it went well before, and does not now
+            self._lost(cell, error)
+            if len(self.execution.stops) > 2 * self.limits["deaths"]:
+                raise
+            return False
+        return True
+
+    def _lost(self, cell: Cell, error: Ended) -> None:
+        self.execution.stops.append((cell.id, error))
+        self.killers.add(cell.id)
+
+    def close(self) -> None:
+        """End the guest that lives."""
+        if self.guest:
+            self.guest.close()
+            self.guest = None
+
+
+def _run_in(guest: Guest, source: str, on_output: Callable[[Any], None] = lambda output: None) -> None:
+    """Have a guest run the text of a cell, which crosses as bytes: it may be long."""
+    guest.request({"op": "cell"}, [source.encode()], on_output=on_output)
+
+
+def _line(stream: str, message: Message) -> Cell:
+    return new_output("stream", name=stream, text=f"{message}\n")

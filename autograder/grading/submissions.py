@@ -1,0 +1,255 @@
+"""What students handed in: found below a folder, and read once, as data. Nothing here runs or trusts any of it."""
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autograder import seeds, text
+from autograder.course import Exercise
+from checking.words import Message
+
+OURS = ("checks.py", "misconceptions.py", "exercise.toml", "checking", "timestamp.txt")
+"""What lies beside a notebook and is the course's, whoever hands it in."""
+
+IMPORTS_TORCH = re.compile(rb"\b(?:import|from) +torch\b")
+PASSED_OVER = (".ipynb_checkpoints", "__pycache__")
+MOST_FILES = 1000
+MOST_DEPTH = 20
+MOST_NAME = 120
+STAMP_MB = 0.001
+UNREAD_STAMP = Message("timestamp.txt could not be read as a date; the submission counts as in time.")
+
+
+@dataclass
+class Unit:
+    """One unit of work: plain values, with everything that grading one submission takes.
+
+    Attributes
+    ----------
+    student, assignment : str
+    notebook : str
+        The name of the file handed in.
+    data : bytes or None
+        What stands in it; None if it cannot be read, and then `problem` says why.
+    stamp : str or None
+        The text of its `timestamp.txt`.
+    files : dict
+        The other files handed in: bytes by relative path.
+    notes : list of Message
+        What its author should know of how it was read.
+    digest : str
+        A fingerprint of all that was handed in.
+    seed, guest_seed : int
+        Where the checks' draws and the student's random numbers come from.
+    """
+
+    student: str
+    assignment: str
+    notebook: str
+    data: bytes | None
+    problem: Message
+    stamp: str | None
+    files: dict[str, bytes]
+    notes: list[Message] = field(default_factory=list)
+    digest: str = ""
+    seed: int = 0
+    guest_seed: int = 0
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One student's hand-in for one exercise: `submitted/STUDENT/EXERCISE/`."""
+
+    student: str
+    exercise: Exercise
+    folder: Path
+
+    def read(self, limits: dict[str, Any]) -> Unit:
+        """Return the `Unit` of work that grades this submission: everything is read once, here.
+
+        Whatever is wrong with its folder or its files is this submission's problem, and nobody else's.
+        """
+        try:
+            return self._read(limits)
+        except (OSError, ValueError) as error:  # ValueError: a name that no system call takes
+            reason = getattr(error, "strerror", None) or str(error)
+            return self._unit(None, Message("The folder could not be read: {reason}.", reason=text.line(reason)))
+
+    def _read(self, limits: dict[str, Any]) -> Unit:
+        kind = os.lstat(self.folder).st_mode
+        if stat.S_ISLNK(kind):
+            return self._unit(None, Message("{name} is a link to another folder.", name=text.name(self.folder.name)))
+        if not stat.S_ISDIR(kind):
+            problem = Message(
+                "{name} is a file, and should be a folder with the notebook in it.", name=text.name(self.folder.name)
+            )
+            return self._unit(None, problem)
+        entries = sorted(os.listdir(self.folder))
+        path = self.folder / _notebook_among(entries, self.exercise.name)
+        data, problem = read_file(path, limits["notebook_mb"])
+        raw_stamp, _ = read_file(self.folder / "timestamp.txt", STAMP_MB)
+        files, notes = beside(self.folder, limits["beside_mb"])
+        name = text.name(path.name)
+        if data is not None and name != f"{self.exercise.name}.ipynb":
+            notes.insert(0, Message("The notebook was called {name} and has been taken all the same.", name=name))
+        if raw_stamp is None and os.path.lexists(self.folder / "timestamp.txt"):
+            notes.append(UNREAD_STAMP)
+        unit = self._unit(data, problem, name, files, notes)
+        unit.stamp = raw_stamp.decode("utf-8", "replace") if raw_stamp is not None else None
+        parts = [b"" if part is None else b"1" + part for part in (data, raw_stamp)]
+        for file in sorted(files):
+            parts += [os.fsencode(file), files[file]]
+        unit.digest = seeds.digest_of(*parts)
+        return unit
+
+    def _unit(
+        self,
+        data: bytes | None,
+        problem: Message,
+        name: str = "",
+        files: dict[str, bytes] | None = None,
+        notes: list[Message] | None = None,
+    ) -> Unit:
+        return Unit(
+            student=self.student,
+            assignment=self.exercise.name,
+            notebook=name or f"{self.exercise.name}.ipynb",
+            data=data,
+            problem=problem,
+            stamp=None,
+            files=files or {},
+            notes=notes or [],
+            digest=seeds.digest_of(str(problem).encode("utf-8", "replace")),
+        )
+
+
+def _notebook_among(entries: list[str], name: str) -> str:
+    """Return which file is the notebook: the one of the exercise's name, or the only one there is."""
+    wanted = f"{name}.ipynb"
+    if wanted in entries:
+        return wanted
+    notebooks = [entry for entry in entries if entry.lower().endswith(".ipynb")]
+    alike = [entry for entry in notebooks if entry.lower() == wanted.lower()]
+    found = alike or notebooks
+    return found[0] if len(found) == 1 else wanted
+
+
+def read_file(path: Path, most_mb: float) -> tuple[bytes | None, Message]:
+    """Return a file's bytes, or None and the reason why there are none."""
+    name, most = text.name(path.name), int(most_mb * 1_000_000)
+    try:
+        kind = os.lstat(path).st_mode
+        if not stat.S_ISREG(kind):
+            return None, Message("{name} is not a plain file.", name=name)
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+        with open(descriptor, "rb") as file:
+            data = file.read(most + 1)
+            size = max(len(data), os.fstat(file.fileno()).st_size)
+        if len(data) > most:
+            sentence = "{name} has {size} MB; {most} MB is the most."
+            return None, Message(sentence, name=name, size=f"{size / 1e6:.0f}", most=most_mb)
+        return data, Message("")
+    except FileNotFoundError:
+        return None, Message("There is no {name} in the folder.", name=name)
+    except OSError as error:
+        return None, Message("{name} could not be read: {reason}.", name=name, reason=error.strerror or str(error))
+
+
+def beside(folder: Path, most_mb: float) -> tuple[dict[str, bytes], list[Message]]:
+    """Return the files beside a notebook that are not the course's, and what its author should know of them."""
+    files: dict[str, bytes] = {}
+    size, unread = 0, ""
+    for relative in _walk(folder):
+        data = None if relative.endswith("/") else read_file(folder / relative, most_mb)[0]
+        if data is None:
+            unread = unread or relative
+            continue
+        size += len(data)
+        if size > most_mb * 1_000_000 or len(files) >= MOST_FILES:
+            sentence = "The files beside the notebook are more than {most} MB or {count} and were left out."
+            return {}, [Message(sentence, most=most_mb, count=MOST_FILES)]
+        files[relative] = data
+    if not unread:
+        return files, []
+    sentence = "{name} beside the notebook could not be read, and was left out."
+    return files, [Message(sentence, name=text.line(text.name(unread.rstrip("/")), 100))]
+
+
+def _walk(folder: Path) -> Iterator[str]:
+    """Yield the relative paths of the files below a folder, links and notebooks left out, in a fixed order.
+
+    A folder that cannot be read, or lies too deep, is yielded in place of what is in it, with a slash at its end.
+    """
+    waiting = [""]
+    while waiting:
+        relative = waiting.pop()
+        try:
+            entries = sorted(os.scandir(os.path.join(folder, relative)), key=lambda entry: entry.name)
+            for entry in entries:
+                path = relative + entry.name
+                if path in OURS or entry.name in PASSED_OVER or entry.is_symlink():
+                    continue
+                if entry.is_dir() and path.count("/") < MOST_DEPTH:
+                    waiting.append(f"{path}/")
+                elif entry.is_dir():
+                    yield f"{path}/"
+                elif entry.is_file() and not entry.name.lower().endswith(".ipynb"):
+                    yield path
+        except OSError:
+            yield relative or "./"
+
+
+def find(exercises: Iterable[Exercise], submitted: Path) -> list[Submission]:
+    """Return the submissions for these exercises below the folder `submitted`, by exercise and student."""
+    found, taken = [], set[tuple[str, str]]()
+    students = sorted(entry for entry in os.listdir(submitted) if not entry.startswith("."))
+    for exercise in exercises:
+        for student in students:
+            folder = _folder_of(submitted / student, exercise.name)
+            if folder is None:
+                continue
+            name = _fitting(text.name(student))
+            while (name, exercise.name) in taken:  # two names that read the same once they are text
+                name += "~"
+            taken.add((name, exercise.name))
+            found.append(Submission(name, exercise, folder))
+    return found
+
+
+def imported(found: Iterable[Submission], most_mb: float) -> tuple[str, ...]:
+    """Return which of the modules that take seconds to load some of these submissions import.
+
+    A look at bytes, which believes nothing: it only decides what is loaded once instead of once for each of them.
+    """
+    for submission in found:
+        try:
+            path = submission.folder / _notebook_among(os.listdir(submission.folder), submission.exercise.name)
+        except (OSError, ValueError):  # reading it will say what is wrong
+            continue
+        if IMPORTS_TORCH.search(read_file(path, most_mb)[0] or b""):
+            return ("torch",)
+    return ()
+
+
+def _fitting(name: str) -> str:
+    """Return a student's name so short that every database and file system takes it."""
+    if len(name.encode()) <= MOST_NAME:
+        return name
+    return f"{name[: MOST_NAME // 4]}~{seeds.digest_of(name.encode())[:8]}"
+
+
+def _folder_of(student: Path, name: str) -> Path | None:
+    """Return where a student's hand-in for an exercise lies, whatever the case of its letters; None if nowhere."""
+    if os.path.lexists(student / name):
+        return student / name
+    if not os.path.isdir(student):
+        return None
+    try:
+        entries = sorted(os.listdir(student))
+    except OSError:
+        return student / name  # reading it will say what is wrong
+    return next((student / entry for entry in entries if entry.lower() == name.lower()), None)

@@ -1,0 +1,227 @@
+"""One submission in, its outcome out; and its feedback page. Whoever grades goes through here, and nobody else does.
+
+A worker holds the judges of the exercises it was made for, and where their guests come from. It never sees the
+gradebook: the unit of work and the outcome are plain values.
+"""
+
+import copy
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import nbformat
+
+from autograder import text
+from autograder.cells import (
+    Cell,
+    Notebook,
+    grade_id,
+    is_check,
+    is_graded,
+    is_locked,
+    points_worth,
+    set_points,
+    texts,
+)
+from autograder.feedback import head
+from autograder.feedback.outputs import bound, clean_markdown
+from autograder.grading.clock import Clock
+from autograder.grading.judge import Checked, Judge
+from autograder.grading.notebook import Malformed, Restored, parse, restore
+from autograder.grading.remote import Fault
+from autograder.grading.run import Execution, execute
+from autograder.grading.setting import Setting
+from autograder.grading.submissions import Unit, beside
+from autograder.results import CellResult, CheckResult, Outcome, Saved
+from autograder.sandbox.guests import Bare, Lane, Nursery
+from checking.words import Message
+
+TRIES = 2
+MOST_FAULT = 300
+ALTERED = "a locked cell was altered; it was restored before grading."
+IN_CELL = "In the cell {cell}: {reason}"
+OUR_FAULT = "our own fault, so that these points wait for a person: {fault}"
+NO_RESPONSE = Message("no response")
+TO_READ = "The points for {cell} are given by the person who reads it; until then they are 0."
+
+
+class Worker:
+    """Grades submissions, one after another.
+
+    Parameters
+    ----------
+    setting : Setting
+    guests : Nursery, Lane or Bare, optional
+        Where guests come from; by default what the setting asks for.
+    """
+
+    def __init__(self, setting: Setting, guests: Nursery | Lane | Bare | None = None):
+        self.setting = setting
+        self.guests = guests or setting.guests()
+        self.guests.start()
+        self.released: dict[str, Notebook] = {}
+        self.judges: dict[str, Judge] = {}
+        self.files: dict[str, dict[str, bytes]] = {}
+        self.limits: dict[str, dict[str, Any]] = {}
+        for name in setting.exercises:
+            exercise, limits = setting.exercise(name), setting.limits_of(name)
+            self.released[name] = nbformat.read(exercise.notebook, as_version=4)
+            self.judges[name] = Judge(exercise, limits)
+            self.files[name] = beside(exercise.released, limits["beside_mb"])[0]
+            self.limits[name] = limits
+
+    def close(self) -> None:
+        """End what this worker started."""
+        self.guests.close()
+
+    def grade(self, unit: Unit, on_cell: Callable[[Cell], None] = lambda cell: None) -> Outcome:
+        """Grade one submission. What our own fault left ungraded has the kind infrastructure; it is tried twice."""
+        fault = ""
+        for _ in range(TRIES):
+            try:
+                return self._grade(unit, on_cell)
+            except Exception as error:  # whatever it is, it is not the student's
+                known = isinstance(error, (Fault, RuntimeError))
+                fault = str(error) if known else f"{type(error).__name__}: {error}"
+        return ungraded(self.released[unit.assignment], fault)
+
+    def page(self, unit: Unit, notebook: str, saved: Saved) -> str:
+        """Return the feedback page of a graded notebook, with what the gradebook says of it."""
+        return page(unit, notebook, saved, self.limits[unit.assignment])
+
+    def _grade(self, unit: Unit, on_cell: Callable[[Cell], None]) -> Outcome:
+        clock = Clock()
+        released, limits = self.released[unit.assignment], self.limits[unit.assignment]
+        with clock("restore"):
+            try:
+                if unit.data is None:
+                    raise Malformed(unit.problem)
+                restored = restore(parse(unit.data, unit.notebook), released)
+                theirs = [cell for cell in restored.notebook.cells if cell.id not in restored.as_released]
+                left_out = [Message(line) for line in clean_markdown(theirs, limits)]
+            except Malformed as error:
+                return malformed(released, unit, error.message)
+        unit.files = {**unit.files, **self.files[unit.assignment]}
+        judge = self.judges[unit.assignment]
+        done = execute(restored.notebook, judge, self.guests, unit, limits, clock, on_cell)
+        kind, reason, evidence = _ending(done, restored.evidence)
+        with clock("serialise"):
+            notes = unit.notes + restored.repairs + left_out
+            stops = [(cell, error.message) for cell, error in done.stops]
+            outcome = _outcome(kind, reason, notes, evidence, restored, done.checked, stops)
+            if len(outcome.notebook) > limits["graded_mb"] * 500_000:  # perhaps too many bytes
+                if bound(restored.notebook, limits, is_locked):
+                    outcome.notebook = json.dumps(restored.notebook, ensure_ascii=False)
+        outcome.seconds = clock.seconds
+        return outcome
+
+
+def page(unit: Unit, notebook: str, saved: Saved, limits: dict[str, Any]) -> str:
+    """Return the feedback page of a graded notebook, with what the gradebook says of it."""
+    from autograder.feedback.page import render  # templates, which whoever only grades need not load
+
+    graded = nbformat.from_dict(json.loads(notebook))
+    return render(graded, saved, assignment=unit.assignment, student=unit.student, most_mb=limits["graded_mb"])
+
+
+def malformed(released: Notebook, unit: Unit, reason: Message) -> Outcome:
+    """Return the outcome of what is no notebook: the released one, worth nothing."""
+    notebook = copy.deepcopy(released)
+    for cell in notebook.cells:
+        if is_check(cell):
+            set_points(cell, 0.0)
+    return _outcome("malformed", reason, unit.notes, [], _untouched(notebook), {})
+
+
+def ungraded(released: Notebook, fault: str) -> Outcome:
+    """Return the outcome of a submission that our own fault left without a grade."""
+    reason = Message(OUR_FAULT, fault=text.line(fault, MOST_FAULT))
+    return _outcome("infrastructure", reason, [], [], _untouched(copy.deepcopy(released)), {})
+
+
+def _untouched(notebook: Notebook) -> Restored:
+    return Restored(notebook, as_released={cell.id for cell in notebook.cells})
+
+
+def _ending(done: Execution, altered: list[str]) -> tuple[str, Message, list[str]]:
+    """Return the kind of an outcome that has nothing to do with points (or nothing), its reason, and the evidence."""
+    stops = [(error.kind, Message(IN_CELL, cell=cell, reason=error.message)) for cell, error in done.stops]
+    forged = [message for kind, message in stops if kind == "hostile"]
+    if forged or altered:
+        reason = _joined(forged) if forged else Message(ALTERED)
+        return "hostile", reason, [*altered, *(str(message) for message in forged)]
+    if stops:
+        return "limit", _joined([message for _, message in stops]), []
+    return "", Message(""), []
+
+
+def _joined(messages: list[Message]) -> Message:
+    """Return several sentences as one, none of them twice."""
+    different = list({str(message): message for message in messages}.values())
+    if len(different) == 1:
+        return different[0]
+    names = [f"part{number}" for number in range(len(different))]
+    return Message(" ".join(f"{{{name}}}" for name in names), **dict(zip(names, different, strict=True)))
+
+
+def _outcome(
+    kind: str,
+    reason: Message,
+    notes: list[Message],
+    evidence: list[str],
+    restored: Restored,
+    checked: dict[str, Checked],
+    stops: Sequence[tuple[str, Message]] = (),
+) -> Outcome:
+    """Return the outcome that a graded notebook stands for; put what is to be said of all of it at its head."""
+    notebook = restored.notebook
+    cells = {
+        grade_id(cell) or cell.id: _cell_result(
+            cell, checked.get(grade_id(cell) or cell.id), cell.id in restored.as_released
+        )
+        for cell in notebook.cells
+        if is_graded(cell)
+    }
+    if not kind:
+        lost = any(result.points < result.max_points for result in cells.values())
+        kind = "wrong" if lost else "right"
+    to_read = [name for name, result in cells.items() if result.manual and not str(result.error)]
+    waiting = [Message(TO_READ, cell=name) for name in to_read]
+    repairs = notes + waiting
+    if kind not in ("right", "wrong") or repairs:
+        notebook.cells.insert(0, head.cell(kind, reason, notes, evidence, waiting, list(stops)))
+    return Outcome(kind, reason, repairs, evidence, cells, json.dumps(notebook, ensure_ascii=False))
+
+
+def _cell_result(cell: Cell, checked: Checked | None, untouched: bool) -> CellResult:
+    most = points_worth(cell)
+    if not is_check(cell):  # graded by hand: only an untouched cell has points already, none
+        if untouched:
+            return CellResult(0.0, most, manual=True, error=NO_RESPONSE)
+        return CellResult(most, most, manual=True)  # nothing is lost yet
+    if checked is None:
+        return CellResult(0.0, most)
+    report = checked.report
+    if report is None:
+        printed = "".join(texts(cell)).strip()
+        last = text.line(printed.splitlines()[-1], 200) if printed else ""
+        error = checked.error if str(checked.error) else Message(last)
+        return CellResult(checked.points, most, error=error)
+    checks = [
+        CheckResult(
+            name=result.name,
+            title=result.title,
+            weight=result.weight,
+            status=result.status,
+            message=_message(result.message),
+            cause=result.cause,
+            label=result.label,
+            hint=result.hint,
+        )
+        for result in report.results
+    ]
+    return CellResult(checked.points, most, subject=report.subject, checks=checks)
+
+
+def _message(said: Message | str) -> Message:
+    return said if isinstance(said, Message) else Message(said)

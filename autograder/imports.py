@@ -1,0 +1,57 @@
+"""What the given cells of a notebook import: the statements to run in a guest, the modules to load beforehand."""
+
+import ast
+import functools
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+OURS = ("checks", "misconceptions", "checking")
+"""The modules of the course: the judge has them, and no guest."""
+
+
+def of(cells: Iterable[Any]) -> list[str]:
+    """Return the import statements of these cells, without those of the course's modules, as one text each."""
+    return list(dict.fromkeys(line for cell in cells for line in _statements(cell["source"])))
+
+
+def modules(released: Path) -> list[str]:
+    """Return the modules that the given code cells of a released notebook import."""
+    cells = json.loads(released.read_text(encoding="utf-8"))["cells"]
+    given = [
+        {"source": "".join(cell["source"])}
+        for cell in cells
+        if cell["cell_type"] == "code" and not cell["metadata"].get("nbgrader", {}).get("solution")
+    ]
+    names = [name for line in of(given) for name in _names(ast.parse(line).body[0])]
+    return list(dict.fromkeys(names))
+
+
+def parsed(source: str) -> ast.Module:
+    """Return a cell's code as a tree, magics and all; raise SyntaxError if it is none."""
+    try:
+        return ast.parse(source)
+    except SyntaxError:  # perhaps a magic; IPython is imported only then, for it takes long
+        from IPython.core.inputtransformer2 import TransformerManager
+
+        return ast.parse(TransformerManager().transform_cell(source))
+
+
+@functools.lru_cache(1000)
+def _statements(source: str) -> list[str]:
+    try:
+        body = parsed(source).body
+    except SyntaxError:
+        return []
+    return [ast.unparse(node) for node in body if _names(node)]
+
+
+def _names(node: ast.stmt) -> list[str]:
+    """Return the modules that a statement imports and that are not the course's."""
+    names: list[str] = []
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        names = [node.module or ""]
+    return [] if any(name.partition(".")[0] in OURS for name in names) else names

@@ -1,0 +1,115 @@
+"""The engine as nbgrader's own commands use it: two classes, named in `nbgrader_config.py`.
+
+`Run` stands for what nbgrader's `autograde` does before and while it runs a notebook. Points, comments and penalties
+stay with nbgrader's own preprocessors, which come after. `Page` is what its `generate_feedback` writes.
+"""
+
+import atexit
+import functools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbconvert.exporters import Exporter
+from nbgrader.preprocessors import NbGraderPreprocessor
+from traitlets import Bool
+from traitlets.config import Config
+
+from autograder import gradebook, seeds
+from autograder.course import Course, Exercise, UserError
+from autograder.feedback import page
+from autograder.grading.setting import Setting
+from autograder.grading.submissions import Submission
+from autograder.grading.worker import Worker
+from autograder.limits import Limits
+from autograder.sandbox import bubblewrap
+
+
+class Run(NbGraderPreprocessor):
+    """Grades a submission: restores it, runs its cells in a guest and its checks in the judge."""
+
+    sandbox = Bool(True, help="Whether guests are isolated; without, submissions run with your rights.").tag(
+        config=True
+    )
+
+    def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
+        """Return the graded notebook: outputs, an outcome in each check cell, a head that says what happened."""
+        course = _course(self.config)
+        whose = resources["nbgrader"]
+        exercise = course.exercises([whose["assignment"]])[0]
+        lacks = _lacks() if self.sandbox else []
+        if lacks:
+            raise UserError(
+                f"Submissions cannot be isolated on this machine: {'; '.join(lacks)}. "
+                "Mend that, or set c.Run.sandbox = False at your own risk."
+            )
+        worker = _worker(exercise, self.sandbox, Limits(config=self.config).plain())
+        limits = worker.limits[exercise.name]
+        unit = Submission(whose["student"], exercise, _submitted(self.config, whose)).read(limits)
+        secret = seeds.course_secret(course)
+        unit.seed = seeds.seed_for(secret, unit.assignment, unit.digest)
+        unit.guest_seed = seeds.seed_for(secret, f"guest\0{unit.assignment}", unit.digest)
+        outcome = worker.grade(unit)
+        if outcome.kind == "infrastructure":
+            raise UserError(str(outcome.reason))
+        return nbformat.from_dict(json.loads(outcome.notebook)), resources
+
+
+class Page(Exporter):
+    """The feedback page of a graded notebook: the one that `python -m autograder grade` writes."""
+
+    file_extension = ".html"
+    output_mimetype = "text/html"
+
+    def from_notebook_node(  # type: ignore[override]  # as with nbconvert's own exporters of text
+        self, nb: Any, resources: Any = None, **more: Any
+    ) -> tuple[str, Any]:
+        """Return the page, with what the gradebook says of the submission, and nbconvert's resources."""
+        nb, resources = super().from_notebook_node(nb, resources, **more)
+        whose = resources["nbgrader"]
+        course = replace(_course(self.config), db=whose["db_url"])
+        with gradebook.opened(course) as book:
+            saved = gradebook.Writer(course, book).saved(whose["assignment"], whose["student"])
+        if saved is None:
+            raise UserError(f"{whose['student']} has no grade for {whose['assignment']} yet.")
+        most_mb = Limits(config=self.config).graded_mb
+        made = page.render(nb, saved, assignment=whose["assignment"], student=whose["student"], most_mb=most_mb)
+        return made, resources
+
+
+def _course(config: Config) -> Course:
+    return Course(root=Path(config.CourseDirectory.get("root") or Path.cwd()), into=Path.cwd())
+
+
+def _submitted(config: Config, whose: Any) -> Path:
+    """Return the folder that a submission came in, where nbgrader's configuration has it."""
+    from nbgrader.coursedir import CourseDirectory
+
+    place = CourseDirectory(config=config)
+    return Path(place.format_path(place.submitted_directory, whose["student"], whose["assignment"]))
+
+
+@functools.cache
+def _lacks() -> list[str]:
+    return bubblewrap.missing()
+
+
+_workers: dict[tuple[Any, ...], Worker] = {}
+
+
+def _worker(exercise: Exercise, isolated: bool, limits: dict[str, Any]) -> Worker:
+    """Return the one worker of this process for an exercise: nbgrader makes a preprocessor for every submission."""
+    key = (exercise, isolated, tuple(sorted(limits.items())))
+    if key not in _workers:
+        close()
+        _workers[key] = Worker(Setting(str(exercise.root), (exercise.name,), limits, isolated, (str(exercise.root),)))
+    return _workers[key]
+
+
+@atexit.register
+def close() -> None:
+    """End the worker there is, and its warm parent."""
+    while _workers:
+        _workers.popitem()[1].close()

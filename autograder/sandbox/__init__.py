@@ -1,0 +1,1 @@
+"""The judge's side of guests: bubblewrap's command line, budgets, the near end of the wire."""

@@ -1,0 +1,129 @@
+"""The command line of bubblewrap: what a sandbox sees of this machine, and what this machine lacks for one."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+PROGRAM = Path(__file__).parent / "inside"
+INSIDE = "/guest"
+NOBODY = "65534"
+PROBE_SECONDS = 60
+
+
+def missing() -> list[str]:
+    """Return what this machine lacks for the sandbox, each with its mend; an empty list if nothing."""
+    if sys.platform != "linux":
+        return ["grading in a sandbox needs Linux"]
+    lacks = []
+    if not shutil.which("bwrap"):
+        lacks.append("bubblewrap is not installed (Debian and Ubuntu: apt install bubblewrap)")
+    if os.getuid() == 0 and not shutil.which("setpriv"):
+        lacks.append("setpriv is not installed (Debian and Ubuntu: apt install util-linux)")
+    try:
+        import pyseccomp  # noqa: F401
+    except (ImportError, RuntimeError, OSError):
+        lacks.append("libseccomp is not installed (Debian and Ubuntu: apt install libseccomp2)")
+    if lacks:
+        return lacks
+    with tempfile.TemporaryDirectory() as folder:
+        probe = [
+            sys.executable,
+            "-I",
+            "-c",
+            f"import sys; sys.path.insert(0, {INSIDE!r}); import kernel; kernel.probe()",
+        ]
+        run = subprocess.run(command(probe, [folder]), capture_output=True, text=True, timeout=PROBE_SECONDS)
+    if run.returncode:
+        refusal = run.stderr.strip().splitlines()[-1:] or ["namespaces inside bubblewrap are refused"]
+        lacks.append(
+            f"the kernel refuses namespaces to this user ({refusal[0]}); allow them with "
+            "sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000, and on Ubuntu "
+            "kernel.apparmor_restrict_unprivileged_userns=0"
+        )
+    return lacks
+
+
+def _paths():
+    """Return the folders that a guest may read: the system, and this Python with its packages."""
+    paths = [Path("/usr")]
+    for folder in {sys.base_prefix, sys.prefix, *(sysconfig.get_paths()[name] for name in ("purelib", "platlib"))}:
+        path = Path(folder)
+        if not any(path == other or other in path.parents for other in paths):
+            paths.append(path)
+    return [path for path in paths if not any(other in path.parents for other in paths if other != path)]
+
+
+def _system():
+    """Return bubblewrap's arguments for a read-only view of the system and of this Python."""
+    binds = []
+    for name in ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"):
+        if os.path.islink(name):
+            binds += ["--symlink", os.readlink(name), name]
+        elif os.path.isdir(name):
+            binds += ["--ro-bind", name, name]
+    for path in _paths():
+        binds += ["--ro-bind", str(path), str(path)]
+    for name in ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "fonts", "localtime", "nsswitch.conf"):
+        binds += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    return [*binds, "--ro-bind-try", "/sys/devices/system/cpu", "/sys/devices/system/cpu"]
+
+
+def command(program: Sequence[str], hidden: Iterable[str]) -> list[str]:
+    """Return the command of `program` in its sandbox: a read-only system, no network, nothing of what is `hidden`.
+
+    As root, the same sandbox is entered as nobody, because no limit on processes binds root.
+    """
+    paths = _paths()
+    covered = [str(Path(name).resolve()) for name in hidden]
+    covered = [name for name in covered if any(path in Path(name).parents for path in paths)]
+    devices = [str(device) for device in sorted(Path("/dev").glob("nvidia*"))]
+    inner = [
+        "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--hostname", "guest",
+        *_system(), *(part for name in covered for part in ("--tmpfs", name)), "--ro-bind", str(PROGRAM), INSIDE,
+        "--proc", "/proc", "--dev", "/dev", *(part for name in devices for part in ("--dev-bind-try", name, name)),
+        "--tmpfs", "/scratch", "--dir", "/scratch/.tmp", "--chdir", "/scratch", *_environment(),
+    ]  # fmt: skip
+    if not any(path.is_relative_to("/tmp") for path in paths):
+        inner += ["--symlink", "scratch/.tmp", "/tmp"]
+    inner += ["--remount-ro", "/dev", "--remount-ro", "/"]  # what one guest could leave there, the next could read
+    if os.getuid():
+        return [*inner, *program]
+    return as_nobody([*inner, *program], read=[PROGRAM])
+
+
+def as_nobody(command: Sequence[str], read: Iterable[Path] = (), write: Iterable[Path] = ()) -> list[str]:
+    """Return a command that root runs as nobody, with a view of the system, of this Python, and of these folders."""
+    binds = [*_system(), *(part for path in read for part in ("--ro-bind", str(path), str(path)))]
+    binds += [part for path in write for part in ("--bind", str(path), str(path))]
+    parents = ["/tmp"]  # where the inner bubblewrap puts its new root together
+    for path in (name for name in binds if name.startswith("/")):
+        for parent in reversed(Path(path).parents):
+            if str(parent) not in ("/", "/usr", *parents):
+                parents.append(str(parent))
+    return [
+        "bwrap", "--die-with-parent", *(part for name in parents for part in ("--perms", "0755", "--dir", name)),
+        *binds, "--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc",
+        "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID",
+        "setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--inh-caps=-all", "--", *command,
+    ]  # fmt: skip
+
+
+def _environment():
+    """Return bubblewrap's arguments for the environment of all that runs inside."""
+    variables = {
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": "/scratch",
+        "USER": "student",
+        "LANG": "C.UTF-8",
+        "TZ": os.environ.get("TZ", "UTC"),
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+    }
+    return [part for name, value in variables.items() for part in ("--setenv", name, value)]

@@ -1,0 +1,159 @@
+"""The keeper: the first process of a guest's namespaces. It counts what the guest uses, and ends all of it."""
+
+import contextlib
+import json
+import os
+import resource
+import select
+import time
+
+from tally import Look, Tally
+
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")  # the unit of times in /proc, per second
+PAGE = os.sysconf("SC_PAGE_SIZE")
+EVERY_MS = 50  # milliseconds from one look to the next
+SOON = 0.04  # seconds: a look so soon after the last is made only when the judge asks
+LONGEST = 0.1  # seconds that one look may add; see Tally
+DEAD = b"X"
+RUNNING = b"R"
+UNWAKEABLE = b"D"
+
+
+def keep(guest: int, control, limits: dict) -> None:
+    """Watch over one guest as the first process of its namespaces; never return.
+
+    When the judge asks, it is told what the guest uses; when the judge is gone, or the guest is, or takes too much
+    memory, everything ends.
+    """
+    ended = {"ended": "gone"}
+    try:
+        ended = _watch(guest, control, limits)
+    finally:  # whatever a guest can bring about here is its own end
+        with contextlib.suppress(OSError):
+            control.send(json.dumps(ended).encode())
+        os._exit(0)
+
+
+def _watch(guest, control, limits):
+    """Count until the guest ends, or must; return why."""
+    most = limits["memory_mb"] << 20
+    tally, processes, seen = Tally(LONGEST), Processes(), time.monotonic()
+    poll = select.poll()
+    poll.register(control, select.POLLIN | select.POLLHUP)
+    while True:
+        asked = poll.poll(EVERY_MS)
+        if asked and not control.recv(16):
+            os._exit(0)
+        now = time.monotonic()
+        if asked or now - seen > SOON:
+            look = processes.look()
+            tally.add(look, now - seen)
+            seen = now
+        if asked:
+            control.send(json.dumps({"cpu": tally.cpu, "idle": tally.idle}).encode())
+        if processes.memory > most and processes.memory_in_detail(most) > most:
+            return {"ended": "memory"}
+        with contextlib.suppress(ChildProcessError):
+            while ended := os.waitpid(-1, os.WNOHANG):
+                pid, status = ended
+                if not pid:
+                    break
+                if pid == guest:
+                    code = os.waitstatus_to_exitcode(status)
+                    return {"ended": "exit" if code >= 0 else "signal", "code": abs(code)}
+
+
+class Processes:
+    """What `/proc` shows of a guest.
+
+    Attributes
+    ----------
+    memory : int
+        Bytes at the last look, as if no two processes shared any: never less than what is used.
+    """
+
+    def __init__(self):
+        self.memory, self._made = 0, _last_pid()
+        self._socket_bytes = socket_bytes()
+
+    def look(self) -> Look:
+        """Return what the processes show now."""
+        ticks, pages, running, disk = 0, 0, False, False
+        for name in _names():
+            try:
+                with open(f"/proc/{name}/stat", "rb", 0) as file:
+                    fields = file.read().rpartition(b")")[2].split()
+                with open(f"/proc/{name}/statm", "rb", 0) as file:
+                    pages += int(file.read().split()[1])
+            except OSError:
+                continue
+            state = fields[0]
+            if state == DEAD:
+                continue  # its parent's count has its seconds already
+            running |= state == RUNNING
+            disk |= state == UNWAKEABLE
+            # Its own, and those of its children that have ended: user and system.
+            ticks += int(fields[11]) + int(fields[12]) + int(fields[13]) + int(fields[14])
+        orphans = resource.getrusage(resource.RUSAGE_CHILDREN)
+        before, self._made = self._made, _last_pid()
+        self.memory = pages * PAGE + _sockets() * self._socket_bytes
+        return Look(
+            ticks / CLOCK_TICKS + orphans.ru_utime + orphans.ru_stime, running, disk, made=self._made != before
+        )
+
+    def memory_in_detail(self, most: int) -> int:
+        """Return the bytes in use, with what processes share with others in it once, if they are beyond `most`.
+
+        What is mapped of files in the scratch space counts as memory here, although those have a limit besides.
+        """
+        roughly = sum(_unshared(name) for name in _names()) + _sockets() * self._socket_bytes
+        if roughly <= most:
+            return roughly
+        return sum(_shared_fairly(name) for name in _names()) + _sockets() * self._socket_bytes
+
+
+def _names():
+    return [name for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+
+
+def _last_pid():
+    """Return the number of the process that was made last in these namespaces."""
+    with open("/proc/loadavg", "rb", 0) as file:
+        return file.read().split()[-1]
+
+
+def _unshared(name):
+    """Return a process's memory but for the files that it maps: fast, and too much after a fork."""
+    return _fields(f"/proc/{name}/status", b"RssAnon:", b"RssShmem:")
+
+
+def _shared_fairly(name):
+    """Return a process's memory with its part of what several share: slow, so asked only near the limit."""
+    return _fields(f"/proc/{name}/smaps_rollup", b"Pss_Anon:", b"Pss_Shmem:") or _unshared(name)
+
+
+def _fields(path, *names):
+    """Return the sum of a file's lines that begin with these names, in bytes; 0 if the process is gone."""
+    try:
+        with open(path, "rb") as file:
+            return sum(int(line.split()[1]) << 10 for line in file if line.startswith(names))
+    except OSError:
+        return 0
+
+
+def _sockets():
+    """Return how many sockets there are in the guest's network."""
+    with open("/proc/net/sockstat", "rb", 0) as file:
+        return int(file.readline().split()[2])
+
+
+def socket_bytes() -> int:
+    """Return how much the kernel may keep for one socket: it does not say how much it does.
+
+    A guest cannot have larger buffers than these (see seccomp.py and kernel.bound_tcp_buffers).
+    """
+    most = 0
+    for name in ("wmem_default", "rmem_default"):
+        with open(f"/proc/sys/net/core/{name}", "rb", 0) as file:
+            most += int(file.read())
+    return most

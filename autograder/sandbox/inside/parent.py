@@ -1,0 +1,242 @@
+"""The warm parent: pays for every import once, then forks a guest for each submission.
+
+It runs inside bubblewrap, with a read-only system and no network, and holds no check, no solution and no
+submission. Each guest gets namespaces of its own, with a keeper as their first process.
+"""
+
+import array
+import contextlib
+import gc
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+
+import keeper
+import kernel
+import seccomp
+
+SCRATCH = "/scratch"
+SHARED_FILES = 1000  # in /dev/shm
+MOST_MESSAGE = 4096  # bytes of what a worker asks
+LARGE_PAGE = 2 << 20
+WORTH_IT_KB = 1024  # of a region of memory: below that, large pages save nothing
+
+REHEARSAL = """
+import numpy as np
+import warnings
+%matplotlib inline
+import matplotlib.pyplot as plt
+def softmax(S):
+    E = np.exp(S - S.max(-1, keepdims=True))
+    return E / E.sum(-1, keepdims=True)
+softmax(np.random.default_rng(0).normal(size=(3, 4, 4)))
+fig, ax = plt.subplots()
+ax.imshow(np.eye(4)); ax.plot([0, 1], [1, 0], label="a line"); ax.set_title("$x_i$"); ax.legend(); plt.show()
+warnings.warn("rehearsed")
+print("rehearsed")
+%%rehearsal
+1 / 0
+%%rehearsal
+def broken(
+%%rehearsal
+np.einsum("ij,jk->ik", np.eye(3), np.eye(3)); np.linalg.norm(np.eye(3))
+"""
+
+REHEARSAL_OF_TORCH = """
+%%rehearsal
+import torch
+torch.softmax(torch.randn(3, 4, requires_grad=True) @ torch.randn(4, 5), -1).sum().backward()
+torch.nn.Linear(3, 4)(torch.randn(2, 3))
+"""
+
+
+class Nowhere:
+    """Takes what the rehearsal shows."""
+
+    def __init__(self):
+        self.left = self.shown = 10**9
+
+    def send(self, output):
+        """Drop an output."""
+
+    def rich(self, kind, data, **more):
+        """Drop a display."""
+
+
+def warm(imports):
+    """Load everything that guests use, and rehearse a notebook, failing cells too: their code loads late."""
+    import shell
+
+    torch = any(name.partition(".")[0] == "torch" for name in imports)  # seconds, for who needs it
+    if torch:
+        shell.one_thread()
+    interactive = shell.make_shell()
+    interactive.outputs = Nowhere()
+    shell.load(imports)
+    out, err = sys.stdout, sys.stderr
+    sys.stdout = shell.Stream("stdout", interactive.outputs, 1)
+    sys.stderr = shell.Stream("stderr", interactive.outputs, 2)
+    for cell in (REHEARSAL + REHEARSAL_OF_TORCH * torch).split("%%rehearsal"):
+        interactive.run_cell(cell, store_history=True)
+    sys.stdout, sys.stderr = out, err
+    with contextlib.suppress(Exception):
+        import matplotlib.pyplot
+
+        matplotlib.pyplot.close("all")
+        matplotlib.rcdefaults()
+        interactive.run_line_magic("matplotlib", "inline")
+        # An inline figure is drawn when it is shown; matplotlib's own hook would draw it once more before that.
+        interactive.events.unregister("post_execute", matplotlib.pyplot._draw_all_if_interactive)
+    interactive.reset(new_session=True)
+    interactive.execution_count = 1
+    interactive.user_ns["__spec__"] = None  # gone with the rest; processes that are spawned ask for it
+    sys.last_value = sys.last_traceback = sys.last_type = None
+    shell.forget_ourselves()
+    return shell, interactive
+
+
+def large_pages():
+    """Put the parent's memory into large pages, where the kernel can: a fork then costs less than half as much."""
+    regions, writable = [], False
+    with open("/proc/self/smaps") as file:
+        for line in file:
+            first, *fields = line.split()
+            if "-" in first and len(fields) >= 4:
+                writable = "w" in fields[0] and (len(fields) == 4 or fields[4] == "[heap]")
+                start, end = (int(part, 16) for part in first.split("-"))
+            elif first == "Anonymous:" and writable and int(fields[0]) >= WORTH_IT_KB:
+                regions.append((-(-start // LARGE_PAGE) * LARGE_PAGE, end // LARGE_PAGE * LARGE_PAGE))
+    for start, end in regions:
+        if end > start:
+            kernel.use_large_pages(start, end, LARGE_PAGE)
+
+
+def fork_guest(shell, interactive, worker, connection, control, limits, filter_program):
+    """Fork a guest into namespaces of its own; return in the parent only."""
+    uid, gid = os.getuid(), os.getgid()
+    if kernel.clone(kernel.GUEST_NAMESPACES):
+        return
+    try:
+        worker.close()  # it brings the sockets of other guests
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        kernel.enter_guest(uid, gid, _folders(limits))
+        os.chdir(SCRATCH)
+        os.mkdir(os.environ["TMPDIR"])
+        guest = os.fork()
+        if guest:
+            connection.close()
+            keeper.keep(guest, control, limits)
+        _confine(limits, filter_program)
+    except BaseException as error:
+        with contextlib.suppress(BaseException):
+            control.send(json.dumps({"ended": "sandbox", "text": f"{type(error).__name__}: {error}"}).encode())
+        os._exit(1)
+    try:
+        control.close()
+        shell.Responder(interactive, connection).serve()
+    finally:  # from here on, whatever happens is the student's doing
+        os._exit(1)
+
+
+def _folders(limits):
+    """Return the folders in memory that a guest may write to: MB and files of each."""
+    return {SCRATCH: (limits["disk_mb"], limits["files"]), "/dev/shm": (limits["shared_mb"], SHARED_FILES)}
+
+
+def _confine(limits, filter_program):
+    """Give up every right that a student's code has no use for; there is no way back."""
+    os.setsid()
+    mega = 1 << 20
+    for name, value in (
+        ("NPROC", limits["processes"]),
+        ("DATA", limits["memory_mb"] * mega + _data_so_far()),
+        ("FSIZE", limits["disk_mb"] * mega),
+        ("NOFILE", limits["descriptors"]),
+        ("CORE", 0),
+        ("MEMLOCK", 0),
+    ):
+        kind = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(kind)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (value, value))
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    sys.stdin = open(0, closefd=False)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    kernel.drop_capabilities()
+    kernel.load_filter(filter_program)
+
+
+def _data_so_far():
+    """Return the bytes of private memory that this process has already, shared with its parent or not."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[5]) * keeper.PAGE
+
+
+def received(connection, count):
+    """Yield the messages that come, and the `count` sockets with each, until the other end is closed."""
+    while True:
+        data, ancillary, _, _ = connection.recvmsg(MOST_MESSAGE, socket.CMSG_LEN(count * 4))
+        if not data:
+            return
+        descriptors = array.array("i")
+        for _, _, raw in ancillary:
+            descriptors.frombytes(raw)
+        yield data, [socket.socket(fileno=descriptor) for descriptor in descriptors]
+
+
+def lane(shell, interactive, worker, filter_program):
+    """Serve one worker: a guest for every pair of sockets that it sends with its limits, one after another.
+
+    Each lane has a network of its own, with nothing but a loopback device: guests of different workers, which run at
+    the same time, cannot find each other there.
+    """
+    kernel.enter_lane()
+    _ignore_nothing()
+    worker.send(b"warm")
+    for limits, (connection, control) in received(worker, 2):
+        fork_guest(shell, interactive, worker, connection, control, json.loads(limits), filter_program)
+        connection.close()
+        control.close()
+
+
+def _ignore_nothing():
+    """Have no handlers for signals: the kernel then keeps a guest's signals from its keeper, the process 1."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGPIPE}:
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+
+
+def main(descriptor, imports):
+    """Warm up, then fork a lane for every socket that comes."""
+    lanes = socket.socket(fileno=descriptor)
+    os.environ["HOME"] = os.environ["MPLCONFIGDIR"] = SCRATCH
+    os.chdir(SCRATCH)
+    gc.disable()  # until everything is loaded, there is no garbage
+    shell, interactive = warm(imports)
+    filter_program = seccomp.filter_program()
+    if len(os.listdir("/proc/self/task")) > 1:
+        raise RuntimeError("a module that was loaded beforehand has started threads; no guest can be forked")
+    gc.enable()
+    gc.collect()
+    gc.freeze()
+    large_pages()
+    # Each search for garbage writes to memory that guest and parent share until then.
+    gc.set_threshold(20_000, 20, 20)
+    os.environ.update(HOME=SCRATCH, TMPDIR=f"{SCRATCH}/.tmp")
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers that have ended leave nothing to wait for
+    for _, (worker,) in received(lanes, 1):
+        if os.fork() == 0:
+            lanes.close()
+            lane(shell, interactive, worker, filter_program)
+            os._exit(0)
+        worker.close()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), json.loads(sys.argv[2]))

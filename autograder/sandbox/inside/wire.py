@@ -1,0 +1,433 @@
+"""What crosses between guest and judge: bounded frames of plain values. Nothing is pickled, nothing is trusted.
+
+A frame is two lengths, a JSON text and raw bytes. Arrays cross as bytes with dtype, shape and strides, so that
+views, read-only and non-contiguous arrays arrive as such; an object of the guest crosses as a handle, a function of
+the judge as a callback. Both sides use this module; `Decoder` assumes that whoever sent the frame wants to do harm.
+`Encoder` keeps to every bound that `Decoder` enforces, so that no honest value is taken for an attack: it raises
+`TooLarge` instead.
+"""
+
+import functools
+import math
+import struct
+import sys
+from collections import Counter
+from decimal import Decimal
+from fractions import Fraction
+from json import dumps, loads
+
+import numpy as np
+
+HEAD = struct.Struct("!II")
+MOST_JSON = 4_000_000
+MOST_BYTES = 64_000_000  # of all arrays in a frame together, as sent and as they are once copied
+MOST_BLOBS = 100_000
+MOST_BITS = 4096
+MOST_TEXT = 100_000
+MOST_DEPTH = 40
+MOST_NODES = 1_000_000  # values in a frame, however nested
+MOST_ITEMS = 100_000  # in a list or tuple
+MOST_KEYS = 10_000  # in a dict
+MOST_ALIKE = 64  # keys of a dict with one hash: what a dict does with n of them takes n * n steps
+MOST_REFERENCES = 10_000  # objects that stay on the other side
+MOST_AXES = 32
+MOST_DIGITS = 40  # of a number written out
+KINDS = "biufc"
+TORCH_DTYPES = (
+    "float64 float32 float16 bfloat16 complex64 complex128 int64 int32 int16 int8 uint8 bool "
+    "float8_e4m3fn float8_e5m2"
+).split()
+
+
+class Violation(Exception):
+    """A frame that no honest side sends."""
+
+
+class TooLarge(Exception):
+    """A value that is more than may cross."""
+
+
+def pack(message, blobs=()):
+    """Return a frame: a message (plain JSON) and the bytes that it refers to."""
+    text = dumps({**message, "blobs": [len(blob) for blob in blobs]}).encode("ascii")
+    size = sum(len(blob) for blob in blobs)
+    if len(text) > MOST_JSON or size > MOST_BYTES or len(blobs) > MOST_BLOBS:
+        raise TooLarge(f"{len(text) + size} bytes in {len(blobs)} arrays are more than may cross")
+    return b"".join([HEAD.pack(len(text), size), text, *blobs])
+
+
+def lengths(head):
+    """Return the two lengths that a frame's first bytes announce; raise `Violation` if they are too large."""
+    text, size = HEAD.unpack(head)
+    if text > MOST_JSON or size > MOST_BYTES:
+        raise Violation("a message larger than any may be")
+    return text, size
+
+
+def unpack(text, data):
+    """Return the message and the list of its blobs (memoryviews)."""
+    try:
+        message = loads(text)
+        sizes = message.pop("blobs")
+        if type(sizes) is not list or len(sizes) > MOST_BLOBS:
+            raise Violation("a message in more pieces than any has")
+        if not all(type(size) is int and size >= 0 for size in sizes) or sum(sizes) != len(data):
+            raise Violation("a message whose bytes do not add up")
+    except Violation:
+        raise
+    except Exception as error:  # whatever json makes of bytes that are none
+        raise Violation(f"bytes that are no message ({type(error).__name__})") from None
+    view, blobs, start = memoryview(data), [], 0
+    for size in sizes:
+        blobs.append(view[start : start + size])
+        start += size
+    return message, blobs
+
+
+def clean(text, most=MOST_TEXT):
+    """Return text that any file can hold: bounded, and without half characters.
+
+    Control characters stay: what they would do depends on where the text is shown.
+    """
+    text = text if len(text) <= most else text[:most] + " …"
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+class Encoder:
+    """Turns values into JSON and blobs.
+
+    Parameters
+    ----------
+    handle : callable
+        `handle(value, encoder)` returns the JSON for a value that crosses by reference.
+    """
+
+    def __init__(self, handle):
+        self.handle, self.blobs, self.arrays = handle, [], []
+        self._places, self._nodes, self._bytes, self._references = {}, 0, 0, 0
+
+    def encode(self, value, depth=0):
+        """Return the JSON that stands for a value; raise `TooLarge` if it is more than may cross."""
+        self._nodes += 1
+        if self._nodes > MOST_NODES:
+            raise TooLarge(f"a value of more than {MOST_NODES} parts")
+        kind = type(value)
+        if value is None or kind is bool or kind is str and len(value) <= MOST_TEXT:
+            return value
+        if kind is int:
+            return value if value.bit_length() < MOST_BITS else self._reference(value)
+        if kind is float:
+            return value if math.isfinite(value) else {"t": "float", "v": repr(value)}
+        if kind is complex:
+            return {"t": "complex", "v": [repr(value.real), repr(value.imag)]}
+        if depth >= MOST_DEPTH:
+            return self._reference(value)
+        if kind in (list, tuple) and len(value) <= MOST_ITEMS:
+            return {"t": kind.__name__, "v": [self.encode(item, depth + 1) for item in value]}
+        if isinstance(value, dict) and type(value).__name__ in ("dict", "OrderedDict") and len(value) <= MOST_KEYS:
+            pairs = [[self.encode(key, depth + 1), self.encode(own, depth + 1)] for key, own in dict.items(value)]
+            return {"t": "dict", "v": pairs}
+        if id(value) in self._places:
+            return {"t": "same", "v": self._places[id(value)]}
+        if isinstance(value, tuple) and hasattr(kind, "_fields"):
+            return {"t": "tuple", "v": [self.encode(item, depth + 1) for item in tuple.__iter__(value)]}
+        if isinstance(value, np.ndarray):
+            return self._array(value)
+        if isinstance(value, np.generic) and value.dtype.kind in KINDS:
+            return {"t": "scalar", "dtype": value.dtype.str, "b": self._blob(value.tobytes())}
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.Tensor):
+            return self._tensor(torch, value)
+        if torch is not None and isinstance(value, (torch.dtype, torch.device)):
+            return {"t": kind.__name__, "v": str(value).removeprefix("torch.")}
+        # A number by another name (an IntEnum, a Fraction) is that number, and a str subclass its text.
+        if isinstance(value, int):
+            return self.encode(int.__int__(value), depth + 1)
+        if isinstance(value, str):
+            return self.encode(str.__str__(value), depth + 1)
+        if isinstance(value, (float, Fraction, Decimal)):
+            return self.encode(float.__float__(value) if isinstance(value, float) else float(value), depth + 1)
+        return self._reference(value)
+
+    def _reference(self, value):
+        self._references += 1
+        if self._references > MOST_REFERENCES:
+            raise TooLarge(f"more than {MOST_REFERENCES} objects that are no plain values")
+        return self.handle(value, self)
+
+    def _remember(self, value, size, what):
+        self._bytes += size
+        if self._bytes > MOST_BYTES:
+            raise TooLarge(f"{what} of {self._bytes / 1e6:.0f} MB, all together")
+        self._places[id(value)] = len(self.arrays)
+        self.arrays.append(value)
+
+    def _blob(self, data):
+        self.blobs.append(data)
+        return len(self.blobs) - 1
+
+    def _array(self, value):
+        plain = value.view(np.ndarray) if type(value) is not np.ndarray else value
+        if plain.dtype.kind not in KINDS or not plain.dtype.isnative:
+            if plain.dtype.kind in KINDS:
+                plain = plain.astype(plain.dtype.newbyteorder("="))
+            else:
+                return self._reference(value)
+        if plain.ndim > MOST_AXES:
+            return self._reference(value)
+        self._remember(value, plain.nbytes, "arrays")
+        low = 0
+        if plain.flags.c_contiguous:
+            data = plain.tobytes()
+        else:
+            low, high = _span(plain.shape, plain.strides, plain.itemsize)
+            if high - low > 4 * plain.nbytes + 4096:  # a thin view on a large array is sent as its values
+                plain = plain.copy()
+                low, high = 0, plain.nbytes
+            data = _memory(plain.__array_interface__["data"][0] + low, high - low)
+        return {
+            "t": "array",
+            "dtype": plain.dtype.str,
+            "shape": list(plain.shape),
+            "strides": list(plain.strides),
+            "offset": -low,
+            "writeable": bool(plain.flags.writeable),
+            "b": self._blob(data),
+        }
+
+    def _tensor(self, torch, value):
+        own = torch.Tensor.detach(value) if type(value) is torch.Tensor else _bare(torch, value)
+        name = str(own.dtype).removeprefix("torch.")
+        if own.layout != torch.strided or name not in TORCH_DTYPES:
+            return self._reference(value)
+        if own.ndim > MOST_AXES:
+            return self._reference(value)
+        self._remember(value, own.numel() * own.element_size(), "tensors")
+        shape, strides, size = list(own.shape), list(own.stride()), own.element_size()
+        device = str(own.device)
+        if device != "cpu" or own.is_conj() or own.is_neg():
+            own = own.resolve_conj().resolve_neg().cpu()
+            strides = list(own.stride())
+        low, high = _span(shape, [stride * size for stride in strides], size)
+        if high - low > 4 * own.numel() * size + 4096:
+            own = own.contiguous()
+            strides, high = list(own.stride()), own.numel() * size
+        return {
+            "t": "tensor",
+            "dtype": name,
+            "shape": shape,
+            "strides": strides,
+            "device": device,
+            "grad": bool(value.requires_grad),
+            "parameter": isinstance(value, torch.nn.Parameter),
+            "b": self._blob(_memory(own.data_ptr(), high) if own.numel() else b""),
+        }
+
+
+def _bare(torch, value):
+    """Return a tensor subclass's data as a plain tensor, whatever the subclass says of itself."""
+    with torch._C.DisableTorchFunctionSubclass():
+        return torch.Tensor.detach(value).as_subclass(torch.Tensor)
+
+
+def _memory(address, size):
+    import ctypes
+
+    return ctypes.string_at(address, size)
+
+
+def _span(shape, strides, itemsize):
+    """Return the first and the last byte (exclusive) that an array touches, relative to its first element."""
+    # `twin` in checking/suite.py does the same sums: neither module may import the other, since this one runs where
+    # there are no checks, and that one travels with the exercises.
+    if 0 in shape:
+        return 0, 0
+    low, high = 0, itemsize
+    for n, stride in zip(shape, strides, strict=True):
+        if stride < 0:
+            low += (n - 1) * stride
+        else:
+            high += (n - 1) * stride
+    return low, high
+
+
+class Decoder:
+    """Turns JSON and blobs into values, and keeps the arrays it made, in the order of their coming.
+
+    Parameters
+    ----------
+    blobs : list of memoryview
+    reference : callable
+        `reference(json, decoder)` returns what stands for a handle or a callback, or raises `Violation`.
+    copy : bool
+        Whether arrays are plain contiguous copies (for the judge), or as they were on the other side.
+    """
+
+    def __init__(self, blobs, reference, copy=False):
+        self.blobs, self.reference, self.copy, self.arrays = blobs, reference, copy, []
+        self._nodes, self._bytes_made, self._references, self._taken = 0, 0, 0, set()
+
+    def decode(self, value, depth=0):
+        """Return the value that JSON stands for; raise `Violation` for anything but what `Encoder` makes."""
+        self._nodes += 1
+        if self._nodes > MOST_NODES:
+            raise Violation("a value of more parts than any may have")
+        if value is None or isinstance(value, (bool, float)):
+            return value
+        if isinstance(value, int):
+            if value.bit_length() >= MOST_BITS:
+                raise Violation("a number larger than any may be")
+            return value
+        if isinstance(value, str):
+            return clean(value)
+        if not isinstance(value, dict) or depth > MOST_DEPTH + 2:
+            raise Violation("a value of no known form")
+        try:
+            return self._tagged(value.get("t"), value, depth)
+        except Violation:
+            raise
+        except Exception as error:
+            raise Violation(f"a value that is not what it says ({type(error).__name__})") from None
+
+    def _tagged(self, kind, value, depth):
+        own = value.get("v")
+        if kind in ("list", "tuple"):
+            items = [self.decode(item, depth + 1) for item in _items(own, MOST_ITEMS)]
+            return items if kind == "list" else tuple(items)
+        if kind == "dict":
+            return self._dict(own, depth)
+        if kind == "float":
+            return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[own]
+        if kind == "complex":
+            real, imaginary = own
+            if len(real) > MOST_DIGITS or len(imaginary) > MOST_DIGITS:
+                raise Violation("a number longer than any is")
+            return complex(float(real), float(imaginary))
+        if kind == "same":
+            if type(own) is not int or not 0 <= own < len(self.arrays):
+                raise Violation("an array that was never sent")
+            return self.arrays[own][0]
+        if kind == "scalar":
+            return np.frombuffer(self._bytes(value), _dtype(value["dtype"]), count=1)[0]
+        if kind == "array":
+            return self._array(value)
+        if kind == "tensor":
+            return self._tensor(value)
+        if kind in ("dtype", "device"):
+            import torch
+
+            if kind == "device":
+                return torch.device(_short(own))
+            if own not in TORCH_DTYPES:
+                raise Violation("a dtype of no known name")
+            return getattr(torch, own)
+        self._references += 1
+        if self._references > MOST_REFERENCES:
+            raise Violation("more objects than any value may have")
+        return self.reference(value, self)
+
+    def _dict(self, pairs, depth):
+        keys, items = [], []
+        for key, item in _items(pairs, MOST_KEYS):
+            keys.append(self.decode(key, depth + 1))
+            items.append(self.decode(item, depth + 1))
+        # Numbers are hashed without a secret, so that anybody can write many that share a hash. Counted are the
+        # hashes themselves: of those, no two that differ collide.
+        if len(keys) > MOST_ALIKE and max(Counter(map(hash, keys)).values()) > MOST_ALIKE:
+            raise Violation("a dict whose keys are chosen to collide")
+        return dict(zip(keys, items, strict=True))
+
+    def _bytes(self, value):
+        place = value["b"]
+        if type(place) is not int or not 0 <= place < len(self.blobs) or place in self._taken:
+            raise Violation("bytes that were never sent")
+        self._taken.add(place)
+        return self.blobs[place]
+
+    def _count(self, shape, itemsize):
+        self._bytes_made += math.prod(shape) * itemsize
+        if self.copy and self._bytes_made > MOST_BYTES:
+            raise Violation("arrays larger than any may be")
+
+    def _sizes(self, value):
+        shape, strides = value["shape"], value["strides"]
+        if (
+            len(shape) != len(strides)
+            or len(shape) > MOST_AXES
+            or not {*map(type, shape), *map(type, strides)} <= {int}
+            or min(shape, default=0) < 0
+        ):
+            raise Violation("an array of no possible shape")
+        return shape, strides
+
+    def _array(self, value):
+        dtype, data = _dtype(value["dtype"]), self._bytes(value)
+        shape, strides = self._sizes(value)
+        low, high = _span(shape, strides, dtype.itemsize)
+        offset = value["offset"]
+        if type(offset) is not int or offset + low < 0 or offset + high > len(data):
+            raise Violation("an array that reaches beyond its bytes")
+        self._count(shape, dtype.itemsize)
+        if self.copy:  # no second copy of the bytes, which nobody would compare with the first
+            result = np.array(np.ndarray(shape, dtype, data or bytes(dtype.itemsize), offset, strides))
+            self.arrays.append((result, None, None))
+            return result
+        buffer = bytearray(data) if value.get("writeable", True) else bytes(data)
+        memory = buffer or type(buffer)(dtype.itemsize)  # an array without elements has no bytes
+        result = np.ndarray(shape, dtype, buffer=memory, offset=offset, strides=strides)
+        self.arrays.append((result, buffer, data))
+        return result
+
+    def _tensor(self, value):
+        import torch
+
+        name, data = value["dtype"], self._bytes(value)
+        if name not in TORCH_DTYPES:
+            raise Violation("a dtype of no known name")
+        dtype = getattr(torch, name)
+        shape, strides = self._sizes(value)
+        size = dtype.itemsize
+        _, high = _span(shape, [stride * size for stride in strides], size)
+        if min(strides, default=0) < 0 or high > len(data) or len(data) % size:
+            raise Violation("a tensor that reaches beyond its bytes")
+        self._count(shape, size)
+        buffer = bytearray(data)
+        flat = torch.frombuffer(buffer, dtype=dtype) if len(data) else torch.empty(0, dtype=dtype)
+        result = torch.as_strided(flat, shape, strides)
+        if self.copy:
+            result = result.clone(memory_format=torch.contiguous_format)
+        elif value["device"] != "cpu":
+            result = result.to(value["device"])
+        if value.get("parameter"):
+            result = torch.nn.Parameter(result, requires_grad=bool(value.get("grad")))
+        elif value.get("grad"):
+            result.requires_grad_()
+        self.arrays.append((result, None, None) if self.copy else (result, buffer, data))
+        return result
+
+
+def _dtype(name):
+    """Return a dtype of numbers by its name."""
+    if type(name) is not str or len(name) >= 5:
+        raise Violation("a dtype that is no number")
+    return _known_dtype(name)
+
+
+@functools.lru_cache(100)
+def _known_dtype(name):
+    dtype = np.dtype(name)
+    if dtype.kind not in KINDS or not dtype.isnative:
+        raise Violation("a dtype that is no number")
+    return dtype
+
+
+def _items(value, most):
+    if type(value) is not list or len(value) > most:
+        raise Violation("a list that is none, or longer than any may be")
+    return value
+
+
+def _short(text):
+    if type(text) is not str or len(text) > MOST_DIGITS:
+        raise Violation("a name that is none")
+    return text

@@ -1,0 +1,163 @@
+"""The author's text of an exercise, in jupytext's percent format, read as the notebook that nbgrader releases.
+
+A cell's title is its grade_id. What a cell is follows from what stands in it:
+
+- without a title: the student's own, to play with;
+- with a title: given. It is locked, and the release has it as it stands;
+- with `### BEGIN SOLUTION`: the student's to write;
+- with a last line `checks.run("function", points=4)`: a check, worth 4 points;
+- with `points=4` behind the title: Markdown is an answer to which a person gives the points, code a check that is
+  worth them if it runs to its end, and code with a solution is read by a person too.
+"""
+
+import ast
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import nbformat
+
+from autograder import imports
+from autograder.cells import Cell, Notebook
+from autograder.course import UserError
+
+BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
+OPTIONS = {"title", "points", "tags", "lines_to_next_cell", "lines_to_end_of_cell_marker"}
+"""What a cell's metadata may be: jupytext's title and ours behind it; the last two are jupytext's own notes."""
+METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+_GRADE_ID = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a check cell ends in: `checks.run(subject, points=points)`; points is None where it is no number."""
+
+    subject: str
+    points: float | None
+
+
+def read(path: Path) -> Notebook:
+    """Return the notebook with solutions that an author's text stands for, with nbgrader's metadata.
+
+    jupytext gives cells new ids at every reading; here they follow from grade ids and contents, so that the
+    same text always makes the same notebook.
+
+    Raises
+    ------
+    UserError
+        If the text is not Python, or a cell's first line says what cannot be; it names file and line.
+    """
+    text = _text(path)
+    notebook = jupytext.reads(text, fmt="py:percent")
+    notebook.metadata = nbformat.from_dict(METADATA)
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    taken: set[str] = set()
+    for cell, line in zip(notebook.cells, lines(text, notebook), strict=True):
+        title = str(cell.metadata.get("title", ""))
+        fault = _fault(cell, title) or (title in taken and f"the title {title!r} stands twice; each must be its own")
+        if fault:
+            raise UserError(f"{at(path, line)}: {fault}.")
+        cell.metadata = nbformat.from_dict(_metadata(cell, title))
+        cell.id = title or "cell-" + hashlib.sha256(cell.source.encode()).hexdigest()[:10]
+        while cell.id in taken:
+            cell.id += "x"
+        taken.add(cell.id)
+    return notebook
+
+
+def at(path: Path, line: int) -> str:
+    """Return where in an exercise's folder a line is, as errors name it: `solutions/01-qkv/01-qkv.py:12`."""
+    return f"{Path(*path.parts[-3:])}:{line}"
+
+
+def lines(text: str, notebook: Notebook) -> list[int]:
+    """Return the line on which each cell of the notebook in this text begins."""
+    headers = [number for number, line in enumerate(text.splitlines(), 1) if line.startswith("# %%")]
+    before = len(notebook.cells) - len(headers)  # text before the first header is a cell too
+    return [1] * before + headers[max(-before, 0) :]
+
+
+def call_of(cell: Cell) -> Call | None:
+    """Return the call of `checks.run` that a cell's code ends in, or None."""
+    if cell["cell_type"] != "code":
+        return None
+    try:
+        body = imports.parsed(cell["source"]).body
+    except SyntaxError:
+        return None
+    last = body[-1].value if body and isinstance(body[-1], ast.Expr) else None
+    if not isinstance(last, ast.Call) or ast.unparse(last.func) != "checks.run" or not last.args:
+        return None
+    given = last.args[1:2] + [word.value for word in last.keywords if word.arg == "points"]
+    subject, points = _literal(last.args[0]), _literal(given[0]) if given else None
+    return Call(str(subject), points if isinstance(points, (int, float)) else None)
+
+
+def _literal(node: ast.expr) -> Any:
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def _text(path: Path) -> str:
+    """Return the text, which is a Python script as a whole."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        ast.parse(text)
+    except UnicodeDecodeError:
+        raise UserError(f"{at(path, 1)}: this is not UTF-8 text; save it as such.") from None
+    except SyntaxError as error:
+        raise UserError(f"{at(path, error.lineno or 1)}: this is not Python: {error.msg}.") from None
+    return text
+
+
+def _fault(cell: Cell, title: str) -> str:
+    """Return what is wrong with a cell, and the mend, or an empty string."""
+    options, call = dict(cell.metadata), call_of(cell)
+    strange = [name for name in options if name not in OPTIONS]
+    if strange:
+        return (
+            f"a cell's first line has {strange[0]!r}; behind its title and [markdown] it may have points=3 "
+            'or tags=["..."]'
+        )
+    graded = call is not None or "points" in options
+    if not title:
+        what = "points" if graded else "a solution" if BEGIN in cell.source else ""
+        return what and f"this cell has {what} and no title; write a title behind # %%, which becomes its grade_id"
+    if not _GRADE_ID.fullmatch(title):
+        return f"the title {title!r} is to be a grade_id: letters, digits, _ and - only; or put it into a comment"
+    if cell.source.count(BEGIN) != cell.source.count(END):
+        return f"in {title!r}, {BEGIN!r} and {END!r} do not come in pairs"
+    if call is not None and "points" in options:
+        return f"{title!r} has points twice; leave them in checks.run(...) alone"
+    points = call.points if call is not None else options.get("points", 0)
+    if isinstance(points, bool) or not isinstance(points, (int, float)) or points < 0:
+        where = "checks.run(...)" if call else "the first line"
+        return f"{title!r} needs its points as a number in {where}, such as points=4"
+    return ""
+
+
+def _metadata(cell: Cell, title: str) -> dict[str, Any]:
+    """Return a cell's metadata as nbgrader has it: what jupytext read, and what follows from the cell."""
+    kept = {name: value for name, value in cell.metadata.items() if name not in ("title", "points")}
+    if not title:
+        return kept
+    call = call_of(cell)
+    points = call.points if call else cell.metadata.get("points")
+    graded = points is not None
+    solution = BEGIN in cell.source or (graded and cell.cell_type == "markdown")
+    marks = {
+        "grade": graded,
+        "grade_id": title,
+        "locked": not solution,
+        "schema_version": 3,
+        "solution": solution,
+        "task": False,
+    }
+    if graded:
+        marks["points"] = points
+    return {**kept, "nbgrader": marks}

@@ -1,0 +1,67 @@
+"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+
+To do: at least ten wrong answers and five right ones for each function. The tests ask for that, and that each
+check is failed by a wrong answer of this list. `families` makes some of them, which any function can have.
+"""
+
+import numpy as np
+
+from checking import families, misconception, right
+
+
+@misconception(
+    "centred",
+    label="row means instead of column means",
+    hint="You subtract each row's mean. The mean of a column runs over the rows: over the axis before the last.",
+)
+def centred_rows(X):
+    return X - X.mean(axis=-1, keepdims=True)
+
+
+@misconception(
+    "centred",
+    label="one mean for everything",
+    hint="You subtract one number from all of X. Each column has a mean of its own.",
+)
+def centred_by_one_number(X):
+    return X - X.mean()
+
+
+@misconception(
+    "centred",
+    label="mean returned",
+    hint="You return the means. Subtract them from X.",
+)
+def centred_means(X):
+    return X.mean(axis=-2)
+
+
+@misconception(
+    "centred",
+    label="mean over the batch too",
+    hint="You take the mean over all axes but the last, and so mix the sequences of a batch.",
+)
+def centred_across_sequences(X):
+    return X - X.mean(axis=tuple(range(X.ndim - 1)))
+
+
+@misconception(
+    "centred",
+    label="X changed in place",
+    hint="`X -= ...` writes into the array that you were given. Make a new one: `X - ...`.",
+)
+def centred_in_place(X):
+    X -= X.mean(axis=-2, keepdims=True)
+    return X
+
+
+@families(but=["assert instead of ValueError"])
+@right("centred")
+def centred_by_einsum(X):
+    return X - (np.einsum("...nd->...d", X) / X.shape[-2])[..., None, :]
+
+
+@right("centred")
+def centred_row_by_row(X):
+    mean = sum(X[..., i, :] for i in range(X.shape[-2])) / X.shape[-2]
+    return np.stack([X[..., i, :] - mean for i in range(X.shape[-2])], axis=-2)

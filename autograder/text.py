@@ -1,0 +1,66 @@
+"""The one border for text that comes from file names, metadata, time stamps and students: cleaned here, once.
+
+What passed `line` or `block` can be written to any file, database, terminal or table without acting there.
+"""
+
+import re
+
+MOST_LINE = 2_000
+MOST_BLOCK = 100_000
+MOST_WORD = 200
+
+# Control codes move a terminal's cursor or ring its bell; bidirectional marks make a line read backwards.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_BIDIRECTIONAL = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_ACTING = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|\x1b(?!\\[[0-9;]*m)"
+)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_WORD = re.compile(rf"\S{{{MOST_WORD + 1},}}")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def block(text: str, most: int = MOST_BLOCK) -> str:
+    """Return text of several lines as it may be kept: valid Unicode, without control codes, at most `most` long."""
+    text = text if len(text) <= most else text[:most] + " …"
+    text = _COLOUR.sub("", text).encode("utf-8", "replace").decode("utf-8")
+    text = _CONTROL.sub(_shown, text.replace("\r\n", "\n").replace("\r", "\n"))
+    return _BIDIRECTIONAL.sub(_shown, text)
+
+
+def printed(text: str) -> str:
+    """Return what a cell printed as a notebook may keep it: of all that acts, only colours and carriage returns."""
+    return _ACTING.sub(_shown, text.encode("utf-8", "replace").decode("utf-8"))
+
+
+def line(text: str, most: int = MOST_LINE) -> str:
+    """Return text as one line, cleaned as `block` does, with words that no page could wrap cut short."""
+    words = " ".join(block(text, most).split())
+    return _WORD.sub(lambda word: f"{word[0][:MOST_WORD]}…", words)
+
+
+def name(raw: str) -> str:
+    """Return a file's or a student's name as text: bytes that are no UTF-8, and control codes, as `%` and hex digits.
+
+    A name that is plain text already stays as it is.
+    """
+    return b"".join(_percent(letter) for letter in raw).decode("utf-8")
+
+
+def _percent(letter: str) -> bytes:
+    half = "\ud800" <= letter <= "\udfff"  # how Python writes a byte that is no UTF-8
+    if half or letter in "\t\n" or _CONTROL.match(letter) or _BIDIRECTIONAL.match(letter):
+        data = letter.encode("utf-8", "surrogateescape" if "\udc80" <= letter <= "\udcff" else "surrogatepass")
+        return "".join(f"%{byte:02X}" for byte in data).encode()
+    return letter.encode()
+
+
+def cell_of_table(value: object) -> object:
+    """Return a value for a CSV file: text that a spreadsheet would run as a formula is quoted by an apostrophe."""
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return "'" + value
+    return value
+
+
+def _shown(match: re.Match[str]) -> str:
+    return "\N{REPLACEMENT CHARACTER}"

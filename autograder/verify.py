@@ -1,0 +1,298 @@
+"""Verify exercises before they are released: what an exercise promises is tried, and its first fault is one line.
+
+Its text, its modules and its settings can be read; check cells, checks and listed answers speak of the same
+functions; its solution earns all points; each listed wrong answer loses some, and no listed right answer does.
+"""
+
+import ast
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import io
+import json
+import multiprocessing
+import os
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autograder import lean
+from autograder.course import CONFIG, Course, Exercise, Settings, UserError
+
+if TYPE_CHECKING:
+    from autograder import authoring
+    from checking import Report
+
+SEEDS = (1, 2, 3)
+MODULES = ("checks.py", "misconceptions.py")
+ENGINE = Path(__file__).parent
+PASSED_OVER = {"__pycache__", ".ipynb_checkpoints"}
+
+
+# What was verified and released, and has not changed since.
+
+
+def is_current(course: Course, exercise: Exercise) -> bool:
+    """Tell whether an exercise was verified and released as it is now, and what was released is still there."""
+    try:
+        return bool(json.loads(_note(course, exercise).read_text()) == _digests(course, exercise))
+    except (OSError, ValueError):
+        return False
+
+
+def remember(course: Course, exercise: Exercise) -> None:
+    """Remember that an exercise was verified and released as it is now."""
+    note = _note(course, exercise)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(json.dumps(_digests(course, exercise)))
+
+
+def _note(course: Course, exercise: Exercise) -> Path:
+    return course.root / "_build" / "released" / f"{exercise.name}.json"
+
+
+def _digests(course: Course, exercise: Exercise) -> dict[str, str]:
+    """Return fingerprints of what a release is made from, and of what it made; the gradebook has it as well."""
+    tools = [ENGINE / name for name in ("release.py", "source.py", "verify.py")]
+    made_from = [exercise.solution, ENGINE / "runtime" / "checking", course.root / CONFIG, *tools]
+    solved = exercise.solution / f"{exercise.name}.ipynb"
+    return {
+        "from": _digest(made_from, without=solved),
+        "made": _digest([exercise.released, solved]),
+        "gradebook": str(course.gradebook.exists()),
+    }
+
+
+def _digest(places: Sequence[Path], without: Path | None = None) -> str:
+    from autograder.seeds import digest_of
+
+    parts = []
+    for place in places:
+        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+            if path != without and path.is_file() and not PASSED_OVER & set(path.parts):
+                parts += [path.relative_to(place.parent).as_posix().encode(), path.read_bytes()]
+    return digest_of(*parts)
+
+
+# Verifying.
+
+
+def faults(exercises: Sequence[Exercise]) -> Iterator[tuple[Exercise, str]]:
+    """Yield each exercise as it has been verified, with its first fault: one line, or an empty string.
+
+    Authors' code runs in processes of its own, as many at one time as there are cores.
+    """
+    if not exercises:
+        return
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(len(exercises), os.cpu_count() or 1), mp_context=spawn) as pool:
+        begun = {pool.submit(fault, exercise.solution): exercise for exercise in exercises}
+        importlib.import_module("autograder.release")  # nbgrader takes seconds to load, and is needed next
+        for done in as_completed(begun):
+            try:
+                yield begun[done], done.result()
+            except BrokenProcessPool:
+                names = ", ".join(exercise.name for exercise in exercises)
+                raise UserError(f"Python itself ended while this was verified: {names}. See what ends it.") from None
+
+
+def fault(folder: Path) -> str:
+    """Return the first fault of the exercise that an author keeps in a folder, or an empty string."""
+    lean.begin()
+    os.environ["MPLBACKEND"] = "Agg"
+    warnings.simplefilter("ignore")
+    try:
+        _verify(folder)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def _verify(folder: Path) -> None:
+    settings = Settings.read(folder)
+    for module in settings.preload:
+        if importlib.util.find_spec(module.partition(".")[0]) is None:
+            raise UserError(f"{_short(folder / 'exercise.toml')}: preload names {module}, which is not installed.")
+    for name in MODULES:
+        _can_be_read(folder / name)
+    exercise = _loaded(folder)
+    _speak_of_the_same(exercise)
+    if settings.gpu:
+        import torch
+
+        if not torch.cuda.is_available():  # whoever releases is told
+            return
+    _solution_earns_all(exercise)
+    for subject in exercise.subjects:
+        _listed_answers_do_what_they_should(exercise, subject)
+
+
+def _short(path: Path, line: int | None = None) -> str:
+    """Return where something stands, as an author finds it: `solutions/01-qkv/checks.py:12`."""
+    place = str(Path(*path.parts[-3:]))
+    return place if line is None else f"{place}:{line}"
+
+
+def _can_be_read(path: Path) -> None:
+    try:
+        ast.parse(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{_short(path)} is missing; an exercise has {', '.join(MODULES)} beside its text.") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{_short(path)} is not UTF-8 text; save it as such.") from None
+    except SyntaxError as error:
+        raise UserError(f"{_short(path, error.lineno)}: this is not Python: {error.msg}.") from None
+
+
+def _loaded(folder: Path) -> "authoring.Exercise":
+    from autograder import authoring
+
+    with _quiet(folder, "loading it"):
+        exercise = authoring.load(folder)
+    if not hasattr(exercise.checks, "suite") or not hasattr(exercise.checks, "run"):
+        raise UserError(f"{_short(folder / 'checks.py')} needs a suite and run: suite = Suite(...); run = suite.run")
+    return exercise
+
+
+def _speak_of_the_same(exercise: "authoring.Exercise") -> None:
+    """Hold the notebook's cells, the checks and the listed answers against each other."""
+    from autograder import source
+    from autograder.cells import grade_id, is_answer, is_check, is_code, is_read
+
+    folder, subjects = exercise.folder, exercise.subjects
+    path = folder / f"{folder.name}.py"
+    lines = source.lines(path.read_text(encoding="utf-8"), exercise.notebook)
+    cells = list(zip(exercise.notebook.cells, lines, strict=True))
+    run, named = set(), set[str]()
+    for cell, line in cells:
+        if not is_check(cell):
+            continue
+        call = source.call_of(cell)
+        named |= _names(cell.source)
+        if call and call.subject not in subjects:
+            raise UserError(
+                f"{_short(path, line)}: {call.subject} has no checks in checks.py; "
+                f"those that have are: {', '.join(subjects) or 'none'}."
+            )
+        run |= {call.subject} if call else set()
+    for cell, line in cells:
+        defined = _defined(cell.source) if is_code(cell) and is_answer(cell) and not is_read(cell) else []
+        if defined and not (run | named) & set(defined):
+            raise UserError(
+                f"{_short(path, line)}: no check cell checks {defined[0]}; "
+                f'add one behind {grade_id(cell)} that ends in checks.run("{defined[0]}", points=...).'
+            )
+    for check in exercise.suite.checks:
+        if check.subject not in run:
+            raise UserError(
+                f"{_of(folder / 'checks.py', check)}: no check cell runs the check {check.__name__}; "
+                f'add one to the notebook that ends in checks.run("{check.subject}", points=...).'
+            )
+    for answer in vars(exercise.misconceptions).values():
+        subject = getattr(answer, "wrong_for", None) or getattr(answer, "right_for", None)
+        if isinstance(subject, str) and subject not in subjects:
+            raise UserError(
+                f"{_of(folder / 'misconceptions.py', answer)}: {answer.__name__} is listed for {subject}, which has "
+                f"no checks; those that have are: {', '.join(subjects)}."
+            )
+
+
+def _names(code: str) -> set[str]:
+    from autograder import imports
+
+    return {node.id for node in ast.walk(imports.parsed(code)) if isinstance(node, ast.Name)}
+
+
+def _defined(code: str) -> list[str]:
+    """Return the functions and classes that a cell's code defines."""
+    from autograder import imports
+
+    return [node.name for node in imports.parsed(code).body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+
+
+def _of(path: Path, declared: Any) -> str:
+    """Return where a check or a listed answer is declared, if it is in this file."""
+    with contextlib.suppress(OSError, TypeError):
+        if inspect.getsourcefile(declared) == str(path):
+            return _short(path, inspect.getsourcelines(declared)[1])
+    return _short(path)
+
+
+class _Author:
+    """The place where an author's solution is checked: the notebook's text, run as the script that it is."""
+
+    seed = SEEDS[0]
+
+    def __init__(self, suite: Any):
+        self.suite, self.names = suite, {"__name__": "__main__"}
+
+    def lookup(self, name: str) -> Any:
+        """Return what the script has under a name now, or None."""
+        return self.names.get(name)
+
+    def show(self, report: "Report") -> None:
+        """Look at a report, and at those of the other seeds."""
+        _earns_all(report, f"the solution of {report.subject}")
+        for seed in SEEDS[1:]:
+            again = self.suite.examine(report.subject, self.lookup(report.subject), report.points, seed)
+            _earns_all(again, f"the solution of {report.subject}")
+
+
+class _Lost(Exception):
+    """What should have earned all points did not."""
+
+
+def _earns_all(report: "Report", what: str) -> None:
+    for result in report.results:
+        if result.status != "passed":
+            said = f"{what} does not pass the check {result.name} (seed {report.seed}): {result.message}"
+            raise _Lost(said)
+
+
+def _solution_earns_all(exercise: "authoring.Exercise") -> None:
+    from checking import placed
+
+    path = exercise.folder / f"{exercise.folder.name}.py"
+    place = _Author(exercise.suite)
+    with _quiet(exercise.folder, "running it"), placed(place):
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), place.names)
+
+
+def _listed_answers_do_what_they_should(exercise: "authoring.Exercise", subject: str) -> None:
+    from checking.suite import _try
+
+    suite, path = exercise.suite, exercise.folder / "misconceptions.py"
+    for answer in suite.listed("wrong_for", subject):
+        for seed in SEEDS:
+            if not any(_try(check, subject, answer, seed)[1] for check in suite.of(subject)):
+                raise UserError(
+                    f"{_of(path, answer)}: {answer.__name__} is listed as a wrong answer and earns all points of "
+                    f"{subject} (seed {seed}); add a check that it fails, or take it off the list."
+                )
+    for answer in suite.listed("right_for", subject):
+        for seed in SEEDS:
+            try:
+                _earns_all(suite.examine(subject, answer, seed=seed), f"the right answer {answer.__name__}")
+            except _Lost as lost:
+                raise UserError(f"{_of(path, answer)}: {lost}") from None
+
+
+@contextlib.contextmanager
+def _quiet(folder: Path, doing: str) -> Iterator[None]:
+    """Run an author's code without a word of its own; what it raises is one line, with the last line of theirs."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            yield
+    except (UserError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a script may also exit
+        frames = traceback.extract_tb(error.__traceback__)
+        theirs = [frame for frame in frames if Path(frame.filename).parent == folder]
+        place = _short(Path(theirs[-1].filename), theirs[-1].lineno) if theirs else _short(folder)
+        said = str(error) if isinstance(error, _Lost) else f"{doing} ended in {type(error).__name__}: {error}"
+        raise UserError(f"{place}: {said}") from None

@@ -1,0 +1,153 @@
+"""Show what was measured as Markdown tables: for `run.py --table`, and for the book's page for instructors."""
+
+from statistics import median
+
+PACKAGES = ("nbgrader", "nbconvert", "ipykernel", "ipython", "numpy", "torch", "matplotlib", "sqlalchemy")
+KINDS = {"right": "right", "mixed": "with mistakes"}
+
+
+def markdown(results):
+    """Return what `results.json` holds as Markdown: a table for each part that was measured, and the machine."""
+    parts = [make(results[name]) for name, make in TABLES.items() if results.get(name)]
+    return "\n\n".join([*parts, _machine(results["machine"])]) + "\n"
+
+
+def _table(head, rows, right=()):
+    """Return a Markdown table; the columns whose numbers stand in `right` are aligned to the right."""
+    marks = ["---:" if number in right else "---" for number in range(len(head))]
+    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in (head, marks, *rows))
+
+
+def _rows(part):
+    """Yield exercise, kind and what was measured, for parts that measure each exercise and kind."""
+    for name, kinds in sorted(part.items()):
+        for kind in sorted(kinds, key=list(KINDS).index):
+            yield name, kind, kinds[kind]
+
+
+def _class(part):
+    rows, graded, partial = [], 0, 0
+    for name, kind, own in _rows(part):
+        ours, stock, best = median(own["ours_seconds"]), own["stock"]["of_n"], own["best"]
+        row = [name, f"{own['n']}, {KINDS[kind]}", f"{ours:.1f} s ({own['n'] / ours:.1f}/s)"]
+        row += [f"{stock:.0f} s", _times(stock / ours), "", ""]
+        if best:
+            parallel = own["parallel"][best]["of_n"]
+            row[-2:] = [f"{parallel:.0f} s, {best} processes", _times(parallel / ours)]
+        rows.append(row)
+        graded += own["stock"]["count"]
+        partial += len(own["stock"]["partial"])
+    said = (
+        f"nbgrader graded {graded} of these submissions one by one. Its seconds for a class are those that do not "
+        "depend on the class's size, and those for each submission times their number. "
+    )
+    if partial:
+        said += (
+            f"Cells with a mistake for which it gave another part of the points: {partial}; all others are the same."
+        )
+    else:
+        said += "Every cell of them got the same points from both."
+    head = ("exercise", "class", "ours", "nbgrader", "ratio", "best in parallel", "ratio")
+    return "\n\n".join([_table(head, rows, right=range(2, len(head))), said])
+
+
+def _phases(part):
+    """A table for each kind of class, with a column for each exercise, and the phases that take longest first."""
+    found = []
+    for kind in KINDS:
+        columns = [(name, own) for name, this, own in _rows(part) if this == kind]
+        if not columns:
+            continue
+        total = {}
+        for _, own in columns:
+            for phase, spent in own["phases"].items():
+                total[phase] = total.get(phase, 0) + spent
+        head = [f"milliseconds for each submission, {KINDS[kind]}", *(name for name, _ in columns)]
+        rows = []
+        for phase in sorted(total, key=lambda phase: -total[phase]):
+            rows.append([phase, *(_ms(own["phases"].get(phase)) for _, own in columns)])
+        rows.append(["all of these", *(_ms(sum(own["phases"].values())) for _, own in columns)])
+        rows.append(["wall time of the command", *(_ms(own["wall"]) for _, own in columns)])
+        found.append(_table(head, rows, right=range(1, len(head))))
+    found.append(
+        "Several processes work at one time, so that phases add up to more than the wall time; the wall time has "
+        "the start of Python in it."
+    )
+    return "\n\n".join(found)
+
+
+def _check(part):
+    rows = []
+    for name, own in sorted(part.items()):
+        phases = (own["phases"] or {}).get("phases", {})
+        outer = ", ".join(f"{phase} {spent:.0f}" for phase, spent in phases.items() if not phase.startswith(" "))
+        run = ", ".join(f"{phase.strip()} {spent:.0f}" for phase, spent in phases.items() if phase.startswith(" "))
+        said = f"{outer}; of the run: {run}" if run else outer
+        rows.append((name, f"{median(own['seconds']):.2f} s", said or "not recorded"))
+    return _table(("one notebook, `check`", "from start to end", "of which milliseconds"), rows, right=(1,))
+
+
+def _batch(part):
+    rows = []
+    for jobs, own in sorted(part["jobs"].items(), key=lambda pair: int(pair[0])):
+        rows.append(
+            (
+                f"{part['n']} of {part['exercise']}, {jobs} jobs",
+                f"{own['seconds']:.0f} s ({part['n'] / own['seconds']:.1f}/s)",
+                f"{own['tenths'][0]:.1f}/s, {own['tenths'][-1]:.1f}/s",
+                f"{_mb(own['first_mb'])}, {_mb(own['last_mb'])}",
+                _mb(own["peak_mb"]),
+                own["sandboxes"],
+            )
+        )
+    head = ("a large batch", "seconds", "rate of first and last tenth", "memory in them", "at its peak", "sandboxes")
+    return _table(head, rows, right=range(1, len(head)))
+
+
+def _kill(part):
+    graded = ", ".join(str(one["graded"]) for one in part["kills"])
+    row = (
+        f"{part['n']} of {part['exercise']}, killed when {graded} were graded, and started again each time",
+        f"{part['same_grades']} cells graded as in a batch that nobody disturbed",
+        f"left behind: {part['left_behind']} processes",
+    )
+    return _table(("killed", "grades", "processes"), [row])
+
+
+def _plugin(part):
+    row = (
+        f"{part['n']} of {part['exercise']}",
+        f"{part['seconds']:.0f} s",
+        f"{part['each']:.2f} s",
+        part["sandboxes"],
+    )
+    head = (
+        "`nbgrader autograde` with this course's settings",
+        "seconds",
+        "for each submission",
+        "sandboxes at its peak",
+    )
+    return _table(head, [row], right=(1, 2, 3))
+
+
+def _machine(about):
+    versions = ", ".join(f"{name} {about[name]}" for name in PACKAGES)
+    return (
+        f"{about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB; {about['system']}; "
+        f"Python {about['python']}, {versions}. {about['date']}."
+    )
+
+
+def _times(ratio):
+    return f"{ratio:.1f} times" if ratio < 100 else f"{ratio:.0f} times"
+
+
+def _ms(milliseconds):
+    return "" if milliseconds is None else f"{milliseconds:.1f}"
+
+
+def _mb(megabytes):
+    return "unknown" if megabytes is None else f"{megabytes:.0f} MB"
+
+
+TABLES = {"class": _class, "phases": _phases, "check": _check, "batch": _batch, "plugin": _plugin, "kill": _kill}

@@ -1,0 +1,122 @@
+"""Runs the code of the book's pages before the book is built: several at once, and only those that changed.
+
+What a page's cells gave goes into Jupyter Book's own cache, from which its build takes it. A page has changed when
+its code has, or a module under `figures/` that it imports, or a file of `data/` that it names.
+"""
+
+import ast
+import hashlib
+import json
+import os
+import re
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from importlib import metadata
+from pathlib import Path
+
+from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn
+from jupyter_cache.executors.utils import single_nb_execution
+from myst_nb.core.config import NbParserConfig
+from myst_nb.core.read import create_nb_reader
+from myst_parser.config.main import MdParserConfig
+
+BOOK = Path(__file__).resolve().parent
+BUILD = BOOK.parent / "_build"
+CACHE = BUILD / ".jupyter_cache"
+STAMPS = CACHE / "pages.json"  # of each page: the digest of all that it was run from, and how long that took
+SECONDS = 120
+"""The longest that one cell may take."""
+
+
+def pages():
+    """Return the pages that have code, as paths."""
+    named = re.findall(r"file: (book/\S+)", (BOOK.parent / "_toc.yml").read_text(encoding="utf8"))
+    paths = [BOOK.parent / f"{name}.md" for name in named]
+    return [path for path in paths if "\nkernelspec:" in path.read_text(encoding="utf8").partition("\n---\n")[0]]
+
+
+def digest(page):
+    """Return a digest of a page's code, the modules of `figures/` behind it, the data that it names, and versions."""
+    cells = [cell.source for cell in read(page).cells if cell.cell_type == "code"]
+    code, parts = "\n".join(cells), [cell.encode() for cell in cells]
+    seen, todo = set(), imported(code)
+    while todo:
+        name = min(todo)  # in one order each time
+        todo.remove(name)
+        path = BOOK / "figures" / f"{name}.py"
+        if name in seen or not path.exists():
+            continue
+        seen.add(name)
+        source = path.read_text(encoding="utf8")
+        todo |= imported(source)
+        # An interactive figure is written into the page with its script and its style.
+        parts += [file.read_bytes() for file in sorted(path.parent.glob(f"{name}.*")) if file.suffix != ".pyc"]
+        if name == "widget":
+            parts += [file.read_bytes() for file in sorted(path.parent.glob("common.*"))]
+    parts += [(BOOK / name).read_bytes() for name in re.findall(r"data/[\w.-]+\w", code) if (BOOK / name).is_file()]
+    parts += [metadata.version(name).encode() for name in ("numpy", "torch", "matplotlib", "ipykernel")]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def imported(source):
+    """Return the names of the modules of `figures` that Python code imports."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module == "figures":
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("figures."):
+            found.add(node.module.split(".")[1])
+    return found
+
+
+def read(page):
+    """Return a page as a notebook, as the build reads it."""
+    text = page.read_text(encoding="utf8")
+    return create_nb_reader(str(page), MdParserConfig(), NbParserConfig(), text).read(text)
+
+
+def quiet():
+    """Let kernels warn of their own affairs to nobody: what matters of a page is in its outputs."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def execute(page):
+    """Run a page's cells in a kernel of its own; return the notebook, the seconds, and what went wrong."""
+    done = single_nb_execution(read(page), cwd=str(page.parent), timeout=SECONDS, allow_errors=False)
+    return done.nb, done.time, done.exc_string and f"{page.name}: {done.exc_string}"
+
+
+def run(report=lambda text: None):
+    """Run the pages that changed; return a sentence about it, and lines about what failed.
+
+    Parameters
+    ----------
+    report : callable
+        Is told, in a few words, how far it is.
+    """
+    CACHE.mkdir(parents=True, exist_ok=True)
+    stamps = json.loads(STAMPS.read_text(encoding="utf8")) if STAMPS.exists() else {}
+    wanted = {page: digest(page) for page in pages()}
+    stale = [page for page, value in wanted.items() if stamps.get(page.name, {}).get("digest") != value]
+    # The longest first, so that the last one is short; one that has never run may be long.
+    stale.sort(key=lambda page: -stamps.get(page.name, {}).get("seconds", 1e9))
+    cache, complaints = get_cache(str(CACHE)), []
+    with ProcessPoolExecutor(min(len(stale), os.cpu_count() or 1) or 1, initializer=quiet) as pool:
+        jobs = {pool.submit(execute, page): page for page in stale}
+        for number, job in enumerate(as_completed(jobs), 1):
+            page = jobs[job]
+            notebook, seconds, fault = job.result()
+            report(f"{number} of {len(stale)} run")
+            if fault:
+                complaints += fault.splitlines()[-30:]
+                continue
+            cache.cache_notebook_bundle(
+                CacheBundleIn(notebook, str(page), data={"execution_seconds": seconds}),
+                check_validity=False,
+                overwrite=True,
+            )
+            stamps[page.name] = {"digest": wanted[page], "seconds": round(seconds, 1)}
+            STAMPS.write_text(json.dumps(stamps, indent=1), encoding="utf8")
+            os.utime(page)  # the build reads a page again whose text is newer, not one whose modules are
+    ran = f"{len(stale)} of {len(wanted)} run" if stale else "none has changed"
+    return (None if complaints else ran), complaints

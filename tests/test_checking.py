@@ -1,0 +1,922 @@
+"""The runtime that travels with every exercise, piece by piece: expectations, calls, suites, words and pictures."""
+
+import contextlib
+import io
+import json
+import sys
+import warnings
+from types import ModuleType
+
+import numpy as np
+import pytest
+from babel.messages.catalog import Catalog
+from babel.messages.mofile import write_mo
+from IPython.core.formatters import DisplayFormatter
+
+import checking
+from checking import COMMON, Draw, Failed, Message, Report, Suite, families, misconception, placed, right, show, words
+from checking.answers import FAMILIES, listed
+from checking.draw import noncontiguous, read_only
+from checking.expect import (
+    describe,
+    expect_agrees,
+    expect_array,
+    expect_close,
+    expect_dtypes,
+    expect_inputs_kept,
+    expect_raises,
+    expect_tuple,
+    expect_unchanged,
+    shapes,
+)
+from checking.pieces import fits, scaled, softmax, stretched, transposed
+from checking.suite import Subject, _where, twin
+
+SEED = 5
+
+
+@pytest.fixture(autouse=True)
+def english(monkeypatch):
+    for name in ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def suite():
+    """A suite on `double`: a shape, values that need it, and a refusal; weights 1, 2 and 3."""
+    own = Suite("checks", read={"double": "chapter 1, Twice"})
+
+    @own.check(weight=1)
+    def keeps_shape(double, draw):
+        """The shape of `A` is kept."""
+        A = draw.array(*draw.sizes(2))
+        expect_array(double(A), A.shape)
+
+    @own.check(weight=2, needs=keeps_shape)
+    def values(double, draw):
+        """Each entry is twice as large."""
+        A = draw.array(*draw.sizes(2))
+        expect_close(double(A), 2 * A)
+
+    @own.check(weight=3)
+    def refuses_text(double, draw):
+        """A text raises `TypeError`."""
+        expect_raises([TypeError], double, "a text", because="it is no array")
+
+    return own
+
+
+@pytest.fixture
+def list_wrong(monkeypatch):
+    """Return a function that makes these answers the module `misconceptions`."""
+
+    def make(*answers):
+        module = ModuleType("misconceptions")
+        vars(module).update({answer.__name__: answer for answer in answers})
+        monkeypatch.setitem(sys.modules, "misconceptions", module)
+
+    make()
+    return make
+
+
+def double(A):
+    if isinstance(A, str):
+        raise TypeError("no array")
+    return A * 2
+
+
+def failure(expectation, *arguments, **named):
+    with pytest.raises(Failed) as caught:
+        expectation(*arguments, **named)
+    return str(caught.value.message), [str(line) for line in caught.value.held]
+
+
+# What is expected.
+
+
+def test_expect_close_counts_what_is_wrong_and_says_what_held():
+    expected = np.arange(6.0).reshape(2, 3)
+    got = expected.copy()
+    expect_close(got, expected)
+    got[1, 2] = 0
+    held = ["the shape (2, 3) is right", "5 of 6 elements are right"]
+    assert failure(expect_close, got, expected) == ("1 of 6 elements of the result is wrong.", held)
+    got[1] = np.nan
+    message, held = failure(expect_close, got, expected, what="A")
+    assert message == "3 of 6 elements of A are wrong. 3 of them are NaN."
+    got = np.full((2, 3), np.nan)
+    got[0, 0] = expected[0, 0]
+    assert failure(expect_close, got, expected)[1] == ["the shape (2, 3) is right", "1 of 6 elements is right"]
+    assert failure(expect_close, np.float64(1), np.asarray(2.0)) == ("1 of 1 elements of the result is wrong.", [])
+    assert failure(expect_close, np.array([1.0, np.nan]), np.array([1.0, 2.0]))[0].endswith(" 1 of them is NaN.")
+
+
+def test_expect_close_measures_by_the_largest_finite_magnitude():
+    expect_close(np.array([1e-3, 100.0]), np.array([0.0, 100.0]))
+    expect_close(np.array([0.0, np.inf]), np.array([0.0, np.inf]))
+    assert failure(expect_close, np.array([1e-3, 1.0]), np.array([0.0, 1.0]))
+    assert failure(expect_close, np.array([0.0, np.inf]), np.array([0.0, -np.inf]))
+    assert failure(expect_close, np.array([1e-3, np.inf]), np.array([0.0, np.inf]))
+
+
+def test_expect_array_names_shape_dtype_and_type():
+    A = np.zeros((2, 3))
+    assert expect_array(A, (2, 3), np.float64) is not A
+    assert failure(expect_array, A, (2, 5)) == (
+        "the result should have shape (2, 5), and has (2, 3).",
+        ["the number of axes (2) is right", "the size of axis 0 is right"],
+    )
+    assert failure(expect_array, np.zeros((2, 3, 4)), (2, 5, 4))[1][1] == "the size of axis 0, 2 is right"
+    assert failure(expect_array, A, (3, 2))[1] == ["the number of axes (2) is right"]
+    assert failure(expect_array, A, (6,)) == ("the result should have shape (6,), and has (2, 3).", [])
+    assert failure(expect_array, A, (2, 3), np.float32, what="Z") == (
+        "Z should have the inputs' dtype float32, and has float64.",
+        ["the shape (2, 3) is right"],
+    )
+    assert failure(expect_array, A, dtype=np.float32)[1] == []
+    for value, words_for_it in (
+        (None, "None (is a `return` missing?)"),
+        ([1.0, 2.0], "a list of 2"),
+        (3.0, "a float"),
+        (np.float64(3), "an array of shape ()"),
+        ("abc", "a str"),
+        (np.array(["a"]), "a ndarray"),
+    ):
+        if not isinstance(value, np.generic):
+            assert failure(expect_array, value)[0] == f"the result should be an array, and is {words_for_it}."
+    assert str(describe(np.zeros((4, 1)))) == "an array of shape (4, 1)"
+
+
+def test_expect_raises_wants_the_right_kind():
+    expect_raises([TypeError], Subject("double", double), "a text", because="it is no array")
+    arguments = (np.zeros((2, 3)), 4, len)
+    message, held = failure(
+        expect_raises, [ValueError, TypeError], Subject("f", lambda *a: None), *arguments, because="sizes differ"
+    )
+    assert message == (
+        "f should raise ValueError or TypeError for (2, 3), 4, a function (sizes differ), and returned "
+        "None (is a `return` missing?): the caller would never learn of the mistake."
+    )
+    assert held == []
+    message, held = failure(expect_raises, [ValueError], Subject("f", {}.__getitem__), 7, because="no key")
+    assert message == "f should raise ValueError for 7 (no key), and raised KeyError: 7"
+    assert held == ["the mistake is noticed"]
+    assert str(shapes(())) == ""
+
+
+def test_expect_unchanged_looks_at_what_the_function_got():
+    def adds_in_place(A, B):
+        B += A
+        return B
+
+    A, B = np.ones(3), np.ones(3)
+    expect_unchanged(Subject("add", np.add), ["A", "B"], A, B)
+    message, _ = failure(expect_unchanged, Subject("add", adds_in_place), ["A", "B"], A, B)
+    assert message.startswith("The argument B was changed in place.")
+    assert (B == 1).all()
+
+
+def failure_of(expectation, *arguments, **named):
+    with pytest.raises(Failed) as failed:
+        expectation(*arguments, **named)
+    return str(failed.value)
+
+
+def test_expect_tuple_names_what_came_instead():
+    A, B = np.ones(2), np.zeros((3, 1))
+    first, second = expect_tuple([A, B], "AB")
+    assert np.array_equal(first, A) and np.array_equal(second, B)
+    said = "The result should be a tuple of 2 arrays, (A, B), and is "
+    assert failure_of(expect_tuple, None, "AB") == said + "None (is a `return` missing?)."
+    assert failure_of(expect_tuple, B, "AB") == said + "an array of shape (3, 1)."
+    assert failure_of(expect_tuple, (A, B, A), "AB") == said + "a tuple of 3."
+    assert failure_of(expect_tuple, {"A": A, "B": B}, "AB") == said + "a dict."
+    assert failure_of(expect_tuple, (A, [1, 2]), ("A", "dB")) == "dB should be an array, and is a list of 2."
+
+
+def test_expect_agrees_compares_a_result_or_each_part_of_it():
+    A = np.array([1.0, 2.0])
+    expect_agrees(Subject("f", lambda A: 2 * A), lambda A: A + A, A)
+    expect_agrees(Subject("f", lambda A: (A, 2 * A)), lambda A: [A, A + A], A, names="XY")
+    close = Subject("f", lambda A: A * 1.01)
+    expect_agrees(close, lambda A: A, A, rtol=0.02)
+    assert failure_of(expect_agrees, close, lambda A: A, A) == "2 of 2 elements of the result are wrong."
+    parts = Subject("f", lambda A: (A, A + [0, 1]))
+    assert failure_of(expect_agrees, parts, lambda A: (A, A), A, names="XY") == "1 of 2 elements of Y is wrong."
+
+
+def test_expect_dtypes_converts_what_is_floating_and_nothing_else():
+    seen = []
+
+    def kept(A, mask, n):
+        seen.append((A.dtype, mask.dtype, type(n)))
+        return A, A
+
+    expect_dtypes(Subject("kept", kept), np.ones(2), np.ones(2, dtype=bool), 3, names="XY")
+    assert seen == [(np.dtype(dtype), np.dtype(bool), int) for dtype in (np.float32, np.float64, np.float16)]
+    wide = Subject("wide", lambda A: A.astype(float))
+    assert failure_of(expect_dtypes, wide, np.ones(2)).endswith(
+        "should have the inputs' dtype float32, and has float64."
+    )
+    second = Subject("second", lambda A: (A, A.astype(np.float32)))
+    assert failure_of(expect_dtypes, second, np.ones(2), names="XY").startswith("Y should have")
+
+
+def test_expect_inputs_kept_also_gives_arrays_that_cannot_be_written_to():
+    def put_back(function, A):
+        kept = A.copy()
+        A += 1
+        A[:] = kept
+        return function(A)
+
+    own = Subject("put_back", put_back)
+    expect_unchanged(own, ["function", "A"], np.sum, np.ones(2))
+    assert "read-only" in failure_of(expect_inputs_kept, own, ["function", "A"], np.sum, np.ones(2))
+    expect_inputs_kept(Subject("sum", lambda function, A: function(A)), ["function", "A"], np.sum, np.ones(2))
+
+
+def test_arrays_in_other_layouts_have_the_same_values():
+    A = np.arange(24.0).reshape(2, 3, 4)
+    turned, locked = noncontiguous(A), read_only(A)
+    assert np.array_equal(turned, A) and not turned.flags.c_contiguous and turned.strides[-2:] == (8, 24)
+    assert np.array_equal(locked, A) and not locked.flags.writeable and A.flags.writeable
+    assert not np.shares_memory(locked, A)
+
+
+def test_the_pieces_of_answers():
+    Q, K = np.arange(6.0).reshape(2, 3) / 4, np.arange(12.0).reshape(4, 3) / 8
+    assert np.allclose(scaled(Q, K), np.einsum("id,jd->ij", Q, K) / 3**0.5)
+    assert scaled(Q.astype(np.float32), K.astype(np.float32)).dtype == np.float32
+    assert np.array_equal(transposed(np.stack([Q, Q])), np.stack([Q.T, Q.T]))
+    assert np.allclose(softmax(Q), np.exp(Q) / np.exp(Q).sum(-1, keepdims=True))
+    assert np.isfinite(softmax(np.array([[1e4, -1e4]]))).all()
+    assert np.allclose(softmax(Q, axis=-2).sum(-2), 1)
+    assert np.allclose(stretched(Q, K.T), Q @ K.T)
+    assert np.allclose(stretched(Q[:, :1], K.T), Q[:, :1] * K.T.sum(0))
+    fits(3, 3)
+    with pytest.raises(ValueError, match="the d_k is 2 and 3"):
+        fits(2, 3, "d_k")
+
+
+def test_a_call_is_quiet_and_remembered():
+    def noisy(A):
+        warnings.warn("hm", stacklevel=1)
+        print("to stderr", file=sys.stderr)
+        return A / 0
+
+    out, err = io.StringIO(), io.StringIO()
+    subject = Subject("noisy", noisy)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isinf(subject(np.ones(2))).all()
+    assert (out.getvalue(), err.getvalue()) == ("to stderr\n", "")
+
+    kept = np.zeros(2)
+
+    def returns_the_same(A):
+        kept[:] = A
+        return kept
+
+    subject = Subject("same", returns_the_same)
+    first = subject(np.ones(2))
+    subject(np.full(2, 9.0))
+    assert (first == 1).all() and (subject.calls[0].result == 1).all()
+
+
+def test_an_exit_is_a_wrong_answer_and_an_interrupt_is_not():
+    def leaves(kind):
+        raise kind("bye")
+
+    message, _ = failure(Subject("f", lambda A: leaves(SystemExit)), np.zeros((2, 1)))
+    assert message == "f raised SystemExit for arguments of shape (2, 1): bye"
+    with pytest.raises(KeyboardInterrupt):
+        Subject("f", lambda A: leaves(KeyboardInterrupt))(1)
+
+
+# Arguments are copied as they are.
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(12.0).reshape(3, 4),
+        np.arange(12.0).reshape(3, 4).T,
+        np.asfortranarray(np.arange(12.0).reshape(3, 4)),
+        np.arange(12.0)[::-2],
+        np.arange(24).reshape(2, 3, 4)[:, ::2, 1:],
+        np.broadcast_to(np.arange(3.0), (4, 3)),
+        np.lib.stride_tricks.sliding_window_view(np.arange(7.0), 3),
+        np.zeros((1, 5))[:, ::2],
+        np.array(2.5),
+        np.zeros((0, 3)),
+        np.zeros((3, 0))[::-1],
+        np.ones(3, bool),
+        np.ones(3, complex),
+    ],
+    ids=lambda array: f"{array.dtype}{array.shape}{array.strides}",
+)
+def test_a_twin_has_the_values_strides_and_memory_order(array):
+    copied = twin(array, {})
+    assert copied is not array and not np.shares_memory(copied, array)
+    assert (copied.shape, copied.strides, copied.dtype) == (array.shape, array.strides, array.dtype)
+    assert copied.flags.writeable == array.flags.writeable
+    assert copied.flags.f_contiguous == array.flags.f_contiguous
+    assert np.array_equal(copied, array)
+
+
+def test_twins_keep_identity_and_read_only_and_pass_on_what_cannot_be_copied():
+    array = np.ones(3)
+    array.flags.writeable = False
+    rng = np.random.default_rng(1)
+    given = (array, array, [array, {"a": array}], rng, len, "text", None)
+    first, second, (third, inside), generator, *rest = twin(given, {})
+    assert first is second is third is inside["a"] and not first.flags.writeable
+    assert generator is not rng and generator.random() == rng.random()
+    assert rest == [len, "text", None]
+    overlapping = np.lib.stride_tricks.sliding_window_view(np.arange(4.0), 2, writeable=True)
+    copied = twin(overlapping, {})
+    copied[0, 1] = 9
+    assert copied[1, 0] == 9 and overlapping[1, 0] == 1
+
+
+# Draws.
+
+
+def test_draws_repeat_differ_by_check_and_hide_nothing():
+    one, again, other = Draw(SEED, "a"), Draw(SEED, "a"), Draw(SEED, "b")
+    assert one.sizes(5) == again.sizes(5) and sorted(one.sizes(5)) == [3, 5, 7, 11, 13]
+    assert all(len(set(Draw(seed, "a").sizes(3))) == 3 for seed in range(20))
+    first, second = Draw(SEED, "a").array(4, 5), other.array(4, 5)
+    assert np.array_equal(first, Draw(SEED, "a").array(4, 5)) and not np.array_equal(first, second)
+    assert (np.abs(first) >= 0.5).all() and (np.abs(first) <= 1.5).all()
+    assert one.array(2, dtype=np.float32).dtype == np.float32
+    weights = one.weights(4, 5)
+    assert (weights > 0).all() and np.allclose(weights.sum(-1), 1)
+
+
+# Suites.
+
+
+def test_points_are_partial_and_rounded(suite):
+    assert suite.examine("double", double, 6, SEED).score == 6
+    report = suite.examine("double", lambda A: A * 2, 10, SEED)  # a text doubles, too
+    assert [result.status for result in report.results] == ["passed", "passed", "failed"]
+    assert report.score == 5
+    report = suite.examine("double", lambda A: A * 3, 10, SEED)
+    assert [result.status for result in report.results] == ["passed", "failed", "failed"]
+    assert report.score == 1.67
+    assert (report.points, report.seed, report.read) == (10, SEED, "chapter 1, Twice")
+
+
+def test_a_check_waits_for_what_it_needs(suite):
+    report = suite.examine("double", lambda A: A[0], 6, SEED)
+    assert [result.status for result in report.results] == ["failed", "waiting", "failed"]
+    assert str(report.results[1].message) == "Waits for `keeps_shape`."
+    assert "  waits   Each entry is twice as large. (for `keeps_shape`)" in show.text(report).splitlines()
+    page = show.as_html(Report.from_dict(report.to_dict()))
+    assert "failed <code>keeps_shape</code>: The shape" in page
+    assert "waits for <code>keeps_shape</code>: Each entry" in page
+
+
+def test_a_check_waits_for_what_failed_and_not_for_what_waits_itself(suite):
+    keeps_shape, values, refuses_text = suite.checks
+
+    @suite.check(needs=[values, refuses_text, keeps_shape])
+    def last(double, draw):
+        """Needs all."""
+
+    report = suite.examine("double", lambda A: None, 7, SEED)
+    assert str(report.results[3].message) == "Waits for `keeps_shape`, `refuses_text`."
+
+
+@pytest.mark.parametrize("function", [None, 3, "stub"])
+def test_what_is_not_written_waits(suite, function):
+    def stub(A):
+        raise NotImplementedError
+
+    said = {
+        None: "double is not defined: run the cell that defines it, and see whether it ends in an error.",
+        3: "double should be a function, and is a int.",
+        "stub": "double is not written yet: it raises NotImplementedError.",
+    }
+    report = suite.examine("double", stub if function == "stub" else function, 6, SEED)
+    assert {result.status for result in report.results} == {"waiting"} and report.score == 0
+    assert {str(result.message) for result in report.results} == {said[function]}
+    assert show.text(report).splitlines() == ["double: 0 of 6 points", f"  {said[function]}"]
+    page = show.as_html(report)
+    assert page.count(said[function]) == 1 and "<li" not in page and page.count("<div") == page.count("</div>")
+
+
+def test_what_is_missing_halfway_is_said_where_it_is_missing(suite):
+    def halfway(A):
+        if isinstance(A, str):
+            raise NotImplementedError
+        return 2 * A
+
+    lines = show.text(suite.examine("double", halfway, 6, SEED)).splitlines()
+    said = "double is not written yet: it raises NotImplementedError."
+    assert lines[3] == f"  waits   A text raises `TypeError`. ({said})"
+
+
+def test_points_are_a_number_that_a_notebook_does_not_show(suite):
+    with placed(Desk()):
+        points = suite.run("double", 6)
+    shown, _metadata = DisplayFormatter().format(points)
+    assert shown == {"text/plain": "6.0", "text/html": ""}
+    assert points == 6 and isinstance(points, float)
+
+
+def test_a_result_that_a_check_stumbles_over_fails_it():
+    own = Suite("checks", read={})
+
+    @own.check()
+    def sums(f, draw):
+        """The sum is 3."""
+        assert f(1).sum() == 3
+
+    (result,) = own.examine("f", lambda n: [n], 1, SEED).results
+    assert result.status == "failed"
+    assert (
+        str(result.message)
+        == "f returned a list of 1, which does not work here: 'list' object has no attribute 'sum'"
+    )
+
+
+def test_what_an_author_mistypes_is_named_at_once(suite):
+    def check(double, draw):
+        """Holds."""
+
+    with pytest.raises(ValueError, match="needs 'keep_shape', and no check of double .* keeps_shape, values"):
+        suite.check(needs=["keep_shape"])(check)
+    with pytest.raises(ValueError, match="needs 'check'"):  # itself
+        suite.check(needs="check")(check)
+    check.__name__ = "values"
+    with pytest.raises(ValueError, match="two checks called values"):
+        suite.check()(check)
+    check.__name__, check.__doc__ = "undocumented", None
+    with pytest.raises(ValueError, match="undocumented has no docstring"):
+        suite.check()(check)
+    with pytest.raises(ValueError, match="there is no check for 'triple' in checks"):
+        suite.examine("triple", double)
+    assert len(suite.checks) == 3
+
+
+def test_needs_are_functions_or_names_one_or_several(suite):
+    keeps_shape, values, _ = suite.checks
+    every = {}
+    for name, needs in {"a": keeps_shape, "b": "keeps_shape", "c": [values, "keeps_shape"], "d": ()}.items():
+
+        def check(double, draw):
+            """Holds."""
+
+        check.__name__ = name
+        every[name] = suite.check(needs=needs)(check).needs
+    assert every == {"a": ("keeps_shape",), "b": ("keeps_shape",), "c": ("values", "keeps_shape"), "d": ()}
+
+    def elsewhere(triple, draw):
+        """Holds."""
+
+    with pytest.raises(ValueError, match="elsewhere needs 'values', and no check of triple .* those are: none"):
+        suite.check(needs=values)(elsewhere)
+
+
+class Desk:
+    """A place where `double` is known, and where reports are kept."""
+
+    seed, shown = 41, ()
+
+    def lookup(self, name):
+        return {"double": double}.get(name)
+
+    def show(self, report):
+        self.shown += (report,)
+
+
+def test_checks_run_at_the_place_that_is_set(suite):
+    desk = Desk()
+    with placed(desk):
+        assert suite.run("double", 6) == 6
+        assert suite.run("double", 6, seed=7) == 6
+    assert [report.seed for report in desk.shown] == [41, 7]
+    with contextlib.redirect_stdout(io.StringIO()) as out:  # here again, where nobody has defined it
+        assert suite.run("double", 6, seed=7) == 0
+    assert "double is not defined" in out.getvalue() and len(desk.shown) == 2
+
+
+# Likely causes.
+
+
+@misconception("double", label="squared", hint="`*` with itself squares.")
+def squares(A):
+    return A * A
+
+
+@misconception("double", hint="Two is added.")
+def adds_two(A):
+    return A + 2
+
+
+@misconception("double", label="loses a row", hint="A row is lost.")
+def loses_a_row(A):
+    return 2 * A[1:]
+
+
+def causes(suite, function):
+    return [result.cause for result in suite.examine("double", function, 1, SEED).results]
+
+
+def test_a_cause_is_named_where_the_listed_answer_fails_alike(suite, list_wrong):
+    list_wrong(squares, adds_two, loses_a_row, double)
+    # A text: `squares` and `adds_two` raise what is asked for, `loses_a_row` returns another text.
+    assert causes(suite, lambda A: A**2 if not isinstance(A, str) else A) == ["", "squares", ""]
+    assert causes(suite, lambda A: 2 + A if not isinstance(A, str) else A) == ["", "adds_two", ""]
+    assert causes(suite, loses_a_row) == ["loses_a_row", "", "loses_a_row"]
+    assert causes(suite, lambda A: A * 3) == ["", "", ""]
+    report = suite.examine("double", adds_two, 1, SEED)
+    assert (report.results[1].label, report.results[1].hint) == ("adds two", "Two is added.")
+
+
+def test_an_answer_that_passes_a_check_is_no_cause_of_failing_it(list_wrong):
+    own, counter = Suite("checks", read={}), []
+
+    @own.check()
+    def holds_for_one_name(f, draw):
+        """Holds for listed answers only."""
+        f(1)
+        if not counter:
+            counter.append(1)
+            raise Failed("fails the first time")
+
+    @misconception("f", hint="Never shown.")
+    def listed(n):
+        return n
+
+    list_wrong(listed)
+    (result,) = own.examine("f", lambda n: n, 1, SEED).results
+    assert (result.status, result.cause) == ("failed", "")
+
+
+def test_the_cause_that_explains_most_checks_wins_and_the_first_of_equals(list_wrong):
+    own = Suite("checks", read={})
+
+    @own.check()
+    def at_one(f, draw):
+        """f(1) is 1."""
+        expect_close(np.asarray(f(1)), 1)
+
+    @own.check()
+    def at_two(f, draw):
+        """f(2) is 4."""
+        expect_close(np.asarray(f(2)), 4)
+
+    @own.check()
+    def at_three(f, draw):
+        """f(3) is 9."""
+        expect_close(np.asarray(f(3)), 9)
+
+    def table(name, *values):
+        def answer(n):
+            return np.float64(values[n - 1])
+
+        answer.__name__ = name
+        return misconception("f", hint=name)(answer)
+
+    list_wrong(table("part", 7, 4, 8), table("more", 7, 8, 9), table("more_too", 7, 8, 9))
+    report = own.examine("f", table("", 7, 8, 9), 1, SEED)
+    assert [result.cause for result in report.results] == ["more", "more", ""]
+    report = own.examine("f", table("", 7, 4, 9), 1, SEED)  # both explain the first, each with one check more
+    assert [result.cause for result in report.results] == ["part", "", ""]
+
+
+def test_a_listed_answer_of_ours_that_breaks_costs_nobody_a_point(suite, list_wrong):
+    broken = misconception("double", hint="x")(lambda A: A)
+    del broken.hint
+    list_wrong(broken)
+    assert suite.examine("double", lambda A: A, 6, SEED).score == 1
+
+
+def product(*labels, **named):
+    """A module that lists X @ W, and the families that are asked for."""
+
+    @families(*labels, **named)
+    @right("product")
+    def by_matmul(X, W):
+        return X @ W
+
+    module = ModuleType("misconceptions")
+    module.by_matmul = by_matmul
+    return module
+
+
+def members(module):
+    return {answer.label: answer for answer in listed(module, "wrong_for", "product")}
+
+
+def test_a_family_has_what_any_function_can_get_wrong():
+    module = product(*FAMILIES, shapes="n d_in, d_in d_out")
+    made = members(module)
+    assert list(made) == [*FAMILIES, "sizes of 1 stretched"]
+    X, W = np.arange(6.0).reshape(2, 3) + 0.5, np.arange(12.0).reshape(3, 4)
+    batch = np.stack([X, X + 1])
+    Y = X @ W
+    assert made["returns nothing"](X, W) is None
+    assert made["a list instead of an array"](X, W) == Y.tolist()
+    assert np.array_equal(made["only the first of the results returned"](X, W), Y[0])
+    assert made["a dictionary instead of a tuple"](X, W).keys() == {0, 1}
+    half = [own.astype(np.float16) for own in (X, W)]
+    assert made["result in float64"](*half).dtype == np.float64
+    assert made["result always in float32"](*half).dtype == np.float32
+    assert np.array_equal(made["decimals cut off"](X, W), np.trunc(Y))
+    assert made["axis squeezed away"](X[:1], W).shape == (4,)
+    assert made["batch axis added"](X, W).shape == (1, 2, 4)
+    assert np.array_equal(made["only the first sequence"](batch, W), Y)
+    assert np.array_equal(made["works for two axes only"](X, W), Y)
+    with pytest.raises(ValueError, match="too many values to unpack"):
+        made["works for two axes only"](batch, W)
+    assert made["leading axes left flattened"](batch, W).shape == (4, 4)
+    with pytest.raises(AssertionError):
+        made["assert instead of ValueError"](X, W[:2])
+    square, eye = X[:, :2].copy(), np.eye(2) * 3
+    assert made["result written into an argument"](square, eye) is square and square[0, 0] == 1.5
+    assert made["floats instead of booleans"](X > 1, W > 1).dtype == float
+    assert made["integers instead of booleans"](X > 1, W > 1).dtype == int
+    assert np.allclose(made["sizes of 1 stretched"](X[:, :1], W), X[:, :1] * W.sum(0))
+    assert np.allclose(made["sizes of 1 stretched"](X, W[:1]), X.sum(-1, keepdims=True) * W[:1])
+    with pytest.raises(ValueError, match="mismatch"):
+        made["sizes of 1 stretched"](X, W[:2])
+
+
+def test_a_family_changes_each_of_several_results():
+    @families("axis squeezed away")
+    @right("both")
+    def both(X):
+        return X, X[:1]
+
+    module = ModuleType("misconceptions")
+    module.both = both
+    (squeezed,) = listed(module, "wrong_for", "both")
+    assert [part.shape for part in squeezed(np.ones((2, 3)))] == [(2, 3), (3,)]
+    assert squeezed.__name__ == "both_axis_squeezed_away"
+
+
+def test_families_are_chosen_left_out_and_worded_anew():
+    assert list(members(product())) == [label for label in FAMILIES if label in COMMON]
+    made = members(product(but=["result in float64"], hints={"returns nothing": "Hand it on."}))
+    assert made["returns nothing"].hint == "Hand it on." and len(made) == len(COMMON) - 1
+    assert list(members(product("batch axis added"))) == ["batch axis added"]
+    assert [answer.__name__ for answer in listed(product(), "right_for", "product")] == ["by_matmul"]
+    for named, said in [
+        ({"but": ["squeezed"]}, "no family of mistakes called 'squeezed'; there are: returns nothing,"),
+        ({"hints": {"sizes of 1 stretched": "..."}}, "no family of mistakes called 'sizes of 1 stretched'"),
+        ({"but": ["batch axis added"]}, "'batch axis added' is left out or worded anew, and does not apply"),
+        ({"hints": {"returns nothing": "..."}, "but": ["returns nothing"]}, "'returns nothing' is left out"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            product(**named)
+
+
+def test_what_a_check_hands_over_as_a_function_is_not_called_twice(list_wrong):
+    """A function among the arguments may remember: listed answers then run the whole check, not its first call."""
+    own = Suite("checks", read={})
+
+    @own.check()
+    def asks_once(f, draw):
+        """The function is asked once."""
+        asked = []
+        f(lambda: asked.append(1))
+        if len(asked) != 1:
+            raise Failed(f"asked {len(asked)} times")
+
+    @misconception("f", hint="Twice.")
+    def twice(g):
+        g(), g()
+
+    @misconception("f", hint="Never.")
+    def never(g):
+        pass
+
+    list_wrong(never, twice)
+    (result,) = own.examine("f", lambda g: (g(), g()) and None, 1, SEED).results
+    assert (result.status, str(result.message)) == ("failed", "asked 2 times")
+
+
+# The window around the first wrong element.
+
+
+def compared(expected, *wrong):
+    expected = np.asarray(expected, float)
+    got = expected.copy()
+    for index in wrong:
+        got[index] += 100
+    try:
+        expect_close(got, expected)
+    except Failed as error:
+        return _where(error)
+
+
+def test_the_window_holds_the_first_wrong_element():
+    where = compared(np.arange(63.0).reshape(7, 9), (6, 8), (6, 7))
+    assert (where["index"], where["expected"], where["got"]) == ([6, 7], 61, 161)
+    assert where["origin"] == [6, 6] and where["lead"] == []
+    assert where["expected_matrix"] == [[60, 61, 62]]
+    assert where["got_matrix"] == [[60, 161, 162]]
+    assert where["wrong_matrix"] == [[False, True, True]]
+    where = compared(np.zeros((13, 13)), (5, 6))
+    assert where["origin"] == [0, 6]
+    assert np.shape(where["got_matrix"]) == (6, 6) and where["got_matrix"][5][0] == 100
+    where = compared(np.zeros((2, 3, 4, 5)), (1, 2, 0, 4), (1, 2, 3, 3))
+    assert where["index"] == [1, 2, 0, 4] and where["lead"] == [1, 2]
+    assert np.argwhere(where["wrong_matrix"]).tolist() == [[0, 4], [3, 3]]
+
+
+def test_the_window_of_a_vector_and_of_a_number():
+    where = compared(np.arange(8.0), (7,))
+    assert (where["index"], where["origin"], where["lead"]) == ([7], [0, 6], [])
+    assert where["expected_matrix"] == [[6, 7]] and where["wrong_matrix"] == [[False, True]]
+    assert compared(3.0, ()) == {"index": [], "expected": 3.0, "got": 103.0}
+    assert compared(np.zeros((1, 1)), (0, 0))["got_matrix"] == [[100]]
+    assert _where(Failed("no arrays")) is None
+
+
+# Feedback, as text and as HTML.
+
+
+@pytest.fixture
+def report(suite, list_wrong):
+    list_wrong(squares)
+    return suite.examine("double", lambda A: A * A, 6, SEED)
+
+
+def test_feedback_as_text(report):
+    text = show.text(report).splitlines()
+    assert text[0] == "double: 4 of 6 points"
+    assert text[1] == "  passed  The shape of `A` is kept."
+    assert text[2] == "  FAILED  Each entry is twice as large. (`values`)"
+    assert text[3].strip().endswith("elements of the result are wrong.")
+    assert text[4].strip().startswith("Held: the shape (")
+    assert text[5].strip() == "Likely cause: squared. `*` with itself squares."
+    assert text[6].strip().startswith("First wrong element [0, 0]: expected ")
+    assert text[7].strip() == "expected:" and any(line.strip() == "got (* = wrong):" for line in text)
+    assert text[-2:] == ["  Read: chapter 1, Twice", "  The same inputs again: seed=5"]
+
+
+def test_feedback_at_a_leading_index():
+    own = Suite("checks", read={})
+
+    @own.check()
+    def kept(f, draw):
+        """Kept."""
+        expect_close(f(1), np.zeros((2, 3, 4)))
+
+    report = own.examine("f", lambda n: np.ones((2, 3, 4)), 1, SEED)
+    text = show.text(report)
+    assert "expected at [0]:" in text and "got at [0] (* = wrong):" in text
+    assert "at leading index [0]" in show.as_html(report)
+
+
+def test_feedback_as_html_escapes_and_marks_code(suite, list_wrong):
+    list_wrong()
+
+    def evil(A):
+        raise ValueError("<script>alert(1)</script> & `code`")
+
+    page = show.as_html(suite.examine("double", evil, 6, SEED))
+    assert "<script" not in page and "&lt;script&gt;alert(1)&lt;/script&gt; &amp; <code>code</code>" in page
+    assert "The shape of <code>A</code> is kept." in page
+    assert page.count("waits for <code>keeps_shape</code>: Each entry is twice as large.") == 1
+    assert "<code>seed=5</code>" in page and page.count("<div") == page.count("</div>")
+    assert show._code("one ` alone <") == "one ` alone &lt;"
+
+
+def test_nothing_to_say_where_all_is_well(suite):
+    report = suite.examine("double", double, 6, SEED)
+    assert "seed" not in show.text(report) and "Read" not in show.as_html(report)
+
+
+def test_a_number_that_is_not_finite_is_shown_from_json_as_well(suite, list_wrong):
+    report = suite.examine("double", lambda A: A * np.nan, 6, SEED)
+    kept = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert kept["results"][1]["where"]["got"] == "nan"
+    assert show.text(Report.from_dict(kept)) == show.text(report)
+    assert show.as_html(Report.from_dict(kept)) == show.as_html(report)
+
+
+def test_a_console_that_cannot_show_it_gets_a_question_mark(monkeypatch):
+    console = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", console)
+    show.write("−1")
+    console.flush()
+    assert console.buffer.getvalue().split() == [b"?1"]
+
+
+# Words.
+
+
+def test_a_message_becomes_json_and_a_message_again(report):
+    kept = json.loads(json.dumps(report.to_dict()))
+    message = kept["results"][1]["message"]
+    assert message["text"] == "{count} of {size} elements of {what} is wrong."
+    assert message["values"]["what"] == {"text": "the result", "values": {}}
+    assert kept["results"][1]["title"] == "Each entry is twice as large."
+    again = Report.from_dict(kept)
+    assert again.results[1].message == report.results[1].message
+    assert again.results[1].held == report.results[1].held
+    assert again == report
+
+
+def test_an_older_record_stays_readable(report):
+    kept = report.to_dict()
+    for result in kept["results"]:
+        result["message"], result["held"] = words.shown(result["message"]), ["the shape is right"]
+        del result["label"]
+    kept["more"] = "of a later time"
+    text = show.text(Report.from_dict(kept))
+    assert "Likely cause: `*` with itself squares." in text and "elements of the result are wrong." in text
+    assert "Held: the shape is right." in text
+
+
+def test_values_are_put_in_once_and_a_template_reaches_into_nothing():
+    message = Message("{a} {b.__class__} {missing} {b}", a="{b}", b=3)
+    assert str(message) == "{b} {b.__class__} {missing} 3"
+    assert str(Message("a {brace} without values")) == "a {brace} without values"
+    assert str(Message("{all}", all=["One.", Message("{n} two", n=2), "three"])) == "One; 2 two; three"
+    assert words.to_dict(Message("plain")) == "plain" and words.from_dict("plain") == "plain"
+    nested = Message("{left}, {right}", left=Message("{n}", n=1), right=["a", Message("b")])
+    assert words.from_dict(json.loads(json.dumps(words.to_dict(nested)))) == nested
+
+
+GERMAN = {
+    ("{count} of {size} elements of {what} is wrong.", "{count} of {size} elements of {what} are wrong."): (
+        "{count} von {size} Einträgen in {what} ist falsch.",
+        "Falsch in {what}: {count} von {size}.",
+    ),
+    "the result": "dem Ergebnis",
+    "the shape {shape} is right": "die Form {shape} stimmt",
+    "None (is a `return` missing?)": "None (fehlt ein `return`?)",
+    "{what} should be an array, and is {found}.": "{found} steht in {what}, wo ein Array hingehört.",
+    "Each entry is twice as large.": "Jeder Eintrag ist doppelt so groß。",
+    "The shape of `A` is kept.": "Die Form von `A` bleibt.",
+    "for {checks}": "auf {checks}",
+    "waits": "wartet",
+    "`*` with itself squares.": "`*` mit sich selbst quadriert.",
+    "squared": "quadriert",
+    "{label}. {hint}": "{hint} ({label})",
+    "Likely cause:": "Wohl:",
+    "FAILED": "FALSCH",
+    "{score} of {points} points": "{score} von {points} Punkten",
+    "expected": "erwartet",
+}
+
+
+@pytest.fixture
+def german(tmp_path, monkeypatch):
+    """A small catalogue, compiled, where the checks look for it."""
+    catalog = Catalog(locale="de")
+    for text, translation in GERMAN.items():
+        catalog.add(text, translation)
+    path = tmp_path / "de" / "LC_MESSAGES" / "checking.mo"
+    path.parent.mkdir(parents=True)
+    with path.open("wb") as file:
+        write_mo(file, catalog)
+    monkeypatch.setattr(words, "LOCALES", tmp_path)
+
+
+def test_feedback_in_another_language(report, suite, german):
+    english_text = show.text(report)
+    kept = json.loads(json.dumps(report.to_dict()))
+    with words.use("de"):
+        text, page = show.text(report), show.as_html(report)
+        waiting = show.text(suite.examine("double", lambda A: None, 6, SEED))
+        assert show.text(Report.from_dict(kept)) == text
+    lines = text.splitlines()
+    assert lines[0] == "double: 4 von 6 Punkten"
+    assert lines[2] == "  FALSCH  Jeder Eintrag ist doppelt so groß。 (`values`)"
+    assert lines[3].strip().startswith("Falsch in dem Ergebnis: ")
+    assert lines[4].strip().startswith("Held: die Form (")
+    assert lines[5].strip() == "Wohl: `*` mit sich selbst quadriert. (quadriert)"
+    assert lines[7].strip() == "erwartet:"
+    assert (
+        "falsch <code>values</code>: Jeder Eintrag" in page
+        and "<code>*</code> mit sich selbst quadriert. (quadriert)" in page
+    )
+    assert "None (fehlt ein `return`?) steht in dem Ergebnis, wo ein Array hingehört." in waiting
+    assert "  wartet  Jeder Eintrag ist doppelt so groß。 (auf `keeps_shape`)" in waiting.splitlines()
+    assert show.text(report) == english_text
+
+
+def test_the_language_is_the_environments_where_none_is_asked_for(german, monkeypatch):
+    message = words.counted(*next(iter(GERMAN)), 1, size=6, what=Message("the result"))
+    assert str(message) == "1 of 6 elements of the result is wrong."
+    monkeypatch.setenv("LANGUAGE", "de")
+    words._found.cache_clear()  # a process reads its environment once
+    assert str(message) == "1 von 6 Einträgen in dem Ergebnis ist falsch."
+    with words.use("xx"):
+        assert str(message) == "1 of 6 elements of the result is wrong."
+    assert words.translated("") == ""  # not the catalogue's head
+    words._found.cache_clear()
+
+
+def test_what_decides_grades_is_listed():
+    folder = words.LOCALES.parent
+    assert all((folder / name).is_file() for name in checking.DECIDES)
+    assert {"show.py", "words.py"}.isdisjoint(checking.DECIDES)

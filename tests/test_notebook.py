@@ -1,0 +1,459 @@
+"""From the bytes of a file to the notebook to grade: it is read as data, and put into the one that was given out."""
+
+import copy
+import json
+
+import nbformat
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from autograder.cells import grade_id
+from autograder.grading import notebook
+from autograder.grading.notebook import Malformed, parse, restore
+
+ANSWER = {"grade": False, "solution": True, "locked": False}
+CHECK = {"grade": True, "solution": False, "locked": True, "points": 4}
+GIVEN = "def add(a, b):\n    raise NotImplementedError()"
+
+
+def cell(kind, text, name, **marks):
+    made = getattr(nbformat.v4, f"new_{kind}_cell")(text, id=name)
+    if marks:
+        made.metadata.nbgrader = {"grade_id": name, "schema_version": 3, "task": False, **marks}
+    return made
+
+
+def make_released():
+    """Return a released notebook: a text, an answer and its check, a second answer, and one that is written."""
+    cells = [
+        cell("markdown", "# Toy", "head"),
+        cell("code", GIVEN, "add", **ANSWER),
+        cell("code", "import checks\n\nchecks.run('add', points=4)", "check_add", **CHECK),
+        cell("code", "def twice(a):\n    raise NotImplementedError()", "twice", **ANSWER),
+        cell("code", "checks.run('twice', points=2)", "check_twice", **{**CHECK, "points": 2}),
+        cell("markdown", "YOUR ANSWER", "proof", grade=True, solution=True, locked=False, points=3),
+    ]
+    return nbformat.v4.new_notebook(cells=cells)
+
+
+RELEASED = make_released()
+PLACE = {each.id: place for place, each in enumerate(RELEASED.cells)}
+
+
+def restored(change):
+    """Return what comes of the released notebook as JSON once `change` was at it: cells by id, and the whole."""
+    raw = json.loads(json.dumps(RELEASED))
+    raw = change(raw) or raw
+    result = restore(parse(json.dumps(raw).encode(), "01-toy.ipynb"), RELEASED)
+    return {each.id: each for each in result.notebook.cells}, result
+
+
+def said(result):
+    return " ".join(str(line) for line in result.repairs)
+
+
+def problem(data):
+    with pytest.raises(Malformed) as error:
+        parse(data, "01-toy.ipynb")
+    assert str(error.value) == str(error.value.message)
+    return str(error.value)
+
+
+# Reading.
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "01-toy.ipynb is empty."),
+        (b"\xff{}", "01-toy.ipynb is not UTF-8 text."),
+        (b"{\n\nx", "01-toy.ipynb is not a notebook: it is not valid JSON, line 3."),
+        (b"[" * 100_000, "01-toy.ipynb is not a notebook: it is not valid JSON."),
+        (
+            b'{"nbformat": 4, "cells": [1' + b"0" * 5000 + b"]}",
+            "01-toy.ipynb is not a notebook: it is not valid JSON.",
+        ),
+        (b"[1]", "01-toy.ipynb is JSON, but not a notebook"),
+        (b"null", "01-toy.ipynb is JSON, but not a notebook"),
+        (b'{"nbformat": 4}', "01-toy.ipynb is JSON, but not a notebook (KeyError"),
+        (b'{"nbformat": 4, "cells": {}}', "its cells are no list"),
+        (b'{"nbformat": 4, "cells": [7]}', "01-toy.ipynb is JSON, but not a notebook (TypeError"),
+        (b'{"nbformat": 4, "cells": [{"source": 7}]}', "a cell without text"),
+        (b'{"nbformat": 4, "cells": [{"source": [7]}]}', "01-toy.ipynb is JSON, but not a notebook (TypeError"),
+        (b'{"nbformat": 99, "cells": []}', "01-toy.ipynb is JSON, but not a notebook"),
+        (b'{"nbformat": "4", "cells": []}', "01-toy.ipynb is JSON, but not a notebook"),
+    ],
+    ids=range(14),
+)
+def test_what_is_no_notebook_is_said(data, says):
+    assert says in problem(data)
+
+
+def test_too_many_cells_are_malformed_with_a_sentence():
+    raw = {"nbformat": 4, "cells": [{"cell_type": "code", "source": "x"}] * (notebook.MOST_CELLS + 1)}
+    assert problem(json.dumps(raw).encode()) == "01-toy.ipynb has 2001 cells; 2000 is the most."
+    raw["cells"].pop()
+    assert len(parse(json.dumps(raw).encode(), "x").cells) == notebook.MOST_CELLS
+
+
+def test_what_counts_of_a_cell_is_kept_and_nothing_else():
+    raw = {
+        "cell_type": "markdown",
+        "source": ["a", "\ud800b"],
+        "id": "mine",
+        "metadata": {"nbgrader": {"grade_id": "add"}, "tags": ["skip-execution"], "odd": "\ud800"},
+        "attachments": {"a.png": {}},
+        "outputs": [{"evil": 1}],
+    }
+    (read,) = parse(json.dumps({"nbformat": 4, "cells": [raw]}).encode(), "x").cells
+    assert read == {
+        "cell_type": "markdown",
+        "source": "a?b",
+        "id": "mine",
+        "metadata": {"nbgrader": {"grade_id": "add"}},
+        "attachments": {"a.png": {}},
+    }
+
+
+def test_a_notebook_of_format_3_is_read():
+    old = nbformat.v3.writes_json(nbformat.convert(make_released(), 3)).encode()
+    assert [each.source for each in parse(old, "x").cells] == [each.source for each in RELEASED.cells]
+
+
+def test_a_byte_order_mark_is_no_fault():
+    assert parse(b"\xef\xbb\xbf" + json.dumps(RELEASED).encode(), "x").cells
+
+
+# Putting back.
+
+
+def test_what_is_as_it_was_needs_no_repair():
+    _, result = restored(lambda raw: None)
+    assert result.notebook.cells == RELEASED.cells and not result.repairs and not result.evidence
+
+
+def test_answers_are_the_students_and_all_else_is_ours():
+    def change(raw):
+        raw["cells"][PLACE["add"]]["source"] = "def add(a, b):\n    return a + b"
+        raw["cells"][PLACE["add"]]["metadata"]["nbgrader"].update(points=500, grade=True)
+        raw["cells"][PLACE["head"]]["source"] = "# My toy"
+        raw["metadata"] = {"kernelspec": {"name": "evil"}}
+
+    cells, result = restored(change)
+    assert cells["add"].source.endswith("a + b") and cells["head"].source == "# My toy"
+    assert cells["add"].metadata == RELEASED.cells[PLACE["add"]].metadata and not result.repairs
+    assert result.notebook.metadata == RELEASED.metadata
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        (lambda check: check.update(source="4.0"), ["-checks.run('add', points=4)", "+4.0"]),
+        (lambda check: check["metadata"]["nbgrader"].update(points=500), ["-points: 4", "+points: 500"]),
+        (lambda check: check["metadata"]["nbgrader"].update(solution=True), ["+solution: True"]),
+        (lambda check: check["metadata"]["nbgrader"].update(grade="\ud800\x1b[2J"), ["+grade: ?\ufffd[2J"]),
+        (lambda check: check["metadata"]["nbgrader"].update(points="9" * 100_000), ["+points: " + "9" * 200 + " …"]),
+        (lambda check: check.update(source="\x1b]0;x\x07\u202e\ud800"), ["+\ufffd]0;x\ufffd\ufffd?"]),
+    ],
+    ids=["source", "points", "flag", "half a letter", "long", "acts"],
+)
+def test_an_altered_locked_cell_is_put_back_and_shown(change, shown):
+    cells, result = restored(lambda raw: change(raw["cells"][PLACE["check_add"]]))
+    assert cells["check_add"] == RELEASED.cells[PLACE["check_add"]]
+    assert "The locked cell check_add had been changed and has been restored." in said(result)
+    (evidence,) = result.evidence
+    assert evidence.startswith("check_add:\n") and all(line in evidence.splitlines() for line in shown), evidence
+    assert len(evidence) < 30_000 and evidence.replace("\n", "").isprintable()
+
+
+def test_a_locked_cell_may_be_laid_out_anew():
+    text = "import checks\n\n\nchecks.run('add',\n           points = 4)  # four\n"
+    _, result = restored(lambda raw: raw["cells"][PLACE["check_add"]].update(source=text))
+    assert not result.repairs and not result.evidence
+
+
+def test_a_deleted_check_comes_back_and_a_deleted_answer_comes_back_empty():
+    def change(raw):
+        raw["cells"] = [each for each in raw["cells"] if each["id"] not in ("add", "check_add")]
+
+    cells, result = restored(change)
+    assert list(cells) == list(PLACE) and cells["check_add"] == RELEASED.cells[PLACE["check_add"]]
+    assert cells["add"].source == "" and not result.evidence
+    assert "The cell add was missing" in said(result) and "The cell check_add was missing" in said(result)
+
+
+def test_a_copied_check_counts_once_and_a_copied_answer_runs_where_it_stands():
+    def change(raw):
+        for name, text in (("check_add", None), ("add", "def add(a, b):\n    return 7")):
+            again = copy.deepcopy(raw["cells"][PLACE[name]])
+            again["source"] = text or again["source"]
+            raw["cells"].append({**again, "id": f"{name}-again"})
+
+    cells, result = restored(change)
+    assert list(cells)[:-1] == list(PLACE)
+    assert said(result).startswith("The cell check_add stands twice; the first one counts.")
+    last = result.notebook.cells[-1]
+    assert last.source.endswith("return 7") and not last.metadata
+
+
+def test_added_cells_keep_their_place_and_lose_their_marks():
+    def change(raw):
+        added = {"cell_type": "code", "source": "helper = 1", "id": "x", "metadata": {"nbgrader": {"grade_id": "no"}}}
+        raw["cells"].insert(2, added)
+        raw["cells"].insert(0, {"cell_type": "odd", "source": "raw", "metadata": None})
+        raw["cells"].append({"cell_type": "markdown", "source": "done", "attachments": {"a.png": {"image/png": "x"}}})
+
+    _, result = restored(change)
+    kinds = [(each.cell_type, each.source) for each in result.notebook.cells]
+    assert kinds[0] == ("raw", "raw") and kinds[3] == ("code", "helper = 1") and kinds[-1] == ("markdown", "done")
+    own = [each for each in result.notebook.cells if each.id not in PLACE]
+    assert all(each.metadata == {} for each in own) and own[-1].attachments == {"a.png": {"image/png": "x"}}
+    assert len({each.id for each in result.notebook.cells}) == len(result.notebook.cells)
+    assert not result.repairs
+
+
+def test_an_id_that_is_already_ours_is_no_reason_to_stop():
+    released = make_released()
+    for place, each in enumerate(released.cells):
+        each.id = f"own-{place}"
+    submitted = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(f"x = {n}") for n in range(5)])
+    result = restore(parse(json.dumps(submitted).encode(), "x"), released)
+    assert len({each.id for each in result.notebook.cells}) == len(result.notebook.cells) == 11
+
+
+# Finding cells again.
+
+
+def without_marks(raw, ids=True):
+    for each in raw["cells"]:
+        each["metadata"] = {}
+        if ids:
+            del each["id"]
+
+
+def answered(raw, **texts):
+    for name, text in texts.items():
+        raw["cells"][PLACE[name]]["source"] = text
+
+
+@pytest.mark.parametrize("ids", [False, True], ids=["by cell id", "by text and place"])
+def test_cells_without_marks_are_found(ids):
+    def change(raw):
+        answered(raw, add="def add(a, b):\n    return a + b", proof="Because.")
+        without_marks(raw, ids)
+
+    cells, result = restored(change)
+    assert list(cells) == list(PLACE) and not result.repairs
+    assert cells["add"].source.endswith("a + b") and cells["proof"].source == "Because."
+
+
+def test_a_cell_is_found_by_its_text_wherever_it_stands():
+    def change(raw):
+        without_marks(raw)
+        raw["cells"].reverse()
+
+    cells, result = restored(change)
+    assert list(cells) == list(PLACE) and not result.repairs
+
+
+def test_an_own_cell_in_the_place_of_an_answer_is_not_taken_for_it():
+    def change(raw):
+        without_marks(raw)
+        raw["cells"][PLACE["add"]]["source"] = "x = 1"  # defines no add
+
+    cells, result = restored(change)
+    assert cells["add"].source == "" and "The cell add was missing" in said(result)
+    assert "x = 1" in [each.source for each in result.notebook.cells]
+
+
+def test_the_mark_of_one_cell_on_another_counts_by_its_grade_id():
+    def change(raw):
+        add, twice = raw["cells"][PLACE["add"]], raw["cells"][PLACE["twice"]]
+        add["id"], twice["id"] = twice["id"], add["id"]
+
+    cells, _ = restored(change)
+    assert "def add" in cells["add"].source and "def twice" in cells["twice"].source
+
+
+# Pictures.
+
+
+def test_attachments_come_along_in_answers_and_own_texts_and_nowhere_else():
+    picture = {"a.png": {"image/png": "aGk="}}
+
+    def change(raw):
+        for each in raw["cells"]:
+            each["attachments"] = picture
+
+    cells, result = restored(change)
+    assert cells["proof"].attachments == picture and cells["head"].attachments == picture
+    assert not any("attachments" in cells[name] for name in ("add", "check_add", "twice", "check_twice"))
+    assert not result.evidence
+
+
+# Answers that stand elsewhere.
+
+
+def test_what_a_student_may_have_written_is_not_as_released():
+    everything = {each.id for each in RELEASED.cells}
+    assert restored(lambda raw: None)[1].as_released == everything
+
+    def change(raw):
+        for name, text in (
+            ("head", "# Mine"),
+            ("add", "add = sum"),
+            ("check_add", "checks.forged"),
+            ("proof", "It is so."),
+        ):
+            raw["cells"][PLACE[name]]["source"] = text
+        raw["cells"].append({"cell_type": "markdown", "source": "# Toy", "metadata": {}, "id": "mine"})
+
+    assert restored(change)[1].as_released == everything - {"head", "add", "proof"}
+
+    def attach(raw):
+        raw["cells"][PLACE["proof"]]["attachments"] = {"proof.png": {"image/png": "aGVsbG8="}}
+
+    assert restored(attach)[1].as_released == everything - {"proof"}
+
+
+@pytest.mark.parametrize("left", ["", GIVEN, "  \n"], ids=["empty", "as given", "blank"])
+def test_an_answer_in_an_own_cell_is_said(left):
+    def change(raw):
+        answered(raw, add=left)
+        raw["cells"].append({"cell_type": "code", "source": "def add(a, b):\n    return a + b"})
+
+    _, result = restored(change)
+    assert said(result) == (
+        "add stands in a cell that was added, and the cell add that was given for it is empty or as it was: "
+        "a check sees what the notebook has defined by then."
+    )
+
+
+@pytest.mark.parametrize(
+    "source", ["plus = 1", "# def add", "def add(a, b", "'''def add(a, b): pass'''", "x" * 50_000, "(" * 5000]
+)
+def test_nothing_is_said_where_no_own_cell_defines_it(source):
+    def change(raw):
+        answered(raw, add="")
+        raw["cells"].append({"cell_type": "code", "source": source})
+
+    assert not restored(change)[1].repairs
+
+
+def test_a_helper_in_an_own_cell_is_nothing_to_say():
+    def change(raw):
+        answered(raw, add="def add(a, b):\n    return helper(a, b)")
+        raw["cells"].insert(1, {"cell_type": "code", "source": "def helper(a, b):\n    return add"})
+
+    assert not restored(change)[1].repairs
+
+
+# Anything at all.
+
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(st.characters(exclude_categories=()), max_size=5)
+)
+NAMES = st.sampled_from([*PLACE, "grade_id", "nbgrader", "points", "x", ""])
+VALUES = st.recursive(
+    st.one_of(SCALARS, NAMES),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NAMES, inner, max_size=3)),
+    max_leaves=8,
+)
+MARKS = st.fixed_dictionaries(
+    {},
+    optional={
+        "grade_id": st.one_of(NAMES, VALUES),
+        "points": VALUES,
+        "grade": VALUES,
+        "solution": VALUES,
+        "locked": VALUES,
+    },
+)
+SOURCES = st.one_of(
+    st.sampled_from([each.source for each in RELEASED.cells]),
+    st.text(max_size=10),
+    st.lists(st.text(max_size=3)),
+    VALUES,
+)
+CELLS = st.fixed_dictionaries(
+    {},
+    optional={
+        "cell_type": st.one_of(st.sampled_from(["code", "markdown", "raw"]), VALUES),
+        "source": SOURCES,
+        "id": st.one_of(NAMES, VALUES),
+        "metadata": st.one_of(st.fixed_dictionaries({}, optional={"nbgrader": st.one_of(MARKS, VALUES)}), VALUES),
+        "attachments": VALUES,
+        "outputs": VALUES,
+        "input": SOURCES,
+    },
+)
+FILES = st.fixed_dictionaries(
+    {},
+    optional={
+        "nbformat": st.one_of(st.sampled_from([1, 2, 3, 4, 5, "4"]), VALUES),
+        "nbformat_minor": VALUES,
+        "metadata": VALUES,
+        "cells": st.one_of(st.lists(st.one_of(CELLS, VALUES), max_size=6), VALUES),
+        "worksheets": st.one_of(
+            st.lists(st.fixed_dictionaries({"cells": st.lists(CELLS, max_size=3)}), max_size=2), VALUES
+        ),
+    },
+)
+GOOD = st.fixed_dictionaries({"nbformat": st.just(4), "cells": st.lists(CELLS, max_size=8)})
+
+
+def ends_well(data):
+    """Take these bytes through; what comes out is `Malformed`, or a notebook with all of ours in it."""
+    try:
+        submitted = parse(data, "01-toy.ipynb")
+    except Malformed as error:
+        str(error.message).encode()
+        return False
+    result = restore(submitted, RELEASED)
+    kept = [each for each in result.notebook.cells if grade_id(each)]
+    assert [each.id for each in kept] == [each.id for each in RELEASED.cells if grade_id(each)]
+    for each, ours in zip(kept, [each for each in RELEASED.cells if grade_id(each)], strict=True):
+        assert each.metadata == ours.metadata and isinstance(each.source, str)
+        assert ours.metadata.nbgrader.solution or each.source == ours.source
+    assert len({each.id for each in result.notebook.cells}) == len(result.notebook.cells)
+    "\n".join([*map(str, result.repairs), *result.evidence]).encode()
+    assert RELEASED == make_released()  # nothing of it was changed on the way
+    return True
+
+
+@given(st.one_of(FILES, GOOD, VALUES))
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_any_json_is_malformed_or_a_notebook(raw):
+    ends_well(json.dumps(raw).encode())
+
+
+@given(st.data())
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_a_notebook_with_anything_in_any_place_is_malformed_or_a_notebook(data):
+    """The released notebook, with one to three values in it replaced by others."""
+    raw = json.loads(json.dumps(RELEASED))
+    for _ in range(data.draw(st.integers(1, 3))):
+        here = raw
+        while True:
+            places = list(here if isinstance(here, dict) else range(len(here)))
+            if not places:
+                break
+            place = data.draw(st.sampled_from(places))
+            deeper = isinstance(here[place], (dict, list)) and data.draw(st.integers(0, 9)) > 1
+            if not deeper:
+                here[place] = data.draw(VALUES)
+                break
+            here = here[place]
+    ends_well(json.dumps(raw).encode())
+
+
+@given(st.binary(max_size=200), st.integers(0, 3000), st.integers(0, 200))
+@settings(deadline=None)
+def test_a_file_with_bytes_overwritten_is_malformed_or_a_notebook(data, start, length):
+    whole = json.dumps(RELEASED).encode()
+    ends_well(whole[:start] + data + whole[start + length :])
+
+
+def test_the_released_notebook_goes_through():
+    assert ends_well(json.dumps(RELEASED).encode())

@@ -1,0 +1,197 @@
+"""What the project says of itself is true: packages are declared and pinned, files are packed, the version is one."""
+
+import ast
+import functools
+import importlib.metadata
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+from autograder import doctor
+
+ROOT = Path(__file__).resolve().parent.parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
+# Which group a folder's imports must be declared in; a group brings those that it names.
+USES = {
+    "solutions": "dependencies",
+    "exercises": "dependencies",
+    "autograder": "grade",
+    "book": "book",
+    "benchmarks": "test",
+    "examples": "test",
+    "tests": "test",
+    ".ci": "test",
+}
+GENERATED = {"_build", "__pycache__", "node_modules"}
+
+
+def normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def declared(group):
+    """Return the names that a group declares, with those of the groups that it names."""
+    found = {normal(Requirement(line).name) for line in PROJECT["dependencies"]}
+    if group == "dependencies":
+        return found
+    for requirement in map(Requirement, PROJECT["optional-dependencies"][group]):
+        if normal(requirement.name) == normal(PROJECT["name"]):
+            found = found.union(*map(declared, requirement.extras))
+        else:
+            found.add(normal(requirement.name))
+    return found
+
+
+def sources(folder):
+    return [path for path in (ROOT / folder).rglob("*.py") if not GENERATED & set(path.parts)]
+
+
+def imported(folder):
+    """Return the top-level modules that a folder's code imports: the files by module."""
+    found = {}
+    for path in sources(folder):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module]
+            for name in names:
+                found.setdefault(name.partition(".")[0], []).append(path.relative_to(ROOT).as_posix())
+    return found
+
+
+@functools.cache
+def installed():
+    """Return which distributions hold each module that is installed here."""
+    return importlib.metadata.packages_distributions()
+
+
+def ours():
+    """Return the names of the modules and packages in this repository."""
+    files = [path for folder in USES for path in sources(folder)]
+    return {path.stem for path in files} | {path.parent.name for path in files}
+
+
+@pytest.mark.parametrize("folder", USES)
+def test_what_is_imported_is_declared(folder):
+    distributions = installed()
+    known, local, undeclared = declared(USES[folder]), ours(), {}
+    modules = imported(folder)
+    assert modules
+    for name, paths in modules.items():
+        if name in sys.stdlib_module_names or (name in local and name not in distributions):
+            continue
+        holders = {normal(holder) for holder in distributions.get(name, [name])}
+        if not holders & (known | {normal(PROJECT["name"])}):
+            undeclared[name] = paths
+    assert not undeclared, f"to be declared in pyproject.toml, group {USES[folder]}: {undeclared}"
+
+
+def pins():
+    text = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    lines = [line.partition("#")[0].strip() for line in text.splitlines()]
+    return {normal(own.name): own for own in map(Requirement, filter(None, lines))}
+
+
+def test_what_is_declared_is_pinned_within_its_bounds():
+    pinned = pins()
+    groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    for requirement in map(Requirement, sum(groups, [])):
+        name = normal(requirement.name)
+        if name == normal(PROJECT["name"]):
+            continue
+        assert name in pinned, f"{requirement.name} is not pinned. Run: make lock"
+        (pin,) = pinned[name].specifier
+        assert pin.operator == "==" and pin.version in requirement.specifier, f"{pinned[name]}, but {requirement}"
+
+
+def test_a_group_brings_all_that_its_use_needs_and_no_more():
+    assert declared("dependencies") < declared("grade") < declared("book") < declared("test")
+    assert "sphinx" in declared("book") and not {"sphinx", "jupyter-book", "docutils"} & declared("grade")
+    assert "pytest" not in declared("book") and "nbgrader" not in declared("dependencies")
+
+
+def test_the_lock_names_no_place_to_fetch_from():
+    text = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    assert len(pins()) > 100
+    assert "://" not in text and not re.search(r"^\s*-", text, re.MULTILINE) and "+" not in text
+
+
+def test_the_version_is_the_same_everywhere():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == PROJECT["version"]
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## \[(.+?)\](?: - (\S+))?$", changes, re.MULTILINE)
+    released = [(version, date) for version, date in headings if version != "Unreleased"]
+    assert released[0] == (PROJECT["version"], str(citation["date-released"]))
+
+
+@pytest.mark.slow
+def test_a_wheel_has_every_file_of_the_package(tmp_path):
+    """Built from a copy, because building leaves folders. A missing file breaks an install that is no checkout."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    shutil.copytree(ROOT / "autograder", copy / "autograder", ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*command, "--wheel-dir", str(tmp_path), str(copy)], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    files = [path.relative_to(copy) for path in (copy / "autograder").rglob("*") if path.is_file()]
+    assert len(files) > 30
+    assert not {path.as_posix() for path in files} - packed
+    runtime = [path for path in files if path.is_relative_to("autograder/runtime/checking")]
+    assert runtime and not {path.relative_to("autograder/runtime").as_posix() for path in runtime} - packed
+
+
+def lock_script():
+    spec = importlib.util.spec_from_file_location("lock", ROOT / ".ci" / "lock.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_lock_is_in_the_order_of_the_groups():
+    lock, text = lock_script(), (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    assert text.startswith(lock.HEAD)
+    for heading, names in lock.groups().items():
+        part = text.partition(f"\n# {heading}\n")[2].partition("\n\n")[0]
+        assert set(lock.pins(part)) <= set(names) and part, heading
+    for name, (version, reason) in lock.HELD.items():
+        assert f"{name}=={version}  # {reason}\n" in text
+
+
+def test_doctor_names_what_each_use_lacks_and_its_mend(monkeypatch):
+    version = importlib.metadata.version
+
+    def without(*absent):
+        def found(name):
+            if normal(name) in absent:
+                raise importlib.metadata.PackageNotFoundError(name)
+            return version(name)
+
+        monkeypatch.setattr(importlib.metadata, "version", found)
+        return {finding.what: finding for finding in doctor.packages()}
+
+    assert all(finding.state == "ok" for finding in without().values())
+    grading = without("nbgrader", "nh3", "pyseccomp")
+    assert {what: own.state for what, own in grading.items()} == {
+        "To read and solve": "ok",
+        "To grade": "optional",
+        "To build the book": "ok",
+        "To test": "ok",
+    }
+    lacking = grading["To grade"]
+    assert "nbgrader, nh3, pyseccomp" in lacking.found and ".[grade]" in lacking.note
+    assert without("sphinx", "pytest")["To build the book"].state == "optional"
+    assert without("numpy")["To read and solve"].state == "missing"

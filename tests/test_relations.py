@@ -1,0 +1,370 @@
+"""Relations between a wrong result and the expected one: each where it holds, and near misses, which are not said."""
+
+import json
+import sys
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from autograder import authoring
+from autograder.unlisted import unlisted
+from checking import Draw, Report, Suite, families, misconception, right, show
+from checking.expect import expect_agrees, expect_array, expect_dtypes, expect_raises, expect_unchanged
+from checking.relations import MOST, RELATIONS, Case, relate
+
+SEED = 3
+
+
+def case(change, number, shape=("b", "n_q", "n_k"), positive=False):
+    """Return the case of one draw: an expected array with these axes, and what `change` makes of it."""
+    draw = Draw(number, "relations")
+    sizes = dict(zip(["b", "n_q", "n_k", "d_k"], draw.sizes(4), strict=True))
+    expected = draw.array(*[sizes[name] for name in shape])
+    if positive:
+        expected = np.abs(expected) / np.abs(expected).sum(-1, keepdims=True)
+    return Case(expected, np.asarray(change(expected, sizes)), sizes=sizes)
+
+
+def said(change, **named):
+    """Return what is said of a change, by three draws."""
+    return str(relate(case(change, 1, **named), lambda: [case(change, number, **named) for number in (2, 3)]))
+
+
+def one_wrong(e, places):
+    g = e.copy()
+    g[places] += 5
+    return g
+
+
+def with_nan(e, places, number=np.nan):
+    g = e.copy()
+    g[places] = number
+    return g
+
+
+HOLDS = {
+    "Every element of the result is 0.": lambda e, sizes: 0 * e,
+    "Every element of the result is the same number.": lambda e, sizes: np.full_like(e, 4),
+    "Each element of the result is the expected one with the other sign.": lambda e, sizes: -e,
+    "Each element of the result is sqrt(d_k) = ": lambda e, sizes: e * sizes["d_k"] ** 0.5,
+    "Each element of the result is 1 / sqrt(d_k) = ": lambda e, sizes: e / sizes["d_k"] ** 0.5,
+    "Each element of the result is -(1 / n_k) = ": lambda e, sizes: -e / sizes["n_k"],
+    "Each element of the result is sqrt(d_k / n_q) = ": lambda e, sizes: e * (sizes["d_k"] / sizes["n_q"]) ** 0.5,
+    "Each element of the result is 2 = 2 times": lambda e, sizes: 2 * e,
+    "Each element of the result is 1.7 times": lambda e, sizes: 1.7 * e,
+    "All elements of the result are the same multiple": lambda e, sizes: e * np.abs(e).sum(),
+    "Each element of the result is the expected one plus ": lambda e, sizes: e + np.abs(e).sum(),
+    "Each element of the result is the expected one plus 1.": lambda e, sizes: e + 1,
+    "Each element of the result is one divided by the expected one.": lambda e, sizes: 1 / e,
+    "Each element of the result is the exponential of the expected one.": lambda e, sizes: np.exp(e),
+    "Each element of the result is the expected one without its sign.": lambda e, sizes: np.abs(e),
+    "Each element of the result is the expected one without its decimals.": lambda e, sizes: np.trunc(e),
+    "Transposed, the result is right.": lambda e, sizes: np.swapaxes(e, -1, -2),
+    "With its axes in another order, the result is right.": lambda e, sizes: e.T,
+    "Along axis -1, the result is the expected one in reverse order.": lambda e, sizes: e[..., ::-1],
+    "Along axis -1, the result is the expected one, shifted by 1.": lambda e, sizes: np.roll(e, 1, -1),
+    "Along axis -2, the result is the expected one, shifted by -1.": lambda e, sizes: np.roll(e, -1, -2),
+    "Along axis -1, the result has the expected numbers, in another order.": lambda e, sizes: np.sort(e, -1),
+    "Each sequence of the result equals the first one expected.": lambda e, sizes: np.broadcast_to(e[0], e.shape),
+    "Each row of the result is the same, and they should differ.": lambda e, sizes: np.broadcast_to(
+        np.cos(e.sum(-2, keepdims=True)), e.shape
+    ),
+    "Only the first sequence of what is expected came.": lambda e, sizes: e[0],
+    "Only the last row of what is expected came.": lambda e, sizes: e[:, -1:],
+    "Instead of the result came the sum of what is expected, over axis -1.": lambda e, sizes: e.sum(-1),
+    "Instead of the result came the mean of what is expected, over axis -3.": lambda e, sizes: e.mean(0),
+    "There is one axis more, and the sum of the result over axis -2 is right.": lambda e, sizes: (
+        e[..., None, :] * np.array([0.2, 0.5, 0.3])[:, None]
+    ),
+    "There is one axis more, and where the first two indices agree, the result is right.": lambda e, sizes: np.where(
+        np.eye(len(e), dtype=bool)[..., None, None], e, e[:, None] * np.cos(e)
+    ),
+    "The elements of the result are right, and in the right order; the axes are not.": lambda e, sizes: e.reshape(
+        -1, e.shape[-1]
+    ),
+    "Each row of the result is a multiple of the expected one, by a factor of its own.": lambda e, sizes: (
+        e * np.exp(e[..., :1])
+    ),
+    "Each row of the result is the expected one plus a number of its own.": lambda e, sizes: (
+        e - e.max(-1, keepdims=True) * 3
+    ),
+    "Instead of the result came its running sums along axis -1.": lambda e, sizes: np.cumsum(e, -1),
+    "Only three digits of the result are right, as many as float16 has.": lambda e, sizes: e.astype(np.float16),
+    "Only the first row of the result is wrong.": lambda e, sizes: one_wrong(e, np.s_[:, 0]),
+    "Only the last column of the result is wrong: it is 0.": lambda e, sizes: with_nan(e, np.s_[..., -1], 0),
+    "Only the first column of the result is right.": lambda e, sizes: np.where(
+        np.arange(e.shape[-1]) > 0, np.tan(e), e
+    ),
+    "Along axis -1, the result is right up to index 1, and wrong from 2 on.": lambda e, sizes: np.where(
+        np.arange(e.shape[-1]) < 2, e, np.tan(e)
+    ),
+    "Every element of the result is NaN.": lambda e, sizes: e * np.nan,
+    "Whole sequences of the result are NaN; the others are right.": lambda e, sizes: with_nan(e, 1),
+    "Where the result is not NaN, it is right.": lambda e, sizes: np.where(e > 0, e, np.nan),
+    "Exactly where a negative number is expected, the result is wrong.": lambda e, sizes: np.where(
+        e < 0, np.tan(e), e
+    ),
+}
+
+
+@pytest.mark.parametrize("start", HOLDS)
+def test_a_relation_is_said_where_it_holds(start):
+    assert said(HOLDS[start]).startswith(start)
+
+
+WEIGHTS = {
+    "Instead of the result came the softmax, over axis -1, of what is expected.": lambda e, sizes: (
+        np.exp(e) / np.exp(e).sum(-1, keepdims=True)
+    ),
+    "The softmax of the result over axis -1 is what is expected.": lambda e, sizes: np.log(e) + np.cos(e[..., :1]),
+    "Divided by its sums over axis -1, the result is what is expected.": lambda e, sizes: e * np.exp(e[..., :1]),
+    "The sums of the result over axis -2 are 1; they should be 1 over axis -1.": lambda e, sizes: (
+        np.sin(e) / np.sin(e).sum(-2, keepdims=True)
+    ),
+    "The rows of the result sum to 2.5; they should sum to 1.": lambda e, sizes: (
+        np.sin(e) / np.sin(e).sum(-1, keepdims=True) * 2.5
+    ),
+}
+
+
+@pytest.mark.parametrize("start", WEIGHTS)
+def test_a_relation_of_weights_is_said_where_it_holds(start):
+    assert said(WEIGHTS[start], positive=True).startswith(start)
+
+
+NOTHING = {
+    "right": lambda e, sizes: e,
+    "right up to rounding": lambda e, sizes: e * (1 + 1e-6),
+    "another function": lambda e, sizes: np.sin(7 * e),
+    "nearly transposed": lambda e, sizes: one_wrong(np.swapaxes(e, -1, -2).copy(), np.s_[0, 1, 1]),
+    "nearly a multiple": lambda e, sizes: one_wrong(3 * e, np.s_[0, 1, 1]) * (1 + 0.01 * np.cos(e)),
+    "nearly the other sign": lambda e, sizes: -e * (1 + 0.01 * np.cos(9 * e)),
+    "nearly reversed": lambda e, sizes: e[..., ::-1] + 0.01 * np.cos(9 * e),
+    "nearly shifted": lambda e, sizes: np.roll(e, 1, -1) + 0.01 * np.cos(9 * e),
+    "one element wrong": lambda e, sizes: one_wrong(e, np.s_[1, 1, 1]),
+    "of another size": lambda e, sizes: np.cos(9 * np.ones((2, 2))) * e[0, :2, :2],
+    "empty": lambda e, sizes: e[:0],
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_near_misses_are_not_relations(name):
+    assert said(NOTHING[name]) == ""
+
+
+def test_what_holds_in_one_draw_alone_is_not_said():
+    """By accident: in the first draw alone it is transposed, or the factor is a root of a size."""
+
+    def by_accident(e, sizes):
+        return e * 1.5 if sizes == case(lambda e, sizes: e, 1).sizes else np.sin(9 * e)
+
+    assert said(by_accident) == ""
+    first = case(lambda e, sizes: 2 * e, 1)
+    assert relate(first, lambda: []) == ""
+    assert relate(first, lambda: [Case(), first]) == ""
+
+
+def test_what_could_be_read_in_two_ways_is_said_in_neither():
+    """Two sizes of one value give no name to a factor; constants and symmetric arrays are no evidence."""
+
+    def alike(number):
+        own = case(lambda e, sizes: e * sizes["d_k"] ** 0.5, number)
+        own.sizes = {name: own.sizes["d_k"] for name in own.sizes}
+        return own
+
+    assert "sqrt" not in str(relate(alike(1), lambda: [alike(2), alike(3)]))
+    ones = [Case(np.ones((3, 4)), np.full((3, 4), 2.0)) for _ in range(3)]
+    assert relate(ones[0], lambda: ones[1:]) == ""
+    even = [Case(np.ones((n, 5)) / 5, np.cos(np.arange(n * 5.0)).reshape(n, 5)) for n in (3, 4, 6)]
+    assert relate(even[0], lambda: even[1:]) == ""
+    single = [Case(np.array([[own]]), np.array([[own + 1]])) for own in (2.0, 3.0, 5.0)]
+    assert "row" not in str(relate(single[0], lambda: single[1:]))
+
+
+@pytest.mark.parametrize(
+    "got",
+    [
+        np.full((3, 5), np.inf),
+        np.full((3, 5), 1e300),
+        np.array([["a"] * 5] * 3),
+        np.array([[None] * 5] * 3),
+        np.zeros((3, 5), dtype=bool),
+        np.zeros((3, 5), dtype=np.uint8),
+        np.full((3, 5), -(2**63)),
+        np.zeros((0, 5)),
+        np.zeros(()),
+        np.zeros((1,) * 30),
+        np.zeros(MOST + 1),
+    ],
+)
+def test_no_value_is_too_odd(got):
+    e = Draw(1).array(3, 5)
+    for expected in (e, e * np.inf, e > 0):
+        own = Case(expected, got if got.dtype.kind in "biuf" else None, arguments={"X": got}, result=got)
+        with np.errstate(all="ignore"):
+            assert [dict(relation(own)) for relation in RELATIONS]
+
+
+# Through a suite.
+
+
+@pytest.fixture
+def listed(monkeypatch):
+    """The module `misconceptions`, with a right answer for `scores` and no wrong one."""
+
+    @families("returns nothing")
+    @right("scores")
+    def scores_matmul(Q, K):
+        return Q @ np.swapaxes(K, -1, -2)
+
+    module = ModuleType("misconceptions")
+    module.scores_matmul = scores_matmul
+    monkeypatch.setitem(sys.modules, "misconceptions", module)
+    return module
+
+
+@pytest.fixture
+def suite(listed):
+    own = Suite("checks", read={})
+    products = listed.scores_matmul
+
+    @own.check()
+    def shape(scores, draw):
+        """The shape is right."""
+        n_q, n_k, d_k = draw.sizes(3)
+        expect_array(scores(draw.array(n_q, d_k), draw.array(n_k, d_k)), (n_q, n_k))
+
+    @own.check(needs=shape)
+    def values(scores, draw):
+        """The values are right."""
+        n_q, n_k, d_k = draw.sizes(3)
+        expect_agrees(scores, products, draw.array(n_q, d_k), draw.array(n_k, d_k))
+
+    @own.check(needs=values)
+    def batch(scores, draw):
+        """A batch is right."""
+        b, n_q, n_k, d_k = draw.sizes(4)
+        expect_agrees(scores, products, draw.array(b, n_q, d_k), draw.array(b, n_k, d_k))
+
+    @own.check(needs=values)
+    def refuses(scores, draw):
+        """Sizes that differ raise ValueError."""
+        n_q, n_k, d_k = draw.sizes(3)
+        expect_raises([ValueError], scores, draw.array(n_q, d_k), draw.array(n_k, 1), because="d_k differs")
+
+    @own.check(needs=values)
+    def dtype(scores, draw):
+        """The dtype is kept."""
+        n_q, n_k, d_k = draw.sizes(3)
+        expect_dtypes(scores, draw.array(n_q, d_k), draw.array(n_k, d_k))
+
+    @own.check(needs=values)
+    def inputs(scores, draw):
+        """The inputs stay."""
+        n_q, n_k, d_k = draw.sizes(3)
+        expect_unchanged(scores, "QK", draw.array(n_q, d_k), draw.array(n_k, d_k))
+
+    return own
+
+
+def relations_of(suite, function):
+    return {own.name: str(own.relation) for own in suite.examine("scores", function, 1, SEED).results if own.relation}
+
+
+def in_place(Q, K):
+    S = Q @ np.swapaxes(K, -1, -2)
+    Q /= 2
+    return S
+
+
+@pytest.mark.parametrize(
+    ("function", "check", "start"),
+    [
+        (lambda Q, K: K @ Q.T, "shape", "Transposed, the result is right."),
+        (lambda Q, K: Q, "shape", "Instead of the result came the argument `Q`."),
+        (lambda Q, K: Q[0] @ K.T, "shape", "Only the first row of what is expected came."),
+        (
+            lambda Q, K: np.sin(Q @ Q.T),
+            "shape",
+            "In names of sizes, the shape is (n_q, n_q) and should be (n_q, n_k).",
+        ),
+        (lambda Q, K: Q @ K.T / Q.shape[-1] ** 0.5, "values", "Each element of the result is 1 / sqrt(d_k) = "),
+        (lambda Q, K: np.abs(Q) @ K.T, "values", "What came as the result is right for `Q` without its signs."),
+        (
+            lambda Q, K: Q @ np.flip(K, 0).T,
+            "values",
+            "What came as the result is right for `K` in reverse order along axis -2.",
+        ),
+        (
+            lambda Q, K: np.einsum("...qd,...kd->...qk", Q, K) if Q.ndim < 3 else np.sin(Q @ np.swapaxes(K, -1, -2)),
+            "batch",
+            "Each sequence on its own is right, and the batch of them is not.",
+        ),
+        (
+            lambda Q, K: np.einsum("...qd,...kd->...qk", Q, K),
+            "refuses",
+            "What came as the result is right for `K` rep",
+        ),
+        (lambda Q, K: (Q @ np.swapaxes(K, -1, -2)).astype("f4"), "dtype", "The dtype is float32 whatever that of"),
+        (
+            lambda Q, K: Q.astype("f4") @ np.swapaxes(K, -1, -2),
+            "dtype",
+            "The dtype is float32 for float16, float32 for float32 and float64 for float64.",
+        ),
+        (in_place, "inputs", "Each element of the argument `Q` is 1 / 2 = 0.5 times the expected one."),
+    ],
+)
+def test_a_suite_says_the_relation_of_a_check_that_failed(suite, function, check, start):
+    assert relations_of(suite, function)[check].startswith(start)
+
+
+def test_a_listed_answer_has_precedence(suite, listed):
+    @misconception("scores", label="scores scaled", hint="Leave it out.")
+    def scaled(Q, K):
+        return Q @ np.swapaxes(K, -1, -2) / Q.shape[-1] ** 0.5
+
+    assert relations_of(suite, scaled)
+    listed.scaled = scaled
+    assert relations_of(suite, scaled) == {}
+
+
+def test_nothing_is_said_of_what_is_right_or_random(suite, listed):
+    rng = np.random.default_rng(1)
+    assert relations_of(suite, listed.scores_matmul) == {}
+    assert relations_of(suite, lambda Q, K: rng.normal(size=(len(Q), len(K)))) == {}
+    assert relations_of(suite, lambda Q, K: None) == {}
+
+
+def test_a_check_that_takes_long_is_not_run_again(suite, monkeypatch):
+    calls = []
+
+    def doubled(Q, K):
+        calls.append(1)
+        return Q @ np.swapaxes(K, -1, -2) * 2
+
+    assert relations_of(suite, doubled)
+    again, calls[:] = len(calls), []
+    monkeypatch.setattr("checking.suite.QUICK", 0)
+    assert relations_of(suite, doubled) == {}
+    assert len(calls) < again
+
+
+def test_a_relation_is_kept_and_shown(suite):
+    report = suite.examine("scores", lambda Q, K: Q @ np.swapaxes(K, -1, -2) / Q.shape[-1], 1, SEED)
+    kept = Report.from_dict(json.loads(json.dumps(report.to_dict())))
+    assert kept == report
+    said = str(report.results[1].relation)
+    assert said.startswith("Each element of the result is 1 / d_k = ")
+    assert f"          {said}" in show.text(kept).splitlines() and said in show.as_html(kept)
+
+
+def test_most_wrong_answers_that_are_not_listed_are_told_something():
+    """Each listed wrong answer, taken off the list; in exercise 1, as an example."""
+    exercise = authoring.load(authoring.FOLDERS[0])
+    told = {name: (said, words) for name, said, words in unlisted(exercise, "weighted_sum")}
+    assert len(told) == len(exercise.suite.listed("wrong_for", "weighted_sum"))
+    assert told["weighted_sum_columns"] == ("relation", "Transposed, the result is right.")
+    assert told["weighted_sum_works_for_two_axes_only"][0] in ("error", "cause")
+    assert told["weighted_sum_returns_nothing"][0] == "nothing"
+    assert sum(said != "nothing" for said, _words in told.values()) > 0.7 * len(told)

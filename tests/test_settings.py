@@ -1,0 +1,121 @@
+"""What `exercise.toml` may say, what it changes, and how a fault in it is named."""
+
+import shutil
+
+import nbformat
+import pytest
+from test_source import write
+from typer.testing import CliRunner
+
+from autograder import cli, doctor, seeds
+from autograder.corpus import TOY
+from autograder.corpus.case import Case
+from autograder.course import ROOT, Course, Exercise, Settings, UserError
+from autograder.grading.setting import Setting
+from autograder.limits import Limits
+from autograder.release import release
+
+FAULTS = {
+    "title = ": "is not TOML",
+    "titel = 'x'": "has titel, and there is no such key. Did you mean title? It may have: title, gpu, "
+    "preload, limits.",
+    "title = 3": "title should be text, and is 3.",
+    "gpu = 'yes'": "gpu should be true or false, and is 'yes'.",
+    "preload = 'torch'": "preload should be a list, and is 'torch'.",
+    "preload = [1]": "preload[0] should be text, and is 1.",
+    "limits = 3": "limits should be a table, and is 3.",
+    "[limits]\ncpu = 3": "has limits.cpu, and there is no such key.",
+    "[limits]\nmemory_mb = 0.5": "limits.memory_mb should be a whole number above 0, and is 0.5.",
+    "[limits]\nmemory_mb = true": "limits.memory_mb should be a whole number above 0, and is True.",
+    "[limits]\ncpu_seconds = -1": "limits.cpu_seconds should be a number above 0, and is -1.",
+    "[limits]\nrun_all_cells = 1": "limits.run_all_cells should be true or false, and is 1.",
+}
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """A released course of one small exercise, which allows two limits less and prints them."""
+    root = tmp_path_factory.mktemp("course")
+    shutil.copytree(TOY, root, dirs_exist_ok=True)
+    shutil.copy(ROOT / "nbgrader_config.py", root)
+    own = Course(root=root)
+    said = 'title = "Adding"\npreload = ["colorsys"]\n[limits]\ndescriptors = 99\noutput_kb = 1'
+    write(own.sources()[0].solution / "exercise.toml", said)
+    release(own, own.sources()[0])
+    return own
+
+
+def test_without_a_file_all_has_its_default(tmp_path):
+    assert Settings.read(tmp_path) == Settings("", False, (), {})
+    assert Exercise("01-none", tmp_path).title == "01-none"
+
+
+def test_what_it_says_is_read(tmp_path):
+    said = 'title = "Masks"\ngpu = true\npreload = ["torch"]\n[limits]\ncpu_seconds = 5\nmemory_mb = 7'
+    write(tmp_path / "exercise.toml", said)
+    assert Settings.read(tmp_path) == Settings("Masks", True, ("torch",), {"cpu_seconds": 5, "memory_mb": 7})
+
+
+@pytest.mark.parametrize("said", FAULTS)
+def test_a_fault_is_one_line_that_names_file_and_key(tmp_path, said):
+    folder = tmp_path / "solutions" / "01-toy"
+    write(folder / "exercise.toml", said)
+    with pytest.raises(UserError) as error:
+        Settings.read(folder)
+    line = str(error.value)
+    assert line.startswith("solutions/01-toy/exercise.toml") and FAULTS[said] in line and "\n" not in line
+
+
+def test_a_title_is_had_of_every_name(course):
+    assert course.title_of("01-toy") == "Adding"
+    assert course.title_of("09-gone") == "09-gone"
+
+
+def test_a_title_or_a_limit_makes_no_grade_out_of_date(course):
+    exercise = course.exercises()[0]
+    before, path = seeds.version_of(exercise), exercise.released / "exercise.toml"
+    kept = path.read_text(encoding="utf-8")
+    path.write_text("title = 'Another'", encoding="utf-8")
+    assert seeds.version_of(exercise) == before
+    path.write_text(kept, encoding="utf-8")
+
+
+def test_limits_hold_for_this_exercise_alone(course):
+    setting = Setting(str(course.root), ("01-toy",), Limits().plain())
+    assert setting.limits_of("01-toy") == setting.limits | {"descriptors": 99, "output_kb": 1}
+    assert setting.limits["descriptors"] != 99
+
+
+LOOKS = """
+import resource, sys
+print("files", resource.getrlimit(resource.RLIMIT_NOFILE)[0], "loaded", "colorsys" in sys.modules, "x" * 5000)
+def add(a, b):
+    return a + b
+"""
+
+
+@pytest.mark.parametrize("sandbox", [True, False])
+def test_limits_and_modules_reach_a_guest(request, course, tmp_path, sandbox):
+    """In the sandbox the kernel knows this exercise's limit, and without one what is kept of outputs is bounded."""
+    if sandbox:
+        request.getfixturevalue("isolated")
+    exercise = course.exercises()[0]
+    Case("ada", 0, "", {}, "right", cells={"add": LOOKS}).write(exercise.notebook, tmp_path / "submitted")
+    arguments = ["--course", course.root, "--submitted", tmp_path / "submitted", "--into", tmp_path / "own"]
+    arguments += [] if sandbox else ["--no-sandbox"]
+    done = CliRunner().invoke(cli.app, ["grade", *map(str, arguments)])
+    assert done.exit_code == 0, done.output
+    graded = nbformat.read(tmp_path / "own" / "autograded" / "ada" / "01-toy" / "01-toy.ipynb", as_version=4)
+    printed = next(cell for cell in graded.cells if cell.id == "add").outputs[0].text
+    assert "loaded True" in printed and 500 < len(printed) < 1200
+    assert ("files 99 " in printed) == sandbox
+
+
+def test_an_exercise_that_needs_a_gpu_says_where_there_is_none(course, tmp_path, monkeypatch):
+    exercise = Exercise("01-toy", tmp_path)
+    write(exercise.released / "exercise.toml", "gpu = true")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    (line,) = doctor.unverified([exercise, course.exercises()[0]])
+    assert line.startswith("01-toy needs a GPU") and "not verified" in line
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert doctor.unverified([exercise]) == []

@@ -1,0 +1,365 @@
+"""What students hand in, read from disk: whatever lies there, it is one submission's problem and nobody else's."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autograder import seeds
+from autograder.corpus.naming import LATIN, LATIN_SHOWN, nested
+from autograder.course import Exercise
+from autograder.grading import submissions
+from autograder.grading.submissions import Submission, beside, find, read_file
+from autograder.limits import Limits
+from autograder.sandbox import bubblewrap
+
+LIMITS = Limits().plain()
+TOY = Exercise("01-toy", Path("/nowhere"))
+NOTEBOOK = b'{"cells": []}'
+
+
+@pytest.fixture
+def submitted(tmp_path):
+    """An empty folder of submissions; what lies too deep for shutil is gone afterwards."""
+    folder = tmp_path / "submitted"
+    folder.mkdir()
+    yield folder
+    subprocess.run(["rm", "-rf", str(folder)], check=True)
+
+
+def hand_in(submitted, student="ada", name="01-toy", file="01-toy.ipynb", data=NOTEBOOK):
+    """Write a hand-in; return it as it is found."""
+    folder = submitted / student / name
+    folder.mkdir(parents=True, exist_ok=True)
+    if data is not None:
+        (folder / file).write_bytes(data)
+    return Submission(student, TOY, folder)
+
+
+def names(submitted, *exercises):
+    return [item.student for item in find(exercises or [TOY], submitted)]
+
+
+# Finding.
+
+
+def test_hand_ins_are_found_by_exercise_and_student_and_nothing_else_is(submitted):
+    other = Exercise("02-other", Path("/nowhere"))
+    for student, name in (
+        ("bob", "01-toy"),
+        ("ada", "02-other"),
+        ("ada", "01-toy"),
+        ("eve", "03-none"),
+        (".git", "01-toy"),
+    ):
+        hand_in(submitted, student, name)
+    (submitted / "note.txt").write_text("from the platform")
+    found = [(item.exercise.name, item.student) for item in find([TOY, other], submitted)]
+    assert found == [("01-toy", "ada"), ("01-toy", "bob"), ("02-other", "ada")]
+
+
+def test_a_folder_in_capitals_is_the_exercises_and_one_of_the_very_name_goes_first(submitted):
+    hand_in(submitted, "ada", "01-TOY", "01-TOY.IPYNB")
+    hand_in(submitted, "bob", "01-Toy")
+    exact = hand_in(submitted, "bob", "01-toy")
+    ada, bob = find([TOY], submitted)
+    assert bob.folder == exact.folder
+    unit = ada.read(LIMITS)
+    assert unit.data == NOTEBOOK and "01-TOY.IPYNB" in str(unit.notes[0])
+
+
+def test_odd_names_of_students_become_text_and_stay_apart(submitted):
+    for student in (LATIN, LATIN_SHOWN, "\x1b[2J", "n" * 250, "n" * 249, "ä" * 120, "plain name"):
+        hand_in(submitted, student)
+    found = names(submitted)
+    assert {LATIN_SHOWN, f"{LATIN_SHOWN}~", "%1B[2J", "plain name"} < set(found)
+    assert len(set(found)) == 7 and all(len(name.encode()) <= submissions.MOST_NAME for name in found)
+    assert found == names(submitted)  # each time the same
+
+
+def test_names_that_would_lead_elsewhere_never_come_from_a_folder(submitted):
+    hand_in(submitted, "a%2F..")
+    (name,) = names(submitted)
+    assert "/" not in name and name == "a%2F.."
+
+
+# Reading.
+
+
+def test_a_plain_hand_in_is_read_whole(submitted):
+    item = hand_in(submitted)
+    (item.folder / "helper.py").write_text("x = 1\n")
+    (item.folder / "timestamp.txt").write_text("2026-01-01 00:00:00 UTC")
+    (item.folder / "checks.py").write_text("mine")
+    unit = item.read(LIMITS)
+    assert (unit.student, unit.assignment, unit.notebook, unit.data) == ("ada", "01-toy", "01-toy.ipynb", NOTEBOOK)
+    assert unit.files == {"helper.py": b"x = 1\n"} and unit.stamp.startswith("2026") and not unit.notes
+    assert not str(unit.problem)
+
+
+@pytest.mark.parametrize(
+    ("file", "shown"),
+    [
+        ("my solution.ipynb", "my solution.ipynb"),
+        ("01-TOY.IPYNB", "01-TOY.IPYNB"),
+        (f"{LATIN}.ipynb", f"{LATIN_SHOWN}.ipynb"),
+        ("\x1b[2J\u202e.ipynb", "%1B[2J%E2%80%AE.ipynb"),
+    ],
+)
+def test_the_only_notebook_is_taken_whatever_it_is_called(submitted, file, shown):
+    unit = hand_in(submitted, file=file).read(LIMITS)
+    assert unit.data == NOTEBOOK
+    assert str(unit.notes[0]) == f"The notebook was called {shown} and has been taken all the same."
+
+
+def test_of_two_other_notebooks_none_is_taken(submitted):
+    item = hand_in(submitted, file="draft.ipynb")
+    hand_in(submitted, file="final.ipynb")
+    unit = item.read(LIMITS)
+    assert unit.data is None and str(unit.problem) == "There is no 01-toy.ipynb in the folder."
+    hand_in(submitted, file="01-Toy.ipynb", data=b"this one")
+    assert item.read(LIMITS).data == b"this one"
+
+
+def in_place_of_the_folder(item):
+    shutil.rmtree(item.folder)
+    item.folder.write_bytes(NOTEBOOK)
+
+
+def a_link(item):
+    item.folder.rename(item.folder.with_name("elsewhere"))
+    item.folder.symlink_to(item.folder.with_name("elsewhere"))
+
+
+def a_linked_notebook(item):
+    (item.folder / "01-toy.ipynb").rename(item.folder / "real.txt")
+    (item.folder / "01-toy.ipynb").symlink_to(item.folder / "real.txt")
+
+
+def a_folder_of_its_name(item):
+    (item.folder / "01-toy.ipynb").unlink()
+    (item.folder / "01-toy.ipynb").mkdir()
+
+
+def a_pipe(item):
+    (item.folder / "01-toy.ipynb").unlink()
+    os.mkfifo(item.folder / "01-toy.ipynb")
+
+
+def too_large(item):
+    with open(item.folder / "01-toy.ipynb", "wb") as file:
+        file.truncate(80_000_000)
+
+
+def gone(item):
+    shutil.rmtree(item.folder)
+
+
+BROKEN = {
+    in_place_of_the_folder: "01-toy is a file, and should be a folder with the notebook in it.",
+    a_link: "01-toy is a link to another folder.",
+    a_linked_notebook: "01-toy.ipynb is not a plain file.",
+    a_folder_of_its_name: "01-toy.ipynb is not a plain file.",
+    a_pipe: "01-toy.ipynb is not a plain file.",
+    too_large: "01-toy.ipynb has 80 MB; 50 MB is the most.",
+    gone: "The folder could not be read: No such file or directory.",
+}
+
+
+@pytest.mark.parametrize("spoil", BROKEN, ids=lambda spoil: spoil.__name__)
+def test_what_is_no_notebook_is_its_submissions_problem(submitted, spoil):
+    item = hand_in(submitted)
+    spoil(item)
+    unit = item.read(LIMITS)
+    assert unit.data is None and str(unit.problem) == BROKEN[spoil] and unit.digest
+
+
+def test_a_name_that_no_system_call_takes_is_a_problem_of_its_own(submitted):
+    unit = Submission("ada", TOY, submitted / "a\0b").read(LIMITS)
+    assert unit.data is None and "could not be read" in str(unit.problem)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="as an ordinary user, the corpus itself tries what may not be read")
+@pytest.mark.slow
+def test_what_an_ordinary_user_may_not_read_is_its_submissions_problem(isolated, submitted, tmp_path):
+    for student, closed in (("ada", "ada/01-toy"), ("bob", "bob/01-toy/01-toy.ipynb"), ("cai", "cai"), ("dee", "")):
+        hand_in(submitted, student)
+        if closed:
+            (submitted / closed).chmod(0)
+    subprocess.run(["chown", "-R", f"{bubblewrap.NOBODY}:{bubblewrap.NOBODY}", str(tmp_path)], check=True)
+    program = (
+        "from pathlib import Path; from autograder.course import Exercise; from autograder.limits import Limits\n"
+        "from autograder.grading.submissions import find\n"
+        f"for item in find([Exercise('01-toy')], Path({str(submitted)!r})):\n"
+        "    print(item.student, '|', item.read(Limits().plain()).problem)\n"
+    )
+    root = Path(submissions.__file__).parents[2]
+    paths = f"PYTHONPATH={root}:{root}/autograder/runtime"
+    python = [shutil.which("env"), paths, sys.executable, "-c", program]
+    command = bubblewrap.as_nobody(python, read=[root], write=[tmp_path])
+    said = subprocess.run(command, capture_output=True, text=True)
+    assert said.stdout.splitlines() == [
+        "ada | The folder could not be read: Permission denied.",
+        "bob | 01-toy.ipynb could not be read: Permission denied.",
+        "cai | The folder could not be read: Permission denied.",
+        "dee | ",
+    ], said.stderr
+
+
+# What lies beside.
+
+
+def test_files_beside_are_read_in_a_fixed_order_without_what_is_the_courses(submitted):
+    folder = hand_in(submitted).folder
+    for name in (
+        "b.py",
+        "a/deep/c.txt",
+        "__pycache__/x.pyc",
+        ".ipynb_checkpoints/y",
+        "checking/own.py",
+        "a/checks.py",
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    (folder / "link").symlink_to("/etc/passwd")
+    os.mkfifo(folder / "pipe")
+    (folder / "other.ipynb").touch()
+    files, notes = beside(folder, 1)
+    assert list(files) == ["b.py", "a/checks.py", "a/deep/c.txt"] and not notes
+
+
+def test_names_beside_may_be_any_bytes(submitted):
+    folder = hand_in(submitted).folder
+    for name in (LATIN, "\x1b[2J\n"):
+        (folder / name).write_bytes(b"x")
+    files, notes = beside(folder, 1)
+    assert set(files) == {LATIN, "\x1b[2J\n"} and not notes
+
+
+@pytest.mark.parametrize(("count", "name"), [(1100, "d"), (18, "d" * 250)], ids=["deep", "long"])
+def test_what_lies_too_deep_is_left_out_with_a_line(submitted, count, name):
+    folder = hand_in(submitted).folder
+    (folder / "near.txt").touch()
+    nested(count, name)(folder)
+    files, (note,) = beside(folder, 1)
+    assert list(files) == ["near.txt"] and "could not be read, and was left out" in str(note) and len(str(note)) < 300
+
+
+def test_too_much_beside_is_left_out_whole(submitted):
+    folder = hand_in(submitted).folder
+    for name in ("one", "other"):
+        (folder / name).write_bytes(bytes(600_000))
+    assert set(beside(folder, 2)[0]) == {"one", "other"}
+    files, (note,) = beside(folder, 1)
+    assert not files and "more than 1 MB or 1000" in str(note)
+    (folder / "one").unlink()
+    for number in range(submissions.MOST_FILES + 1):
+        (folder / f"{number}.txt").touch()
+    assert beside(folder, 1)[0] == {}
+
+
+def test_one_file_that_is_too_large_is_left_out(submitted):
+    folder = hand_in(submitted).folder
+    (folder / "large").write_bytes(bytes(2_000_000))
+    (folder / "small").touch()
+    files, (note,) = beside(folder, 1)
+    assert list(files) == ["small"] and "large beside the notebook could not be read" in str(note)
+
+
+# Time stamps.
+
+
+@pytest.mark.parametrize("kind", ["long", "folder", "link"])
+def test_a_time_stamp_that_cannot_be_read_is_said(submitted, kind):
+    item = hand_in(submitted)
+    path = item.folder / "timestamp.txt"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "link":
+        path.symlink_to("/etc/passwd")
+    else:
+        path.write_text("x" * 10_000)
+    unit = item.read(LIMITS)
+    assert unit.stamp is None and unit.notes == [submissions.UNREAD_STAMP]
+    assert unit.data == NOTEBOOK
+
+
+def test_a_time_stamp_of_odd_bytes_is_text(submitted):
+    item = hand_in(submitted)
+    (item.folder / "timestamp.txt").write_bytes(b"\xff\x002026")
+    assert item.read(LIMITS).stamp == "\N{REPLACEMENT CHARACTER}\x002026"
+
+
+def test_no_file_is_read_beyond_what_is_allowed(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(bytes(1000))
+    assert read_file(path, 0.001)[0] == bytes(1000)
+    path.write_bytes(bytes(1001))
+    assert read_file(path, 0.001)[0] is None
+
+
+# Digests.
+
+
+@given(st.lists(st.binary(max_size=6), max_size=5), st.lists(st.binary(max_size=6), max_size=5))
+def test_two_digests_are_one_only_for_the_same_parts(one, other):
+    assert (seeds.digest_of(*one) == seeds.digest_of(*other)) == (one == other)
+
+
+def test_no_byte_can_change_sides(submitted):
+    """Two hand-ins that are alike once their parts are put together have two digests."""
+    digests = set()
+    layouts = [
+        {"a": b"b", "c": b"d"},
+        {"a": b"bcd"},
+        {"ab": b"cd"},
+        {"a": b"b\0c\0d"},
+        {"a\n": b"bcd"},
+        {LATIN: b"bcd"},
+        {LATIN_SHOWN: b"bcd"},
+        {"d/a": b"bcd"},
+    ]
+    for number, layout in enumerate(layouts):
+        item = hand_in(submitted, f"s{number}")
+        for name, data in layout.items():
+            (item.folder / name).parent.mkdir(exist_ok=True)
+            (item.folder / name).write_bytes(data)
+        digests.add(item.read(LIMITS).digest)
+    stamped = hand_in(submitted, "stamped")
+    (stamped.folder / "timestamp.txt").write_bytes(b"")
+    digests |= {stamped.read(LIMITS).digest, hand_in(submitted, "plain").read(LIMITS).digest}
+    assert len(digests) == len(layouts) + 2
+
+
+def test_the_same_hand_in_has_the_same_digest_whoever_and_whenever(submitted):
+    one, other = hand_in(submitted, "ada"), hand_in(submitted, "bob")
+    for item in (one, other):
+        (item.folder / "x.py").write_text("1")
+    assert one.read(LIMITS).digest == other.read(LIMITS).digest == one.read(LIMITS).digest
+
+
+# What is loaded beforehand.
+
+
+@pytest.mark.parametrize(
+    ("source", "loaded"),
+    [
+        ("import torch", ("torch",)),
+        ("from torch.nn import functional as F", ("torch",)),
+        ("import torchvision", ()),
+        ("# no torch is needed", ()),
+    ],
+)
+def test_torch_is_loaded_once_where_a_submission_imports_it(submitted, source, loaded):
+    hand_in(submitted, student="abe", data=None)
+    plain = hand_in(submitted, student="bob")
+    late = hand_in(submitted, data=json.dumps({"cells": [{"source": ["x = 1\n", source]}]}).encode())
+    broken = Submission("eve", TOY, submitted / "eve" / "01-toy")
+    missing = Submission("abe", TOY, submitted / "abe" / "01-toy")
+    assert submissions.imported([broken, missing, plain, late], LIMITS["notebook_mb"]) == loaded

@@ -1,0 +1,168 @@
+"""What `release` verifies: each fault is one line that names file and line; and nothing is verified twice."""
+
+import re
+import shutil
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from autograder import cli, verify
+from autograder.corpus import TOY
+from autograder.course import ROOT, Course
+
+TEXT, CHECKS, LISTED = "01-toy.py", "checks.py", "misconceptions.py"
+RIGHT = '@right("add")\ndef other(a, b):\n    return {}\n'
+# What is changed in which file, the line that is named (by how it begins), and what is said.
+FAULTS = {
+    "text": (TEXT, "return a + b", "return a +", "    return a +", "not Python"),
+    "checks": (CHECKS, "a + a)", "a + a", "    expect_close(twice(a), a + a", "was never closed"),
+    "misconceptions": (LISTED, "return a - b", "return a -", "    return a -", "not Python"),
+    "import": (
+        CHECKS,
+        "import numpy",
+        "import nunpy",
+        "import nunpy",
+        "ModuleNotFoundError: No module named 'nunpy'",
+    ),
+    "needs": (CHECKS, '["keeps_shape"]', '["keeps"]', "@check(weight=3", "needs 'keeps'"),
+    "suite": (CHECKS, "check, run = suite.check, suite.run", "check = suite.check", None, "needs a suite and run"),
+    "points": (TEXT, "points=4", "points=n", "# %% check_add", "needs its points as a number"),
+    "check of nothing": (
+        TEXT,
+        'run("twice"',
+        'run("double"',
+        "# %% check_twice",
+        "double has no checks in checks.py",
+    ),
+    "no check cell": (
+        TEXT,
+        '# %% check_twice\nchecks.run("twice", points=2)',
+        "",
+        "# %% twice",
+        "no check cell checks",
+    ),
+    "idle check": (CHECKS, "def doubles(twice,", "def doubles(thrice,", None, "twice has no checks"),
+    "check not run": (
+        CHECKS,
+        "@check()",
+        '@check()\ndef thrice_is(thrice, draw):\n    "A."\n\n\n@check()',
+        "@check()",
+        "no check cell",
+    ),
+    "listed": (LISTED, '("add"', '("sum"', "@misconception(", "subtracts is listed for sum, which has no checks"),
+    "solution": (
+        TEXT,
+        "return a + b",
+        "return a - b",
+        'checks.run("add"',
+        "the solution of add does not pass the check adds",
+    ),
+    "script": (
+        TEXT,
+        "# %% check_add",
+        "# %%\n1 / 0\n\n# %% check_add",
+        "1 / 0",
+        "running it ended in ZeroDivisionError",
+    ),
+    "exit": (
+        TEXT,
+        "# %% check_add",
+        "# %%\nraise SystemExit\n\n# %% check_add",
+        "raise SystemExit",
+        "ended in SystemExit",
+    ),
+    "wrong": (LISTED, "return a - b", "return a + b", "@misconception(", "earns all points of add"),
+    "right": (
+        LISTED,
+        '"""Wrong',
+        RIGHT.format("a - b"),
+        "@right(",
+        "the right answer other does not pass the check adds",
+    ),
+    "a check stumbles": (
+        CHECKS,
+        "    n, m = draw.sizes(2)\n    expect_array",
+        "    n, m = 1 / 0\n    expect_array",
+        "    n, m = 1 / 0",
+        "ZeroDivisionError",
+    ),
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return shutil.copytree(TOY / "solutions" / "01-toy", tmp_path / "solutions" / "01-toy")
+
+
+def change(folder, file, old, new):
+    text = (folder / file).read_text(encoding="utf-8")
+    assert old in text
+    if new.startswith("@right"):  # a listed answer more
+        text, old, new = text.replace("import misc", "import right, misc") + "\n\n" + new, "", ""
+    (folder / file).write_text(text.replace(old, new, 1) if old else text, encoding="utf-8")
+
+
+def test_what_holds_its_promises_has_no_fault(folder):
+    change(folder, LISTED, '"""Wrong', RIGHT.format("b + a"))
+    assert verify.fault(folder) == ""
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_one_line_that_names_file_and_line(folder, name):
+    file, old, new, line, said = FAULTS[name]
+    change(folder, file, old, new)
+    fault = verify.fault(folder)
+    found = re.match(r"solutions/01-toy/(?P<file>[\w.-]+\.py)(:(?P<line>\d+):)? ", fault)
+    assert found and said in fault and "\n" not in fault, fault
+    if line is not None:
+        named = (folder / found["file"]).read_text(encoding="utf-8").splitlines()[int(found["line"]) - 1]
+        assert found["file"] == file and named.startswith(line), fault
+
+
+@pytest.mark.parametrize("file", [CHECKS, LISTED])
+def test_a_file_that_is_missing_is_named(folder, file):
+    (folder / file).unlink()
+    assert verify.fault(folder).startswith(f"solutions/01-toy/{file} is missing")
+
+
+def test_a_module_to_preload_is_installed(folder):
+    (folder / "exercise.toml").write_text('preload = ["nunpy.linalg"]')
+    assert "preload names nunpy.linalg, which is not installed" in verify.fault(folder)
+
+
+def test_what_needs_a_gpu_is_not_run_without_one(folder, monkeypatch):
+    (folder / "exercise.toml").write_text("gpu = true")
+    change(folder, TEXT, "return a + b", "return a - b")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert verify.fault(folder) == ""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert "does not pass" in verify.fault(folder)
+
+
+def released(course, *names):
+    done = CliRunner().invoke(cli.app, ["release", *names, "--course", str(course.root)])
+    return done.exit_code, done.stdout, done.exception
+
+
+def test_release_verifies_what_changed_and_refuses_what_has_a_fault(tmp_path):
+    """Each step is one an author takes; what was released stays until what follows it has no fault."""
+    shutil.copytree(TOY, tmp_path, dirs_exist_ok=True)
+    shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
+    course = Course(root=tmp_path)
+    exercise = course.sources()[0]
+    assert released(course)[:2] == (0, "Released exercises/01-toy\n")
+    notebook = exercise.notebook.read_bytes()
+    began = time.perf_counter()
+    assert released(course)[:2] == (0, "Unchanged: exercises/01-toy\n")
+    assert time.perf_counter() - began < 5
+
+    change(exercise.solution, LISTED, "return a - b", "return a + b")
+    status, printed, error = released(course)
+    assert (status, printed) == (1, "") and "earns all points of add" in str(error)
+    assert exercise.notebook.read_bytes() == notebook and released(course)[0] == 1
+
+    change(exercise.solution, LISTED, "return a + b", "return a - b")
+    exercise.notebook.write_text("edited by hand")
+    assert released(course)[1] == "Released exercises/01-toy\n"
+    assert exercise.notebook.read_bytes() == notebook
