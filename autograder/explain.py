@@ -41,11 +41,15 @@ CUT = "What was handed in is no longer there; shown is the graded notebook, with
 
 @dataclass
 class Made:
-    """One call of the function under test: its arguments as they were drawn, and what came of it."""
+    """One call of the function under test: its arguments as they were drawn, and what came of it.
+
+    `what` says what was asked of a module that it made, such as "forward".
+    """
 
     arguments: tuple[Any, ...]
     result: Any = None
     error: BaseException | None = None
+    what: str = ""
 
 
 @dataclass
@@ -60,11 +64,24 @@ class Explained:
 
 @dataclass
 class Explanation:
-    """All the checks of one function that were asked for, and the names of its parameters."""
+    """All the checks of one function that were asked for, and the names of its parameters; of a class's forward too."""
 
     report: Report
     parameters: list[str]
     checks: list[Explained]
+    forward: list[str] = field(default_factory=list)
+
+
+class Recording(suite.Subject):
+    """The function under test, which writes down the arguments of each call as they were drawn."""
+
+    drawn: list[tuple[Any, ...]]
+
+    def call(self, arguments: Any, function: Any = None, what: str = "", must_raise: bool = False) -> suite.Call:
+        """Make a call, and write its arguments down before."""
+        twins: dict[int, Any] = {}
+        self.drawn.append(tuple(suite.twin(argument, twins) for argument in arguments))
+        return super().call(arguments, function, what, must_raise)
 
 
 class Explaining(Judge):
@@ -104,7 +121,8 @@ class Explaining(Judge):
                 if self.wanted in ("", subject, result.name)
             ]
             if explained:
-                self.found.append(Explanation(checked.report, _parameters(self.released, subject), explained))
+                names = (_parameters(self.released, subject, method) for method in ("__init__", "forward"))
+                self.found.append(Explanation(checked.report, next(names), explained, next(names)))
         return checked
 
     def _explained(self, result: Result, report: Report, checks: Any, guest: Guest) -> Explained:
@@ -112,17 +130,15 @@ class Explaining(Judge):
         if result.status == "waiting" or guest.ended:
             return explained
         check = next(own for own in checks.of(report.subject) if own.__name__ == result.name)
-        function, drawn = self.lookup(report.subject), []
-
-        def recorded(*arguments: Any) -> Any:
-            twins: dict[int, Any] = {}
-            drawn.append(tuple(suite.twin(argument, twins) for argument in arguments))
-            return function(*arguments)
-
+        recording = Recording(report.subject, self.lookup(report.subject))
+        recording.drawn = []
         # Another exception than a check's own ends the explanation of this one check, and nothing else.
         with contextlib.suppress(Exception), placed(self), contextlib.redirect_stdout(io.StringIO()):
-            calls, explained.failure = suite._try(check, report.subject, recorded, report.seed)
-            explained.calls = [Made(own, call.result, call.error) for own, call in zip(drawn, calls, strict=True)]
+            calls, explained.failure = suite._run(check, recording, report.seed)
+            explained.calls = [
+                Made(own, call.result, call.error, call.what)
+                for own, call in zip(recording.drawn, calls, strict=True)
+            ]
             explained.alike = [
                 wrong.label
                 for wrong in checks.listed("wrong_for", report.subject)
@@ -131,13 +147,13 @@ class Explaining(Judge):
         return explained
 
 
-def _parameters(released: Notebook, subject: str) -> list[str]:
-    """Return the names of a function's parameters, as the released notebook defines it; of a class, its maker's."""
+def _parameters(released: Notebook, subject: str, method: str = "__init__") -> list[str]:
+    """Return the names of a function's parameters, as the released notebook defines it; of a class, a method's."""
     for cell in released.cells:
         with contextlib.suppress(SyntaxError):
             for node in ast.walk(ast.parse(cell.source if cell.cell_type == "code" else "")):
                 if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == subject:
-                    made = [own for own in node.body if isinstance(own, ast.FunctionDef) and own.name == "__init__"]
+                    made = [own for own in node.body if isinstance(own, ast.FunctionDef) and own.name == method]
                     maker = made[0] if isinstance(node, ast.ClassDef) and made else node
                     if isinstance(maker, ast.FunctionDef):
                         return [own.arg for own in maker.args.args if own.arg != "self"]
@@ -281,7 +297,8 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
             yield f"    {text.line(str(result.message))}", ""
         calls = own.calls if whole else own.calls[:MOST_CALLS]
         for number, call in enumerate(calls, 1):
-            yield from _of_call(explanation, call, f"call {number} of {len(own.calls)}")
+            what = f": {call.what}" if call.what else ""
+            yield from _of_call(explanation, call, f"call {number} of {len(own.calls)}{what}")
         if len(own.calls) > len(calls):
             yield f"    … and {len(own.calls) - len(calls)} more; --check {result.name} shows all", "dim"
         if own.failure is not None and own.failure.expected is not None:
@@ -301,7 +318,8 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
 def _of_call(explanation: Explanation, call: Made, number: str) -> Iterator[tuple[str, str]]:
     yield f"    {number}", "bold"
     for place, value in enumerate(call.arguments):
-        named = explanation.parameters[place] if place < len(explanation.parameters) else f"argument {place + 1}"
+        names = explanation.forward if call.what else explanation.parameters
+        named = names[place] if place < len(names) else f"argument {place + 1}"
         yield from _of_value(named, value)
     if call.error is not None:
         yield f"      raised {type(call.error).__name__}: {text.line(str(call.error), MOST_TEXT)}", ""

@@ -63,6 +63,12 @@ class Remote:
     def _backward(self, arguments, upstream):
         return self._notebook.ask("backward", self._target, arguments, upstream=upstream)
 
+    def _method(self, name, arguments, keywords):
+        return self._notebook.ask("call", {**self._target, "method": name}, arguments, keywords)
+
+    def _keep(self, value):
+        return self._notebook.ask("keep", {}, (value,))
+
 
 def plain_remote(notebook: "RemoteNotebook", target: dict[str, Any], value: dict[str, Any]) -> Remote:
     """Return a `Remote`: callable only if what it stands for is."""

@@ -378,6 +378,11 @@ class Responder:
             found = getattr(self.target(message), message["name"])
         reply["value"] = self.encoder(out).encode(found)
 
+    def do_keep(self, message, blobs, reply, out):
+        """Keep a value of the judge's here, such as a module that is to be an argument, and hand out what stands for it."""
+        (own,) = wire.Decoder(blobs, self.reference).decode(message["arguments"])
+        reply["value"] = self.hold(own)
+
     def do_backward(self, message, blobs, reply, out):
         """Call with autograd; return the result and the gradients of arguments and parameters."""
         import torch
@@ -408,8 +413,10 @@ class Responder:
             name = message["name_of"]
             if name not in self.shell.user_ns:
                 raise NameError(f"name {name!r} is not defined")
-            return self.shell.user_ns[name]
-        return self.handles[message["handle"]]
+            found = self.shell.user_ns[name]
+        else:
+            found = self.handles[message["handle"]]
+        return getattr(found, message["method"]) if "method" in message else found
 
     def encoder(self, out):
         """Return an encoder whose blobs follow those in `out`."""
@@ -492,10 +499,21 @@ def _floating(own):
 
 @contextlib.contextmanager
 def _quiet():
-    """A warning is not a fault: what would go to stderr while the judge calls, goes to stdout."""
-    with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.redirect_stderr(sys.stdout):
-        warnings.simplefilter("ignore")
-        yield
+    """A warning is not a fault: what would go to stderr while the judge calls, goes to stdout.
+
+    And torch draws the same numbers in each call: see `same_draws` in checking/modules.py, which cannot be had here.
+    """
+    generator = getattr(sys.modules.get("torch"), "default_generator", None)
+    state = generator and generator.get_state()
+    if generator:
+        generator.manual_seed(0)
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.redirect_stderr(sys.stdout):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        if generator:
+            generator.set_state(state)
 
 
 def _spill():
