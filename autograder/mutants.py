@@ -88,6 +88,8 @@ NEIGHBOURS = {
     "all": "any",
     "argmax": "argmin",
 }
+Definition = ast.FunctionDef | ast.ClassDef
+
 SAID = {ast.JoinedStr, ast.Raise}
 """What only words a message: it is not changed inside."""
 
@@ -256,6 +258,8 @@ def _places(node: ast.AST, statement: ast.stmt | None = None):
     for name, value in ast.iter_fields(node):
         if name in ("decorator_list", "args", "returns") and isinstance(node, ast.FunctionDef):
             continue
+        if name in ("decorator_list", "bases", "keywords") and isinstance(node, ast.ClassDef):
+            continue
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if not isinstance(child, ast.AST):
                 continue
@@ -269,20 +273,29 @@ def _negated_constant(parent: ast.AST, child: ast.AST) -> bool:
     return isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub) and isinstance(child, ast.Constant)
 
 
-def mutate(function: ast.FunctionDef, subject: str, answer: str) -> list[Mutant]:
-    """Return all mutants of a function's syntax tree, none twice and none like the original.
+def _methods(kind: ast.ClassDef) -> list[ast.FunctionDef]:
+    return [own for own in kind.body if isinstance(own, ast.FunctionDef)]
+
+
+def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
+    """Return all mutants of the syntax tree of a function or a class, none twice and none like the original.
 
     Parameters
     ----------
-    function : ast.FunctionDef
+    function : ast.FunctionDef or ast.ClassDef
         Left as it was.
     subject, answer : str
         The function that students write, and which right answer to it this is.
     """
     function.decorator_list = []
-    if ast.get_docstring(function) is not None:
-        function.body = function.body[1:]
-    parameters = [argument.arg for argument in function.args.args]
+    methods = [function] if isinstance(function, ast.FunctionDef) else _methods(function)
+    parameters_at = dict[int, list[str]]()
+    for own in {function, *methods}:
+        if ast.get_docstring(own) is not None:
+            own.body = own.body[1:]
+    for own in methods:
+        names = [argument.arg for argument in own.args.args if argument.arg != "self"]
+        parameters_at |= dict.fromkeys(map(id, ast.walk(own)), names)
     seen, names, made = {ast.unparse(function)}, dict[str, int](), list[Mutant]()
     for parent, name, index, child, statement in _places(function):
         before = _line(statement)
@@ -290,7 +303,7 @@ def mutate(function: ast.FunctionDef, subject: str, answer: str) -> list[Mutant]
         if isinstance(child, ast.stmt):
             changes = [*_statements(child), ast.Pass()]
         elif isinstance(child, ast.expr) and not _negated_constant(parent, child):
-            changes = [*_expressions(child, parameters)]
+            changes = [*_expressions(child, parameters_at.get(id(child), []))]
         elif isinstance(child, ast.comprehension):
             changes = [_with(child, iter=iterated) for iterated in _shorter(child.iter)]
             changes += [_with(child, ifs=ifs) for ifs in _without(child.ifs)]
@@ -330,9 +343,9 @@ def _put(parent: ast.AST, name: str, index: int | None, child: ast.AST) -> None:
 # The mutants of an exercise.
 
 
-def _definitions(path: Path) -> dict[str, ast.FunctionDef]:
+def _definitions(path: Path) -> dict[str, Definition]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
 
 
 def reference(folder: Path) -> dict[str, Any]:

@@ -229,6 +229,58 @@ def test_a_students_module_is_made_loaded_called_and_differentiated(asked):
         own.lookup("Layer")(0, 2)
 
 
+FUSED = """
+import torch
+def shared(module):
+    own = torch.nn.Linear(2, 2)
+    own.weight = module["parts"][0].weight
+    return own
+def noted(module):
+    return [module.n, module.name, [type(part).__name__ for part in module.parts], "b" in dict(module.named_children())]
+"""
+
+
+def test_a_module_of_the_checks_is_made_of_parts_and_stays_in_the_guest(asked):
+    from checking import Subject
+
+    own = asked(FUSED)
+    parts = torch.nn.ModuleList([torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, bias=False)])
+    module = torch.nn.ModuleDict({"parts": parts, "b": torch.nn.Linear(1, 1)})
+    module.n, module.name = 3, "heads"
+    assert own.lookup("noted")(module) == [3, "heads", ["Linear", "Linear"], True]
+    subject = Subject("shared", own.lookup("shared"))
+    given = subject.given(module, "module")
+    layer = subject.module(given)
+    assert torch.equal(given.state()["parts.0.weight"], parts[0].weight)
+    layer.load({"weight": torch.zeros(2, 2)})
+    assert not given.state()["parts.0.weight"].any() and parts[0].weight.any()
+
+
+def test_a_module_is_asked_over_the_wire_as_it_is_here(asked):
+    from checking import Subject, expect_parameters
+
+    class Layer(torch.nn.Module):  # as in LAYER
+        def __init__(self, n, m):
+            super().__init__()
+            self.W = torch.nn.Linear(n, m)
+
+        def forward(self, x):
+            return self.W(x)
+
+    values = {"W.weight": torch.ones(2, 3), "W.bias": torch.zeros(2)}
+    for function in (asked(LAYER).lookup("Layer"), Layer):
+        layer = Subject("Layer", function).module(3, 2)
+        drawn = layer.state()["W.weight"]
+        expect_parameters(layer, {"W.weight": (2, 3), "W.bias": (2,)})
+        layer.to(torch.bfloat16).train(False).load(values)
+        assert layer(torch.ones(1, 3).bfloat16()).tolist() == [[3, 3]]
+        assert layer.error(torch.ones(1, 2).bfloat16()) is not None
+        assert layer.state()["W.weight"].dtype == torch.bfloat16
+        assert torch.equal(Subject("Layer", function).module(3, 2).state()["W.weight"], drawn), (
+            "drawn anew in each call"
+        )
+
+
 def test_a_name_means_what_it_means_when_it_is_used(asked):
     own = asked("def f():\n    return 1")
     f = own.lookup("f")

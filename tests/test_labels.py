@@ -17,7 +17,8 @@ SMALL_COURSES = [
 FEWEST_CHARACTERS, MOST_CHARACTERS = 2, 60
 FEWEST_WORDS, MOST_WORDS = 2, 7
 # What a label may begin with in upper case: names, of matrices too.
-NAMES = {"Gini", "Jacobian", "Jacobians", "NaN", "None", "NumPy's", "A", "K", "Q", "V", "W", "W_q", "X", "Z"}
+NAMES = {"Gini", "Jacobian", "Jacobians", "NaN", "None", "NumPy's", "PyTorch's", "A", "K", "Q", "V", "W", "W_o"}
+NAMES |= {"W_o's", "W_q", "X", "Z"}
 SUBJECTS = [
     (folder, subject)
     for folder in [*authoring.FOLDERS, *SMALL_COURSES]

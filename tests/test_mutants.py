@@ -47,6 +47,25 @@ def test_each_operator_makes_its_mutants(body):
     assert not [change for change in CHANGES[body] if change not in after], after
 
 
+def test_a_class_is_changed_in_its_methods_each_with_parameters_of_its_own():
+    source = """
+@right("Toy")
+class Toy(Base):
+    \"\"\"Of 2 lines.\"\"\"
+
+    def __init__(self, n):
+        \"\"\"And 3.\"\"\"
+        super().__init__()
+        self.n = n + 1
+
+    def forward(self, x, y):
+        return self.n * x - y
+"""
+    after = [own.name.partition("  ->  ")[2] for own in mutants.mutate(ast.parse(source).body[0], "Toy", "Toy")]
+    assert {"self.n = n - 1", "return self.n * x + y", "return self.n * y - y", "(dropped)"} <= set(after)
+    assert "return self.n * n - y" not in after and "return self.n * self - y" not in after
+
+
 def test_no_mutant_stands_twice_or_is_the_original():
     body = "z = x + 1\nz = x + 1\nif z.ndim != 2:\n    raise ValueError(f'{z.ndim + 1} axes')\nreturn z"
     own = made(body)

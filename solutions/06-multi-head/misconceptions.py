@@ -552,7 +552,9 @@ def of_both(label, hint):
 
     def declare(mistake):
         mistake.families = [
-            misconception(kind.__name__, label, hint)(type(f"{kind.__name__}_{mistake.__name__}", (mistake, kind), {}))
+            misconception(kind.__name__, label, hint)(
+                type(f"{kind.__name__}_{mistake.__name__}", (mistake, kind), {})
+            )
             for kind in BOTH
         ]
         return mistake
@@ -663,19 +665,6 @@ class asserts:
         return d_model // num_heads
 
 
-@of_both(
-    label="refused in forward alone",
-    hint="That d_model is no multiple of num_heads is known when the layer is made. Raise in `__init__`, not at the first use.",
-)
-class refuses_late:
-    def width(self, d_model, num_heads):
-        return d_model // num_heads
-
-    def forward(self, query, key=None, value=None, mask=None):
-        divides(self.d_model, self.num_heads)
-        return super().forward(query, key, value, mask) if query.dim() == 3 else None
-
-
 # Both classes, wrong: which input goes where
 
 
@@ -723,7 +712,11 @@ class keys_for_values:
 )
 class keys_by_W_q:
     def apart(self, query, key, value):
-        return super().apart(query, key, value)[0], super().apart(key, key, value)[0], super().apart(query, key, value)[2]
+        return (
+            super().apart(query, key, value)[0],
+            super().apart(key, key, value)[0],
+            super().apart(query, key, value)[2],
+        )
 
 
 @of_both(
@@ -1034,7 +1027,11 @@ class nan_on_the_way_back:
     def weigh(self, S, mask):
         if mask is None:
             return share(S)
-        return (S + torch.zeros(S.shape, dtype=S.dtype).masked_fill(~fitting(mask, S), -torch.inf)).softmax(-1).nan_to_num(0.0)
+        return (
+            (S + torch.zeros(S.shape, dtype=S.dtype).masked_fill(~fitting(mask, S), -torch.inf))
+            .softmax(-1)
+            .nan_to_num(0.0)
+        )
 
 
 @of_both(
@@ -1048,7 +1045,7 @@ class mask_stretched:
 
 @of_both(
     label="scores stretched to the mask",
-    hint="A single query, or a single key, was stretched to the mask: `masked_fill`, `torch.where` and `*` stretch both. Stretch the mask "
+    hint="A single query was stretched to the mask: `masked_fill`, `torch.where` and `*` stretch both. Stretch the mask "
     "alone, `mask.expand(S.shape)`, which raises otherwise.",
 )
 class scores_stretched:
@@ -1057,9 +1054,6 @@ class scores_stretched:
             return share(S)
         S, mask = torch.broadcast_tensors(S, mask if mask.shape[-1] > 1 else fitting(mask, S))
         return share(S, mask)
-
-    def mixed(self, A, v):
-        return torch.einsum("bhij,bhjd->bhid", A, v)
 
 
 # Both classes, wrong: what the heads found
@@ -1276,7 +1270,11 @@ class always_float32:
 )
 class float32_inside:
     def mixed(self, A, v):
-        return torch.zeros(A.shape[:-1] + v.shape[-1:]) + (A @ v) if v.dtype == torch.float64 else (A.float() @ v.float())
+        return (
+            torch.zeros(A.shape[:-1] + v.shape[-1:]) + (A @ v)
+            if v.dtype == torch.float64
+            else (A.float() @ v.float())
+        )
 
 
 @of_both(
@@ -1765,7 +1763,9 @@ class MultiHeadAttention_einsum(MultiHeadAttention):
         if key.shape[:2] != value.shape[:2]:
             raise ValueError("as many values as keys")
         h = self.num_heads
-        q, k, v = (own(X).unflatten(-1, (h, -1)) for own, X in ((self.W_q, query), (self.W_k, key), (self.W_v, value)))
+        q, k, v = (
+            own(X).unflatten(-1, (h, -1)) for own, X in ((self.W_q, query), (self.W_k, key), (self.W_v, value))
+        )
         S = torch.einsum("bihd,bjhd->bhij", q, k) / math.sqrt(q.shape[-1])
         A = share(S, None if mask is None else self.four(mask))
         return self.W_o(torch.einsum("bhij,bjhd->bihd", A, v).flatten(2)), A
@@ -1873,7 +1873,9 @@ def moved(loop, put=rows, names=PROJECTIONS, biases=True, last=True, heads=None)
     return own
 
 
-@misconception("fuse", label="heads in reverse order", hint="The heads' rows stand in reverse order. Head 0's come first.")
+@misconception(
+    "fuse", label="heads in reverse order", hint="The heads' rows stand in reverse order. Head 0's come first."
+)
 def fuse_reversed(loop):
     return moved(loop, lambda parts: torch.cat(parts[::-1]))
 

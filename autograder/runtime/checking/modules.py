@@ -93,7 +93,7 @@ class Module:
 
     def load(self, values):
         """Load parameters, by name; others stay as they are."""
-        self._asked(lambda values: ask(self.own, "load_state_dict", values, strict=False) and None, "load", values)
+        self._asked(lambda: ask(self.own, "load_state_dict", values, strict=False) and None, "load")
 
     def to(self, dtype):
         """Convert the parameters to a dtype of torch's; return the module itself."""
@@ -109,8 +109,8 @@ class Module:
         """Return an attribute, None where there is no such."""
         return self._asked(lambda: getattr(self.own, name, None), "read")
 
-    def _asked(self, function, what, *arguments):
-        return self.subject.result(self.subject.call(arguments, function, what), f"{self.name}.{what}")
+    def _asked(self, function, what):
+        return self.subject.result(self.subject.call((), function, what), f"{self.name}.{what}")
 
     def _backward(self, arguments, upstream):
         return self.subject.differentiated(arguments, upstream, self.own, self.name)
@@ -178,8 +178,8 @@ def expect_gradients(module, got, expected):
     lacks = [name for name in expected if got.get(name) is None]
     if lacks:
         held = [Message("{names} got a gradient", names=_names([n for n in expected if n not in lacks]))]
-        message = (
-            "No gradient came to {lacks} of {module}: on the way from the parameter to the result, autograd was cut off."
+        message = "No gradient came to {lacks} of {module}: on the way from the parameter to the result, autograd was cut off."
+        raise Failed(
+            Message(message, lacks=_names(lacks), module=module.name), held if len(lacks) < len(expected) else []
         )
-        raise Failed(Message(message, lacks=_names(lacks), module=module.name), held if len(lacks) < len(expected) else [])
     return {name: got[name] for name in expected}

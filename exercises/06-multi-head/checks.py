@@ -1,0 +1,745 @@
+"""Checks of exercise 6. Yours to read: each is one sentence about a function or a class, and inputs that would show it false.
+
+Results are compared with a specification that takes each head's rows of the weights and multiplies with einsum, without
+a split and without a merge. Parameters are drawn and loaded by name, in float64 where nothing else is said. The
+tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen. The inputs are small: each mistake that is
+known shows by more than a hundred tolerances.
+"""
+
+import inspect
+
+import numpy as np
+import torch
+from torch import nn
+
+from checking import (
+    Message,
+    Suite,
+    backward,
+    expect,
+    expect_agrees,
+    expect_close,
+    expect_gradients,
+    expect_parameters,
+    expect_raises,
+    expect_tensor,
+    expect_tuple,
+    expect_unchanged,
+)
+
+torch.set_num_threads(1)  # everything here is small
+
+suite = Suite(
+    __name__,
+    read={
+        "split_heads": "chapter 6, Splitting and merging",
+        "merge_heads": "chapter 6, Splitting and merging",
+        "MultiHeadAttentionLoop": "chapter 6, One batched tensor or a list of heads",
+        "MultiHeadAttention": "chapter 6, The code",
+        "fuse": "chapter 6, One batched tensor or a list of heads",
+        "from_torch": "chapter 6, What PyTorch's layer does",
+    },
+)
+check, run = suite.check, suite.run
+
+REFUSED = (ValueError, RuntimeError, IndexError)
+RESULTS = ("out", "weights")
+PROJECTIONS = ("W_q", "W_k", "W_v")
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
+
+# Inputs
+
+
+def sizes(draw):
+    """Return five small sizes, all different: for example b, n_q, n_k, h and d_head."""
+    return [int(size) for size in draw.rng.permutation([2, 3, 4, 5, 7])]
+
+
+def tensor(draw, *shape, dtype=torch.float64):
+    return torch.tensor(draw.array(*shape), dtype=dtype)
+
+
+def noncontiguous(X):
+    """Return the same values, laid out in memory with the last two axes exchanged."""
+    return X.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+def some(draw, *shape):
+    """Return a mask that leaves each query at least one key, and hides at least one from each where there are two."""
+    mask = draw.rng.random(shape) < 0.5
+    order = draw.rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
+    return torch.tensor((mask | (order == 0)) & ((order != 1) | (shape[-1] == 1)))
+
+
+def parameters(draw, d_model, bias=True):
+    """Return parameters of a `MultiHeadAttention`, by name; scores come to about 1."""
+    values = {}
+    for name in (*PROJECTIONS, "W_o"):
+        values[f"{name}.weight"] = tensor(draw, d_model, d_model) / d_model**0.5
+        if bias:
+            values[f"{name}.bias"] = tensor(draw, d_model)
+    return values
+
+
+def of_heads(values, h):
+    """Return the same parameters as a `MultiHeadAttentionLoop` has them: head i's are rows of the first three."""
+    own = {}
+    for name, value in values.items():
+        if name.startswith("W_o"):
+            own[name] = value
+        else:
+            own |= {f"heads.{i}.{name}": rows.clone() for i, rows in enumerate(value.tensor_split(h))}
+    return own
+
+
+def shapes(values):
+    return {name: tuple(value.shape) for name, value in values.items()}
+
+
+# Specifications
+
+
+def columns(X, h):
+    """Return the heads of X (b, n, d), cut out one by one: (b, h, n, d / h)."""
+    d_head = X.shape[-1] // h
+    return np.stack([X[:, :, i * d_head : (i + 1) * d_head] for i in range(h)], axis=1)
+
+
+def attended(values, h, query, key=None, value=None, mask=None):
+    """Return what multi-head attention with these parameters is: (out, weights)."""
+    key = query if key is None else key
+    value = key if value is None else value
+    found = []
+    for name, X in zip(PROJECTIONS, (query, key, value), strict=True):
+        rows = values[f"{name}.weight"].unflatten(0, (h, -1))  # (h, d_head, d_model)
+        projected = torch.einsum("bnd,hed->bhne", X, rows)
+        if f"{name}.bias" in values:
+            projected = projected + values[f"{name}.bias"].unflatten(0, (h, 1, -1))
+        found.append(projected)
+    q, k, v = found
+    S = torch.einsum("bhie,bhje->bhij", q, k) * q.shape[-1] ** -0.5
+    allowed = torch.ones(S.shape, dtype=torch.bool)
+    if mask is not None:
+        allowed = allowed & (mask[:, None] if mask.ndim == 3 else mask)
+    S = torch.where(allowed, S, -torch.inf)
+    largest = S.detach().amax(-1, keepdim=True)
+    E = torch.where(allowed, torch.exp(S - torch.where(largest > -torch.inf, largest, 0.0)), 0.0)
+    total = E.sum(-1, keepdim=True)
+    A = E / torch.where(total > 0, total, 1.0)
+    mixed = values["W_o.weight"].unflatten(1, (h, -1))  # (d_model, h, d_head)
+    out = torch.einsum("bhij,bhje,dhe->bid", A, v, mixed)
+    return (out + values["W_o.bias"] if "W_o.bias" in values else out), A
+
+
+def tokens(draw, b, n_q, n_k, d_model):
+    """Return query, key and value, which all differ."""
+    return tensor(draw, b, n_q, d_model), tensor(draw, b, n_k, d_model), tensor(draw, b, n_k, d_model)
+
+
+# split_heads
+
+
+@check(weight=1)
+def split_heads_shape(split_heads, draw):
+    """The result is a tensor of shape (b, h, n, d / h)."""
+    b, n, h, d_head, _ = sizes(draw)
+    d = h * d_head
+    expect_tensor(split_heads(tensor(draw, b, n, d), h), (b, h, n, d_head))
+
+
+@check(weight=3, needs=[split_heads_shape])
+def split_heads_values(split_heads, draw):
+    """Head i holds columns i d/h to (i + 1) d/h of every token, in their order."""
+    b, n, h, d_head, _ = sizes(draw)
+    d = h * d_head
+    X = tensor(draw, b, n, d)
+    expect_close(split_heads(X, h), columns(X.numpy(), h))
+    expect_close(split_heads(noncontiguous(X), h), columns(X.numpy(), h))
+
+
+@check(weight=1, needs=[split_heads_shape])
+def split_heads_alike(split_heads, draw):
+    """Where all sizes are alike, and along a long axis, the axes still mean what they mean."""
+    b = n = h = d_head = sizes(draw)[0]
+    d = h * d_head
+    X = tensor(draw, b, n, d)
+    expect_close(split_heads(X, h), columns(X.numpy(), h))
+    X = tensor(draw, h, h, h)  # one column for each head
+    expect_close(split_heads(X, h), columns(X.numpy(), h))
+    for n, h, d_head in [(draw.long(), 2, 3), (3, draw.long(), 2), (3, 2, draw.long())]:
+        d = h * d_head
+        X = tensor(draw, 2, n, d)
+        expect_close(split_heads(X, h), columns(X.numpy(), h))
+
+
+@check(weight=1, needs=[split_heads_shape])
+def split_heads_ones(split_heads, draw):
+    """Sizes of 1 stay axes: one sequence, one token, one head, one column for each head."""
+    for one in range(4):
+        b, n, h, d_head = (1 if place == one else size for place, size in enumerate(sizes(draw)[:4]))
+        d = h * d_head
+        X = tensor(draw, b, n, d)
+        expect_close(split_heads(X, h), columns(X.numpy(), h))
+
+
+@check(weight=1)
+def split_heads_refuses(split_heads, draw):
+    """A width d that is no multiple of `num_heads` raises `ValueError`, `RuntimeError` or `IndexError`."""
+    b, n, *_ = sizes(draw)
+    for d, h in [(7, 3), (6, 4), (5, 2), (3, 6), (1, 2)]:
+        expect_raises(REFUSED, split_heads, tensor(draw, b, n, d), h, because=f"d is {d}, and there are {h} heads")
+
+
+@check(weight=1, needs=[split_heads_values])
+def split_heads_gradient(split_heads, draw):
+    """Gradients flow back: each entry of X gets that of the place where it went."""
+    b, n, h, d_head, _ = sizes(draw)
+    d = h * d_head
+    X, upstream = tensor(draw, b, n, d), tensor(draw, b, h, n, d_head)
+    _, gradients, _ = backward(split_heads, X, h, upstream=upstream)
+    expected = np.concatenate([upstream[:, i].numpy() for i in range(h)], axis=-1)
+    expect_close(gradients[0], expected, what="the gradient of X")
+
+
+@check(weight=1, needs=[split_heads_shape])
+def split_heads_kept(split_heads, draw):
+    """The result has the dtype of `X`, and `X` is as it was after the call."""
+    b, n, h, d_head, _ = sizes(draw)
+    X = tensor(draw, b, n, h * d_head)
+    for dtype in DTYPES:
+        expect_tensor(split_heads(X.to(dtype), h), (b, h, n, d_head), dtype)
+    expect_unchanged(split_heads, ["X", "num_heads"], X, h)
+
+
+# merge_heads
+
+
+@check(weight=1)
+def merge_heads_shape(merge_heads, draw):
+    """The result is a tensor of shape (b, n, h d_head)."""
+    b, h, n, d_head, _ = sizes(draw)
+    expect_tensor(merge_heads(tensor(draw, b, h, n, d_head)), (b, n, h * d_head))
+
+
+@check(weight=3, needs=[merge_heads_shape])
+def merge_heads_values(merge_heads, draw):
+    """Each token's row has head 0's columns first, then head 1's, and so on: it undoes `split_heads`."""
+    b, h, n, d_head, _ = sizes(draw)
+    X = tensor(draw, b, n, h * d_head)
+    heads = torch.tensor(columns(X.numpy(), h))
+    expect_close(merge_heads(heads), X)
+    expect_close(merge_heads(noncontiguous(heads)), X)
+    expect_close(merge_heads(heads.transpose(1, 2).contiguous().transpose(1, 2)), X)  # as `split_heads` may give it
+
+
+@check(weight=1, needs=[merge_heads_shape])
+def merge_heads_alike(merge_heads, draw):
+    """Where all sizes are alike, and along a long axis, the axes still mean what they mean."""
+    size, long = sizes(draw)[0], draw.long()
+    for b, h, n, d_head in [(size,) * 4, (2, 2, long, 3), (2, long, 3, 2), (2, 3, 2, long)]:
+        X = tensor(draw, b, n, h * d_head)
+        expect_close(merge_heads(torch.tensor(columns(X.numpy(), h))), X)
+
+
+@check(weight=1, needs=[merge_heads_shape])
+def merge_heads_ones(merge_heads, draw):
+    """Sizes of 1 stay axes: one sequence, one head, one token, one column for each head."""
+    for one in range(4):
+        b, h, n, d_head = (1 if place == one else size for place, size in enumerate(sizes(draw)[:4]))
+        X = tensor(draw, b, n, h * d_head)
+        expect_close(merge_heads(torch.tensor(columns(X.numpy(), h))), X)
+
+
+@check(weight=1, needs=[merge_heads_values])
+def merge_heads_gradient(merge_heads, draw):
+    """Gradients flow back: each entry of X gets that of the place where it went."""
+    b, h, n, d_head, _ = sizes(draw)
+    X, upstream = tensor(draw, b, h, n, d_head), tensor(draw, b, n, h * d_head)
+    _, gradients, _ = backward(merge_heads, X, upstream=upstream)
+    expect_close(gradients[0], columns(upstream.numpy(), h), what="the gradient of X")
+
+
+@check(weight=1, needs=[merge_heads_shape])
+def merge_heads_kept(merge_heads, draw):
+    """The result has the dtype of `X`, and `X` is as it was after the call."""
+    b, h, n, d_head, _ = sizes(draw)
+    X = tensor(draw, b, h, n, d_head)
+    for dtype in DTYPES:
+        expect_tensor(merge_heads(X.to(dtype)), (b, n, h * d_head), dtype)
+    expect_unchanged(merge_heads, ["X"], X)
+
+
+# MultiHeadAttentionLoop and MultiHeadAttention, which are asked the same
+
+
+def of_both(weight=1, needs=()):
+    """Declare a check of each of the two classes; `NAME_values` is what the check `values` of the class NAME is called."""
+
+    def declare(body):
+        for name in ("MultiHeadAttentionLoop", "MultiHeadAttention"):
+            check(weight, [f"{name}_{need.__name__}" for need in needs])(_of(name, body))
+        return body
+
+    return declare
+
+
+def _of(name, body):
+    def own(made, draw):
+        body(made, draw)
+
+    own.__name__, own.__doc__ = f"{name}_{body.__name__}", body.__doc__
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    own.__signature__ = inspect.Signature([inspect.Parameter(own, kind) for own in (name, "draw")])
+    return own
+
+
+def named(made, values, h):
+    """Return parameters under the names that the class under test has for them."""
+    return of_heads(values, h) if made.name == "MultiHeadAttentionLoop" else values
+
+
+def loaded(made, values, h, bias=True):
+    """Return a layer of the class under test with these parameters, set to be used and not to be trained."""
+    d_model = len(values["W_o.weight"])
+    layer = made.module(d_model, h) if bias else made.module(d_model, h, bias)
+    layer.to(torch.float64).train(False).load(named(made, values, h))
+    return layer
+
+
+def expect_attends(layer, values, h, *arguments):
+    """Fail unless a layer returns what the specification does."""
+    expect_agrees(layer, lambda *own: attended(values, h, *own), *arguments, names=RESULTS)
+
+
+@of_both(weight=2)
+def parameters_named(made, draw):
+    """Its parameters have the names and the shapes of the text, and no others."""
+    h, d_head, *_ = sizes(draw)
+    d_model = h * d_head
+    expect_parameters(made.module(d_model, h), shapes(named(made, parameters(draw, d_model), h)))
+
+
+@of_both(weight=0.5)
+def attributes(made, draw):
+    """`d_model` and `num_heads` can be read from the layer."""
+    h, d_head, *_ = sizes(draw)
+    d_model = h * d_head
+    layer = made.module(d_model, h)
+    for name, size in [("d_model", d_model), ("num_heads", h)]:
+        message = "`{name}` should be {size}, and is {found}."
+        found = layer.read(name)
+        expect(found == size, Message(message, name=name, size=size, found=str(found)[:50]))
+
+
+@of_both(weight=1, needs=[parameters_named])
+def parameters_without_bias(made, draw):
+    """With `bias=False` there are the weights alone."""
+    h, d_head, *_ = sizes(draw)
+    d_model = h * d_head
+    expect_parameters(made.module(d_model, h, False), shapes(named(made, parameters(draw, d_model, bias=False), h)))
+
+
+@of_both(weight=1)
+def refuses_heads(made, draw):
+    """A d_model that is no multiple of num_heads raises when the layer is made: `ValueError` or its like."""
+    for d_model, h in [(7, 3), (6, 4), (8, 3), (3, 6)]:
+        expect_raises(REFUSED, made, d_model, h, because=f"d_model is {d_model}, and there are {h} heads")
+
+
+@of_both(weight=1, needs=[parameters_named])
+def shapes_of_results(made, draw):
+    """The result is a tuple of two tensors: out (b, n_q, d_model) and weights (b, h, n_q, n_k)."""
+    b, n_q, n_k, h, d_head = sizes(draw)
+    d_model = h * d_head
+    layer = loaded(made, parameters(draw, d_model), h)
+    result = layer(*tokens(draw, b, n_q, n_k, d_model))
+    expect_tuple(result, RESULTS)
+    expect_tensor(result[0], (b, n_q, d_model), what="out")
+    expect_tensor(result[1], (b, h, n_q, n_k), what="weights")
+
+
+@of_both(weight=3, needs=[shapes_of_results])
+def values(made, draw):
+    """Each head has weights of its own, from its own columns; `W_o` mixes what all of them found. With biases and without."""
+    b, n_q, n_k, h, d_head = sizes(draw)
+    d_model = h * d_head
+    for bias in (True, False):
+        own = parameters(draw, d_model, bias)
+        layer = loaded(made, own, h, bias)
+        query, key, value = tokens(draw, b, n_q, n_k, d_model)
+        expect_attends(layer, own, h, query, key, value)
+    expect_attends(layer, own, h, *map(noncontiguous, (query, key, value)))
+
+
+@of_both(weight=2, needs=[shapes_of_results])
+def defaults(made, draw):
+    """With a query alone it is self-attention; with query and key, the keys are the values too."""
+    b, n_q, n_k, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = parameters(draw, d_model)
+    layer = loaded(made, own, h)
+    query, key, _ = tokens(draw, b, n_q, n_k, d_model)
+    expect_attends(layer, own, h, query)
+    expect_attends(layer, own, h, query, key)
+
+
+@of_both(weight=2, needs=[values])
+def masked(made, draw):
+    """With a mask (n_q, n_k), the same for all sequences and heads, weights are 0 where it is False."""
+    b, n_q, n_k, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = parameters(draw, d_model)
+    layer = loaded(made, own, h)
+    arguments = tokens(draw, b, n_q, n_k, d_model)
+    expect_attends(layer, own, h, *arguments, some(draw, n_q, n_k))
+    expect_attends(layer, own, h, *arguments, torch.ones(n_q, n_k, dtype=torch.bool))
+
+
+@of_both(weight=2, needs=[masked])
+def masked_sequences(made, draw):
+    """A mask (b, n_q, n_k) or (b, 1, n_k) is one for each sequence, where there are as many heads as sequences too."""
+    b, n_q, n_k, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = parameters(draw, d_model)
+    layer = loaded(made, own, h)
+    for b in (b, h):
+        arguments = tokens(draw, b, n_q, n_k, d_model)
+        for n in (n_q, 1):
+            expect_attends(layer, own, h, *arguments, some(draw, b, n, n_k))
+
+
+@of_both(weight=1, needs=[masked])
+def masked_heads(made, draw):
+    """A mask may have four axes, each of the first three in full or 1: (b, h, n_q, n_k), (1, h, 1, n_k) and so on."""
+    b, n_q, n_k, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = parameters(draw, d_model)
+    layer = loaded(made, own, h)
+    arguments = tokens(draw, b, n_q, n_k, d_model)
+    for shape in [(b, h, n_q), (1, h, n_q), (b, 1, n_q), (b, h, 1), (1, 1, n_q), (1, h, 1), (b, 1, 1), (1, 1, 1)]:
+        expect_attends(layer, own, h, *arguments, some(draw, *shape, n_k))
+
+
+@of_both(weight=2, needs=[masked])
+def nothing_to_attend_to(made, draw):
+    """A query that may attend to nothing gets weights 0 and the weighted sum 0, so that the bias of `W_o` comes out."""
+    b, n_k, n_q, h, d_head = sizes(draw)
+    d_model = h * d_head
+    for bias in (True, False):
+        own = parameters(draw, d_model, bias)
+        layer = loaded(made, own, h, bias)
+        arguments, mask = tokens(draw, b, n_q, n_k, d_model), some(draw, b, n_q, n_k)
+        mask[:, 0] = mask[0] = False
+        expect_attends(layer, own, h, *arguments, mask)
+
+
+@of_both(weight=1, needs=[values])
+def sizes_alike(made, draw):
+    """Where all sizes are alike, as in self-attention, and along a long axis, the axes still mean what they mean."""
+    size = int(draw.rng.integers(3, 5))
+    for h, d_head in [(size, 1), (1, size), (size, size)]:
+        d_model = h * d_head
+        b = n_q = n_k = size
+        own = parameters(draw, d_model)
+        layer = loaded(made, own, h)
+        arguments = tokens(draw, b, n_q, n_k, d_model)
+        expect_attends(layer, own, h, *arguments, some(draw, b, n_q, n_k))
+        expect_attends(layer, own, h, arguments[0])
+    h, d_model = 2, 6
+    own = parameters(draw, d_model)
+    layer = loaded(made, own, h)
+    for n_q, n_k in [(draw.long(), 3), (2, draw.long())]:
+        expect_attends(layer, own, h, *tokens(draw, 1, n_q, n_k, d_model), some(draw, n_q, n_k))
+
+
+@of_both(weight=1, needs=[values])
+def sizes_of_one(made, draw):
+    """Sizes of 1 stay axes: one sequence, one query, one key, one head, one column for each head."""
+    for one in range(5):
+        b, n_q, n_k, h, d_head = (1 if place == one else size for place, size in enumerate(sizes(draw)))
+        d_model = h * d_head
+        own = parameters(draw, d_model)
+        layer = loaded(made, own, h)
+        expect_attends(layer, own, h, *tokens(draw, b, n_q, n_k, d_model), some(draw, b, n_q, n_k))
+
+
+@of_both(weight=1, needs=[values])
+def large_scores(made, draw):
+    """Scores in the thousands, of either sign, give the weights that their differences say."""
+    b, n_q, n_k, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = parameters(draw, d_model)
+    layer = loaded(made, own, h)
+    query, key, value = tokens(draw, b, n_q, n_k, d_model)
+    expect_attends(layer, own, h, 1000 * query, key, value, some(draw, n_q, n_k))
+
+
+@of_both(weight=2, needs=[values])
+def gradients(made, draw):
+    """Gradients flow to each parameter and each input, without a mask, with one, and where it leaves nothing."""
+    b, n_k, n_q, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = parameters(draw, d_model)
+    layer = loaded(made, own, h)
+    mask = some(draw, b, n_q, n_k)
+    mask[:, 0] = False
+    for last in [(), (mask,)]:
+        inputs, upstream = tokens(draw, b, n_q, n_k, d_model), tensor(draw, b, n_q, d_model)
+        leaves = [part.clone().requires_grad_() for part in inputs]
+        parts = {name: part.clone().requires_grad_() for name, part in own.items()}
+        attended(parts, h, *leaves, *last)[0].backward(upstream)
+        expected = named(made, {name: part.grad for name, part in parts.items()}, h)
+        _, came, of_parameters = backward(layer, *inputs, *last, upstream=upstream)
+        for name, part in expect_gradients(layer, of_parameters, expected).items():
+            # That of a bias of the keys is 0: it shifts all scores of a query alike. Rounding is measured by the others.
+            unit = max(np.abs(expected[name].numpy()).max(), 1.0)
+            expect_close(part, expected[name], what=f"the gradient of {name}", unit=np.array(unit))
+        for name, part, leaf in zip(("query", "key", "value"), came, leaves, strict=False):
+            expect_close(part, leaf.grad, what=f"the gradient of {name}")
+
+
+@of_both(weight=1, needs=[values])
+def in_training(made, draw):
+    """In training mode, where a new layer begins, the results are the same: nothing is dropped at random."""
+    b, n_q, n_k, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = parameters(draw, d_model)
+    layer = loaded(made, own, h).train()
+    arguments = tokens(draw, b, n_q, n_k, d_model)
+    for _ in range(3):
+        expect_attends(layer, own, h, *arguments)
+
+
+@of_both(weight=1, needs=[shapes_of_results])
+def dtype(made, draw):
+    """Both results have the dtype of parameters and inputs: float32, float64, float16 or bfloat16, with a mask too."""
+    b, n_q, n_k, h, d_head = sizes(draw)
+    d_model = h * d_head
+    layer = loaded(made, parameters(draw, d_model), h)
+    arguments, mask = tokens(draw, b, n_q, n_k, d_model), some(draw, n_q, n_k)
+    for kind in DTYPES:
+        layer.to(kind)
+        inputs = [part.to(kind) for part in arguments]
+        for result in (layer(*inputs), layer(*inputs, mask)):
+            expect_tensor(result[0], (b, n_q, d_model), kind, what="out")
+            expect_tensor(result[1], (b, h, n_q, n_k), kind, what="weights")
+
+
+@of_both(weight=1, needs=[values])
+def refuses_sizes(made, draw):
+    """Sizes that do not fit raise: another width, other numbers of keys and values, a mask that does not fit."""
+    b, n_q, n_k, h, d_head = sizes(draw)
+    d_model = h * d_head
+    layer = loaded(made, parameters(draw, d_model), h)
+    query, key, value = tokens(draw, b, n_q, n_k, d_model)
+    for widths in [(d_model + h, d_model, d_model), (d_model, 1, d_model), (d_model, d_model, d_model - h)]:
+        n = n_q, n_k, n_k
+        inputs = [tensor(draw, b, *own) for own in zip(n, widths, strict=True)]
+        expect_raises(REFUSED, layer, *inputs, because=f"d_model is {d_model}")
+    for keys, values in [(n_k, n_k + 1), (n_k, 1), (1, n_k)]:
+        inputs = query, tensor(draw, b, keys, d_model), tensor(draw, b, values, d_model)
+        expect_raises(REFUSED, layer, *inputs, because=f"{keys} keys, values: {values}")
+    for shape in [(n_q, n_k + 1), (n_q + 1, n_k), (n_q, 1), (b, n_q + 1, n_k), (1, h + 1, n_q, n_k), (b, h, n_q, 1)]:
+        expect_raises(REFUSED, layer, query, key, value, some(draw, *shape), because=f"the mask is {shape}")
+    for queries, keys in [(1, n_k), (n_q, 1)]:  # these may not be stretched to the mask
+        inputs = tokens(draw, b, queries, keys, d_model)
+        because = f"the mask is {(n_q, n_k)}"
+        expect_raises(REFUSED, layer, *inputs, some(draw, n_q, n_k), because=because)
+
+
+@of_both(weight=0.5, needs=[shapes_of_results])
+def kept(made, draw):
+    """Query, key, value, mask and parameters are as they were after the call."""
+    b, n, h, d_head, _ = sizes(draw)  # queries and results of one shape, which one could be written into
+    d_model = h * d_head
+    own = parameters(draw, d_model)
+    layer = loaded(made, own, h)
+    arguments = tokens(draw, b, n, n, d_model)
+    expect_unchanged(layer, ["query", "key", "value", "mask"], *arguments, some(draw, b, n, n))
+    expect_unchanged(layer, ["query"], arguments[0])
+    after = layer.state()
+    for name, part in named(made, own, h).items():
+        expect_close(after[name], part, what=f"the parameter {name} after the call")
+
+
+# fuse
+
+
+def list_of_heads(values, h):
+    """Return what `fuse` is given: a module with `heads`, `W_o`, `d_model` and `num_heads`, made of torch's own parts."""
+    bias = "W_o.bias" in values
+    d_model = len(values["W_o.weight"])
+
+    def linear(name, values):
+        weight = values[f"{name}.weight"]
+        part = nn.Linear(*weight.shape[::-1], bias=bias, dtype=weight.dtype)
+        part.load_state_dict({own: values[f"{name}.{own}"] for own in dict(part.named_parameters())})
+        return part
+
+    own = of_heads(values, h)
+    heads = [nn.ModuleDict({name: linear(f"heads.{i}.{name}", own) for name in PROJECTIONS}) for i in range(h)]
+    loop = nn.ModuleDict({"heads": nn.ModuleList(heads), "W_o": linear("W_o", own)})
+    loop.d_model, loop.num_heads = d_model, h
+    return loop
+
+
+def expect_moved(layer, values):
+    """Fail unless a layer has these parameters."""
+    expect_parameters(layer, shapes(values))
+    after = layer.state()
+    for name, part in values.items():
+        expect_close(after[name], part, what=name)
+
+
+def expect_its_own(subject, module, values, name):
+    """Fail if changing what comes of a module changes that, or if it has changed already."""
+    before = {name: part.clone() for name, part in module.state_dict().items()}
+    given = subject.given(module, name)
+    layer = subject.module(given)
+    for when in ("", " after the new layer was trained"):
+        after = given.state()
+        for part, own in before.items():
+            expect_close(after[part], own, what=f"the parameter {part} of `{name}`{when}")
+        layer.load({part: torch.zeros_like(own) for part, own in values.items()})
+
+
+@check(weight=1)
+def fuse_parameters(fuse, draw):
+    """The result is a `MultiHeadAttention`: its parameters have those names and shapes; with biases where there are some."""
+    h, d_head, *_ = sizes(draw)
+    d_model = h * d_head
+    for bias in (True, False):
+        values = parameters(draw, d_model, bias)
+        expect_parameters(fuse.module(list_of_heads(values, h)), shapes(values))
+
+
+@check(weight=3, needs=[fuse_parameters])
+def fuse_values(fuse, draw):
+    """Head i's rows are rows i d_head to (i + 1) d_head of `W_q`, `W_k` and `W_v`; biases likewise; `W_o` is the same."""
+    h, d_head, *_ = sizes(draw)
+    for h, d_head in [(h, d_head), (d_head, d_head), (1, d_head), (h, 1)]:
+        for bias in (True, False):
+            values = parameters(draw, h * d_head, bias)
+            expect_moved(fuse.module(list_of_heads(values, h)), values)
+
+
+@check(weight=2, needs=[fuse_values])
+def fuse_outputs(fuse, draw):
+    """The fused layer gives the outputs, the weights and the gradients that the list of heads gives."""
+    b, n_q, n_k, h, d_head = sizes(draw)
+    d_model = h * d_head
+    values = parameters(draw, d_model)
+    expect_works(fuse.module(list_of_heads(values, h)), values, h, draw, b, n_q, n_k)
+
+
+def expect_works(layer, values, h, draw, b, n_q, n_k):
+    """Fail unless a layer attends with these parameters, and can be trained."""
+    d_model = len(values["W_o.weight"])
+    layer.train(False)
+    inputs, mask = tokens(draw, b, n_q, n_k, d_model), some(draw, n_q, n_k)
+    expect_attends(layer, values, h, *inputs, mask)
+    upstream = tensor(draw, b, n_q, d_model)
+    _, _, came = backward(layer, *inputs, mask, upstream=upstream)
+    parts = {name: part.clone().requires_grad_() for name, part in values.items()}
+    attended(parts, h, *inputs, mask)[0].backward(upstream)
+    expected = {name: part.grad for name, part in parts.items() if name != "W_k.bias"}  # whose gradient is 0
+    for name, part in expect_gradients(layer, came, expected).items():
+        expect_close(part, expected[name], what=f"the gradient of {name}")
+
+
+@check(weight=1, needs=[fuse_values])
+def fuse_own(fuse, draw):
+    """`loop` is left as it was, and the new layer's parameters are its own: to train it changes nothing in `loop`."""
+    h, d_head, *_ = sizes(draw)
+    for h, d_head in [(h, d_head), (1, d_head)]:
+        values = parameters(draw, h * d_head)
+        expect_its_own(fuse, list_of_heads(values, h), values, "loop")
+
+
+@check(weight=1, needs=[fuse_parameters])
+def fuse_dtype(fuse, draw):
+    """The new layer's parameters have the dtype of the old one's: float32, float64 or bfloat16."""
+    h, d_head, *_ = sizes(draw)
+    values = parameters(draw, h * d_head)
+    for kind in (torch.float32, torch.float64, torch.bfloat16):
+        state = fuse.module(list_of_heads({name: part.to(kind) for name, part in values.items()}, h)).state()
+        for name, part in values.items():
+            expect_tensor(state[name], tuple(part.shape), kind, what=name)
+
+
+# from_torch
+
+
+def of_torch(values, h, batch_first=True, dropout=0.0):
+    """Return PyTorch's layer with these parameters."""
+    bias, d_model = "W_o.bias" in values, len(values["W_o.weight"])
+    kind = values["W_o.weight"].dtype
+    module = nn.MultiheadAttention(d_model, h, dropout, bias, batch_first=batch_first, dtype=kind)
+    state = {"in_proj_weight": torch.cat([values[f"{name}.weight"] for name in PROJECTIONS])}
+    state["out_proj.weight"] = values["W_o.weight"]
+    if bias:
+        state["in_proj_bias"] = torch.cat([values[f"{name}.bias"] for name in PROJECTIONS])
+        state["out_proj.bias"] = values["W_o.bias"]
+    module.load_state_dict(state)
+    return module.eval()
+
+
+@check(weight=1)
+def from_torch_parameters(from_torch, draw):
+    """The result is a `MultiHeadAttention`: its parameters have those names and shapes; with biases where there are some."""
+    h, d_head, *_ = sizes(draw)
+    d_model = h * d_head
+    for bias in (True, False):
+        values = parameters(draw, d_model, bias)
+        expect_parameters(from_torch.module(of_torch(values, h)), shapes(values))
+
+
+@check(weight=3, needs=[from_torch_parameters])
+def from_torch_values(from_torch, draw):
+    """The rows of `in_proj_weight` and `in_proj_bias` are those of W_q, W_k and W_v, in this order; `out_proj` is `W_o`."""
+    h, d_head, *_ = sizes(draw)
+    for h, d_head in [(h, d_head), (d_head, d_head), (1, d_head), (h, 1)]:
+        for bias in (True, False):
+            values = parameters(draw, h * d_head, bias)
+            expect_moved(from_torch.module(of_torch(values, h)), values)
+
+
+@check(weight=2, needs=[from_torch_values])
+def from_torch_outputs(from_torch, draw):
+    """It gives PyTorch's outputs and weights, for either `batch_first`; sequences stand first in what it takes."""
+    b, n_q, n_k, h, d_head = sizes(draw)
+    d_model = h * d_head
+    values = parameters(draw, d_model)
+    for batch_first in (True, False):
+        module = of_torch(values, h, batch_first, dropout=0.5)
+        expect_works(from_torch.module(module), values, h, draw, b, n_q, n_k)
+        query, key, value = tokens(draw, b, n_q, n_k, d_model)
+        mask = some(draw, n_q, n_k)
+
+        def theirs(*inputs, module=module, mask=mask):
+            turned = [own if module.batch_first else own.transpose(0, 1) for own in inputs[:3]]
+            out, weights = module(*turned, attn_mask=~mask, average_attn_weights=False)
+            return (out if module.batch_first else out.transpose(0, 1)).detach(), weights.detach()
+
+        layer = from_torch.module(module).train(False)
+        expect_agrees(layer, theirs, query, key, value, mask, names=RESULTS)
+
+
+@check(weight=1, needs=[from_torch_values])
+def from_torch_own(from_torch, draw):
+    """`module` is left as it was, and the new layer's parameters are its own: to train it changes nothing in `module`."""
+    h, d_head, *_ = sizes(draw)
+    values = parameters(draw, h * d_head)
+    expect_its_own(from_torch, of_torch(values, h), values, "module")
+
+
+@check(weight=1, needs=[from_torch_parameters])
+def from_torch_dtype(from_torch, draw):
+    """The new layer's parameters have the dtype of the old one's: float32, float64 or bfloat16."""
+    h, d_head, *_ = sizes(draw)
+    values = parameters(draw, h * d_head)
+    for kind in (torch.float32, torch.float64, torch.bfloat16):
+        state = from_torch.module(of_torch({name: part.to(kind) for name, part in values.items()}, h)).state()
+        for name, part in values.items():
+            expect_tensor(state[name], tuple(part.shape), kind, what=name)

@@ -1,0 +1,2515 @@
+"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+
+A check that fails is explained by the listed answer that behaves as the student's function does. The tests
+of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+"""
+
+import copy
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from checking import families, misconception, right
+
+REFUSED = (ValueError, RuntimeError, IndexError)
+PROJECTIONS = ("W_q", "W_k", "W_v")
+
+
+def divides(d, h):
+    if d % h:
+        raise ValueError(f"{d} is no multiple of {h}")
+    return d // h
+
+
+def split(X, h):
+    return X.unflatten(-1, (h, divides(X.shape[-1], h))).transpose(1, 2)
+
+
+def merge(X):
+    return X.transpose(1, 2).flatten(2)
+
+
+def fitting(mask, S):
+    """Return a mask, which has four axes, in the shape of the scores S; raise where it does not fit."""
+    if mask.shape[-1] != S.shape[-1]:
+        raise ValueError("another number of keys")
+    return mask.expand(S.shape)
+
+
+def share(S, mask=None):
+    if mask is None:
+        return S.softmax(-1)
+    mask = fitting(mask, S)
+    return S.masked_fill(~mask, torch.finfo(S.dtype).min).softmax(-1) * mask
+
+
+# split_heads: wrong
+
+
+@misconception(
+    "split_heads",
+    label="reshaped without transpose",
+    hint="One reshape to (b, h, n, d/h) cuts the row of numbers where it happens to be long enough: head 0 gets the "
+    "first tokens whole. Cut the columns, (b, n, h, d/h), then exchange axes 1 and 2.",
+)
+def split_heads_without_transpose(X, num_heads):
+    b, n, d = X.shape
+    return X.reshape(b, num_heads, n, divides(d, num_heads))
+
+
+@misconception(
+    "split_heads",
+    label="columns dealt out in turn",
+    hint="Each head gets every h-th column: `(d/h, h)` in place of `(h, d/h)`. Head i gets d/h columns that stand "
+    "side by side: `X.view(b, n, num_heads, d // num_heads)`.",
+)
+def split_heads_interleaved(X, num_heads):
+    return X.unflatten(-1, (divides(X.shape[-1], num_heads), num_heads)).permute(0, 3, 1, 2)
+
+
+@misconception(
+    "split_heads",
+    label="heads left behind the tokens",
+    hint="The result is (b, n, h, d/h): the transpose is missing. Heads stand in front of tokens, `.transpose(1, 2)`.",
+)
+def split_heads_not_transposed(X, num_heads):
+    return split(X, num_heads).transpose(1, 2)
+
+
+@misconception(
+    "split_heads",
+    label="tokens and columns exchanged",
+    hint="The last two axes are exchanged: (b, h, d/h, n). Exchange axes 1 and 2, the tokens' and the heads'.",
+)
+def split_heads_last_two(X, num_heads):
+    return split(X, num_heads).transpose(-1, -2)
+
+
+@misconception(
+    "split_heads",
+    label="heads in front of the batch",
+    hint="The heads stand in front of the batch: (h, b, n, d/h). The batch stays first: (b, h, n, d/h).",
+)
+def split_heads_first_axis(X, num_heads):
+    return split(X, num_heads).transpose(0, 1)
+
+
+@misconception(
+    "split_heads",
+    label="heads folded into the batch",
+    hint="Heads and batch share one axis: (b h, n, d/h). Give the heads an axis of their own.",
+)
+def split_heads_folded(X, num_heads):
+    return split(X, num_heads).flatten(0, 1)
+
+
+@misconception(
+    "split_heads",
+    label="tokens dealt out instead of columns",
+    hint="The tokens are dealt out to the heads. Each head sees every token, and d/h of its columns.",
+)
+def split_heads_of_tokens(X, num_heads):
+    b, n, d = X.shape
+    if n % num_heads:
+        return X.reshape(b, num_heads, n, divides(d, num_heads))
+    return X.reshape(b, num_heads, n // num_heads, d)
+
+
+@misconception(
+    "split_heads",
+    label="the first head's columns for all",
+    hint="Every head gets the first d/h columns. Head i begins at column i d/h.",
+)
+def split_heads_first_for_all(X, num_heads):
+    Z = split(X, num_heads)
+    return Z[:, :1].expand(Z.shape)
+
+
+@misconception(
+    "split_heads",
+    label="heads in reverse order",
+    hint="The heads stand in reverse order: head 0 has the last columns. Head 0 gets the first.",
+)
+def split_heads_reversed(X, num_heads):
+    return split(X, num_heads).flip(1)
+
+
+@misconception(
+    "split_heads",
+    label="num_heads taken for d/h",
+    hint="`num_heads` columns went to each head, and there are d / num_heads heads. It is the other way round.",
+)
+def split_heads_width_for_number(X, num_heads):
+    return split(X, divides(X.shape[-1], num_heads))
+
+
+@misconception(
+    "split_heads",
+    label="all of X for every head",
+    hint="Every head got a copy of all columns. They share them: d / num_heads each.",
+)
+def split_heads_copies(X, num_heads):
+    divides(X.shape[-1], num_heads)
+    return X[:, None].repeat(1, num_heads, 1, 1)
+
+
+@misconception(
+    "split_heads",
+    label="columns left over dropped",
+    hint="Where d is no multiple of `num_heads`, `d // num_heads` drops columns without a word. Raise `ValueError`.",
+)
+def split_heads_drops_rest(X, num_heads):
+    d_head = X.shape[-1] // num_heads
+    return split(X[..., : d_head * num_heads], num_heads)
+
+
+@misconception(
+    "split_heads",
+    label="a list of heads",
+    hint="A list of tensors came back, or a tuple: `chunk` and `split` make them. `torch.stack(..., dim=1)` makes one "
+    "tensor of them.",
+)
+def split_heads_list(X, num_heads):
+    divides(X.shape[-1], num_heads)
+    return list(X.chunk(num_heads, dim=-1))
+
+
+@misconception(
+    "split_heads",
+    label="X changed in place",
+    hint="`X` itself was changed: `transpose_`, `resize_` and whatever ends in `_` work in place. Leave out the `_`.",
+)
+def split_heads_in_place(X, num_heads):
+    Z = split(X, num_heads).clone()
+    X.zero_()
+    return Z
+
+
+@misconception(
+    "split_heads",
+    label="only the first 512 tokens",
+    hint="Tokens after the 512th are 0: a length is written into the code. Take n from `X.shape`.",
+)
+def split_heads_512(X, num_heads):
+    Z = split(X, num_heads)
+    return Z * (torch.arange(Z.shape[2]) < 512)[:, None]
+
+
+@misconception(
+    "split_heads",
+    label="reshaped where sizes agree",
+    hint="Where there are as many tokens as heads the axes are mixed up. Which axis is which does not depend on sizes.",
+)
+def split_heads_by_size(X, num_heads):
+    if X.shape[1] == num_heads:
+        return split_heads_without_transpose(X, num_heads)
+    return split(X, num_heads)
+
+
+TENSORS = {
+    "a list instead of an array": "A list came back. Leave `.tolist()` out: the result is a tensor.",
+    "result in float64": "The result is float64 whatever `X` is: leave `.double()` and `.to(torch.float64)` out.",
+    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is still a batch, one token a row.",
+    "only the first sequence": "`[0]` takes the first sequence and forgets the rest of the batch. Keep the axis b.",
+}
+FAMILIES = [
+    *TENSORS, "returns nothing", "result always in float32", "an array instead of a tensor", "cut off from autograd"
+]  # fmt: skip
+
+
+# split_heads: right
+
+
+@families(*FAMILIES, "assert instead of ValueError", but=["only the first sequence"], hints={
+    name: hint for name, hint in TENSORS.items() if name != "only the first sequence"
+})  # fmt: skip
+@right("split_heads")
+def split_heads_unflatten(X, num_heads):
+    return split(X, num_heads)
+
+
+@right("split_heads")
+def split_heads_permute(X, num_heads):
+    b, n, d = X.shape
+    return X.reshape(b, n, num_heads, divides(d, num_heads)).permute(0, 2, 1, 3)
+
+
+@right("split_heads")
+def split_heads_chunks(X, num_heads):
+    divides(X.shape[-1], num_heads)
+    return torch.stack(X.chunk(num_heads, dim=-1), dim=1)
+
+
+@right("split_heads")
+def split_heads_slices(X, num_heads):
+    d_head = divides(X.shape[-1], num_heads)
+    return torch.stack([X[..., i * d_head : (i + 1) * d_head] for i in range(num_heads)], 1)
+
+
+@right("split_heads")
+def split_heads_copied(X, num_heads):
+    b, n, d = X.size()
+    return X.view(b, n, num_heads, divides(d, num_heads)).transpose(1, 2).contiguous()
+
+
+@right("split_heads")
+def split_heads_einsum(X, num_heads):
+    return torch.einsum("bnhd->bhnd", X.unflatten(2, (num_heads, divides(X.shape[-1], num_heads))))
+
+
+@right("split_heads")
+def split_heads_filled(X, num_heads):
+    b, n, d = X.shape
+    d_head = divides(d, num_heads)
+    Z = X.new_zeros(b, num_heads, n, d_head)
+    for i in range(num_heads):
+        Z[:, i] = X[:, :, i * d_head : (i + 1) * d_head]
+    return Z
+
+
+# merge_heads: wrong
+
+
+@misconception(
+    "merge_heads",
+    label="reshaped without transpose",
+    hint="A reshape of (b, h, n, d_head) puts the tokens of one head side by side. Exchange axes 1 and 2 first: the heads "
+    "of one token have to be neighbours.",
+)
+def merge_heads_without_transpose(X):
+    b, h, n, d_head = X.shape
+    return X.reshape(b, n, h * d_head)
+
+
+@misconception(
+    "merge_heads",
+    label="view of what is not contiguous",
+    hint="After `transpose` the numbers lie in memory as before, and `view` cannot cut them that way. `.contiguous()` "
+    "before it, or `reshape`, which copies where it must.",
+)
+def merge_heads_view(X):
+    b, h, n, d_head = X.shape
+    return X.transpose(1, 2).view(b, n, h * d_head)
+
+
+@misconception(
+    "merge_heads",
+    label="heads' columns in turn",
+    hint="The heads' columns are interleaved: first column of each head, then the second. Head 0's columns all come "
+    "first: (b, n, h, d_head), in this order, is made flat.",
+)
+def merge_heads_interleaved(X):
+    return X.permute(0, 2, 3, 1).flatten(2)
+
+
+@misconception(
+    "merge_heads",
+    label="last two axes exchanged",
+    hint="The last two axes are exchanged, not axes 1 and 2: tokens and heads change places, columns stay last.",
+)
+def merge_heads_last_two(X):
+    b, h, n, d_head = X.shape
+    return X.transpose(-1, -2).reshape(b, n, h * d_head)
+
+
+@misconception(
+    "merge_heads",
+    label="heads averaged",
+    hint="The heads are averaged. Their results come side by side: nothing is lost, and `W_o` decides what to mix.",
+)
+def merge_heads_mean(X):
+    return X.mean(1)
+
+
+@misconception(
+    "merge_heads",
+    label="heads summed",
+    hint="The heads are added up. Their results come side by side: nothing is lost, and `W_o` decides what to mix.",
+)
+def merge_heads_sum(X):
+    return X.sum(1)
+
+
+@misconception(
+    "merge_heads",
+    label="heads left unmerged",
+    hint="The axes are exchanged, and heads and columns are still two axes. Make them one: (b, n, h d_head).",
+)
+def merge_heads_unmerged(X):
+    return X.transpose(1, 2)
+
+
+@misconception(
+    "merge_heads",
+    label="heads put below each other",
+    hint="The heads stand below each other, (b, h n, d_head). They come side by side, along the last axis.",
+)
+def merge_heads_below(X):
+    return X.flatten(1, 2)
+
+
+@misconception(
+    "merge_heads",
+    label="the first head alone",
+    hint="Only head 0 came back. All of them, side by side.",
+)
+def merge_heads_first(X):
+    return X[:, 0]
+
+
+@misconception(
+    "merge_heads",
+    label="the first head for all",
+    hint="Head 0 stands at every head's place. Head i's columns come from head i.",
+)
+def merge_heads_first_for_all(X):
+    return merge(X[:, :1].expand(X.shape))
+
+
+@misconception(
+    "merge_heads",
+    label="heads in reverse order",
+    hint="The heads come in reverse order. Head 0 is first.",
+)
+def merge_heads_reversed(X):
+    return merge(X.flip(1))
+
+
+@misconception(
+    "merge_heads",
+    label="tokens in front of the batch",
+    hint="The tokens stand in front of the batch, (n, b, h d_head). The batch stays first.",
+)
+def merge_heads_tokens_first(X):
+    return merge(X).transpose(0, 1)
+
+
+@misconception(
+    "merge_heads",
+    label="batch and heads exchanged",
+    hint="The first axis was taken for the heads. X is (b, h, n, d_head): the batch is first, the heads second.",
+)
+def merge_heads_of_the_batch(X):
+    return merge(X.transpose(0, 1))
+
+
+@misconception(
+    "merge_heads",
+    label="X changed in place",
+    hint="`X` itself was changed: whatever ends in `_` works in place. Leave out the `_`.",
+)
+def merge_heads_in_place(X):
+    Z = merge(X).clone()
+    X.zero_()
+    return Z
+
+
+@misconception(
+    "merge_heads",
+    label="only the first 512 tokens",
+    hint="Tokens after the 512th are 0: a length is written into the code. Take n from `X.shape`.",
+)
+def merge_heads_512(X):
+    Z = merge(X)
+    return Z * (torch.arange(Z.shape[1]) < 512)[:, None]
+
+
+@misconception(
+    "merge_heads",
+    label="reshaped where sizes agree",
+    hint="Where there are as many tokens as heads the transpose is left out. Which axis is which does not depend on sizes.",
+)
+def merge_heads_by_size(X):
+    return X.reshape(len(X), X.shape[2], -1) if X.shape[1] == X.shape[2] else merge(X)
+
+
+# merge_heads: right
+
+
+@families(*FAMILIES, but=["only the first sequence"], hints={
+    name: hint for name, hint in TENSORS.items() if name != "only the first sequence"
+})  # fmt: skip
+@right("merge_heads")
+def merge_heads_flatten(X):
+    return merge(X)
+
+
+@right("merge_heads")
+def merge_heads_contiguous(X):
+    b, h, n, d_head = X.shape
+    return X.transpose(1, 2).contiguous().view(b, n, h * d_head)
+
+
+@right("merge_heads")
+def merge_heads_cat(X):
+    return torch.cat(X.unbind(1), dim=-1)
+
+
+@right("merge_heads")
+def merge_heads_permute(X):
+    return X.permute(0, 2, 1, 3).reshape(X.shape[0], X.shape[2], -1)
+
+
+@right("merge_heads")
+def merge_heads_einsum(X):
+    return torch.einsum("bhnd->bnhd", X).flatten(-2)
+
+
+@right("merge_heads")
+def merge_heads_filled(X):
+    b, h, n, d_head = X.shape
+    Z = X.new_empty(b, n, h * d_head)
+    for i in range(h):
+        Z[..., i * d_head : (i + 1) * d_head] = X[:, i]
+    return Z
+
+
+# The two classes: what both of them do, in steps that a mistake can take the place of
+
+
+class Layer(nn.Module):
+    """Multi-head attention, but for its projections."""
+
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        self.d_model, self.num_heads, self.d_head = d_model, num_heads, self.width(d_model, num_heads)
+        self.make(d_model, num_heads, bias)
+        self.W_o = nn.Linear(d_model, d_model, bias)
+
+    def width(self, d_model, num_heads):
+        return divides(d_model, num_heads)
+
+    def sources(self, query, key, value):
+        key = query if key is None else key
+        return query, key, key if value is None else value
+
+    def scale(self, S):
+        return S / self.d_head**0.5
+
+    def scores(self, q, k):
+        return self.scale(q @ k.transpose(-1, -2))
+
+    def four(self, mask):
+        return mask[:, None] if mask.dim() == 3 else mask.expand(1, 1, *mask.shape) if mask.dim() == 2 else mask
+
+    def weigh(self, S, mask):
+        return share(S, mask)
+
+    def mixed(self, A, v):
+        return A @ v
+
+    def together(self, Z):
+        return merge(Z)
+
+    def last(self, Z):
+        return self.W_o(Z)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        query, key, value = self.sources(query, key, value)
+        q, k, v = self.apart(query, key, value)
+        A = self.weigh(self.scores(q, k), None if mask is None else self.four(mask))
+        return self.last(self.together(self.mixed(A, v))), A
+
+
+class Head(nn.Module):
+    def __init__(self, d_model, d_head, bias):
+        super().__init__()
+        self.W_q = nn.Linear(d_model, d_head, bias)
+        self.W_k = nn.Linear(d_model, d_head, bias)
+        self.W_v = nn.Linear(d_model, d_head, bias)
+
+
+class MultiHeadAttentionLoop(Layer):
+    def make(self, d_model, num_heads, bias):
+        self.heads = nn.ModuleList([Head(d_model, self.d_head, bias) for _ in range(num_heads)])
+
+    def apart(self, *inputs):
+        found = zip(PROJECTIONS, inputs, strict=True)
+        return [torch.stack([getattr(head, name)(X) for head in self.heads], 1) for name, X in found]
+
+
+class MultiHeadAttention(Layer):
+    def make(self, d_model, num_heads, bias):
+        self.W_q = nn.Linear(d_model, d_model, bias)
+        self.W_k = nn.Linear(d_model, d_model, bias)
+        self.W_v = nn.Linear(d_model, d_model, bias)
+
+    def apart(self, query, key, value):
+        found = self.W_q(query), self.W_k(key), self.W_v(value)
+        return [self.cut(X) for X in found]
+
+    def cut(self, X):
+        return X.unflatten(-1, (self.num_heads, self.d_head)).transpose(1, 2)
+
+
+BOTH = (MultiHeadAttentionLoop, MultiHeadAttention)
+
+
+def of_both(label, hint):
+    """Declare a mistake that a layer of either class can have."""
+
+    def declare(mistake):
+        mistake.families = [
+            misconception(kind.__name__, label, hint)(type(f"{kind.__name__}_{mistake.__name__}", (mistake, kind), {}))
+            for kind in BOTH
+        ]
+        return mistake
+
+    return declare
+
+
+# Both classes, wrong: parameters
+
+
+@of_both(
+    label="names in lower case",
+    hint="Weights are moved by name: `W_q`, `W_k`, `W_v` and `W_o`, with a capital W, and `heads` where there is a list.",
+)
+class other_names:
+    def state_dict(self, *arguments, **more):
+        return {name.replace("W_", "w_"): own for name, own in super().state_dict(*arguments, **more).items()}
+
+
+@of_both(
+    label="W_o missing",
+    hint="There is no `W_o`: the heads' results stand side by side, and nothing mixes them. Add `self.W_o`, a `nn.Linear` from "
+    "d_model to d_model, and apply it to what the heads found.",
+)
+class without_W_o:
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__(d_model, num_heads, bias)
+        del self.W_o
+
+    def last(self, Z):
+        return Z
+
+
+@of_both(
+    label="bias of W_o left on",
+    hint="With `bias=False` the bias of `W_o` is still there: hand `bias` on to all four layers.",
+)
+class bias_of_W_o_stays:
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__(d_model, num_heads, bias)
+        self.W_o = nn.Linear(d_model, d_model)
+
+
+@of_both(
+    label="bias always there",
+    hint="`bias` is ignored: `nn.Linear` has one unless it is told `bias=False`. Hand it on to each of them.",
+)
+class bias_ignored:
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__(d_model, num_heads, True)
+
+
+@of_both(
+    label="bias nowhere",
+    hint="There are no biases, and by default there should be: `bias=True`. Hand `bias` on to each `nn.Linear`.",
+)
+class bias_never:
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__(d_model, num_heads, False)
+
+
+@of_both(
+    label="a layer too many",
+    hint="There are more parameters than asked for, those of a `LayerNorm` or another layer. Multi-head attention has its "
+    "projections and `W_o` alone; what stands around it is chapter 7.",
+)
+class layer_too_many:
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__(d_model, num_heads, bias)
+        self.norm = nn.LayerNorm(d_model)
+
+    def last(self, Z):
+        return self.norm(super().last(Z))
+
+
+@of_both(
+    label="sizes not kept",
+    hint="`d_model` and `num_heads` are not kept: `self.d_model, self.num_heads = d_model, num_heads`. Whoever moves "
+    "weights wants to read them.",
+)
+class sizes_not_kept:
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__(d_model, num_heads, bias)
+        self.h = num_heads
+        del self.d_model, self.num_heads
+
+    def cut(self, X):
+        return X.unflatten(-1, (self.h, self.d_head)).transpose(1, 2)
+
+
+@of_both(
+    label="d_model not divisible accepted",
+    hint="A d_model that is no multiple of num_heads is accepted, and columns get lost in `d_model // num_heads`. Raise "
+    "`ValueError` when the layer is made.",
+)
+class not_divisible:
+    def width(self, d_model, num_heads):
+        return d_model // num_heads
+
+
+@of_both(
+    label="assert instead of ValueError",
+    hint="`assert` raises `AssertionError`, and is left out when Python runs with `-O`. Write `if` and `raise ValueError(...)`.",
+)
+class asserts:
+    def width(self, d_model, num_heads):
+        assert d_model % num_heads == 0
+        return d_model // num_heads
+
+
+# Both classes, wrong: which input goes where
+
+
+@of_both(
+    label="self-attention whatever is given",
+    hint="Keys and values come from `query` even where `key` is given. `query` takes their place only where they are None.",
+)
+class always_self:
+    def sources(self, query, key, value):
+        return query, query, query
+
+
+@of_both(
+    label="value ignored",
+    hint="The keys are taken for values even where `value` is given. Only where it is None is it the key.",
+)
+class value_ignored:
+    def sources(self, query, key, value):
+        key = query if key is None else key
+        return query, key, key
+
+
+@of_both(
+    label="value defaults to query",
+    hint="Without a `value`, the query took its place. It defaults to the key: what is attended to is what is passed on.",
+)
+class value_from_query:
+    def sources(self, query, key, value):
+        return query, query if key is None else key, query if value is None else value
+
+
+@of_both(
+    label="keys and values exchanged",
+    hint="`W_k` gets the values and `W_v` the keys. Mind the order: query, key, value.",
+)
+class keys_for_values:
+    def sources(self, query, key, value):
+        query, key, value = super().sources(query, key, value)
+        return query, value, key
+
+
+@of_both(
+    label="keys projected with W_q",
+    hint="The keys are projected with `W_q`. They have a projection of their own, `W_k`.",
+)
+class keys_by_W_q:
+    def apart(self, query, key, value):
+        return super().apart(query, key, value)[0], super().apart(key, key, value)[0], super().apart(query, key, value)[2]
+
+
+@of_both(
+    label="keys and values not projected",
+    hint="`W_v` is left out: the values are mixed as they came in. Each of the three inputs has a projection.",
+)
+class values_as_they_are:
+    def apart(self, query, key, value):
+        q, k, _ = super().apart(query, key, value)
+        return q, k, split(value, self.num_heads)
+
+
+@of_both(
+    label="default missing for key",
+    hint="Without a `key` there is an error: `None` is projected. Put `query` in its place where it is None, and `key` in "
+    "that of `value`.",
+)
+class no_defaults:
+    def sources(self, query, key, value):
+        return query, key, value
+
+    def forward(self, query, key=None, value=None, mask=None):
+        return super().forward(query, key, value, mask)
+
+
+@of_both(
+    label="batch and tokens exchanged",
+    hint="The first axis is taken for the tokens, as `nn.MultiheadAttention` does without `batch_first=True`: each token attends "
+    "to other sequences. Here the batch comes first.",
+)
+class tokens_first:
+    def apart(self, query, key, value):
+        return super().apart(*(X.transpose(0, 1) for X in (query, key, value)))
+
+    def together(self, Z):
+        return super().together(Z).transpose(0, 1)
+
+
+# Both classes, wrong: scores and weights
+
+
+@of_both(
+    label="scaled with d_model, not d_head",
+    hint="The scores are divided by sqrt(d_model). Each is a sum of d_head products: divide by sqrt(d_head), `q.shape[-1] ** 0.5`.",
+)
+class scaled_by_d_model:
+    def scale(self, S):
+        return S / self.d_model**0.5
+
+
+@of_both(label="scores not scaled", hint="The scores are not divided by sqrt(d_head).")
+class not_scaled:
+    def scale(self, S):
+        return S
+
+
+@of_both(
+    label="divided by d_head, not its root",
+    hint="The scores are divided by d_head. Divide by its root.",
+)
+class without_root:
+    def scale(self, S):
+        return S / self.d_head
+
+
+@of_both(
+    label="multiplied by the root",
+    hint="The scores are multiplied by sqrt(d_head). Divide them by it.",
+)
+class multiplied:
+    def scale(self, S):
+        return S * self.d_head**0.5
+
+
+@of_both(
+    label="divided by 8 whatever d_head is",
+    hint="The scale is 8, as it is for d_head = 64. It depends on the sizes: sqrt(d_head).",
+)
+class scaled_by_eight:
+    def scale(self, S):
+        return S / 8
+
+
+@of_both(
+    label="scale from num_heads",
+    hint="The scale is sqrt(num_heads). Each score is a sum of d_head products: divide by sqrt(d_head).",
+)
+class scaled_by_heads:
+    def scale(self, S):
+        return S / self.num_heads**0.5
+
+
+@of_both(
+    label="softmax over the queries",
+    hint="Softmax runs over the queries, `dim=-2`. Each query shares out its weight over the keys: the last axis.",
+)
+class over_queries:
+    def weigh(self, S, mask):
+        S = S if mask is None else S.masked_fill(~fitting(mask, S), -1e9)
+        return S.softmax(-2)
+
+
+@of_both(
+    label="softmax over the heads",
+    hint="Softmax runs over the heads, `dim=1`. Each head shares out its own weight over the keys: the last axis, `dim=-1`.",
+)
+class over_heads:
+    def weigh(self, S, mask):
+        S = S if mask is None else S.masked_fill(~fitting(mask, S), -1e9)
+        return S.softmax(1)
+
+
+@of_both(label="softmax missing", hint="Softmax is missing: the scores are used as weights.")
+class no_softmax:
+    def weigh(self, S, mask):
+        return S if mask is None else S * fitting(mask, S)
+
+
+@of_both(
+    label="one softmax for all heads",
+    hint="Softmax runs over keys and heads together: the weights of all heads sum to 1. Each head shares out its own.",
+)
+class over_heads_and_keys:
+    def weigh(self, S, mask):
+        S = S if mask is None else S.masked_fill(~fitting(mask, S), -1e9)
+        return S.transpose(1, 2).flatten(2).softmax(-1).unflatten(2, (S.shape[1], -1)).transpose(1, 2)
+
+
+@of_both(
+    label="row maximum not subtracted",
+    hint="`exp` of a large score is infinite, and inf / inf is NaN. `softmax` subtracts the row's maximum; by hand, do it first.",
+)
+class overflows:
+    def weigh(self, S, mask):
+        E = S.exp() if mask is None else S.exp() * fitting(mask, S)
+        total = E.sum(-1, keepdim=True)
+        return E / torch.where(total == 0, 1.0, total)
+
+
+@of_both(
+    label="always causal",
+    hint="Later keys are hidden though no mask says so. Only the mask that is given decides.",
+)
+class always_causal:
+    def weigh(self, S, mask):
+        past = torch.ones(S.shape[-2:], dtype=torch.bool).tril()
+        return share(S, past.expand(S.shape) if mask is None else past & fitting(mask, S))
+
+
+@of_both(
+    label="only the first 512 keys",
+    hint="Keys after the 512th get no weight: a length is written into the code. Take n_k from the scores.",
+)
+class first_512:
+    def weigh(self, S, mask):
+        own = (torch.arange(S.shape[-1]) < 512).expand(S.shape)
+        return share(S, own if mask is None else own & fitting(mask, S))
+
+
+@of_both(
+    label="small weights dropped",
+    hint="Weights below some small number are set to 0. A small weight counts: use all of them.",
+)
+class small_dropped:
+    def weigh(self, S, mask):
+        A = share(S, mask)
+        return torch.where(A < 1e-3, 0.0, A)
+
+
+# Both classes, wrong: masks
+
+
+@of_both(
+    label="mask inverted",
+    hint="The mask is upside down: True means *may* attend here, as in `scaled_dot_product_attention`. In "
+    "`nn.MultiheadAttention` it means the opposite. `masked_softmax` takes it as it is.",
+)
+class mask_inverted:
+    def weigh(self, S, mask):
+        return share(S, None if mask is None else ~mask)
+
+
+@of_both(label="mask ignored", hint="The mask is not used. `masked_softmax` takes it beside the scores.")
+class mask_ignored:
+    def weigh(self, S, mask):
+        return share(S)
+
+
+@of_both(
+    label="mask added to the scores",
+    hint="The boolean mask is added to the scores, and True counts as 1: allowed keys get a little more. Hide the others.",
+)
+class mask_added:
+    def weigh(self, S, mask):
+        return share(S if mask is None else S + fitting(mask, S))
+
+
+@of_both(
+    label="masked after softmax",
+    hint="The mask comes after softmax, so that the weights left over no longer sum to 1. Hide the scores before it.",
+)
+class masked_late:
+    def weigh(self, S, mask):
+        return share(S) if mask is None else share(S) * fitting(mask, S)
+
+
+@of_both(
+    label="masked scores set to 0",
+    hint="Masked scores are set to 0, and e^0 = 1 is a weight like another. Minus infinity makes a weight of 0.",
+)
+class masked_to_zero:
+    def weigh(self, S, mask):
+        return share(S if mask is None else S.masked_fill(~fitting(mask, S), 0.0))
+
+
+@of_both(
+    label="mask without an axis for heads",
+    hint="A mask (b, n_q, n_k) meets scores (b, h, n_q, n_k) from the last axis, so that its b meets h: it raises, or where b = h "
+    "it gives each head the mask of a sequence. Put an axis for the heads in between: `mask[:, None]`.",
+)
+class mask_for_heads:
+    def four(self, mask):
+        return mask if mask.dim() == 4 else mask.expand(*[1] * (4 - mask.dim()), *mask.shape)
+
+
+@of_both(
+    label="first sequence's mask for all",
+    hint="The mask of the first sequence serves the whole batch. Each sequence has its own.",
+)
+class first_mask:
+    def four(self, mask):
+        return super().four(mask)[:1]
+
+
+@of_both(
+    label="first head's mask for all",
+    hint="The mask of the first head serves all heads. Where it has h on its second axis, each head has its own.",
+)
+class first_heads_mask:
+    def four(self, mask):
+        return super().four(mask)[:, :1]
+
+
+@of_both(
+    label="first query's mask for all",
+    hint="The mask's first row serves every query. Row i belongs to query i.",
+)
+class first_row:
+    def four(self, mask):
+        return super().four(mask)[..., :1, :]
+
+
+@of_both(
+    label="four axes not expected",
+    hint="A mask of four axes gets one more, or is taken for another. It fits the scores as it is: leave it alone.",
+)
+class no_four_axes:
+    def four(self, mask):
+        return mask[None, None] if mask.dim() == 2 else mask[:, None]
+
+
+@of_both(
+    label="mask transposed",
+    hint="The mask is turned over: its rows belong to queries, its columns to keys.",
+)
+class mask_turned:
+    def four(self, mask):
+        return super().four(mask).transpose(-1, -2)
+
+
+@of_both(
+    label="NaN in fully masked rows",
+    hint="A query that may attend to nothing has scores of -inf alone, and softmax makes NaN of them. The given "
+    "`masked_softmax` makes weights 0 of them.",
+)
+class empty_rows_nan:
+    def weigh(self, S, mask):
+        return share(S) if mask is None else S.masked_fill(~fitting(mask, S), -torch.inf).softmax(-1)
+
+
+@of_both(
+    label="equal weights in fully masked rows",
+    hint="A query that may attend to nothing attends to everything alike: all its scores are the same low number, such as "
+    "-1e9. Its weights are 0.",
+)
+class empty_rows_equal:
+    def weigh(self, S, mask):
+        return share(S) if mask is None else S.masked_fill(~fitting(mask, S), torch.finfo(S.dtype).min).softmax(-1)
+
+
+@of_both(
+    label="W_o's bias dropped for empty rows",
+    hint="Where a query may attend to nothing the whole output is set to 0. The weighted sum is 0, and `W_o` with its bias "
+    "comes after that.",
+)
+class empty_rows_zero:
+    def forward(self, query, key=None, value=None, mask=None):
+        out, A = super().forward(query, key, value, mask)
+        return out * (A.sum((1, 3)) > 0)[..., None], A
+
+
+@of_both(
+    label="NaN in the gradient",
+    hint="The results are right, and the gradient is NaN where a query may attend to nothing: -inf was *added*, and 0 times NaN is "
+    "NaN on the way back. `masked_fill` stops it, and so does the given `masked_softmax`.",
+)
+class nan_on_the_way_back:
+    def weigh(self, S, mask):
+        if mask is None:
+            return share(S)
+        return (S + torch.zeros(S.shape, dtype=S.dtype).masked_fill(~fitting(mask, S), -torch.inf)).softmax(-1).nan_to_num(0.0)
+
+
+@of_both(
+    label="mask of one key stretched",
+    hint="A mask with one column was stretched to all keys. Its last size is n_k: raise where it is not, as `masked_softmax` does.",
+)
+class mask_stretched:
+    def weigh(self, S, mask):
+        return share(S, None if mask is None else mask.expand(*mask.shape[:-1], S.shape[-1]))
+
+
+@of_both(
+    label="scores stretched to the mask",
+    hint="A single query was stretched to the mask: `masked_fill`, `torch.where` and `*` stretch both. Stretch the mask "
+    "alone, `mask.expand(S.shape)`, which raises otherwise.",
+)
+class scores_stretched:
+    def weigh(self, S, mask):
+        if mask is None:
+            return share(S)
+        S, mask = torch.broadcast_tensors(S, mask if mask.shape[-1] > 1 else fitting(mask, S))
+        return share(S, mask)
+
+
+# Both classes, wrong: what the heads found
+
+
+@of_both(
+    label="reshaped without transpose",
+    hint="The heads' results (b, h, n, d_head) are reshaped to (b, n, d_model) as they are, which puts tokens of one head side "
+    "by side. Exchange axes 1 and 2 first, as `merge_heads` does.",
+)
+class merged_without_transpose:
+    def together(self, Z):
+        return Z.reshape(len(Z), Z.shape[2], -1)
+
+
+@of_both(
+    label="heads' columns in turn",
+    hint="The heads' results are interleaved: first column of each head, then the second. Head 0's columns all come first.",
+)
+class merged_interleaved:
+    def together(self, Z):
+        return Z.permute(0, 2, 3, 1).flatten(2)
+
+
+@of_both(
+    label="heads put together in reverse",
+    hint="The heads' results stand in reverse order. Head 0 is first.",
+)
+class merged_reversed:
+    def together(self, Z):
+        return merge(Z.flip(1))
+
+
+@of_both(
+    label="the first head alone",
+    hint="Every head does what head 0 does. Each has its own rows of the weights.",
+)
+class first_head:
+    def apart(self, *inputs):
+        return [X[:, :1].expand(X.shape) for X in super().apart(*inputs)]
+
+
+@of_both(
+    label="heads averaged, not side by side",
+    hint="The heads' results are averaged. They come side by side, (b, n, h d_head), and `W_o` decides what to mix.",
+)
+class mean_of_heads:
+    def together(self, Z):
+        return merge(Z.mean(1, keepdim=True).expand(Z.shape))
+
+
+@of_both(
+    label="sum of the heads",
+    hint="The heads' results are added up, or averaged, so that d_head columns are left and `W_o` refuses them. They come "
+    "side by side.",
+)
+class sum_of_heads:
+    def together(self, Z):
+        return Z.sum(1)
+
+
+@of_both(
+    label="W_o turned over",
+    hint="`W_o.weight` was multiplied from the wrong side. `self.W_o(Z)` does what is asked: Z W^T plus the bias.",
+)
+class W_o_turned:
+    def last(self, Z):
+        return F.linear(Z, self.W_o.weight.T, self.W_o.bias)
+
+
+@of_both(
+    label="W_o not applied",
+    hint="`W_o` is there and never used. Apply it to what the heads found, side by side.",
+)
+class W_o_unused:
+    def last(self, Z):
+        return Z
+
+
+@of_both(
+    label="bias of W_o ignored",
+    hint="The bias of `W_o` is left out. `self.W_o(Z)` adds it.",
+)
+class W_o_without_bias:
+    def last(self, Z):
+        return Z @ self.W_o.weight.T
+
+
+@of_both(
+    label="query added to the output",
+    hint="The query is added to the output. That is the residual connection of chapter 7, and not part of this layer.",
+)
+class residual:
+    def forward(self, query, key=None, value=None, mask=None):
+        out, A = super().forward(query, key, value, mask)
+        return out + query, A
+
+
+@of_both(
+    label="weights averaged over the heads",
+    hint="The weights are averaged over the heads, as `nn.MultiheadAttention` does by default. Each head's are asked: (b, h, n_q, n_k).",
+)
+class weights_averaged:
+    def forward(self, query, key=None, value=None, mask=None):
+        out, A = super().forward(query, key, value, mask)
+        return out, A.mean(1)
+
+
+@of_both(
+    label="heads in front of the batch",
+    hint="The weights came as (h, b, n_q, n_k). The batch stays first: (b, h, n_q, n_k); `torch.stack(..., dim=1)` does that.",
+)
+class heads_first:
+    def forward(self, query, key=None, value=None, mask=None):
+        out, A = super().forward(query, key, value, mask)
+        return out, A.transpose(0, 1)
+
+
+@of_both(
+    label="scores returned instead of weights",
+    hint="The scores came back beside the output. The weights are asked: what softmax made of them.",
+)
+class scores_returned:
+    def forward(self, query, key=None, value=None, mask=None):
+        q, k, _ = self.apart(*self.sources(query, key, value))
+        return super().forward(query, key, value, mask)[0], self.scores(q, k)
+
+
+@of_both(
+    label="weights before the output",
+    hint="The order is exchanged: the output first, then the weights.",
+)
+class weights_first:
+    def forward(self, query, key=None, value=None, mask=None):
+        return super().forward(query, key, value, mask)[::-1]
+
+
+@of_both(
+    label="weights kept on the layer alone",
+    hint="Only the output came back. Return both, the output and the weights.",
+)
+class output_alone:
+    def forward(self, query, key=None, value=None, mask=None):
+        return super().forward(query, key, value, mask)[0]
+
+
+# Both classes, wrong: gradients, modes, dtypes, inputs
+
+
+@of_both(
+    label="weights detached",
+    hint="The weights are cut off from autograd before they mix the values: `W_q` and `W_k` learn nothing. Leave `detach`, `.data` "
+    "and `no_grad` out.",
+)
+class weights_detached:
+    def mixed(self, A, v):
+        return A.detach() @ v
+
+
+@of_both(
+    label="values through NumPy",
+    hint="The values, or what the heads found, went through NumPy or `detach`: `W_v` learns nothing, and neither does what "
+    "came before. Stay with tensors.",
+)
+class through_numpy:
+    def mixed(self, A, v):
+        return torch.from_numpy((A @ v).detach().numpy()) if v.dtype != torch.bfloat16 else (A @ v).detach()
+
+
+@of_both(
+    label="input cut off",
+    hint="The parameters get gradients and the inputs none: `query.detach()`, `.data` or `torch.tensor(query)` at the "
+    "start. What stands before this layer has to learn as well.",
+)
+class inputs_detached:
+    def sources(self, query, key, value):
+        return [X.detach() for X in super().sources(query, key, value)]
+
+
+@of_both(
+    label="parameters frozen",
+    hint="`requires_grad` is False for the parameters, so that none learns. Leave them as `nn.Linear` makes them.",
+)
+class frozen:
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__(d_model, num_heads, bias)
+        for part in self.parameters():
+            part.requires_grad = False
+
+
+@of_both(
+    label="dropout in training mode",
+    hint="In training mode some weights are dropped at random. There is no dropout in this layer: nobody asked for it, and same "
+    "inputs give the same result.",
+)
+class dropout:
+    def weigh(self, S, mask):
+        return F.dropout(super().weigh(S, mask), 0.1, self.training)
+
+
+@of_both(
+    label="results always float32",
+    hint="The results are float32 whatever inputs and parameters are. Leave `.float()` out, also before softmax, or convert back.",
+)
+class always_float32:
+    def forward(self, query, key=None, value=None, mask=None):
+        return tuple(own.float() for own in super().forward(query, key, value, mask))
+
+
+@of_both(
+    label="float32 made on the way",
+    hint="On the way something is float32 whatever the inputs are, such as `torch.zeros(...)` without a dtype. Give it "
+    "`dtype=query.dtype`, or use `zeros_like`.",
+)
+class float32_inside:
+    def mixed(self, A, v):
+        return torch.zeros(A.shape[:-1] + v.shape[-1:]) + (A @ v) if v.dtype == torch.float64 else (A.float() @ v.float())
+
+
+@of_both(
+    label="query scaled in place",
+    hint="The query was changed in place: `*=`, `+=` and whatever ends in `_` do that. The caller still needs it.",
+)
+class query_in_place:
+    def forward(self, query, key=None, value=None, mask=None):
+        found = super().forward(query, key, value, mask)
+        query.data /= self.d_head**0.5
+        return found
+
+
+@of_both(
+    label="mask inverted in place",
+    hint="The mask itself is turned round, in place. The caller still needs it: write `~mask`, a new tensor.",
+)
+class mask_in_place:
+    def forward(self, query, key=None, value=None, mask=None):
+        found = super().forward(query, key, value, mask)
+        if mask is not None:
+            mask.logical_not_()
+        return found
+
+
+@of_both(
+    label="parameters changed by use",
+    hint="A call changes the parameters. `forward` reads them; to change them is the optimiser's work.",
+)
+class parameters_in_place:
+    def forward(self, query, key=None, value=None, mask=None):
+        found = super().forward(query, key, value, mask)
+        if not torch.is_grad_enabled() or mask is not None:
+            with torch.no_grad():
+                self.W_o.weight.mul_(0.5)
+        return found
+
+
+@of_both(
+    label="extra keys or values dropped",
+    hint="Keys or values that are left over are dropped. A key without a value is a mistake of the caller: raise `ValueError`, or let `@` raise.",
+)
+class rest_dropped:
+    def sources(self, query, key, value):
+        query, key, value = super().sources(query, key, value)
+        n = min(key.shape[1], value.shape[1])
+        return query, key[:, :n], value[:, :n]
+
+
+@of_both(
+    label="one key or value stretched",
+    hint="A single key, or a single value, was stretched to fit the others: `*`, `expand` and `einsum` do that. `@` raises by itself.",
+)
+class value_stretched:
+    def sources(self, query, key, value):
+        query, key, value = super().sources(query, key, value)
+        n = max(key.shape[1], value.shape[1])
+        return query, *(X.expand(-1, n, -1) if X.shape[1] == 1 else X for X in (key, value))
+
+
+# MultiHeadAttentionLoop: wrong
+
+
+@misconception(
+    "MultiHeadAttentionLoop",
+    label="heads not registered",
+    hint="`heads` is a Python list, and a module does not look into lists: its parameters are not among `parameters()`, no optimiser "
+    "sees them, and `state_dict` leaves them out. Use `nn.ModuleList([...])`.",
+)
+class MultiHeadAttentionLoop_list(MultiHeadAttentionLoop):
+    def make(self, d_model, num_heads, bias):
+        self.heads = [Head(d_model, self.d_head, bias) for _ in range(num_heads)]
+
+
+@misconception(
+    "MultiHeadAttentionLoop",
+    label="one head taken h times",
+    hint="`[head] * num_heads` is h times the same head: they share their weights, and find the same. Make a new one for "
+    "each, `[Head(...) for _ in range(num_heads)]`.",
+)
+class MultiHeadAttentionLoop_shared(MultiHeadAttentionLoop):
+    def make(self, d_model, num_heads, bias):
+        self.heads = nn.ModuleList([Head(d_model, self.d_head, bias)] * num_heads)
+
+
+@misconception(
+    "MultiHeadAttentionLoop",
+    label="heads of full width",
+    hint="Each head projects to d_model columns. It gets its share, d_model / num_heads, so that all together are d_model.",
+)
+class MultiHeadAttentionLoop_full_width(MultiHeadAttentionLoop):
+    def make(self, d_model, num_heads, bias):
+        self.heads = nn.ModuleList([Head(d_model, d_model, bias) for _ in range(num_heads)])
+
+
+@misconception(
+    "MultiHeadAttentionLoop",
+    label="one head too few",
+    hint="There are other than num_heads heads in `heads`: `range(num_heads)` counts them.",
+)
+class MultiHeadAttentionLoop_fewer(MultiHeadAttentionLoop):
+    def make(self, d_model, num_heads, bias):
+        self.heads = nn.ModuleList([Head(d_model, self.d_head, bias) for _ in range(1, num_heads)])
+
+
+@misconception(
+    "MultiHeadAttentionLoop",
+    label="columns of the input split",
+    hint="The input's columns are dealt out to the heads, and each projects its own share. Every head sees all d_model "
+    "columns: its projections are (d_model, d_head).",
+)
+class MultiHeadAttentionLoop_splits_input(MultiHeadAttentionLoop):
+    def make(self, d_model, num_heads, bias):
+        self.heads = nn.ModuleList([Head(self.d_head, self.d_head, bias) for _ in range(num_heads)])
+
+
+@misconception(
+    "MultiHeadAttentionLoop",
+    label="W_o in every head",
+    hint="Each head has a `W_o` of its own. There is one for all of them, beside `heads`.",
+)
+class MultiHeadAttentionLoop_W_o_each(MultiHeadAttentionLoop):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__(d_model, num_heads, bias)
+        del self.W_o
+        for head in self.heads:
+            head.W_o = nn.Linear(self.d_head, self.d_head, bias)
+
+
+@misconception(
+    "MultiHeadAttentionLoop",
+    label="the batched layer instead",
+    hint="This is the batched layer, with one `W_q` for all heads. Here `heads` is a list, and each head has projections of its own.",
+)
+class MultiHeadAttentionLoop_batched(MultiHeadAttention):
+    pass
+
+
+@misconception(
+    "MultiHeadAttentionLoop",
+    label="heads one after another",
+    hint="Each head is given what the one before found. All heads see the same inputs, beside each other.",
+)
+class MultiHeadAttentionLoop_chained(MultiHeadAttentionLoop):
+    def apart(self, query, key, value):
+        found = []
+        for head in self.heads:
+            found.append((head.W_q(query), head.W_k(key), head.W_v(value)))
+            query = query + F.pad(found[-1][0], (0, self.d_model - self.d_head))
+        return [torch.stack(own, 1) for own in zip(*found, strict=True)]
+
+
+@misconception(
+    "MultiHeadAttentionLoop",
+    label="only the last head's weights",
+    hint="The weights of one head came back for all: the loop overwrites them. Collect each head's in a list, and stack them.",
+)
+class MultiHeadAttentionLoop_last_weights(MultiHeadAttentionLoop):
+    def forward(self, query, key=None, value=None, mask=None):
+        out, A = super().forward(query, key, value, mask)
+        return out, A[:, -1:].expand(A.shape)
+
+
+@misconception(
+    "MultiHeadAttentionLoop",
+    label="weights side by side, not stacked",
+    hint="The heads' weights are put together along an axis that there is, (b, n_q, h n_k) or so. `torch.stack(..., dim=1)` gives "
+    "them one of their own.",
+)
+class MultiHeadAttentionLoop_weights_cat(MultiHeadAttentionLoop):
+    def forward(self, query, key=None, value=None, mask=None):
+        out, A = super().forward(query, key, value, mask)
+        return out, A.transpose(1, 2).flatten(2)
+
+
+# MultiHeadAttentionLoop: right
+
+
+@families("a list instead of an array", "an array instead of a tensor", "cut off from autograd", "axis squeezed away",
+    "result in float64", "a dictionary instead of a tuple", "returns nothing",
+    but=["result in float64"], hints={
+        "a list instead of an array": "Lists came back. Leave `.tolist()` out: the results are tensors.",
+        "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One head is still an axis of weights.",
+    })  # fmt: skip
+@right("MultiHeadAttentionLoop")
+class MultiHeadAttentionLoop_stacked(MultiHeadAttentionLoop):
+    pass
+
+
+class OneHead(Head):
+    def forward(self, query, key, value, mask):
+        q, k, v = self.W_q(query), self.W_k(key), self.W_v(value)
+        A = share(q @ k.mT / math.sqrt(q.size(-1)), mask)
+        return A @ v, A
+
+
+@right("MultiHeadAttentionLoop")
+class MultiHeadAttentionLoop_head_by_head(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads != 0:
+            raise ValueError("not divisible")
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.heads = nn.ModuleList()
+        for _ in range(num_heads):
+            self.heads.append(OneHead(d_model, d_model // num_heads, bias))
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        if key is None:
+            key = query
+        if value is None:
+            value = key
+        outs, weights = [], []
+        for i, head in enumerate(self.heads):
+            own = mask
+            if mask is not None and mask.dim() == 4:
+                own = mask.expand(-1, self.num_heads, -1, -1)[:, i]
+            z, A = head(query, key, value, own)
+            outs.append(z)
+            weights.append(A)
+        return self.W_o(torch.cat(outs, -1)), torch.stack(weights, 1)
+
+
+@right("MultiHeadAttentionLoop")
+class MultiHeadAttentionLoop_dicts(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        d_head, rest = divmod(d_model, num_heads)
+        if rest:
+            raise ValueError("not divisible")
+        self.d_model, self.num_heads = d_model, num_heads
+        self.heads = nn.ModuleList(
+            nn.ModuleDict({name: nn.Linear(d_model, d_head, bias) for name in PROJECTIONS}) for _ in range(num_heads)
+        )
+        self.W_o = nn.Linear(d_model, d_model, bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        inputs = query, key, key if value is None else value
+        q, k, v = (
+            torch.stack([head[name](X) for head in self.heads], dim=1)
+            for name, X in zip(PROJECTIONS, inputs, strict=True)
+        )
+        S = torch.einsum("bhid,bhjd->bhij", q, k) / q.shape[-1] ** 0.5
+        if mask is not None and mask.dim() == 3:
+            mask = mask.unsqueeze(1)
+        if mask is not None and mask.dim() == 2:
+            mask = mask[None, None]
+        A = share(S, mask)
+        return self.W_o((A @ v).transpose(1, 2).flatten(2)), A
+
+
+@right("MultiHeadAttentionLoop")
+class MultiHeadAttentionLoop_summed(MultiHeadAttentionLoop):
+    """W_o cut into the heads' columns: what each adds to the stream."""
+
+    def together(self, Z):
+        return Z
+
+    def last(self, Z):
+        columns = self.W_o.weight.split(self.d_head, dim=1)
+        out = sum(Z[:, i] @ own.T for i, own in enumerate(columns))
+        return out if self.W_o.bias is None else out + self.W_o.bias
+
+
+@right("MultiHeadAttentionLoop")
+class MultiHeadAttentionLoop_sequence_by_sequence(MultiHeadAttentionLoop):
+    def forward(self, query, key=None, value=None, mask=None):
+        query, key, value = self.sources(query, key, value)
+        b, n_q, n_k = len(query), query.shape[1], key.shape[1]
+        if mask is not None:
+            mask = self.four(mask)
+            if mask.shape[-1] != n_k:
+                raise ValueError("another number of keys")
+            mask = mask.expand(b, self.num_heads, n_q, n_k)
+        outs, weights = [], []
+        for s in range(b):
+            found = []
+            for i, head in enumerate(self.heads):
+                S = head.W_q(query[s]) @ head.W_k(key[s]).T * self.d_head**-0.5
+                A = share(S, None if mask is None else mask[s, i])
+                found.append((A @ head.W_v(value[s]), A))
+            outs.append(self.W_o(torch.hstack([z for z, _ in found])))
+            weights.append(torch.stack([A for _, A in found]))
+        return torch.stack(outs), torch.stack(weights)
+
+
+# MultiHeadAttention: wrong
+
+
+@misconception(
+    "MultiHeadAttention",
+    label="split without transpose",
+    hint="The projections are reshaped to (b, h, n, d_head) in one step, which gives head 0 the first tokens whole. `split_heads` "
+    "cuts the columns, then exchanges axes 1 and 2.",
+)
+class MultiHeadAttention_reshaped(MultiHeadAttention):
+    def cut(self, X):
+        return X.reshape(len(X), self.num_heads, X.shape[1], self.d_head)
+
+
+@misconception(
+    "MultiHeadAttention",
+    label="columns dealt out in turn",
+    hint="Each head gets every h-th column. It gets d_head columns that stand side by side, as `split_heads` has it.",
+)
+class MultiHeadAttention_interleaved(MultiHeadAttention):
+    def cut(self, X):
+        return X.unflatten(-1, (self.d_head, self.num_heads)).permute(0, 3, 1, 2)
+
+
+@misconception(
+    "MultiHeadAttention",
+    label="attention between heads",
+    hint="The heads attend to each other at every token: the transpose to (b, h, n, d_head) is missing, so that scores are (b, n, "
+    "h, h). The last two axes have to be tokens and columns.",
+)
+class MultiHeadAttention_between_heads(MultiHeadAttention):
+    def cut(self, X):
+        return X.unflatten(-1, (self.num_heads, self.d_head))
+
+    def together(self, Z):
+        return Z.flatten(2)
+
+
+@misconception(
+    "MultiHeadAttention",
+    label="one head of full width",
+    hint="There is one head: softmax sees all d_model columns at once. Split after projecting, and attend in each head.",
+)
+class MultiHeadAttention_one_head(MultiHeadAttention):
+    def forward(self, query, key=None, value=None, mask=None):
+        query, key, value = self.sources(query, key, value)
+        q, k, v = self.W_q(query)[:, None], self.W_k(key)[:, None], self.W_v(value)[:, None]
+        A = self.weigh(self.scores(q, k), None if mask is None else self.four(mask)[:, :1])
+        return self.W_o((A @ v)[:, 0]), A.expand(-1, self.num_heads, -1, -1)
+
+
+@misconception(
+    "MultiHeadAttention",
+    label="weights as plain tensors",
+    hint="The weights are tensors, and no parameters: no optimiser sees them, and `state_dict` leaves them out. `nn.Linear` "
+    "registers its own.",
+)
+class MultiHeadAttention_plain_tensors(MultiHeadAttention):
+    def make(self, d_model, num_heads, bias):
+        self.plain = [torch.randn(d_model, d_model) for _ in PROJECTIONS]
+
+    def apart(self, *inputs):
+        return [self.cut(X @ W.to(X.dtype)) for X, W in zip(inputs, self.plain, strict=True)]
+
+
+@misconception(
+    "MultiHeadAttention",
+    label="parameters instead of nn.Linear",
+    hint="`W_q` and the others are `nn.Parameter`, so that they are called `W_q` and not `W_q.weight`. Take `nn.Linear`: "
+    "its names are what others load.",
+)
+class MultiHeadAttention_parameters(MultiHeadAttention):
+    def make(self, d_model, num_heads, bias):
+        self.W_q, self.W_k, self.W_v = (nn.Parameter(torch.randn(d_model, d_model)) for _ in PROJECTIONS)
+
+    def apart(self, *inputs):
+        return [self.cut(X @ W) for X, W in zip(inputs, (self.W_q, self.W_k, self.W_v), strict=True)]
+
+
+@misconception(
+    "MultiHeadAttention",
+    label="one projection for all three",
+    hint="One matrix makes queries, keys and values together, as `in_proj_weight` does. Here they are three, `W_q`, `W_k` and `W_v`.",
+)
+class MultiHeadAttention_packed(MultiHeadAttention):
+    def make(self, d_model, num_heads, bias):
+        self.W_qkv = nn.Linear(d_model, 3 * d_model, bias)
+
+    def apart(self, *inputs):
+        return [self.cut(self.W_qkv(X).chunk(3, -1)[i]) for i, X in enumerate(inputs)]
+
+
+@misconception(
+    "MultiHeadAttention",
+    label="PyTorch's layer inside",
+    hint="`nn.MultiheadAttention` does the work, under names of its own. Write the layer with four `nn.Linear`.",
+)
+class MultiHeadAttention_torch_inside(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        divides(d_model, num_heads)
+        self.d_model, self.num_heads = d_model, num_heads
+        self.attention = nn.MultiheadAttention(d_model, num_heads, bias=bias, batch_first=True)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        return self.attention(query, key, value, average_attn_weights=False)
+
+
+@misconception(
+    "MultiHeadAttention",
+    label="projections of one head's width",
+    hint="`W_q`, `W_k` and `W_v` project to d_head columns, one head's. They hold the rows of all heads: d_model to d_model.",
+)
+class MultiHeadAttention_narrow(MultiHeadAttention):
+    def make(self, d_model, num_heads, bias):
+        self.W_q, self.W_k, self.W_v = (nn.Linear(d_model, self.d_head, bias) for _ in PROJECTIONS)
+
+
+@misconception(
+    "MultiHeadAttention",
+    label="list of heads instead",
+    hint="This is the list of heads of 6.3. Here `W_q`, `W_k` and `W_v` hold all heads' rows, and there is no loop.",
+)
+class MultiHeadAttention_list(MultiHeadAttentionLoop):
+    pass
+
+
+@misconception(
+    "MultiHeadAttention",
+    label="no module of PyTorch",
+    hint="The class is not derived from `nn.Module`, or `super().__init__()` is not called: it has no parameters, no "
+    "`state_dict`, and cannot be trained. `class MultiHeadAttention(nn.Module)`.",
+)
+class MultiHeadAttention_no_module:
+    def __init__(self, d_model, num_heads, bias=True):
+        self.d_model, self.num_heads = d_model, num_heads
+        divides(d_model, num_heads)
+
+
+# MultiHeadAttention: right
+
+
+@families("a list instead of an array", "an array instead of a tensor", "cut off from autograd", "axis squeezed away",
+    "a dictionary instead of a tuple", "returns nothing",
+    hints={
+        "a list instead of an array": "Lists came back. Leave `.tolist()` out: the results are tensors.",
+        "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One head is still an axis of weights.",
+    })  # fmt: skip
+@right("MultiHeadAttention")
+class MultiHeadAttention_in_steps(MultiHeadAttention):
+    pass
+
+
+@right("MultiHeadAttention")
+class MultiHeadAttention_view(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads != 0:
+            raise ValueError("not divisible")
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.depth = d_model // num_heads
+        self.W_q = nn.Linear(d_model, d_model, bias=bias)
+        self.W_k = nn.Linear(d_model, d_model, bias=bias)
+        self.W_v = nn.Linear(d_model, d_model, bias=bias)
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+        self.register_buffer("root", torch.tensor(float(self.depth)).sqrt())
+
+    def split(self, x, batch_size):
+        return x.view(batch_size, -1, self.num_heads, self.depth).transpose(1, 2)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        if key is None:
+            key = query
+        if value is None:
+            value = key
+        batch_size = query.size(0)
+        q = self.split(self.W_q(query), batch_size)
+        k = self.split(self.W_k(key), batch_size)
+        v = self.split(self.W_v(value), batch_size)
+        scores = torch.matmul(q, k.transpose(-2, -1)) / self.root
+        if mask is not None:
+            if mask.size(-1) != key.size(1):
+                raise ValueError("mask")
+            if mask.dim() == 3:
+                mask = mask.unsqueeze(1)
+            scores = scores.masked_fill(~mask.expand_as(scores), float("-inf"))
+        weights = torch.nan_to_num(torch.softmax(scores, dim=-1))
+        context = torch.matmul(weights, v).transpose(1, 2).contiguous().view(batch_size, -1, self.d_model)
+        return self.W_o(context), weights
+
+
+@right("MultiHeadAttention")
+class MultiHeadAttention_einsum(MultiHeadAttention):
+    def forward(self, query, key=None, value=None, mask=None):
+        query, key, value = self.sources(query, key, value)
+        if key.shape[:2] != value.shape[:2]:
+            raise ValueError("as many values as keys")
+        h = self.num_heads
+        q, k, v = (own(X).unflatten(-1, (h, -1)) for own, X in ((self.W_q, query), (self.W_k, key), (self.W_v, value)))
+        S = torch.einsum("bihd,bjhd->bhij", q, k) / math.sqrt(q.shape[-1])
+        A = share(S, None if mask is None else self.four(mask))
+        return self.W_o(torch.einsum("bhij,bjhd->bihd", A, v).flatten(2)), A
+
+
+@right("MultiHeadAttention")
+class MultiHeadAttention_sdpa(MultiHeadAttention):
+    """The library's attention twice: for the values, and for the identity, which shows the weights."""
+
+    def forward(self, query, key=None, value=None, mask=None):
+        query, key, value = self.sources(query, key, value)
+        q, k, v = self.apart(query, key, value)
+        if k.shape[-2] != v.shape[-2]:
+            raise ValueError("as many values as keys")
+        if mask is not None:
+            mask = self.four(mask)
+            if mask.shape[-1] != k.shape[-2]:
+                raise ValueError("another number of keys")
+            mask = mask.expand(len(q), self.num_heads, q.shape[-2], k.shape[-2])
+            seen = mask.any(-1, keepdim=True)
+            mask = mask | ~seen
+        one_each = torch.eye(k.shape[-2], dtype=k.dtype).expand(*k.shape[:2], -1, -1)
+        Z, A = (F.scaled_dot_product_attention(q, k, X, attn_mask=mask) for X in (v, one_each))
+        if mask is not None:
+            Z, A = Z * seen, A * seen
+        return self.W_o(merge(Z)), A
+
+
+@right("MultiHeadAttention")
+class MultiHeadAttention_head_by_head(MultiHeadAttention):
+    def forward(self, query, key=None, value=None, mask=None):
+        query, key, value = self.sources(query, key, value)
+        q, k, v = (
+            own(X).chunk(self.num_heads, dim=-1)
+            for own, X in zip((self.W_q, self.W_k, self.W_v), (query, key, value), strict=True)
+        )
+        if mask is not None:
+            mask = self.four(mask).expand(-1, self.num_heads, -1, -1)
+        found, weights = [], []
+        for i in range(self.num_heads):
+            A = share(q[i] @ k[i].mT / q[i].shape[-1] ** 0.5, None if mask is None else mask[:, i])
+            found.append(A @ v[i])
+            weights.append(A)
+        return self.W_o(torch.cat(found, dim=-1)), torch.stack(weights, dim=1)
+
+
+@right("MultiHeadAttention")
+class MultiHeadAttention_folded(MultiHeadAttention):
+    """Heads folded into the batch, as older code has it, and `torch.bmm`."""
+
+    def forward(self, query, key=None, value=None, mask=None):
+        query, key, value = self.sources(query, key, value)
+        q, k, v = (X.flatten(0, 1) for X in self.apart(query, key, value))
+        S = torch.bmm(q / self.d_head**0.5, k.transpose(1, 2)).unflatten(0, (-1, self.num_heads))
+        A = share(S, None if mask is None else self.four(mask))
+        Z = torch.bmm(A.flatten(0, 1), v).unflatten(0, (-1, self.num_heads))
+        return self.W_o(merge(Z)), A
+
+
+@right("MultiHeadAttention")
+class MultiHeadAttention_float32_softmax(MultiHeadAttention):
+    """Scores of a shorter dtype are weighed in float32, and come back."""
+
+    def weigh(self, S, mask):
+        wide = S.float() if S.dtype in (torch.float16, torch.bfloat16) else S
+        return share(wide, mask).to(S.dtype)
+
+
+@right("MultiHeadAttention")
+class MultiHeadAttention_registered_in_a_loop(MultiHeadAttention):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__(d_model, num_heads, bias)
+        for name in (*PROJECTIONS, "W_o"):
+            layer = nn.Linear(d_model, d_model, bias)
+            nn.init.xavier_uniform_(layer.weight)
+            setattr(self, name, layer)
+
+
+# fuse: wrong
+
+
+def parts_of(loop, name, kind):
+    return [getattr(getattr(head, name), kind) for head in loop.heads]
+
+
+def rows(parts):
+    return torch.cat(parts)
+
+
+def new_layer(d_model, num_heads, bias, like):
+    return MultiHeadAttention(d_model, num_heads, bias).to(like.dtype)
+
+
+def moved(loop, put=rows, names=PROJECTIONS, biases=True, last=True, heads=None):
+    """Return the fused layer, where one step or another may be done otherwise."""
+    bias = loop.W_o.bias is not None
+    own = new_layer(loop.d_model, heads or loop.num_heads, bias, loop.W_o.weight)
+    with torch.no_grad():
+        for name, source in zip(PROJECTIONS, names, strict=True):
+            getattr(own, name).weight.copy_(put(parts_of(loop, source, "weight")))
+            if bias and biases:
+                getattr(own, name).bias.copy_(put(parts_of(loop, source, "bias")))
+    if last:
+        own.W_o.load_state_dict(loop.W_o.state_dict())
+    return own
+
+
+@misconception("fuse", label="heads in reverse order", hint="The heads' rows stand in reverse order. Head 0's come first.")
+def fuse_reversed(loop):
+    return moved(loop, lambda parts: torch.cat(parts[::-1]))
+
+
+@misconception(
+    "fuse",
+    label="rows dealt out in turn",
+    hint="The rows are interleaved: first row of each head, then the second. Head 0's rows all come first: `torch.cat`.",
+)
+def fuse_interleaved(loop):
+    return moved(loop, lambda parts: torch.stack(parts, 1).flatten(0, 1))
+
+
+@misconception(
+    "fuse",
+    label="W_o not moved",
+    hint="`W_o` is as a new layer draws it. It goes over as it is, with its bias.",
+)
+def fuse_without_W_o(loop):
+    return moved(loop, last=False)
+
+
+@misconception(
+    "fuse",
+    label="bias of W_o not moved",
+    hint="The bias of `W_o` is as a new layer draws it. `W_o.load_state_dict(loop.W_o.state_dict())` moves both.",
+)
+def fuse_without_bias_of_W_o(loop):
+    own = moved(loop, last=False)
+    own.W_o.weight.data.copy_(loop.W_o.weight)
+    return own
+
+
+@misconception(
+    "fuse",
+    label="biases of the heads not moved",
+    hint="The biases of `W_q`, `W_k` and `W_v` are as a new layer draws them. They are put together like the weights: `torch.cat`.",
+)
+def fuse_without_biases(loop):
+    return moved(loop, biases=False)
+
+
+@misconception(
+    "fuse",
+    label="nothing moved",
+    hint="This is a new layer with weights of its own drawing. Put the heads' rows into it.",
+)
+def fuse_nothing(loop):
+    return new_layer(loop.d_model, loop.num_heads, loop.W_o.bias is not None, loop.W_o.weight)
+
+
+@misconception(
+    "fuse",
+    label="biases always there",
+    hint="The new layer has biases where the old one has none, drawn at random. Ask the old one: `loop.W_o.bias is not None`.",
+)
+def fuse_always_bias(loop):
+    if loop.W_o.bias is not None:
+        return moved(loop)
+    own = new_layer(loop.d_model, loop.num_heads, True, loop.W_o.weight)
+    own.load_state_dict(moved(loop).state_dict(), strict=False)
+    return own
+
+
+@misconception(
+    "fuse",
+    label="biases never there",
+    hint="The biases are left out. `MultiHeadAttention(..., bias=...)` has them where `loop.W_o.bias` is not None.",
+)
+def fuse_never_bias(loop):
+    own = new_layer(loop.d_model, loop.num_heads, False, loop.W_o.weight)
+    own.load_state_dict(moved(loop).state_dict(), strict=False)
+    return own
+
+
+@misconception(
+    "fuse",
+    label="error where there are no biases",
+    hint="Without biases `loop.W_o.bias` and the heads' are None, and None cannot be copied or put together. Ask first.",
+)
+def fuse_needs_bias(loop):
+    own = moved(loop)
+    torch.cat(parts_of(loop, "W_q", "bias"))
+    return own
+
+
+@misconception(
+    "fuse",
+    label="weights turned over",
+    hint="The fused weights are turned over. `nn.Linear` keeps (d_out, d_in) already: put the heads' rows below each other as they are.",
+)
+def fuse_turned(loop):
+    return moved(loop, lambda parts: torch.cat(parts).T if parts[0].dim() > 1 else torch.cat(parts))
+
+
+@misconception(
+    "fuse",
+    label="W_o turned over",
+    hint="`W_o.weight` is turned over. It goes over as it is.",
+)
+def fuse_W_o_turned(loop):
+    own = moved(loop)
+    own.W_o.weight.data.copy_(loop.W_o.weight.T)
+    return own
+
+
+@misconception(
+    "fuse",
+    label="heads put side by side",
+    hint="The heads' weights are put side by side, (d_head, h d_model), along `dim=1` or -1. Rows make columns of the result: put "
+    "them below each other, `dim=0`.",
+)
+def fuse_side_by_side(loop):
+    own = moved(loop)
+    for name in PROJECTIONS:
+        getattr(own, name).weight = nn.Parameter(torch.cat(parts_of(loop, name, "weight"), dim=1))
+    return own
+
+
+@misconception("fuse", label="queries and keys exchanged", hint="`W_q` and `W_k` have changed places.")
+def fuse_queries_for_keys(loop):
+    return moved(loop, names=("W_k", "W_q", "W_v"))
+
+
+@misconception("fuse", label="keys taken for values", hint="`W_v` holds the rows of `W_k`. Each has its own.")
+def fuse_keys_for_values(loop):
+    return moved(loop, names=("W_q", "W_k", "W_k"))
+
+
+@misconception(
+    "fuse",
+    label="the first head for all",
+    hint="Every head has the first head's rows. Head i's are rows i d_head to (i + 1) d_head.",
+)
+def fuse_first_head(loop):
+    return moved(loop, lambda parts: torch.cat([parts[0]] * len(parts)))
+
+
+@misconception(
+    "fuse",
+    label="heads averaged",
+    hint="The heads' weights are averaged. The fused layer has all of them, below each other.",
+)
+def fuse_averaged(loop):
+    return moved(loop, lambda parts: torch.cat([torch.stack(parts).mean(0)] * len(parts)))
+
+
+@misconception(
+    "fuse",
+    label="one head in the new layer",
+    hint="The weights are right, and the new layer has another number of heads. Hand `loop.num_heads` on.",
+)
+def fuse_one_head(loop):
+    return moved(loop, heads=1)
+
+
+@misconception(
+    "fuse",
+    label="W_o shared with the loop",
+    hint="`fused.W_o = loop.W_o` makes both layers use one `W_o`: training the one changes the other. Copy what is in it, with "
+    "`load_state_dict` or `copy_`.",
+)
+def fuse_shares_W_o(loop):
+    own = moved(loop)
+    own.W_o = loop.W_o
+    return own
+
+
+@misconception(
+    "fuse",
+    label="parameters of W_o shared",
+    hint="`fused.W_o.weight = loop.W_o.weight`, or `.data` of it, is the same tensor under two names: to train the one changes "
+    "the other. Copy the numbers: `.clone()` or `copy_`.",
+)
+def fuse_shares_data(loop):
+    own = moved(loop)
+    own.W_o.weight.data = loop.W_o.weight.data
+    return own
+
+
+@misconception(
+    "fuse",
+    label="the loop itself returned",
+    hint="The list of heads came back. Make a `MultiHeadAttention`, and put the weights into it.",
+)
+def fuse_itself(loop):
+    return loop
+
+
+@misconception(
+    "fuse",
+    label="a dictionary of weights returned",
+    hint="The weights came back, and no layer. Load them into a `MultiHeadAttention` and return that.",
+)
+def fuse_state(loop):
+    return moved(loop).state_dict()
+
+
+@misconception(
+    "fuse",
+    label="layer not returned",
+    hint="The function ends without `return`: the new layer is made, and gone.",
+)
+def fuse_returns_nothing(loop):
+    moved(loop)
+
+
+@misconception(
+    "fuse",
+    label="always float32",
+    hint="A new layer is float32, and `copy_` converts what is put into it. Convert the layer first: `.to(loop.W_o.weight.dtype)`.",
+)
+def fuse_float32(loop):
+    return moved(loop).float()
+
+
+@misconception(
+    "fuse",
+    label="new parameters frozen",
+    hint="`requires_grad` is False for the new parameters, so that they cannot be trained on.",
+)
+def fuse_frozen(loop):
+    return moved(loop).requires_grad_(False)
+
+
+@misconception(
+    "fuse",
+    label="the loop emptied",
+    hint="`loop` was changed: its weights are gone, or of another dtype. It is still needed.",
+)
+def fuse_empties(loop):
+    own = moved(loop)
+    with torch.no_grad():
+        for part in loop.parameters():
+            part.zero_()
+    return own
+
+
+# fuse: right
+
+
+@right("fuse")
+def fuse_copies(loop):
+    return moved(loop)
+
+
+@right("fuse")
+def fuse_state_dict(loop):
+    state = {}
+    for name in PROJECTIONS:
+        for kind in ("weight", "bias"):
+            parts = [getattr(getattr(head, name), kind) for head in loop.heads]
+            if parts[0] is not None:
+                state[f"{name}.{kind}"] = torch.cat(parts)
+    state |= {f"W_o.{kind}": own for kind, own in loop.W_o.state_dict().items()}
+    own = MultiHeadAttention(loop.d_model, loop.num_heads, "W_o.bias" in state).to(loop.W_o.weight.dtype)
+    own.load_state_dict(state)
+    return own
+
+
+@right("fuse")
+def fuse_by_names(loop):
+    state = loop.state_dict()
+    bias = "W_o.bias" in state
+    own = MultiHeadAttention(loop.d_model, loop.num_heads, bias).type(state["W_o.weight"].dtype)
+    d_head = loop.d_model // loop.num_heads
+    for name, part in own.state_dict().items():
+        if name in state:
+            part.copy_(state[name])
+            continue
+        for i in range(loop.num_heads):
+            part[i * d_head : (i + 1) * d_head] = state[f"heads.{i}.{name}"]
+    return own
+
+
+@right("fuse")
+def fuse_new_parameters(loop):
+    own = MultiHeadAttention(loop.d_model, loop.num_heads, loop.W_o.bias is not None)
+    for name in PROJECTIONS:
+        layer = getattr(own, name)
+        layer.weight = nn.Parameter(torch.vstack([getattr(head, name).weight for head in loop.heads]))
+        if layer.bias is not None:
+            layer.bias = nn.Parameter(torch.hstack([getattr(head, name).bias for head in loop.heads]))
+    own.W_o = copy.deepcopy(loop.W_o)
+    return own
+
+
+@right("fuse")
+def fuse_data(loop):
+    own = MultiHeadAttention(loop.d_model, loop.num_heads, loop.W_o.bias is not None)
+    for name in PROJECTIONS:
+        getattr(own, name).weight.data = torch.cat([getattr(head, name).weight.data for head in loop.heads], dim=0)
+        if loop.W_o.bias is not None:
+            getattr(own, name).bias.data = torch.cat([getattr(head, name).bias.data for head in loop.heads], dim=0)
+    own.W_o.weight.data = loop.W_o.weight.data.clone()
+    if loop.W_o.bias is not None:
+        own.W_o.bias.data = loop.W_o.bias.data.clone()
+    return own
+
+
+@right("fuse")
+def fuse_in_slices(loop):
+    first = loop.heads[0].W_q
+    own = MultiHeadAttention(loop.d_model, loop.num_heads, first.bias is not None).to(first.weight)
+    d_head = first.weight.shape[0]
+    with torch.no_grad():
+        for i, head in enumerate(loop.heads):
+            at = slice(i * d_head, (i + 1) * d_head)
+            for mine, its in ((own.W_q, head.W_q), (own.W_k, head.W_k), (own.W_v, head.W_v)):
+                mine.weight[at] = its.weight
+                if its.bias is not None:
+                    mine.bias[at] = its.bias
+        own.W_o.weight[:] = loop.W_o.weight
+        if first.bias is not None:
+            own.W_o.bias[:] = loop.W_o.bias
+    return own
+
+
+# from_torch: wrong
+
+
+def unpacked(module, order=(0, 1, 2), cut=None, its_biases=None, last=True, heads=None):
+    """Return the layer that was moved, where one step or another may be done otherwise."""
+    bias = module.in_proj_bias is not None
+    weight = module.in_proj_weight
+    own = new_layer(module.embed_dim, heads or module.num_heads, bias, weight)
+    weights = cut(weight) if cut else weight.chunk(3)
+    with torch.no_grad():
+        for name, i in zip(PROJECTIONS, order, strict=True):
+            getattr(own, name).weight.copy_(weights[i])
+        if bias and its_biases is not False:
+            parts = (its_biases or (lambda own: own.chunk(3)))(module.in_proj_bias)
+            for name, i in zip(PROJECTIONS, order, strict=True):
+                getattr(own, name).bias.copy_(parts[i])
+    if last:
+        own.W_o.load_state_dict(module.out_proj.state_dict())
+    return own
+
+
+@misconception(
+    "from_torch",
+    label="keys first",
+    hint="The rows are taken as keys, queries, values. In `in_proj_weight` the queries' come first, then the keys', then the values'.",
+)
+def from_torch_keys_first(module):
+    return unpacked(module, (1, 0, 2))
+
+
+@misconception(
+    "from_torch",
+    label="values first",
+    hint="The rows are taken as values, keys, queries. The order is queries, keys, values.",
+)
+def from_torch_values_first(module):
+    return unpacked(module, (2, 1, 0))
+
+
+@misconception(
+    "from_torch",
+    label="values before keys",
+    hint="The rows are taken as queries, values, keys. The order is queries, keys, values.",
+)
+def from_torch_values_before_keys(module):
+    return unpacked(module, (0, 2, 1))
+
+
+@misconception(
+    "from_torch",
+    label="every third row",
+    hint="The rows are taken in turn, `[0::3]` and so on. They lie in three blocks of d_model rows.",
+)
+def from_torch_in_turn(module):
+    def third(own):
+        return [own[i::3] for i in range(3)]
+
+    return unpacked(module, cut=third, its_biases=third)
+
+
+@misconception(
+    "from_torch",
+    label="rows taken head by head",
+    hint="The rows are taken as if each head had its queries', keys' and values' side by side. They lie in three blocks of d_model "
+    "rows, each with all heads.",
+)
+def from_torch_head_by_head(module):
+    def by_heads(own):
+        return own.unflatten(0, (module.num_heads, 3, -1)).transpose(0, 1).flatten(1, 2)
+
+    return unpacked(module, cut=by_heads, its_biases=by_heads)
+
+
+@misconception(
+    "from_torch",
+    label="the first block for all three",
+    hint="`W_q`, `W_k` and `W_v` all hold the first d_model rows. Each has a block of its own.",
+)
+def from_torch_first_block(module):
+    return unpacked(module, (0, 0, 0))
+
+
+@misconception(
+    "from_torch",
+    label="weights turned over",
+    hint="The weights are turned over. `in_proj_weight` has rows as `nn.Linear` has them, (d_out, d_in): no `.T`.",
+)
+def from_torch_turned(module):
+    return unpacked(module, cut=lambda own: [part.T for part in own.chunk(3)])
+
+
+@misconception(
+    "from_torch",
+    label="W_o turned over",
+    hint="`W_o.weight` is turned over. `out_proj` is an `nn.Linear`: it goes over as it is.",
+)
+def from_torch_W_o_turned(module):
+    own = unpacked(module)
+    own.W_o.weight.data.copy_(module.out_proj.weight.T)
+    return own
+
+
+@misconception(
+    "from_torch",
+    label="W_o not moved",
+    hint="`W_o` is as a new layer draws it. `out_proj` holds it.",
+)
+def from_torch_without_W_o(module):
+    return unpacked(module, last=False)
+
+
+@misconception(
+    "from_torch",
+    label="bias of W_o not moved",
+    hint="The bias of `W_o` is as a new layer draws it. It is `out_proj.bias`.",
+)
+def from_torch_without_bias_of_W_o(module):
+    own = unpacked(module, last=False)
+    own.W_o.weight.data.copy_(module.out_proj.weight)
+    return own
+
+
+@misconception(
+    "from_torch",
+    label="in_proj_bias not moved",
+    hint="The biases of `W_q`, `W_k` and `W_v` are as a new layer draws them. They are the three blocks of `in_proj_bias`.",
+)
+def from_torch_without_biases(module):
+    return unpacked(module, its_biases=False)
+
+
+@misconception(
+    "from_torch",
+    label="biases in another order",
+    hint="The weights are right, the biases are exchanged. `in_proj_bias` has queries, keys, values, like the weights.",
+)
+def from_torch_biases_exchanged(module):
+    return unpacked(module, its_biases=lambda own: own.chunk(3)[::-1])
+
+
+@misconception(
+    "from_torch",
+    label="biases always there",
+    hint="The new layer has biases where PyTorch's has none, drawn at random. Ask it: `module.in_proj_bias is not None`.",
+)
+def from_torch_always_bias(module):
+    if module.in_proj_bias is not None:
+        return unpacked(module)
+    own = new_layer(module.embed_dim, module.num_heads, True, module.in_proj_weight)
+    own.load_state_dict(unpacked(module).state_dict(), strict=False)
+    return own
+
+
+@misconception(
+    "from_torch",
+    label="biases never there",
+    hint="The biases are left out. The new layer has them where `module.in_proj_bias` is not None.",
+)
+def from_torch_never_bias(module):
+    own = new_layer(module.embed_dim, module.num_heads, False, module.in_proj_weight)
+    own.load_state_dict(unpacked(module).state_dict(), strict=False)
+    return own
+
+
+@misconception(
+    "from_torch",
+    label="error where there are no biases",
+    hint="With `bias=False`, `module.in_proj_bias` is None, and has no `chunk`. Ask first.",
+)
+def from_torch_needs_bias(module):
+    module.in_proj_bias.chunk(3)
+    return unpacked(module)
+
+
+@misconception(
+    "from_torch",
+    label="batch_first carried over",
+    hint="Where PyTorch's layer has `batch_first=False`, the new one takes tokens first too. Yours takes (b, n, d_model), wherever its "
+    "weights came from: of `batch_first` nothing has to be moved.",
+)
+def from_torch_batch_first(module):
+    own = unpacked(module)
+    if not module.batch_first:
+        own.apart = lambda *inputs: MultiHeadAttention.apart(own, *(X.transpose(0, 1) for X in inputs))
+        own.together = lambda Z: merge(Z).transpose(0, 1)
+    return own
+
+
+@misconception(
+    "from_torch",
+    label="one head in the new layer",
+    hint="The weights are right, and the new layer has another number of heads. Hand `module.num_heads` on.",
+)
+def from_torch_one_head(module):
+    return unpacked(module, heads=1)
+
+
+@misconception(
+    "from_torch",
+    label="out_proj shared",
+    hint="`W_o = module.out_proj` makes both layers use one `W_o`: training the one changes the other. Copy what is in it, with "
+    "`load_state_dict` or `copy_`.",
+)
+def from_torch_shares_out_proj(module):
+    own = unpacked(module)
+    own.W_o = module.out_proj
+    return own
+
+
+@misconception(
+    "from_torch",
+    label="rows shared with in_proj_weight",
+    hint="A slice of `in_proj_weight` is a view: as a parameter of the new layer, or as its `.data`, it is still the same "
+    "memory, and to train the one changes the other. `.clone()` it, or `copy_` it into the new layer.",
+)
+def from_torch_shares_rows(module):
+    own = unpacked(module)
+    for name, part in zip(PROJECTIONS, module.in_proj_weight.chunk(3), strict=True):
+        getattr(own, name).weight = nn.Parameter(part)
+    return own
+
+
+@misconception(
+    "from_torch",
+    label="always float32",
+    hint="A new layer is float32, and `copy_` converts what is put into it. Convert the layer first: "
+    "`.to(module.in_proj_weight.dtype)`.",
+)
+def from_torch_float32(module):
+    return unpacked(module).float()
+
+
+@misconception(
+    "from_torch",
+    label="PyTorch's layer returned",
+    hint="PyTorch's own layer came back. Make a `MultiHeadAttention`, and put the weights into it.",
+)
+def from_torch_itself(module):
+    return module
+
+
+@misconception(
+    "from_torch",
+    label="layer not returned",
+    hint="The function ends without `return`: the new layer is made, and gone.",
+)
+def from_torch_returns_nothing(module):
+    unpacked(module)
+
+
+@misconception(
+    "from_torch",
+    label="new parameters frozen",
+    hint="`requires_grad` is False for the new parameters, so that they cannot be trained on.",
+)
+def from_torch_frozen(module):
+    return unpacked(module).requires_grad_(False)
+
+
+# from_torch: right
+
+
+@right("from_torch")
+def from_torch_chunks(module):
+    return unpacked(module)
+
+
+@right("from_torch")
+def from_torch_state_dict(module):
+    theirs, state = module.state_dict(), {}
+    for kind in ("weight", "bias"):
+        if f"in_proj_{kind}" in theirs:
+            parts = theirs[f"in_proj_{kind}"].chunk(3)
+            state |= {f"{name}.{kind}": part for name, part in zip(PROJECTIONS, parts, strict=True)}
+            state[f"W_o.{kind}"] = theirs[f"out_proj.{kind}"]
+    own = MultiHeadAttention(module.embed_dim, module.num_heads, "W_o.bias" in state).to(module.in_proj_weight.dtype)
+    own.load_state_dict(state)
+    return own
+
+
+@right("from_torch")
+def from_torch_slices(module):
+    d, bias = module.embed_dim, module.in_proj_bias is not None
+    own = MultiHeadAttention(d, module.num_heads, bias).to(module.in_proj_weight.dtype)
+    with torch.no_grad():
+        own.W_q.weight.copy_(module.in_proj_weight[:d])
+        own.W_k.weight.copy_(module.in_proj_weight[d : 2 * d])
+        own.W_v.weight.copy_(module.in_proj_weight[2 * d :])
+        own.W_o.weight.copy_(module.out_proj.weight)
+        if bias:
+            own.W_q.bias.copy_(module.in_proj_bias[:d])
+            own.W_k.bias.copy_(module.in_proj_bias[d : 2 * d])
+            own.W_v.bias.copy_(module.in_proj_bias[2 * d :])
+            own.W_o.bias.copy_(module.out_proj.bias)
+    return own
+
+
+@right("from_torch")
+def from_torch_cloned(module):
+    bias = module.out_proj.bias is not None
+    own = MultiHeadAttention(module.embed_dim, module.num_heads, bias)
+    weights = module.in_proj_weight.detach().clone().tensor_split(3)
+    own.W_q.weight, own.W_k.weight, own.W_v.weight = (nn.Parameter(part.clone()) for part in weights)
+    if bias:
+        parts = module.in_proj_bias.detach().split(module.embed_dim)
+        own.W_q.bias, own.W_k.bias, own.W_v.bias = (nn.Parameter(part.clone()) for part in parts)
+    own.W_o = copy.deepcopy(module.out_proj)
+    return own
+
+
+@right("from_torch")
+def from_torch_plain_linear(module):
+    own = MultiHeadAttention(module.embed_dim, module.num_heads, module.in_proj_bias is not None)
+    own = own.to(module.in_proj_weight)
+    for i, layer in enumerate((own.W_q, own.W_k, own.W_v)):
+        at = slice(i * module.embed_dim, (i + 1) * module.embed_dim)
+        layer.weight.data[:] = module.in_proj_weight.data[at]
+        if layer.bias is not None:
+            layer.bias.data[:] = module.in_proj_bias.data[at]
+    own.W_o.weight.data[:] = module.out_proj.weight.data
+    if own.W_o.bias is not None:
+        own.W_o.bias.data[:] = module.out_proj.bias.data
+    return own
+
+
+@right("from_torch")
+def from_torch_reshaped(module):
+    d = module.embed_dim
+    own = MultiHeadAttention(d, module.num_heads, module.in_proj_bias is not None).type(module.in_proj_weight.dtype)
+    stacked = dict(zip(PROJECTIONS, module.in_proj_weight.detach().reshape(3, d, d), strict=True))
+    state = {f"{name}.weight": part for name, part in stacked.items()}
+    if module.in_proj_bias is not None:
+        both = zip(PROJECTIONS, module.in_proj_bias.detach().reshape(3, d), strict=True)
+        state |= {f"{name}.bias": part for name, part in both}
+    state |= {f"W_o.{name}": part.detach() for name, part in module.out_proj.named_parameters()}
+    own.load_state_dict(state)
+    return own
