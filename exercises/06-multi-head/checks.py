@@ -403,10 +403,10 @@ def masked_sequences(made, draw):
     d_model = h * d_head
     own = parameters(draw, d_model)
     layer = loaded(made, own, h)
-    for b in (b, h):
-        arguments = tokens(draw, b, n_q, n_k, d_model)
+    for sequences in (b, h):
+        arguments = tokens(draw, sequences, n_q, n_k, d_model)
         for n in (n_q, 1):
-            expect_attends(layer, own, h, *arguments, some(draw, b, n, n_k))
+            expect_attends(layer, own, h, *arguments, some(draw, sequences, n, n_k))
 
 
 @of_both(weight=1, needs=[masked])

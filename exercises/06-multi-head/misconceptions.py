@@ -9,7 +9,6 @@ import math
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from checking import families, misconception, right
 
@@ -72,7 +71,8 @@ def split_heads_interleaved(X, num_heads):
 @misconception(
     "split_heads",
     label="heads left behind the tokens",
-    hint="The result is (b, n, h, d/h): the transpose is missing. Heads stand in front of tokens, `.transpose(1, 2)`.",
+    hint="The result is (b, n, h, d/h): the transpose is missing. Heads stand in front of tokens, `.transpose(1, "
+    "2)`.",
 )
 def split_heads_not_transposed(X, num_heads):
     return split(X, num_heads).transpose(1, 2)
@@ -168,8 +168,8 @@ def split_heads_drops_rest(X, num_heads):
 @misconception(
     "split_heads",
     label="a list of heads",
-    hint="A list of tensors came back, or a tuple: `chunk` and `split` make them. `torch.stack(..., dim=1)` makes one "
-    "tensor of them.",
+    hint="A list of tensors came back, or a tuple: `chunk` and `split` make them. `torch.stack(..., dim=1)` makes "
+    "one tensor of them.",
 )
 def split_heads_list(X, num_heads):
     divides(X.shape[-1], num_heads)
@@ -200,7 +200,8 @@ def split_heads_512(X, num_heads):
 @misconception(
     "split_heads",
     label="reshaped where sizes agree",
-    hint="Where there are as many tokens as heads the axes are mixed up. Which axis is which does not depend on sizes.",
+    hint="Where there are as many tokens as heads the axes are mixed up. Which axis is which does not depend on "
+    "sizes.",
 )
 def split_heads_by_size(X, num_heads):
     if X.shape[1] == num_heads:
@@ -211,7 +212,8 @@ def split_heads_by_size(X, num_heads):
 TENSORS = {
     "a list instead of an array": "A list came back. Leave `.tolist()` out: the result is a tensor.",
     "result in float64": "The result is float64 whatever `X` is: leave `.double()` and `.to(torch.float64)` out.",
-    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is still a batch, one token a row.",
+    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is still a batch, one "
+    "token a row.",
     "only the first sequence": "`[0]` takes the first sequence and forgets the rest of the batch. Keep the axis b.",
 }
 FAMILIES = [
@@ -275,8 +277,8 @@ def split_heads_filled(X, num_heads):
 @misconception(
     "merge_heads",
     label="reshaped without transpose",
-    hint="A reshape of (b, h, n, d_head) puts the tokens of one head side by side. Exchange axes 1 and 2 first: the heads "
-    "of one token have to be neighbours.",
+    hint="A reshape of (b, h, n, d_head) puts the tokens of one head side by side. Exchange axes 1 and 2 first: "
+    "the heads of one token have to be neighbours.",
 )
 def merge_heads_without_transpose(X):
     b, h, n, d_head = X.shape
@@ -286,8 +288,8 @@ def merge_heads_without_transpose(X):
 @misconception(
     "merge_heads",
     label="view of what is not contiguous",
-    hint="After `transpose` the numbers lie in memory as before, and `view` cannot cut them that way. `.contiguous()` "
-    "before it, or `reshape`, which copies where it must.",
+    hint="After `transpose` the numbers lie in memory as before, and `view` cannot cut them that way. "
+    "`.contiguous()` before it, or `reshape`, which copies where it must.",
 )
 def merge_heads_view(X):
     b, h, n, d_head = X.shape
@@ -419,7 +421,8 @@ def merge_heads_512(X):
 @misconception(
     "merge_heads",
     label="reshaped where sizes agree",
-    hint="Where there are as many tokens as heads the transpose is left out. Which axis is which does not depend on sizes.",
+    hint="Where there are as many tokens as heads the transpose is left out. Which axis is which does not depend "
+    "on sizes.",
 )
 def merge_heads_by_size(X):
     return X.reshape(len(X), X.shape[2], -1) if X.shape[1] == X.shape[2] else merge(X)
@@ -552,7 +555,9 @@ def of_both(label, hint):
 
     def declare(mistake):
         mistake.families = [
-            misconception(kind.__name__, label, hint)(type(f"{kind.__name__}_{mistake.__name__}", (mistake, kind), {}))
+            misconception(kind.__name__, label, hint)(
+                type(f"{kind.__name__}_{mistake.__name__}", (mistake, kind), {})
+            )
             for kind in BOTH
         ]
         return mistake
@@ -565,7 +570,8 @@ def of_both(label, hint):
 
 @of_both(
     label="names in lower case",
-    hint="Weights are moved by name: `W_q`, `W_k`, `W_v` and `W_o`, with a capital W, and `heads` where there is a list.",
+    hint="Weights are moved by name: `W_q`, `W_k`, `W_v` and `W_o`, with a capital W, and `heads` where there is "
+    "a list.",
 )
 class other_names:
     def state_dict(self, *arguments, **more):
@@ -574,8 +580,8 @@ class other_names:
 
 @of_both(
     label="W_o missing",
-    hint="There is no `W_o`: the heads' results stand side by side, and nothing mixes them. Add `self.W_o`, a `nn.Linear` from "
-    "d_model to d_model, and apply it to what the heads found.",
+    hint="There is no `W_o`: the heads' results stand side by side, and nothing mixes them. Add `self.W_o`, a "
+    "`nn.Linear` from d_model to d_model, and apply it to what the heads found.",
 )
 class without_W_o:
     def __init__(self, d_model, num_heads, bias=True):
@@ -616,8 +622,8 @@ class bias_never:
 
 @of_both(
     label="a layer too many",
-    hint="There are more parameters than asked for, those of a `LayerNorm` or another layer. Multi-head attention has its "
-    "projections and `W_o` alone; what stands around it is chapter 7.",
+    hint="There are more parameters than asked for, those of a `LayerNorm` or another layer. Multi-head attention "
+    "has its projections and `W_o` alone; what stands around it is chapter 7.",
 )
 class layer_too_many:
     def __init__(self, d_model, num_heads, bias=True):
@@ -645,8 +651,8 @@ class sizes_not_kept:
 
 @of_both(
     label="d_model not divisible accepted",
-    hint="A d_model that is no multiple of num_heads is accepted, and columns get lost in `d_model // num_heads`. Raise "
-    "`ValueError` when the layer is made.",
+    hint="A d_model that is no multiple of num_heads is accepted, and columns get lost in `d_model // num_heads`. "
+    "Raise `ValueError` when the layer is made.",
 )
 class not_divisible:
     def width(self, d_model, num_heads):
@@ -655,7 +661,8 @@ class not_divisible:
 
 @of_both(
     label="assert instead of ValueError",
-    hint="`assert` raises `AssertionError`, and is left out when Python runs with `-O`. Write `if` and `raise ValueError(...)`.",
+    hint="`assert` raises `AssertionError`, and is left out when Python runs with `-O`. Write `if` and `raise "
+    "ValueError(...)`.",
 )
 class asserts:
     def width(self, d_model, num_heads):
@@ -668,7 +675,8 @@ class asserts:
 
 @of_both(
     label="self-attention whatever is given",
-    hint="Keys and values come from `query` even where `key` is given. `query` takes their place only where they are None.",
+    hint="Keys and values come from `query` even where `key` is given. `query` takes their place only where they "
+    "are None.",
 )
 class always_self:
     def sources(self, query, key, value):
@@ -687,7 +695,8 @@ class value_ignored:
 
 @of_both(
     label="value defaults to query",
-    hint="Without a `value`, the query took its place. It defaults to the key: what is attended to is what is passed on.",
+    hint="Without a `value`, the query took its place. It defaults to the key: what is attended to is what is "
+    "passed on.",
 )
 class value_from_query:
     def sources(self, query, key, value):
@@ -710,7 +719,11 @@ class keys_for_values:
 )
 class keys_by_W_q:
     def apart(self, query, key, value):
-        return super().apart(query, key, value)[0], super().apart(key, key, value)[0], super().apart(query, key, value)[2]
+        return (
+            super().apart(query, key, value)[0],
+            super().apart(key, key, value)[0],
+            super().apart(query, key, value)[2],
+        )
 
 
 @of_both(
@@ -725,8 +738,8 @@ class values_as_they_are:
 
 @of_both(
     label="default missing for key",
-    hint="Without a `key` there is an error: `None` is projected. Put `query` in its place where it is None, and `key` in "
-    "that of `value`.",
+    hint="Without a `key` there is an error: `None` is projected. Put `query` in its place where it is None, and "
+    "`key` in that of `value`.",
 )
 class no_defaults:
     def sources(self, query, key, value):
@@ -738,8 +751,8 @@ class no_defaults:
 
 @of_both(
     label="batch and tokens exchanged",
-    hint="The first axis is taken for the tokens, as `nn.MultiheadAttention` does without `batch_first=True`: each token attends "
-    "to other sequences. Here the batch comes first.",
+    hint="The first axis is taken for the tokens, as `nn.MultiheadAttention` does without `batch_first=True`: "
+    "each token attends to other sequences. Here the batch comes first.",
 )
 class tokens_first:
     def apart(self, query, key, value):
@@ -754,7 +767,8 @@ class tokens_first:
 
 @of_both(
     label="scaled with d_model, not d_head",
-    hint="The scores are divided by sqrt(d_model). Each is a sum of d_head products: divide by sqrt(d_head), `q.shape[-1] ** 0.5`.",
+    hint="The scores are divided by sqrt(d_model). Each is a sum of d_head products: divide by sqrt(d_head), "
+    "`q.shape[-1] ** 0.5`.",
 )
 class scaled_by_d_model:
     def scale(self, S):
@@ -815,7 +829,8 @@ class over_queries:
 
 @of_both(
     label="softmax over the heads",
-    hint="Softmax runs over the heads, `dim=1`. Each head shares out its own weight over the keys: the last axis, `dim=-1`.",
+    hint="Softmax runs over the heads, `dim=1`. Each head shares out its own weight over the keys: the last axis, "
+    "`dim=-1`.",
 )
 class over_heads:
     def weigh(self, S, mask):
@@ -831,7 +846,8 @@ class no_softmax:
 
 @of_both(
     label="one softmax for all heads",
-    hint="Softmax runs over keys and heads together: the weights of all heads sum to 1. Each head shares out its own.",
+    hint="Softmax runs over keys and heads together: the weights of all heads sum to 1. Each head shares out its "
+    "own.",
 )
 class over_heads_and_keys:
     def weigh(self, S, mask):
@@ -841,7 +857,8 @@ class over_heads_and_keys:
 
 @of_both(
     label="row maximum not subtracted",
-    hint="`exp` of a large score is infinite, and inf / inf is NaN. `softmax` subtracts the row's maximum; by hand, do it first.",
+    hint="`exp` of a large score is infinite, and inf / inf is NaN. `softmax` subtracts the row's maximum; by "
+    "hand, do it first.",
 )
 class overflows:
     def weigh(self, S, mask):
@@ -901,7 +918,8 @@ class mask_ignored:
 
 @of_both(
     label="mask added to the scores",
-    hint="The boolean mask is added to the scores, and True counts as 1: allowed keys get a little more. Hide the others.",
+    hint="The boolean mask is added to the scores, and True counts as 1: allowed keys get a little more. Hide the "
+    "others.",
 )
 class mask_added:
     def weigh(self, S, mask):
@@ -928,8 +946,9 @@ class masked_to_zero:
 
 @of_both(
     label="mask without an axis for heads",
-    hint="A mask (b, n_q, n_k) meets scores (b, h, n_q, n_k) from the last axis, so that its b meets h: it raises, or where b = h "
-    "it gives each head the mask of a sequence. Put an axis for the heads in between: `mask[:, None]`.",
+    hint="A mask (b, n_q, n_k) meets scores (b, h, n_q, n_k) from the last axis, so that its b meets h: it "
+    "raises, or where b = h it gives each head the mask of a sequence. Put an axis for the heads in between: "
+    "`mask[:, None]`.",
 )
 class mask_for_heads:
     def four(self, mask):
@@ -993,8 +1012,8 @@ class empty_rows_nan:
 
 @of_both(
     label="equal weights in fully masked rows",
-    hint="A query that may attend to nothing attends to everything alike: all its scores are the same low number, such as "
-    "-1e9. Its weights are 0.",
+    hint="A query that may attend to nothing attends to everything alike: all its scores are the same low number, "
+    "such as -1e9. Its weights are 0.",
 )
 class empty_rows_equal:
     def weigh(self, S, mask):
@@ -1003,8 +1022,8 @@ class empty_rows_equal:
 
 @of_both(
     label="W_o's bias dropped for empty rows",
-    hint="Where a query may attend to nothing the whole output is set to 0. The weighted sum is 0, and `W_o` with its bias "
-    "comes after that.",
+    hint="Where a query may attend to nothing the whole output is set to 0. The weighted sum is 0, and `W_o` with "
+    "its bias comes after that.",
 )
 class empty_rows_zero:
     def forward(self, query, key=None, value=None, mask=None):
@@ -1014,19 +1033,24 @@ class empty_rows_zero:
 
 @of_both(
     label="NaN in the gradient",
-    hint="The results are right, and the gradient is NaN where a query may attend to nothing: -inf was *added*, and 0 times NaN is "
-    "NaN on the way back. `masked_fill` stops it, and so does the given `masked_softmax`.",
+    hint="The results are right, and the gradient is NaN where a query may attend to nothing: -inf was *added*, "
+    "and 0 times NaN is NaN on the way back. `masked_fill` stops it, and so does the given `masked_softmax`.",
 )
 class nan_on_the_way_back:
     def weigh(self, S, mask):
         if mask is None:
             return share(S)
-        return (S + torch.zeros(S.shape, dtype=S.dtype).masked_fill(~fitting(mask, S), -torch.inf)).softmax(-1).nan_to_num(0.0)
+        return (
+            (S + torch.zeros(S.shape, dtype=S.dtype).masked_fill(~fitting(mask, S), -torch.inf))
+            .softmax(-1)
+            .nan_to_num(0.0)
+        )
 
 
 @of_both(
     label="mask of one key stretched",
-    hint="A mask with one column was stretched to all keys. Its last size is n_k: raise where it is not, as `masked_softmax` does.",
+    hint="A mask with one column was stretched to all keys. Its last size is n_k: raise where it is not, as "
+    "`masked_softmax` does.",
 )
 class mask_stretched:
     def weigh(self, S, mask):
@@ -1035,8 +1059,8 @@ class mask_stretched:
 
 @of_both(
     label="scores stretched to the mask",
-    hint="A single query was stretched to the mask: `masked_fill`, `torch.where` and `*` stretch both. Stretch the mask "
-    "alone, `mask.expand(S.shape)`, which raises otherwise.",
+    hint="A single query was stretched to the mask: `masked_fill`, `torch.where` and `*` stretch both. Stretch "
+    "the mask alone, `mask.expand(S.shape)`, which raises otherwise.",
 )
 class scores_stretched:
     def weigh(self, S, mask):
@@ -1051,8 +1075,8 @@ class scores_stretched:
 
 @of_both(
     label="reshaped without transpose",
-    hint="The heads' results (b, h, n, d_head) are reshaped to (b, n, d_model) as they are, which puts tokens of one head side "
-    "by side. Exchange axes 1 and 2 first, as `merge_heads` does.",
+    hint="The heads' results (b, h, n, d_head) are reshaped to (b, n, d_model) as they are, which puts tokens of "
+    "one head side by side. Exchange axes 1 and 2 first, as `merge_heads` does.",
 )
 class merged_without_transpose:
     def together(self, Z):
@@ -1061,7 +1085,8 @@ class merged_without_transpose:
 
 @of_both(
     label="heads' columns in turn",
-    hint="The heads' results are interleaved: first column of each head, then the second. Head 0's columns all come first.",
+    hint="The heads' results are interleaved: first column of each head, then the second. Head 0's columns all "
+    "come first.",
 )
 class merged_interleaved:
     def together(self, Z):
@@ -1097,8 +1122,8 @@ class mean_of_heads:
 
 @of_both(
     label="sum of the heads",
-    hint="The heads' results are added up, or averaged, so that d_head columns are left and `W_o` refuses them. They come "
-    "side by side.",
+    hint="The heads' results are added up, or averaged, so that d_head columns are left and `W_o` refuses them. "
+    "They come side by side.",
 )
 class sum_of_heads:
     def together(self, Z):
@@ -1111,7 +1136,7 @@ class sum_of_heads:
 )
 class W_o_turned:
     def last(self, Z):
-        return F.linear(Z, self.W_o.weight.T, self.W_o.bias)
+        return nn.functional.linear(Z, self.W_o.weight.T, self.W_o.bias)
 
 
 @of_both(
@@ -1134,7 +1159,8 @@ class W_o_without_bias:
 
 @of_both(
     label="query added to the output",
-    hint="The query is added to the output. That is the residual connection of chapter 7, and not part of this layer.",
+    hint="The query is added to the output. That is the residual connection of chapter 7, and not part of this "
+    "layer.",
 )
 class residual:
     def forward(self, query, key=None, value=None, mask=None):
@@ -1144,7 +1170,8 @@ class residual:
 
 @of_both(
     label="weights averaged over the heads",
-    hint="The weights are averaged over the heads, as `nn.MultiheadAttention` does by default. Each head's are asked: (b, h, n_q, n_k).",
+    hint="The weights are averaged over the heads, as `nn.MultiheadAttention` does by default. Each head's are "
+    "asked: (b, h, n_q, n_k).",
 )
 class weights_averaged:
     def forward(self, query, key=None, value=None, mask=None):
@@ -1154,7 +1181,8 @@ class weights_averaged:
 
 @of_both(
     label="heads in front of the batch",
-    hint="The weights came as (h, b, n_q, n_k). The batch stays first: (b, h, n_q, n_k); `torch.stack(..., dim=1)` does that.",
+    hint="The weights came as (h, b, n_q, n_k). The batch stays first: (b, h, n_q, n_k); `torch.stack(..., "
+    "dim=1)` does that.",
 )
 class heads_first:
     def forward(self, query, key=None, value=None, mask=None):
@@ -1195,8 +1223,8 @@ class output_alone:
 
 @of_both(
     label="weights detached",
-    hint="The weights are cut off from autograd before they mix the values: `W_q` and `W_k` learn nothing. Leave `detach`, `.data` "
-    "and `no_grad` out.",
+    hint="The weights are cut off from autograd before they mix the values: `W_q` and `W_k` learn nothing. Leave "
+    "`detach`, `.data` and `no_grad` out.",
 )
 class weights_detached:
     def mixed(self, A, v):
@@ -1205,8 +1233,8 @@ class weights_detached:
 
 @of_both(
     label="values through NumPy",
-    hint="The values, or what the heads found, went through NumPy or `detach`: `W_v` learns nothing, and neither does what "
-    "came before. Stay with tensors.",
+    hint="The values, or what the heads found, went through NumPy or `detach`: `W_v` learns nothing, and neither "
+    "does what came before. Stay with tensors.",
 )
 class through_numpy:
     def mixed(self, A, v):
@@ -1215,8 +1243,8 @@ class through_numpy:
 
 @of_both(
     label="input cut off",
-    hint="The parameters get gradients and the inputs none: `query.detach()`, `.data` or `torch.tensor(query)` at the "
-    "start. What stands before this layer has to learn as well.",
+    hint="The parameters get gradients and the inputs none: `query.detach()`, `.data` or `torch.tensor(query)` at "
+    "the start. What stands before this layer has to learn as well.",
 )
 class inputs_detached:
     def sources(self, query, key, value):
@@ -1236,17 +1264,18 @@ class frozen:
 
 @of_both(
     label="dropout in training mode",
-    hint="In training mode some weights are dropped at random. There is no dropout in this layer: nobody asked for it, and same "
-    "inputs give the same result.",
+    hint="In training mode some weights are dropped at random. There is no dropout in this layer: nobody asked "
+    "for it, and same inputs give the same result.",
 )
 class dropout:
     def weigh(self, S, mask):
-        return F.dropout(super().weigh(S, mask), 0.1, self.training)
+        return nn.functional.dropout(super().weigh(S, mask), 0.1, self.training)
 
 
 @of_both(
     label="results always float32",
-    hint="The results are float32 whatever inputs and parameters are. Leave `.float()` out, also before softmax, or convert back.",
+    hint="The results are float32 whatever inputs and parameters are. Leave `.float()` out, also before softmax, "
+    "or convert back.",
 )
 class always_float32:
     def forward(self, query, key=None, value=None, mask=None):
@@ -1255,12 +1284,16 @@ class always_float32:
 
 @of_both(
     label="float32 made on the way",
-    hint="On the way something is float32 whatever the inputs are, such as `torch.zeros(...)` without a dtype. Give it "
-    "`dtype=query.dtype`, or use `zeros_like`.",
+    hint="On the way something is float32 whatever the inputs are, such as `torch.zeros(...)` without a dtype. "
+    "Give it `dtype=query.dtype`, or use `zeros_like`.",
 )
 class float32_inside:
     def mixed(self, A, v):
-        return torch.zeros(A.shape[:-1] + v.shape[-1:]) + (A @ v) if v.dtype == torch.float64 else (A.float() @ v.float())
+        return (
+            torch.zeros(A.shape[:-1] + v.shape[-1:]) + (A @ v)
+            if v.dtype == torch.float64
+            else (A.float() @ v.float())
+        )
 
 
 @of_both(
@@ -1301,7 +1334,8 @@ class parameters_in_place:
 
 @of_both(
     label="extra keys or values dropped",
-    hint="Keys or values that are left over are dropped. A key without a value is a mistake of the caller: raise `ValueError`, or let `@` raise.",
+    hint="Keys or values that are left over are dropped. A key without a value is a mistake of the caller: raise "
+    "`ValueError`, or let `@` raise.",
 )
 class rest_dropped:
     def sources(self, query, key, value):
@@ -1312,7 +1346,8 @@ class rest_dropped:
 
 @of_both(
     label="one key or value stretched",
-    hint="A single key, or a single value, was stretched to fit the others: `*`, `expand` and `einsum` do that. `@` raises by itself.",
+    hint="A single key, or a single value, was stretched to fit the others: `*`, `expand` and `einsum` do that. "
+    "`@` raises by itself.",
 )
 class value_stretched:
     def sources(self, query, key, value):
@@ -1327,8 +1362,8 @@ class value_stretched:
 @misconception(
     "MultiHeadAttentionLoop",
     label="heads not registered",
-    hint="`heads` is a Python list, and a module does not look into lists: its parameters are not among `parameters()`, no optimiser "
-    "sees them, and `state_dict` leaves them out. Use `nn.ModuleList([...])`.",
+    hint="`heads` is a Python list, and a module does not look into lists: its parameters are not among "
+    "`parameters()`, no optimiser sees them, and `state_dict` leaves them out. Use `nn.ModuleList([...])`.",
 )
 class MultiHeadAttentionLoop_list(MultiHeadAttentionLoop):
     def make(self, d_model, num_heads, bias):
@@ -1338,8 +1373,8 @@ class MultiHeadAttentionLoop_list(MultiHeadAttentionLoop):
 @misconception(
     "MultiHeadAttentionLoop",
     label="one head taken h times",
-    hint="`[head] * num_heads` is h times the same head: they share their weights, and find the same. Make a new one for "
-    "each, `[Head(...) for _ in range(num_heads)]`.",
+    hint="`[head] * num_heads` is h times the same head: they share their weights, and find the same. Make a new "
+    "one for each, `[Head(...) for _ in range(num_heads)]`.",
 )
 class MultiHeadAttentionLoop_shared(MultiHeadAttentionLoop):
     def make(self, d_model, num_heads, bias):
@@ -1349,7 +1384,8 @@ class MultiHeadAttentionLoop_shared(MultiHeadAttentionLoop):
 @misconception(
     "MultiHeadAttentionLoop",
     label="heads of full width",
-    hint="Each head projects to d_model columns. It gets its share, d_model / num_heads, so that all together are d_model.",
+    hint="Each head projects to d_model columns. It gets its share, d_model / num_heads, so that all together are "
+    "d_model.",
 )
 class MultiHeadAttentionLoop_full_width(MultiHeadAttentionLoop):
     def make(self, d_model, num_heads, bias):
@@ -1369,8 +1405,8 @@ class MultiHeadAttentionLoop_fewer(MultiHeadAttentionLoop):
 @misconception(
     "MultiHeadAttentionLoop",
     label="columns of the input split",
-    hint="The input's columns are dealt out to the heads, and each projects its own share. Every head sees all d_model "
-    "columns: its projections are (d_model, d_head).",
+    hint="The input's columns are dealt out to the heads, and each projects its own share. Every head sees all "
+    "d_model columns: its projections are (d_model, d_head).",
 )
 class MultiHeadAttentionLoop_splits_input(MultiHeadAttentionLoop):
     def make(self, d_model, num_heads, bias):
@@ -1393,7 +1429,8 @@ class MultiHeadAttentionLoop_W_o_each(MultiHeadAttentionLoop):
 @misconception(
     "MultiHeadAttentionLoop",
     label="the batched layer instead",
-    hint="This is the batched layer, with one `W_q` for all heads. Here `heads` is a list, and each head has projections of its own.",
+    hint="This is the batched layer, with one `W_q` for all heads. Here `heads` is a list, and each head has "
+    "projections of its own.",
 )
 class MultiHeadAttentionLoop_batched(MultiHeadAttention):
     pass
@@ -1409,14 +1446,15 @@ class MultiHeadAttentionLoop_chained(MultiHeadAttentionLoop):
         found = []
         for head in self.heads:
             found.append((head.W_q(query), head.W_k(key), head.W_v(value)))
-            query = query + F.pad(found[-1][0], (0, self.d_model - self.d_head))
+            query = query + nn.functional.pad(found[-1][0], (0, self.d_model - self.d_head))
         return [torch.stack(own, 1) for own in zip(*found, strict=True)]
 
 
 @misconception(
     "MultiHeadAttentionLoop",
     label="only the last head's weights",
-    hint="The weights of one head came back for all: the loop overwrites them. Collect each head's in a list, and stack them.",
+    hint="The weights of one head came back for all: the loop overwrites them. Collect each head's in a list, and "
+    "stack them.",
 )
 class MultiHeadAttentionLoop_last_weights(MultiHeadAttentionLoop):
     def forward(self, query, key=None, value=None, mask=None):
@@ -1427,8 +1465,8 @@ class MultiHeadAttentionLoop_last_weights(MultiHeadAttentionLoop):
 @misconception(
     "MultiHeadAttentionLoop",
     label="weights side by side, not stacked",
-    hint="The heads' weights are put together along an axis that there is, (b, n_q, h n_k) or so. `torch.stack(..., dim=1)` gives "
-    "them one of their own.",
+    hint="The heads' weights are put together along an axis that there is, (b, n_q, h n_k) or so. "
+    "`torch.stack(..., dim=1)` gives them one of their own.",
 )
 class MultiHeadAttentionLoop_weights_cat(MultiHeadAttentionLoop):
     def forward(self, query, key=None, value=None, mask=None):
@@ -1443,7 +1481,8 @@ class MultiHeadAttentionLoop_weights_cat(MultiHeadAttentionLoop):
     "result in float64", "a dictionary instead of a tuple", "returns nothing",
     but=["result in float64"], hints={
         "a list instead of an array": "Lists came back. Leave `.tolist()` out: the results are tensors.",
-        "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One head is still an axis of weights.",
+        "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One head is still an axis of "
+        "weights.",
     })  # fmt: skip
 @right("MultiHeadAttentionLoop")
 class MultiHeadAttentionLoop_stacked(MultiHeadAttentionLoop):
@@ -1556,8 +1595,8 @@ class MultiHeadAttentionLoop_sequence_by_sequence(MultiHeadAttentionLoop):
 @misconception(
     "MultiHeadAttention",
     label="split without transpose",
-    hint="The projections are reshaped to (b, h, n, d_head) in one step, which gives head 0 the first tokens whole. `split_heads` "
-    "cuts the columns, then exchanges axes 1 and 2.",
+    hint="The projections are reshaped to (b, h, n, d_head) in one step, which gives head 0 the first tokens "
+    "whole. `split_heads` cuts the columns, then exchanges axes 1 and 2.",
 )
 class MultiHeadAttention_reshaped(MultiHeadAttention):
     def cut(self, X):
@@ -1577,8 +1616,8 @@ class MultiHeadAttention_interleaved(MultiHeadAttention):
 @misconception(
     "MultiHeadAttention",
     label="attention between heads",
-    hint="The heads attend to each other at every token: the transpose to (b, h, n, d_head) is missing, so that scores are (b, n, "
-    "h, h). The last two axes have to be tokens and columns.",
+    hint="The heads attend to each other at every token: the transpose to (b, h, n, d_head) is missing, so that "
+    "scores are (b, n, h, h). The last two axes have to be tokens and columns.",
 )
 class MultiHeadAttention_between_heads(MultiHeadAttention):
     def cut(self, X):
@@ -1591,7 +1630,8 @@ class MultiHeadAttention_between_heads(MultiHeadAttention):
 @misconception(
     "MultiHeadAttention",
     label="one head of full width",
-    hint="There is one head: softmax sees all d_model columns at once. Split after projecting, and attend in each head.",
+    hint="There is one head: softmax sees all d_model columns at once. Split after projecting, and attend in each "
+    "head.",
 )
 class MultiHeadAttention_one_head(MultiHeadAttention):
     def forward(self, query, key=None, value=None, mask=None):
@@ -1604,8 +1644,8 @@ class MultiHeadAttention_one_head(MultiHeadAttention):
 @misconception(
     "MultiHeadAttention",
     label="weights as plain tensors",
-    hint="The weights are tensors, and no parameters: no optimiser sees them, and `state_dict` leaves them out. `nn.Linear` "
-    "registers its own.",
+    hint="The weights are tensors, and no parameters: no optimiser sees them, and `state_dict` leaves them out. "
+    "`nn.Linear` registers its own.",
 )
 class MultiHeadAttention_plain_tensors(MultiHeadAttention):
     def make(self, d_model, num_heads, bias):
@@ -1618,8 +1658,8 @@ class MultiHeadAttention_plain_tensors(MultiHeadAttention):
 @misconception(
     "MultiHeadAttention",
     label="parameters instead of nn.Linear",
-    hint="`W_q` and the others are `nn.Parameter`, so that they are called `W_q` and not `W_q.weight`. Take `nn.Linear`: "
-    "its names are what others load.",
+    hint="`W_q` and the others are `nn.Parameter`, so that they are called `W_q` and not `W_q.weight`. Take "
+    "`nn.Linear`: its names are what others load.",
 )
 class MultiHeadAttention_parameters(MultiHeadAttention):
     def make(self, d_model, num_heads, bias):
@@ -1632,7 +1672,8 @@ class MultiHeadAttention_parameters(MultiHeadAttention):
 @misconception(
     "MultiHeadAttention",
     label="one projection for all three",
-    hint="One matrix makes queries, keys and values together, as `in_proj_weight` does. Here they are three, `W_q`, `W_k` and `W_v`.",
+    hint="One matrix makes queries, keys and values together, as `in_proj_weight` does. Here they are three, "
+    "`W_q`, `W_k` and `W_v`.",
 )
 class MultiHeadAttention_packed(MultiHeadAttention):
     def make(self, d_model, num_heads, bias):
@@ -1661,7 +1702,8 @@ class MultiHeadAttention_torch_inside(nn.Module):
 @misconception(
     "MultiHeadAttention",
     label="projections of one head's width",
-    hint="`W_q`, `W_k` and `W_v` project to d_head columns, one head's. They hold the rows of all heads: d_model to d_model.",
+    hint="`W_q`, `W_k` and `W_v` project to d_head columns, one head's. They hold the rows of all heads: d_model "
+    "to d_model.",
 )
 class MultiHeadAttention_narrow(MultiHeadAttention):
     def make(self, d_model, num_heads, bias):
@@ -1696,7 +1738,8 @@ class MultiHeadAttention_no_module:
     "a dictionary instead of a tuple", "returns nothing",
     hints={
         "a list instead of an array": "Lists came back. Leave `.tolist()` out: the results are tensors.",
-        "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One head is still an axis of weights.",
+        "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One head is still an axis of "
+        "weights.",
     })  # fmt: skip
 @right("MultiHeadAttention")
 class MultiHeadAttention_in_steps(MultiHeadAttention):
@@ -1749,7 +1792,9 @@ class MultiHeadAttention_einsum(MultiHeadAttention):
         if key.shape[:2] != value.shape[:2]:
             raise ValueError("as many values as keys")
         h = self.num_heads
-        q, k, v = (own(X).unflatten(-1, (h, -1)) for own, X in ((self.W_q, query), (self.W_k, key), (self.W_v, value)))
+        q, k, v = (
+            own(X).unflatten(-1, (h, -1)) for own, X in ((self.W_q, query), (self.W_k, key), (self.W_v, value))
+        )
         S = torch.einsum("bihd,bjhd->bhij", q, k) / math.sqrt(q.shape[-1])
         A = share(S, None if mask is None else self.four(mask))
         return self.W_o(torch.einsum("bhij,bjhd->bihd", A, v).flatten(2)), A
@@ -1772,7 +1817,7 @@ class MultiHeadAttention_sdpa(MultiHeadAttention):
             seen = mask.any(-1, keepdim=True)
             mask = mask | ~seen
         one_each = torch.eye(k.shape[-2], dtype=k.dtype).expand(*k.shape[:2], -1, -1)
-        Z, A = (F.scaled_dot_product_attention(q, k, X, attn_mask=mask) for X in (v, one_each))
+        Z, A = (nn.functional.scaled_dot_product_attention(q, k, X, attn_mask=mask) for X in (v, one_each))
         if mask is not None:
             Z, A = Z * seen, A * seen
         return self.W_o(merge(Z)), A
@@ -1857,7 +1902,9 @@ def moved(loop, put=rows, names=PROJECTIONS, biases=True, last=True, heads=None)
     return own
 
 
-@misconception("fuse", label="heads in reverse order", hint="The heads' rows stand in reverse order. Head 0's come first.")
+@misconception(
+    "fuse", label="heads in reverse order", hint="The heads' rows stand in reverse order. Head 0's come first."
+)
 def fuse_reversed(loop):
     return moved(loop, lambda parts: torch.cat(parts[::-1]))
 
@@ -1865,7 +1912,8 @@ def fuse_reversed(loop):
 @misconception(
     "fuse",
     label="rows dealt out in turn",
-    hint="The rows are interleaved: first row of each head, then the second. Head 0's rows all come first: `torch.cat`.",
+    hint="The rows are interleaved: first row of each head, then the second. Head 0's rows all come first: "
+    "`torch.cat`.",
 )
 def fuse_interleaved(loop):
     return moved(loop, lambda parts: torch.stack(parts, 1).flatten(0, 1))
@@ -1894,7 +1942,8 @@ def fuse_without_bias_of_W_o(loop):
 @misconception(
     "fuse",
     label="biases of the heads not moved",
-    hint="The biases of `W_q`, `W_k` and `W_v` are as a new layer draws them. They are put together like the weights: `torch.cat`.",
+    hint="The biases of `W_q`, `W_k` and `W_v` are as a new layer draws them. They are put together like the "
+    "weights: `torch.cat`.",
 )
 def fuse_without_biases(loop):
     return moved(loop, biases=False)
@@ -1912,7 +1961,8 @@ def fuse_nothing(loop):
 @misconception(
     "fuse",
     label="biases always there",
-    hint="The new layer has biases where the old one has none, drawn at random. Ask the old one: `loop.W_o.bias is not None`.",
+    hint="The new layer has biases where the old one has none, drawn at random. Ask the old one: `loop.W_o.bias "
+    "is not None`.",
 )
 def fuse_always_bias(loop):
     if loop.W_o.bias is not None:
@@ -1936,7 +1986,8 @@ def fuse_never_bias(loop):
 @misconception(
     "fuse",
     label="error where there are no biases",
-    hint="Without biases `loop.W_o.bias` and the heads' are None, and None cannot be copied or put together. Ask first.",
+    hint="Without biases `loop.W_o.bias` and the heads' are None, and None cannot be copied or put together. Ask "
+    "first.",
 )
 def fuse_needs_bias(loop):
     own = moved(loop)
@@ -1947,7 +1998,8 @@ def fuse_needs_bias(loop):
 @misconception(
     "fuse",
     label="weights turned over",
-    hint="The fused weights are turned over. `nn.Linear` keeps (d_out, d_in) already: put the heads' rows below each other as they are.",
+    hint="The fused weights are turned over. `nn.Linear` keeps (d_out, d_in) already: put the heads' rows below "
+    "each other as they are.",
 )
 def fuse_turned(loop):
     return moved(loop, lambda parts: torch.cat(parts).T if parts[0].dim() > 1 else torch.cat(parts))
@@ -1967,8 +2019,8 @@ def fuse_W_o_turned(loop):
 @misconception(
     "fuse",
     label="heads put side by side",
-    hint="The heads' weights are put side by side, (d_head, h d_model), along `dim=1` or -1. Rows make columns of the result: put "
-    "them below each other, `dim=0`.",
+    hint="The heads' weights are put side by side, (d_head, h d_model), along `dim=1` or -1. Rows make columns of "
+    "the result: put them below each other, `dim=0`.",
 )
 def fuse_side_by_side(loop):
     own = moved(loop)
@@ -2017,8 +2069,8 @@ def fuse_one_head(loop):
 @misconception(
     "fuse",
     label="W_o shared with the loop",
-    hint="`fused.W_o = loop.W_o` makes both layers use one `W_o`: training the one changes the other. Copy what is in it, with "
-    "`load_state_dict` or `copy_`.",
+    hint="`fused.W_o = loop.W_o` makes both layers use one `W_o`: training the one changes the other. Copy what "
+    "is in it, with `load_state_dict` or `copy_`.",
 )
 def fuse_shares_W_o(loop):
     own = moved(loop)
@@ -2029,8 +2081,8 @@ def fuse_shares_W_o(loop):
 @misconception(
     "fuse",
     label="parameters of W_o shared",
-    hint="`fused.W_o.weight = loop.W_o.weight`, or `.data` of it, is the same tensor under two names: to train the one changes "
-    "the other. Copy the numbers: `.clone()` or `copy_`.",
+    hint="`fused.W_o.weight = loop.W_o.weight`, or `.data` of it, is the same tensor under two names: to train "
+    "the one changes the other. Copy the numbers: `.clone()` or `copy_`.",
 )
 def fuse_shares_data(loop):
     own = moved(loop)
@@ -2068,7 +2120,8 @@ def fuse_returns_nothing(loop):
 @misconception(
     "fuse",
     label="always float32",
-    hint="A new layer is float32, and `copy_` converts what is put into it. Convert the layer first: `.to(loop.W_o.weight.dtype)`.",
+    hint="A new layer is float32, and `copy_` converts what is put into it. Convert the layer first: "
+    "`.to(loop.W_o.weight.dtype)`.",
 )
 def fuse_float32(loop):
     return moved(loop).float()
@@ -2200,7 +2253,8 @@ def unpacked(module, order=(0, 1, 2), cut=None, its_biases=None, last=True, head
 @misconception(
     "from_torch",
     label="keys first",
-    hint="The rows are taken as keys, queries, values. In `in_proj_weight` the queries' come first, then the keys', then the values'.",
+    hint="The rows are taken as keys, queries, values. In `in_proj_weight` the queries' come first, then the "
+    "keys', then the values'.",
 )
 def from_torch_keys_first(module):
     return unpacked(module, (1, 0, 2))
@@ -2239,8 +2293,8 @@ def from_torch_in_turn(module):
 @misconception(
     "from_torch",
     label="rows taken head by head",
-    hint="The rows are taken as if each head had its queries', keys' and values' side by side. They lie in three blocks of d_model "
-    "rows, each with all heads.",
+    hint="The rows are taken as if each head had its queries', keys' and values' side by side. They lie in three "
+    "blocks of d_model rows, each with all heads.",
 )
 def from_torch_head_by_head(module):
     def by_heads(own):
@@ -2301,7 +2355,8 @@ def from_torch_without_bias_of_W_o(module):
 @misconception(
     "from_torch",
     label="in_proj_bias not moved",
-    hint="The biases of `W_q`, `W_k` and `W_v` are as a new layer draws them. They are the three blocks of `in_proj_bias`.",
+    hint="The biases of `W_q`, `W_k` and `W_v` are as a new layer draws them. They are the three blocks of "
+    "`in_proj_bias`.",
 )
 def from_torch_without_biases(module):
     return unpacked(module, its_biases=False)
@@ -2310,7 +2365,8 @@ def from_torch_without_biases(module):
 @misconception(
     "from_torch",
     label="biases in another order",
-    hint="The weights are right, the biases are exchanged. `in_proj_bias` has queries, keys, values, like the weights.",
+    hint="The weights are right, the biases are exchanged. `in_proj_bias` has queries, keys, values, like the "
+    "weights.",
 )
 def from_torch_biases_exchanged(module):
     return unpacked(module, its_biases=lambda own: own.chunk(3)[::-1])
@@ -2319,7 +2375,8 @@ def from_torch_biases_exchanged(module):
 @misconception(
     "from_torch",
     label="biases always there",
-    hint="The new layer has biases where PyTorch's has none, drawn at random. Ask it: `module.in_proj_bias is not None`.",
+    hint="The new layer has biases where PyTorch's has none, drawn at random. Ask it: `module.in_proj_bias is not "
+    "None`.",
 )
 def from_torch_always_bias(module):
     if module.in_proj_bias is not None:
@@ -2353,8 +2410,8 @@ def from_torch_needs_bias(module):
 @misconception(
     "from_torch",
     label="batch_first carried over",
-    hint="Where PyTorch's layer has `batch_first=False`, the new one takes tokens first too. Yours takes (b, n, d_model), wherever its "
-    "weights came from: of `batch_first` nothing has to be moved.",
+    hint="Where PyTorch's layer has `batch_first=False`, the new one takes tokens first too. Yours takes (b, n, "
+    "d_model), wherever its weights came from: of `batch_first` nothing has to be moved.",
 )
 def from_torch_batch_first(module):
     own = unpacked(module)
@@ -2376,8 +2433,8 @@ def from_torch_one_head(module):
 @misconception(
     "from_torch",
     label="out_proj shared",
-    hint="`W_o = module.out_proj` makes both layers use one `W_o`: training the one changes the other. Copy what is in it, with "
-    "`load_state_dict` or `copy_`.",
+    hint="`W_o = module.out_proj` makes both layers use one `W_o`: training the one changes the other. Copy what "
+    "is in it, with `load_state_dict` or `copy_`.",
 )
 def from_torch_shares_out_proj(module):
     own = unpacked(module)
@@ -2388,8 +2445,8 @@ def from_torch_shares_out_proj(module):
 @misconception(
     "from_torch",
     label="rows shared with in_proj_weight",
-    hint="A slice of `in_proj_weight` is a view: as a parameter of the new layer, or as its `.data`, it is still the same "
-    "memory, and to train the one changes the other. `.clone()` it, or `copy_` it into the new layer.",
+    hint="A slice of `in_proj_weight` is a view: as a parameter of the new layer, or as its `.data`, it is still "
+    "the same memory, and to train the one changes the other. `.clone()` it, or `copy_` it into the new layer.",
 )
 def from_torch_shares_rows(module):
     own = unpacked(module)

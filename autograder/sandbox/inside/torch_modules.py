@@ -17,7 +17,7 @@ def recipe(module):
     if isinstance(module, (torch.nn.ModuleList, torch.nn.ModuleDict)):
         parts = {name: recipe(part) for name, part in module.named_children()}
         noted = {name: own for name, own in vars(module).items() if type(own) in (bool, int, float, str)}
-        return {"class": f"torch.nn.{kind.__name__}", "parts": parts, "noted": noted}
+        return {"class": f"{kind.__module__}.{kind.__name__}", "parts": parts, "noted": noted}
     arguments = {}
     for name in list(inspect.signature(kind.__init__).parameters)[1:]:
         own = getattr(module, name, None)

@@ -178,8 +178,8 @@ def expect_gradients(module, got, expected):
     lacks = [name for name in expected if got.get(name) is None]
     if lacks:
         held = [Message("{names} got a gradient", names=_names([n for n in expected if n not in lacks]))]
-        message = (
-            "No gradient came to {lacks} of {module}: on the way from the parameter to the result, autograd was cut off."
+        message = "No gradient came to {lacks} of {module}: on the way from the parameter to the result, autograd was cut off."
+        raise Failed(
+            Message(message, lacks=_names(lacks), module=module.name), held if len(lacks) < len(expected) else []
         )
-        raise Failed(Message(message, lacks=_names(lacks), module=module.name), held if len(lacks) < len(expected) else [])
     return {name: got[name] for name in expected}

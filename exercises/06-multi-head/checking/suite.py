@@ -769,7 +769,9 @@ def _same(a, b):
         return a.keys() == b.keys() and all(_same(own, b[name]) for name, own in a.items())
     x, y = as_plain(a), as_plain(b)
     if x is None or y is None:
-        alike = type(a) is type(b) or (is_module(a) and is_module(b))  # modules show what they are when they are asked
+        alike = type(a) is type(b) or (
+            is_module(a) and is_module(b)
+        )  # modules show what they are when they are asked
         return x is y and alike and (not isinstance(a, str) or a == b)
     if x.shape != y.shape or x.dtype != y.dtype:
         return False
