@@ -64,7 +64,7 @@ class Explained:
 
 @dataclass
 class Explanation:
-    """All the checks of one function that were asked for, and the names of its parameters; of a class's forward too."""
+    """All the checks of one function that were asked for, the names of its parameters, and those of its `forward`."""
 
     report: Report
     parameters: list[str]

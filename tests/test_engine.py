@@ -236,7 +236,8 @@ def shared(module):
     own.weight = module["parts"][0].weight
     return own
 def noted(module):
-    return [module.n, module.name, [type(part).__name__ for part in module.parts], "b" in dict(module.named_children())]
+    kinds = [type(part).__name__ for part in module.parts]
+    return [module.n, module.name, kinds, "b" in dict(module.named_children())]
 """
 
 
@@ -276,9 +277,8 @@ def test_a_module_is_asked_over_the_wire_as_it_is_here(asked):
         assert layer(torch.ones(1, 3).bfloat16()).tolist() == [[3, 3]]
         assert layer.error(torch.ones(1, 2).bfloat16()) is not None
         assert layer.state()["W.weight"].dtype == torch.bfloat16
-        assert torch.equal(Subject("Layer", function).module(3, 2).state()["W.weight"], drawn), (
-            "drawn anew in each call"
-        )
+        again = Subject("Layer", function).module(3, 2)
+        assert torch.equal(again.state()["W.weight"], drawn), "each call draws the same"
 
 
 def test_a_name_means_what_it_means_when_it_is_used(asked):

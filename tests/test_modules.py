@@ -1,4 +1,4 @@
-"""Checks of torch's modules: what a class under test made is asked, compared and recognised like a function's result."""
+"""Checks of torch's modules: what a class under test made is asked, compared and recognised, as functions are."""
 
 import sys
 from types import ModuleType

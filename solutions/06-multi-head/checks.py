@@ -408,7 +408,7 @@ def masked(made, draw):
 
 @of_both(weight=2, needs=[masked])
 def masked_sequences(made, draw):
-    """A mask (b, n_q, n_k) or (b, 1, n_k) is one for each sequence, where there are as many heads as sequences too."""
+    """A mask (b, n_q, n_k) or (b, 1, n_k) is one for each sequence, as many heads as sequences or not."""
     b, n_q, n_k, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
@@ -525,7 +525,7 @@ def in_training(made, draw):
 
 @of_both(weight=1, needs=[shapes_of_results])
 def dtype(made, draw):
-    """Both results have the dtype of parameters and inputs: float32, float64, float16 or bfloat16, with a mask too."""
+    """Both results have the dtype of parameters and inputs: float32, float64, float16, bfloat16, with a mask too."""
     b, n_q, n_k, h, d_head = sizes(draw)
     d_model = h * d_head
     layer = loaded(made, parameters(draw, d_model), h)
@@ -579,7 +579,7 @@ def kept(made, draw):
 
 
 def list_of_heads(values, h):
-    """Return what `fuse` is given: a module with `heads`, `W_o`, `d_model` and `num_heads`, made of torch's own parts."""
+    """Return what `fuse` is given: a module with `heads`, `W_o`, `d_model` and `num_heads`, made of torch's parts."""
     bias = "W_o.bias" in values
     d_model = len(values["W_o.weight"])
 
@@ -618,7 +618,7 @@ def expect_its_own(subject, module, values, name):
 
 @check(weight=1)
 def fuse_parameters(fuse, draw):
-    """The result is a `MultiHeadAttention`, with its parameters' names and shapes; with biases where there are some."""
+    """The result is a `MultiHeadAttention`, with its parameters' names and shapes, and biases if there were some."""
     h, d_head, *_ = sizes(draw)
     d_model = h * d_head
     for bias in (True, False):
@@ -698,7 +698,7 @@ def of_torch(values, h, batch_first=True, dropout=0.0):
 
 @check(weight=1)
 def from_torch_parameters(from_torch, draw):
-    """The result is a `MultiHeadAttention`, with its parameters' names and shapes; with biases where there are some."""
+    """The result is a `MultiHeadAttention`, with its parameters' names and shapes, and biases if there were some."""
     h, d_head, *_ = sizes(draw)
     d_model = h * d_head
     for bias in (True, False):

@@ -580,8 +580,7 @@ class other_names:
 
 @of_both(
     label="module not begun",
-    hint="`super().__init__()` is missing, or comes too late: it has to stand first in `__init__`, before any layer is "
-    "assigned.",
+    hint="`super().__init__()` is missing, or comes too late: it stands first in `__init__`, before any layer.",
 )
 class not_begun:
     def __init__(self, d_model, num_heads, bias=True):
@@ -2009,8 +2008,8 @@ def fuse_needs_bias(loop):
 @misconception(
     "fuse",
     label="width not from what is given",
-    hint="`loop.d_head` is an attribute of your own class, and `loop` need not be one of yours: use its `heads`, `W_o`, "
-    "`d_model` and `num_heads` alone. The width is d_model / num_heads.",
+    hint="`loop.d_head` is an attribute of your own class, and `loop` need not be one of yours: use its `heads`, "
+    "`W_o`, `d_model` and `num_heads` alone. The width is d_model / num_heads.",
 )
 def fuse_uses_d_head(loop):
     loop.d_head  # noqa: B018

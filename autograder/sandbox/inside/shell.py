@@ -379,7 +379,7 @@ class Responder:
         reply["value"] = self.encoder(out).encode(found)
 
     def do_keep(self, message, blobs, reply, out):
-        """Keep a value of the judge's here, such as a module that is to be an argument, and hand out what stands for it."""
+        """Keep a value of the judge's here, such as a module to be an argument, and say what stands for it."""
         (own,) = wire.Decoder(blobs, self.reference).decode(message["arguments"])
         reply["value"] = self.hold(own)
 
