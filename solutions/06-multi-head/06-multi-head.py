@@ -7,6 +7,8 @@
 # gradients. Read chapter 6 of the book first; it shows the split and the merge as boxes, and the reshape that looks
 # right and is wrong.
 #
+# *About 120 minutes · hard ●●●*
+#
 # **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` by your
 # code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
 # every time.
@@ -16,6 +18,10 @@
 # it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
 # `checks.run("split_heads", points=2, seed=...)` in a cell of your own. Points are partial, and the checks are
 # readable: open `checks.py` beside this notebook. Later classes may use earlier functions, so mend from the top.
+#
+# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Two things at the end bring no points and cost none: a question to think about, and a stretch task, which
+# is not counted in the time above.
 #
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
 # has, `06-multi-head.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
@@ -75,6 +81,8 @@ def masked_softmax(S, mask=None):
 # %% ask_split_heads [markdown]
 # ## 6.1 `split_heads`: one tensor, many heads
 #
+# *About 10 minutes · medium ●●○*
+#
 # The d columns are dealt out in blocks: head i gets columns i d/h to (i+1) d/h of every token. Then the axis of the heads
 # goes in front of the tokens', so that each head holds a whole sequence, (n, d/h), and everything that attention does on
 # the last two axes, it does for each head.
@@ -128,6 +136,8 @@ checks.run("split_heads", points=2)
 # %% ask_merge_heads [markdown]
 # ## 6.2 `merge_heads`: and back
 #
+# *About 5 minutes · easy ●○○*
+#
 # The inverse: what the heads found for a token comes side by side again, head 0 first. `merge_heads(split_heads(X, h))`
 # is `X`.
 #
@@ -164,9 +174,11 @@ checks.run("merge_heads", points=2)
 # %% ask_MultiHeadAttentionLoop [markdown]
 # ## 6.3 `MultiHeadAttentionLoop`: a list of heads
 #
+# *About 35 minutes · hard ●●●*
+#
 # The first way to many heads: h single heads, each with projections of its own from d_model to d_head = d_model / h.
-# Every head does all of attention by itself, $A_i = \text{softmax}(q_i k_i^T / \sqrt{d_\text{head}})$ and $z_i = A_i v_i$;
-# their results come side by side, head 0 first, and `W_o` mixes them: $(z_0, \dots, z_{h-1}) \, W_O^T$ plus its bias.
+# Every head does all of attention by itself, $A_i = \text{softmax}(q_i k_i^\top / \sqrt{d_\text{head}})$ and $z_i = A_i v_i$;
+# their results come side by side, head 0 first, and `W_o` mixes them: $(z_0, \dots, z_{h-1}) \, W_O^\top$ plus its bias.
 #
 # Names matter, because weights are stored and moved under them: `heads` is an `nn.ModuleList`, and each entry has `W_q`,
 # `W_k` and `W_v`, three `nn.Linear`; `W_o` is one `nn.Linear` from d_model to d_model. With `bias=False` none of them has a
@@ -274,6 +286,8 @@ checks.run("MultiHeadAttentionLoop", points=5)
 # %% ask_MultiHeadAttention [markdown]
 # ## 6.4 `MultiHeadAttention`: one batched tensor
 #
+# *About 30 minutes · hard ●●●*
+#
 # The second way, which libraries take: the projections of all heads stand below each other in one matrix, so that `W_q`,
 # `W_k` and `W_v` each are one `nn.Linear` from d_model to d_model. Project once, `split_heads`, attend on the last two axes
 # of (b, h, n, d_head) for all heads at once, `merge_heads`, `W_o`. There is no loop over heads.
@@ -374,10 +388,12 @@ checks.run("MultiHeadAttention", points=6)
 # %% ask_fuse [markdown]
 # ## 6.5 `fuse`: the same layer, written the other way
 #
+# *About 25 minutes · medium ●●○*
+#
 # The two classes compute the same function, and `fuse` is the proof: it moves the weights of a list of heads into one
 # `MultiHeadAttention` that gives the same outputs, the same weights, and gradients that say the same.
 #
-# `nn.Linear` computes $x W^T + b$: a *row* of its weight makes one column of the result. Head i's columns come from head i's
+# `nn.Linear` computes $x W^\top + b$: a *row* of its weight makes one column of the result. Head i's columns come from head i's
 # rows.
 #
 # By hand, with d_model = 2 and h = 2: the weights `W_q` of the two heads are $(1, 2)$ and $(3, 4)$, each of shape (1, 2).
@@ -426,6 +442,8 @@ checks.run("fuse", points=3)
 
 # %% ask_from_torch [markdown]
 # ## 6.6 `from_torch`: PyTorch's layer, moved into yours
+#
+# *About 15 minutes · medium ●●○*
 #
 # `nn.MultiheadAttention` keeps the three projections in one parameter, `in_proj_weight` of shape (3 d_model, d_model): first the
 # rows of the queries' projection, then the keys', then the values'. `in_proj_bias` of shape (3 d_model,) likewise.
@@ -547,3 +565,35 @@ their_out, their_weights = theirs(x, x, x, attn_mask=~causal, average_attn_weigh
 print(f"outputs differ by {(out - their_out).abs().max():.1g}, weights by {(weights - their_weights).abs().max():.1g}")
 _, averaged = theirs(x, x, x, attn_mask=~causal)
 print(f"shapes of the weights: yours {tuple(weights.shape)}, theirs by default {tuple(averaged.shape)}")
+
+# %% think [markdown]
+# ## To think about: does the order of the heads matter?
+#
+# *About 5 minutes · medium ●●○*
+#
+# Somebody exchanges heads 0 and 1 of a trained layer: their rows of `W_q`, `W_k` and `W_v`, and their biases. The outputs
+# change. What else has to be exchanged, so that the outputs are the old ones again? How many layers that look different
+# compute the same function as yours does, if it has h heads? Nothing is checked here.
+#
+# <details><summary>An answer</summary>
+#
+# The columns of `W_o.weight` that read these heads, d_head each: column block 0 mixes what head 0 found, and has to follow
+# it. Then only the order of a sum has changed, $\sum_i z_i W_i^\top$, where $W_i$ is column block i of `W_o.weight`. The
+# bias of `W_o` stays. There are h! orders of the heads, so at least h! layers compute the same function. "Head 3" means
+# nothing by itself: two trainings of one model may find the same heads in another order.
+#
+# </details>
+
+# %% stretch [markdown]
+# ## A stretch task: the way back, `unfuse`
+#
+# *About 30 minutes · hard ●●●*
+#
+# Write `unfuse(layer)`, which returns the `MultiHeadAttentionLoop` that equals a `MultiHeadAttention`, and test that
+# `fuse(unfuse(layer))` has the parameters of `layer`. Then take a step of training with each, from the same weights, the same
+# input and the same loss, with `torch.optim.SGD`: are their outputs still equal? And with `torch.optim.Adam`? Explain what
+# you see: what does each optimiser know of a parameter, and does it matter which tensor a number stands in? There are no
+# points for it, and no check.
+
+# %%
+# Yours: the stretch task, or anything else.

@@ -19,11 +19,15 @@ from checking import show, words
 from checking.answers import listed
 from checking.draw import Draw
 from checking.expect import RTOL, THE_RESULT, Failed, as_plain, describe, shapes
+from checking.modules import CUT_OFF, Module, expect_module, is_module, kept, same_draws
 from checking.relations import Case, relate
 from checking.words import Message, joined
 
 QUICK = 0.5
 """Seconds within which a check must have failed to be run again for a relation: hints must not use up a limit."""
+
+MOST_PARTS = 100
+"""Of a result with more, no tensor is looked for among its parts."""
 
 MIME = "application/vnd.checking.report+json"
 """The MIME type under which a check cell's output carries its `Report`, for whoever grades."""
@@ -31,12 +35,18 @@ MIME = "application/vnd.checking.report+json"
 
 @dataclass
 class Call:
-    """One call of the function under test: what it returned or raised, and its arguments afterwards."""
+    """One call of the function under test: what it returned or raised, and its arguments afterwards.
+
+    `function` is what was called. Where that is not the function under test itself but something that it made, `what`
+    says how: "forward", "backward", or the name of what else was asked of a `Module`.
+    """
 
     arguments: tuple
     result: object = None
     error: BaseException | None = None
     must_raise: bool = False
+    function: object = None
+    what: str = ""
 
 
 class Here:
@@ -99,27 +109,27 @@ class Subject:
 
     def __call__(self, *arguments):
         """Return what the function returns; raise `Failed`, with the shapes, if it raises."""
-        call = self._call(arguments)
-        if call.error is None:
-            return call.result
-        if getattr(call.error, "ended", False):
-            message = Message("{function} did not come to an end: {error}", function=self.name, error=str(call.error))
-            raise Failed(message)
-        message = Message(
-            "{function} raised {kind} for arguments of shape {shapes}: {error}",
-            function=self.name,
-            kind=type(call.error).__name__,
-            shapes=shapes(arguments),
-            error=str(call.error),
-        )
-        raise Failed(message)
+        return self.result(self.call(arguments), self.name)
 
     def error(self, *arguments):
         """Return the exception that the function raises for these arguments, or None."""
-        return self._call(arguments, must_raise=True).error
+        return self.call(arguments, must_raise=True).error
 
-    def _call(self, arguments, must_raise=False):
-        call = _called(self.function, arguments, must_raise)
+    def module(self, *arguments):
+        """Call the function, which makes a module of torch, and return that as a `Module`; or a class, likewise."""
+        name = f"{self.name}({shapes(arguments)})"
+        own = self.result(self.call(arguments), self.name)
+        expect_module(own, name)
+        return Module(self, own, name)
+
+    def given(self, module, name):
+        """Return a torch module of the check's own as a `Module`, to be an argument, and to be looked at later."""
+        return Module(self, kept(self.function, module), name)
+
+    def call(self, arguments, function=None, what="", must_raise=False):
+        """Make a `Call` and remember it: of the function itself, or of something that it made; see `Call`."""
+        call = _called(self.function if function is None else function, arguments, must_raise)
+        call.what = what
         self.calls.append(call)
         if self.like is not None:
             place = len(self.calls) - 1
@@ -127,24 +137,70 @@ class Subject:
                 raise Unlike
         return call
 
+    @staticmethod
+    def result(call, name):
+        """Return what came of a `Call`; raise `Failed`, with the shapes, if that is an error."""
+        if call.error is None:
+            return call.result
+        if getattr(call.error, "ended", False):
+            message = Message("{function} did not come to an end: {error}", function=name, error=str(call.error))
+            raise Failed(message)
+        message = Message(
+            "{function} raised {kind} for arguments of shape {shapes}: {error}",
+            function=name,
+            kind=type(call.error).__name__,
+            shapes=shapes(call.arguments),
+            error=str(call.error),
+        )
+        raise Failed(message)
+
+    def differentiated(self, arguments, upstream, function=None, name=""):
+        """Do as `backward`, of the function itself or of a module that it made."""
+        own, name = self.function if function is None else function, name or self.name
+        call = self.call(arguments, lambda *arguments: backward(own, *arguments, upstream=upstream), "backward")
+        if call.error is not None and CUT_OFF in str(call.error):
+            message = (
+                "Autograd finds no way back from the result of {function}: `detach`, `.data`, `torch.no_grad`, "
+                "`torch.tensor(...)` or NumPy on the way cut it off."
+            )
+            raise Failed(Message(message, function=name))
+        return self.result(call, name)
+
+    def _backward(self, arguments, upstream):
+        return self.differentiated(arguments, upstream)
+
 
 def _called(function, arguments, must_raise=False):
     """Call a function and return the `Call`, whatever came of it."""
     # The function gets twins: what it does to them in place must not change what a check compares with.
     twins = {}
-    call = Call(tuple([twin(argument, twins) for argument in arguments]), must_raise=must_raise)
+    arguments = tuple([twin(argument, twins) for argument in arguments])
+    call = Call(arguments, must_raise=must_raise, function=function)
     try:
         # A warning is not a fault, and nbgrader takes whatever stands on stderr for one.
         with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.redirect_stderr(sys.stdout):
             warnings.simplefilter("ignore")
-            call.result = function(*call.arguments)
+            with same_draws():
+                call.result = function(*call.arguments)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a SystemExit in a submission is a wrong answer too
         call.error = error
     # What a later call does in place must not change what this one is remembered by.
-    call.result = copy.deepcopy(call.result) if call.error is None else None
+    call.result = _remembered(call.result) if call.error is None else None
     return call
+
+
+def _remembered(value):
+    """Return a copy of a result: of a tensor without its graph, which cannot be copied; of a module itself."""
+    if hasattr(type(value), "detach"):
+        copied = value.detach().clone()
+        return copied.requires_grad_() if value.requires_grad else copied
+    if type(value) in (list, tuple) and len(value) <= MOST_PARTS:
+        return type(value)([_remembered(own) for own in value])
+    if type(value) is dict and len(value) <= MOST_PARTS:
+        return {name: _remembered(own) for name, own in value.items()}
+    return value if is_module(value) else copy.deepcopy(value)
 
 
 class Unlike(BaseException):
@@ -169,7 +225,9 @@ def twin(value, twins):
         copied = {key: twin(item, twins) for key, item in value.items()}
     elif type(value) is np.random.Generator:
         copied = _generator(value)
-    elif hasattr(value, "detach") or hasattr(value, "state_dict"):
+    elif type(value) is Module:
+        copied = value.own
+    elif hasattr(type(value), "detach") or hasattr(type(value), "state_dict"):
         copied = copy.deepcopy(value)
     else:
         copied = value
@@ -363,7 +421,7 @@ class Suite:
             if failure is None:
                 continue
             failure.seconds = time.perf_counter() - begun
-            if calls[check.__name__] and isinstance(calls[check.__name__][0].error, NotImplementedError):
+            if calls[check.__name__] and _is_unwritten(calls[check.__name__]):
                 message = "{function} is not written yet: it raises NotImplementedError."
                 unwritten = Message(message, function=subject)
                 result.status, result.message = "waiting", unwritten
@@ -435,31 +493,35 @@ class Suite:
                 continue
 
             def again(check=check):
-                draws = [_try(check, subject, function, seed + further) for further in (1, 2)]
-                return [_case(check, made, failure, function, answer) for made, failure in draws]
+                draws = [(own, *_try(check, subject, function, own)) for own in (seed + 1, seed + 2)]
+                return [_case(check, made, failure, answer, own) for own, made, failure in draws]
 
-            first = _case(check, calls[check.__name__], failures[check.__name__], function, answer)
+            first = _case(check, calls[check.__name__], failures[check.__name__], answer, seed)
             result.relation = relate(first, again)
 
 
-def _case(check, calls, failure, function, answer):
+def _case(check, calls, failure, answer, seed):
     """Return what relations are looked for in: of a failed check, or of one that did not fail, where none holds."""
     if failure is None or not calls:
         return Case()
     expected, got = failure.compared
     call = calls[-1]
+    if call.what and answer:  # what a right answer made is called here
+        answer = _reached(check, answer, len(calls) - 1, seed) if call.what == "forward" else None
     if expected is None and call.must_raise and call.error is None:
         got = as_plain(call.result[0] if isinstance(call.result, (tuple, list)) and call.result else call.result)
     what = failure.message.values.get("what", THE_RESULT) if isinstance(failure.message, Message) else THE_RESULT
     changed = failure.changed
     if changed:
         what = Message("the argument `{name}`", name=changed)
-    names = list(inspect.signature(answer).parameters) if answer else []
+    names = list(inspect.signature(getattr(answer, "forward", answer)).parameters) if answer else []
     arguments = dict(zip([*names, *map(str, range(len(names), len(call.arguments)))], call.arguments, strict=False))
+    given, own = _numpy(arguments), _in_numpy(call.function, call.arguments)
+    answer = _in_numpy(answer, call.arguments) if answer else None
     parts, place = failure.parts, 0
     usable = answer and not (changed or call.error or failure.dtypes or _draws(call.arguments))
     if usable and not call.must_raise:
-        wanted = _parts(_called(answer, call.arguments).result)
+        wanted = _parts(_called(answer, given.values()).result)
         if expected is None:
             # The check has not said what it expects of this call; a right answer does.
             came = _parts(call.result)
@@ -473,10 +535,33 @@ def _case(check, calls, failure, function, answer):
         else:
             place = next((i for i, own in enumerate(wanted) if _same_values(own, expected)), None)
     return Case(
-        expected, got, what, _sizes(failure, check), failure.shapes, failure.dtypes, arguments, parts,
-        answer if usable else None, lambda *arguments: _called(function, arguments).result, failure.wrong, changed,
-        call.result, place,
+        expected, got, what, _sizes(failure, check), failure.shapes, failure.dtypes, given, parts,
+        answer if usable else None, lambda *arguments: _called(own, arguments).result, failure.wrong, changed,
+        _numpy(call.result), place,
     )  # fmt: skip
+
+
+def _numpy(value):
+    """Return a value with arrays in the place of tensors: what relations compare."""
+    if hasattr(type(value), "detach"):
+        return as_plain(value)
+    if type(value) in (list, tuple):
+        return type(value)([_numpy(own) for own in value])
+    return {name: _numpy(own) for name, own in value.items()} if type(value) is dict else value
+
+
+def _in_numpy(function, arguments):
+    """Return a function that takes arrays, and returns some, in the place of one that was called with tensors."""
+    if not any(hasattr(type(own), "detach") for own in arguments):
+        return function
+
+    def called(*arguments):
+        import torch
+
+        tensors = [torch.tensor(own) if isinstance(own, np.ndarray) else own for own in arguments]
+        return _numpy(function(*tensors))
+
+    return called
 
 
 def _draws(arguments):
@@ -550,6 +635,11 @@ def _unwritten(subject, function):
     return ""
 
 
+def _is_unwritten(calls):
+    """Tell whether the first call says that the function is still to be written, or a call of what it made."""
+    return any(isinstance(call.error, NotImplementedError) for call in (calls[0], *[c for c in calls if c.what]))
+
+
 def _try(check, subject, function, seed):
     """Run one check on one function; return the calls it made and the `Failed`, or None."""
     return _try_like(check, subject, function, seed, None)
@@ -563,7 +653,11 @@ def _try_like(check, subject, function, seed, like):
     Unlike
         If a call came out differently from those in `like`.
     """
-    under_test = Subject(subject, function, like)
+    return _run(check, Subject(subject, function, like), seed)
+
+
+def _run(check, under_test, seed):
+    """Run a check on a `Subject`; return the calls that were made and the `Failed`, or None."""
     failure = None
     try:
         check(under_test, Draw(seed, check.__name__))
@@ -574,7 +668,7 @@ def _try_like(check, subject, function, seed, like):
             raise
         message = Message(
             "{function} returned {found}, which does not work here: {error}",
-            function=subject,
+            function=under_test.name,
             found=describe(under_test.calls[-1].result),
             error=str(error),
         )
@@ -589,8 +683,34 @@ class _FirstCall(BaseException):
 class _Asked(Subject):
     """Learns the arguments of the first call, and that an error was asked for; calls nothing."""
 
-    def _call(self, arguments, must_raise=False):
-        raise _FirstCall(arguments, must_raise)
+    def call(self, arguments, function=None, what="", must_raise=False):
+        raise _FirstCall(what, arguments, must_raise)
+
+
+class _Reached(BaseException):
+    """Ends a check at the call that was asked for, with what is called there."""
+
+
+class _Reaching(Subject):
+    """Comes as far as the call with some number."""
+
+    def __init__(self, name, function, number):
+        super().__init__(name, function)
+        self.number = number
+
+    def call(self, arguments, function=None, what="", must_raise=False):
+        if len(self.calls) == self.number:
+            raise _Reached(function)
+        return super().call(arguments, function, what, must_raise)
+
+
+def _reached(check, answer, number, seed):
+    """Return what a check calls in its call of some number, where a right answer is under test; None if nothing."""
+    try:
+        _run(check, _Reaching(check.subject, answer, number), seed)
+    except _Reached as reached:
+        return reached.args[0]
+    return None
 
 
 def _first_call(check, subject, seed):
@@ -601,13 +721,13 @@ def _first_call(check, subject, seed):
     try:
         check(_Asked(subject, None), Draw(seed, check.__name__))
     except _FirstCall as asked:
-        return asked if _is_plain(asked.args) else None
+        return asked if _is_plain(asked.args) and not asked.args[0] else None
     return None
 
 
 def _first_answer(wrong, first_call):
     """Return the `Call` that a listed wrong answer makes of a check's first call."""
-    return _called(wrong, *first_call.args)
+    return _called(wrong, *first_call.args[1:])
 
 
 def _is_plain(value):
@@ -645,9 +765,14 @@ def _same_error(a, b):
 def _same(a, b):
     if isinstance(a, (tuple, list)) and type(a) is type(b):
         return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+    if type(a) is dict and type(b) is dict:
+        return a.keys() == b.keys() and all(_same(own, b[name]) for name, own in a.items())
     x, y = as_plain(a), as_plain(b)
     if x is None or y is None:
-        return x is y and type(a) is type(b) and (not isinstance(a, str) or a == b)
+        alike = type(a) is type(b) or (
+            is_module(a) and is_module(b)
+        )  # modules show what they are when they are asked
+        return x is y and alike and (not isinstance(a, str) or a == b)
     if x.shape != y.shape or x.dtype != y.dtype:
         return False
     if not x.size or np.array_equal(x, y):

@@ -73,10 +73,14 @@ def shapes(arguments):
     for value in arguments:
         if isinstance(value, (bool, int, float)):
             words.append(repr(value))
+        elif value is None:
+            words.append("None")
+        elif hasattr(type(value), "state_dict") or hasattr(type(value), "_backward"):
+            words.append(Message("a module"))
         elif callable(value) and not hasattr(value, "shape"):
             words.append(Message("a function"))
         else:
-            words.append(str(np.shape(value)))
+            words.append(str(tuple(np.shape(value))))
     return joined("{left}, {right}", words) if words else ""
 
 
@@ -111,6 +115,19 @@ def expect_array(got, shape=None, dtype=None, what=THE_RESULT):
     return array
 
 
+def expect_tensor(got, shape=None, dtype=None, what=THE_RESULT):
+    """Do as `expect_array`, for a tensor of torch and a dtype of torch's."""
+    if not hasattr(type(got), "detach"):
+        raise Failed(Message("{what} should be a tensor, and is {found}.", what=what, found=describe(got)))
+    array = expect_array(got, shape, what=what)
+    if dtype is not None and got.dtype != dtype:
+        message = "{what} should have the inputs' dtype {expected}, and has {got}."
+        held = [_shape_held(array)] if shape is not None else []
+        names = [str(own).removeprefix("torch.") for own in (dtype, got.dtype)]
+        raise Failed(Message(message, what=what, expected=names[0], got=names[1]), held)
+    return array
+
+
 def _shape_held(array):
     return Message("the shape {shape} is right", shape=str(array.shape))
 
@@ -121,7 +138,7 @@ def expect_close(got, expected, rtol=RTOL, what=THE_RESULT, unit=None):
     `unit`, of a shape that broadcasts to theirs, takes the place of the largest magnitude, where small numbers count
     as much as large ones.
     """
-    expected = np.asarray(expected)
+    expected = as_array(expected) if hasattr(type(expected), "detach") else np.asarray(expected)
     try:
         got = expect_array(got, expected.shape, what=what)
     except Failed as failure:
@@ -184,7 +201,7 @@ def expect_agrees(subject, specification, *arguments, names=(), rtol=RTOL, unit=
         try:
             expect_close(part, right, rtol, what=name, unit=unit)
         except Failed as failure:
-            failure.parts = dict(zip(names, map(np.asarray, expected), strict=True))
+            failure.parts = dict(zip(names, map(as_plain, expected), strict=True))
             raise
 
 

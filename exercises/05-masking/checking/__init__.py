@@ -16,13 +16,15 @@ from checking.expect import (
     expect_dtypes,
     expect_inputs_kept,
     expect_raises,
+    expect_tensor,
     expect_tuple,
     expect_unchanged,
 )
+from checking.modules import Module, expect_gradients, expect_parameters
 from checking.suite import MIME, Report, Result, Subject, Suite, backward, placed
 from checking.words import Message
 
-DECIDES = ("suite.py", "draw.py", "expect.py")
+DECIDES = ("suite.py", "draw.py", "expect.py", "modules.py")
 """The files of this package that decide what a submission is worth; the others only show it."""
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "Draw",
     "Failed",
     "Message",
+    "Module",
     "Report",
     "Result",
     "Subject",
@@ -42,8 +45,11 @@ __all__ = [
     "expect_array",
     "expect_close",
     "expect_dtypes",
+    "expect_gradients",
     "expect_inputs_kept",
+    "expect_parameters",
     "expect_raises",
+    "expect_tensor",
     "expect_tuple",
     "expect_unchanged",
     "families",

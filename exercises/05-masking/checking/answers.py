@@ -1,5 +1,7 @@
 """Listed answers: wrong ones with a name, right ones, and the families of mistakes that any function can have."""
 
+import functools
+
 import numpy as np
 
 
@@ -91,19 +93,50 @@ def listed(module, kind, subject):
     `kind` is `wrong_for` or `right_for`.
     """
     spelt = list(vars(module).values())
-    members = [member for answer in spelt for member in getattr(answer, "families", ())]
-    return [answer for answer in [*spelt, *members] if getattr(answer, kind, None) == subject]
+    members = [member for answer in spelt for member in _declared(answer, "families", ())]
+    return [answer for answer in [*spelt, *members] if _declared(answer, kind) == subject]
+
+
+def _declared(answer, name, missing=None):
+    """Return what was declared of an answer itself, and not of a class that it is derived from."""
+    return getattr(answer, "__dict__", {}).get(name, missing)
 
 
 def _member(right_answer, label, mistaken, hint):
-    def member(*arguments):
-        return mistaken(right_answer, *arguments)
+    if isinstance(right_answer, type):  # a module of torch: what it does goes wrong
+
+        def forward(self, *arguments):
+            return mistaken(functools.partial(right_answer.forward, self), *arguments)
+
+        member = type(right_answer.__name__, (right_answer,), {"forward": forward})
+    else:
+
+        def member(*arguments):
+            return mistaken(right_answer, *arguments)
 
     member.__name__ = f"{right_answer.right_for}_{label.replace(' ', '_')}"
     return misconception(right_answer.right_for, label, hint)(member)
 
 
 # A mistake takes the right answer and the arguments of a call, and returns what the mistaken function would.
+
+
+def _is_array(own):
+    """Tell whether a value is an array, of NumPy or of torch."""
+    return isinstance(own, np.ndarray) or hasattr(type(own), "detach")
+
+
+def _is_floating(own):
+    return own.is_floating_point() if hasattr(type(own), "detach") else own.dtype.kind == "f"
+
+
+def _converted(own, dtype):
+    """Return an array in a dtype, given by the name that NumPy and torch have for it."""
+    if hasattr(type(own), "detach"):
+        import torch
+
+        return own.to(getattr(torch, dtype))
+    return own.astype(dtype)
 
 
 def _parts(change):
@@ -120,7 +153,7 @@ def _arguments(change):
     """Return the mistake that changes each argument that is an array, and then does what is right."""
 
     def mistaken(answer, *arguments):
-        return answer(*[change(own) if isinstance(own, np.ndarray) else own for own in arguments])
+        return answer(*[change(own) if _is_array(own) else own for own in arguments])
 
     return mistaken
 
@@ -128,19 +161,19 @@ def _arguments(change):
 def _asserts(answer, *arguments):
     try:
         return answer(*arguments)
-    except ValueError as error:
+    except (ValueError, RuntimeError, IndexError) as error:
         raise AssertionError from error
 
 
 def _two_axes_only(answer, *arguments):
-    first = next(own for own in arguments if isinstance(own, np.ndarray))
+    first = next(own for own in arguments if _is_array(own))
     n, d = first.shape
     return answer(*arguments)
 
 
 def _in_float64(answer, *arguments):
-    in_float64 = _arguments(lambda own: own.astype(np.float64) if own.dtype.kind == "f" else own)
-    return _parts(lambda part: part.astype(np.float64))(lambda *own: in_float64(answer, *own), *arguments)
+    in_float64 = _arguments(lambda own: _converted(own, "float64") if _is_floating(own) else own)
+    return _parts(lambda part: _converted(part, "float64"))(lambda *own: in_float64(answer, *own), *arguments)
 
 
 def _written_into_an_argument(answer, *arguments):
@@ -194,7 +227,7 @@ FAMILIES = {
         "`astype(float)`, or a number of NumPy's such as `np.sqrt(d)`. Give the dtype, or use `math.sqrt(d)`.",
     ),
     "result always in float32": (
-        _parts(lambda part: part.astype(np.float32)),
+        _parts(lambda part: _converted(part, "float32")),
         "The result is float32 whatever the inputs are. Leave the dtype as it comes, or end with `.astype(X.dtype)`.",
     ),
     "decimals cut off": (
@@ -202,7 +235,7 @@ FAMILIES = {
         "Decimals are cut off: the array that takes the result holds whole numbers (`dtype=int`).",
     ),
     "axis squeezed away": (
-        _parts(np.squeeze),
+        _parts(lambda part: part.squeeze() if hasattr(type(part), "detach") else np.squeeze(part)),
         "An axis of size 1 is gone: `squeeze` removes it, and so does an index. One vector is still a row.",
     ),
     "batch axis added": (
@@ -235,6 +268,15 @@ FAMILIES = {
         _parts(lambda part: part.astype(float)),
         "The result holds 1.0 and 0.0: `np.ones` and `np.zeros` make floats unless told otherwise. Give them "
         "`dtype=bool`.",
+    ),
+    "an array instead of a tensor": (
+        _parts(lambda part: part.detach().numpy()),
+        "An array of NumPy's came back. Return the tensor as it is: through NumPy no gradient finds its way back.",
+    ),
+    "cut off from autograd": (
+        _parts(lambda part: part.detach()),
+        "The result is right, and no gradient comes through it. Leave out `detach`, `.data` and `torch.no_grad`: "
+        "whoever trains with this needs the way back.",
     ),
     "integers instead of booleans": (
         _parts(lambda part: part.astype(int)),

@@ -275,8 +275,8 @@ FAMILIES = {
     ),
     "cut off from autograd": (
         _parts(lambda part: part.detach()),
-        "The result is right, and no gradient comes through it. Leave out `detach`, `.data` and `torch.no_grad`: whoever "
-        "trains with this needs the way back.",
+        "The result is right, and no gradient comes through it. Leave out `detach`, `.data` and `torch.no_grad`: "
+        "whoever trains with this needs the way back.",
     ),
     "integers instead of booleans": (
         _parts(lambda part: part.astype(int)),

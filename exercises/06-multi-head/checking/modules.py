@@ -10,7 +10,7 @@ import sys
 from checking.expect import Failed, describe
 from checking.words import Message, joined
 
-MOST_NAMES, MOST_NAME = 12, 60
+MOST_NAMES, MOST_NAME = 4, 60
 CUT_OFF = "does not require grad and does not have a grad_fn"  # what torch says of a result without a way back
 
 
@@ -79,16 +79,16 @@ class Module:
         return self.subject.call(arguments, self.own, "forward", must_raise=True).error
 
     def shapes(self):
-        """Return the shape of each of its parameters, by name; what is no parameter, such as a buffer, is left out."""
+        """Return the shape of each of its parameters, by name; what is none, such as a buffer, is left out."""
 
         def shapes():
             state = _state(self.own, keep_vars=True)
-            return {name: tuple(own.shape) for name, own in state.items() if type(own).__name__ == "Parameter"}
+            return {name: tuple(part.shape) for name, part in state.items() if type(part).__name__ == "Parameter"}
 
         return self._asked(shapes, "state_dict")
 
     def state(self):
-        """Return its `state_dict`. What is not loaded is drawn at random: compare it only where it is known."""
+        """Return its `state_dict`. What is not loaded is drawn at random: compare what is known."""
         return self._asked(lambda: _state(self.own), "state_dict")
 
     def load(self, values):
@@ -162,8 +162,9 @@ def expect_parameters(module, expected):
 
 
 def _names(names):
-    shown = [f"`{name}`" for name in names[:MOST_NAMES]] + ["…"] * (len(names) > MOST_NAMES)
-    return joined("{left}, {right}", shown)
+    named = joined("{left}, {right}", [f"`{name}`" for name in names[:MOST_NAMES]])
+    more = len(names) - MOST_NAMES
+    return named if more <= 0 else Message("{names} and {more} more", names=named, more=more)
 
 
 def expect_gradients(module, got, expected):
@@ -177,9 +178,8 @@ def expect_gradients(module, got, expected):
     """
     lacks = [name for name in expected if got.get(name) is None]
     if lacks:
-        held = [Message("{names} got a gradient", names=_names([n for n in expected if n not in lacks]))]
-        message = "No gradient came to {lacks} of {module}: on the way from the parameter to the result, autograd was cut off."
-        raise Failed(
-            Message(message, lacks=_names(lacks), module=module.name), held if len(lacks) < len(expected) else []
-        )
+        others = [name for name in expected if name not in lacks]
+        held = [Message("{names} got a gradient", names=_names(others))] if others else []
+        message = "No gradient came to {lacks} of {module}: on the way to the result, autograd was cut off."
+        raise Failed(Message(message, lacks=_names(lacks), module=module.name), held)
     return {name: got[name] for name in expected}
