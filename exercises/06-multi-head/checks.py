@@ -1,9 +1,10 @@
-"""Checks of exercise 6. Yours to read: each is one sentence about a function or a class, and inputs that would show it false.
+"""Checks of exercise 6. Yours to read: each is one sentence about a function or a class, and inputs that would show
+it false.
 
-Results are compared with a specification that takes each head's rows of the weights and multiplies with einsum, without
-a split and without a merge. Parameters are drawn and loaded by name, in float64 where nothing else is said. The
-tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen. The inputs are small: each mistake that is
-known shows by more than a hundred tolerances.
+Results are compared with a specification that takes each head's rows of the weights and multiplies with einsum,
+without a split and without a merge. Parameters are drawn and loaded by name, in float64 where nothing else is said.
+The tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen. The inputs are small: each mistake that
+is known shows by more than a hundred tolerances.
 """
 
 import inspect
@@ -13,6 +14,7 @@ import torch
 from torch import nn
 
 from checking import (
+    Failed,
     Message,
     Suite,
     backward,
@@ -91,6 +93,12 @@ def of_heads(values, h):
         else:
             own |= {f"heads.{i}.{name}": rows.clone() for i, rows in enumerate(value.tensor_split(h))}
     return own
+
+
+def splits(draw):
+    """Return numbers of heads with the width of one, both more than 1 or not, alike or not."""
+    h, d_head, *_ = sizes(draw)
+    return [(h, d_head), (d_head, d_head), (1, d_head), (h, 1)]
 
 
 def shapes(values):
@@ -274,7 +282,7 @@ def merge_heads_kept(merge_heads, draw):
 
 
 def of_both(weight=1, needs=()):
-    """Declare a check of each of the two classes; `NAME_values` is what the check `values` of the class NAME is called."""
+    """Declare a check of each of the two classes; the check `values` of the class NAME is called `NAME_values`."""
 
     def declare(body):
         for name in ("MultiHeadAttentionLoop", "MultiHeadAttention"):
@@ -308,8 +316,11 @@ def loaded(made, values, h, bias=True):
 
 
 def expect_attends(layer, values, h, *arguments):
-    """Fail unless a layer returns what the specification does."""
-    expect_agrees(layer, lambda *own: attended(values, h, *own), *arguments, names=RESULTS)
+    """Fail unless a layer returns what the specification does; of two wrong results, the weights are named."""
+    expected_out, expected_weights = attended(values, h, *arguments)
+    out, weights = expect_tuple(layer(*arguments), RESULTS)
+    expect_close(weights, expected_weights, what="weights")
+    expect_close(out, expected_out, what="out")
 
 
 @of_both(weight=2)
@@ -361,7 +372,7 @@ def shapes_of_results(made, draw):
 
 @of_both(weight=3, needs=[shapes_of_results])
 def values(made, draw):
-    """Each head has weights of its own, from its own columns; `W_o` mixes what all of them found. With biases and without."""
+    """Each head has weights of its own, from its own columns; `W_o` mixes what all found. With biases and without."""
     b, n_q, n_k, h, d_head = sizes(draw)
     d_model = h * d_head
     for bias in (True, False):
@@ -398,7 +409,7 @@ def masked(made, draw):
 
 @of_both(weight=2, needs=[masked])
 def masked_sequences(made, draw):
-    """A mask (b, n_q, n_k) or (b, 1, n_k) is one for each sequence, where there are as many heads as sequences too."""
+    """A mask (b, n_q, n_k) or (b, 1, n_k) is one for each sequence, as many heads as sequences or not."""
     b, n_q, n_k, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
@@ -411,7 +422,7 @@ def masked_sequences(made, draw):
 
 @of_both(weight=1, needs=[masked])
 def masked_heads(made, draw):
-    """A mask may have four axes, each of the first three in full or 1: (b, h, n_q, n_k), (1, h, 1, n_k) and so on."""
+    """A mask may have four axes, each of the first three full or 1: (b, h, n_q, n_k), (1, h, 1, n_k) and so on."""
     b, n_q, n_k, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
@@ -423,7 +434,7 @@ def masked_heads(made, draw):
 
 @of_both(weight=2, needs=[masked])
 def nothing_to_attend_to(made, draw):
-    """A query that may attend to nothing gets weights 0 and the weighted sum 0, so that the bias of `W_o` comes out."""
+    """A query that may attend to nothing gets weights 0 and the weighted sum 0: what comes out is `W_o`'s bias."""
     b, n_k, n_q, h, d_head = sizes(draw)
     d_model = h * d_head
     for bias in (True, False):
@@ -492,7 +503,7 @@ def gradients(made, draw):
         expected = named(made, {name: part.grad for name, part in parts.items()}, h)
         _, came, of_parameters = backward(layer, *inputs, *last, upstream=upstream)
         for name, part in expect_gradients(layer, of_parameters, expected).items():
-            # That of a bias of the keys is 0: it shifts all scores of a query alike. Rounding is measured by the others.
+            # That of a bias of the keys is 0, since it shifts all scores of a query alike: what comes is rounding.
             unit = max(np.abs(expected[name].numpy()).max(), 1.0)
             expect_close(part, expected[name], what=f"the gradient of {name}", unit=np.array(unit))
         for name, part, leaf in zip(("query", "key", "value"), came, leaves, strict=False):
@@ -505,15 +516,20 @@ def in_training(made, draw):
     b, n_q, n_k, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
-    layer = loaded(made, own, h).train()
+    layer = loaded(made, own, h)
     arguments = tokens(draw, b, n_q, n_k, d_model)
-    for _ in range(3):
+    expect_attends(layer, own, h, *arguments)
+    layer.train()
+    try:
         expect_attends(layer, own, h, *arguments)
+    except Failed as failure:
+        message = "After `eval()` all is right, and in training mode it is not: dropout, or the like. {rest}"
+        raise Failed(Message(message, rest=failure.message)) from None
 
 
 @of_both(weight=1, needs=[shapes_of_results])
 def dtype(made, draw):
-    """Both results have the dtype of parameters and inputs: float32, float64, float16 or bfloat16, with a mask too."""
+    """Both results have the dtype of parameters and inputs: float32, float64, float16, bfloat16, with a mask too."""
     b, n_q, n_k, h, d_head = sizes(draw)
     d_model = h * d_head
     layer = loaded(made, parameters(draw, d_model), h)
@@ -567,7 +583,7 @@ def kept(made, draw):
 
 
 def list_of_heads(values, h):
-    """Return what `fuse` is given: a module with `heads`, `W_o`, `d_model` and `num_heads`, made of torch's own parts."""
+    """Return what `fuse` is given: a module with `heads`, `W_o`, `d_model` and `num_heads`, made of torch's parts."""
     bias = "W_o.bias" in values
     d_model = len(values["W_o.weight"])
 
@@ -606,7 +622,7 @@ def expect_its_own(subject, module, values, name):
 
 @check(weight=1)
 def fuse_parameters(fuse, draw):
-    """The result is a `MultiHeadAttention`: its parameters have those names and shapes; with biases where there are some."""
+    """The result is a `MultiHeadAttention`, with its parameters' names and shapes, and biases if there were some."""
     h, d_head, *_ = sizes(draw)
     d_model = h * d_head
     for bias in (True, False):
@@ -616,17 +632,16 @@ def fuse_parameters(fuse, draw):
 
 @check(weight=3, needs=[fuse_parameters])
 def fuse_values(fuse, draw):
-    """Head i's rows are rows i d_head to (i + 1) d_head of `W_q`, `W_k` and `W_v`; biases likewise; `W_o` is the same."""
-    h, d_head, *_ = sizes(draw)
-    for h, d_head in [(h, d_head), (d_head, d_head), (1, d_head), (h, 1)]:
+    """Rows i d_head to (i + 1) d_head of `W_q`, `W_k`, `W_v` are head i's; biases likewise; `W_o` is the same."""
+    for h, d_head in splits(draw):
         for bias in (True, False):
             values = parameters(draw, h * d_head, bias)
             expect_moved(fuse.module(list_of_heads(values, h)), values)
 
 
-@check(weight=2, needs=[fuse_values])
+@check(weight=1, needs=[fuse_values])
 def fuse_outputs(fuse, draw):
-    """The fused layer gives the outputs, the weights and the gradients that the list of heads gives."""
+    """If your `MultiHeadAttention` holds, the fused layer gives the outputs, weights and gradients of the list."""
     b, n_q, n_k, h, d_head = sizes(draw)
     d_model = h * d_head
     values = parameters(draw, d_model)
@@ -650,11 +665,11 @@ def expect_works(layer, values, h, draw, b, n_q, n_k):
 
 @check(weight=1, needs=[fuse_values])
 def fuse_own(fuse, draw):
-    """`loop` is left as it was, and the new layer's parameters are its own: to train it changes nothing in `loop`."""
+    """`loop` is left as it was, and the new layer's parameters are its own: training it changes nothing in `loop`."""
     h, d_head, *_ = sizes(draw)
-    for h, d_head in [(h, d_head), (1, d_head)]:
-        values = parameters(draw, h * d_head)
-        expect_its_own(fuse, list_of_heads(values, h), values, "loop")
+    for heads in (h, 1):
+        values = parameters(draw, heads * d_head)
+        expect_its_own(fuse, list_of_heads(values, heads), values, "loop")
 
 
 @check(weight=1, needs=[fuse_parameters])
@@ -687,7 +702,7 @@ def of_torch(values, h, batch_first=True, dropout=0.0):
 
 @check(weight=1)
 def from_torch_parameters(from_torch, draw):
-    """The result is a `MultiHeadAttention`: its parameters have those names and shapes; with biases where there are some."""
+    """The result is a `MultiHeadAttention`, with its parameters' names and shapes, and biases if there were some."""
     h, d_head, *_ = sizes(draw)
     d_model = h * d_head
     for bias in (True, False):
@@ -697,17 +712,16 @@ def from_torch_parameters(from_torch, draw):
 
 @check(weight=3, needs=[from_torch_parameters])
 def from_torch_values(from_torch, draw):
-    """The rows of `in_proj_weight` and `in_proj_bias` are those of W_q, W_k and W_v, in this order; `out_proj` is `W_o`."""
-    h, d_head, *_ = sizes(draw)
-    for h, d_head in [(h, d_head), (d_head, d_head), (1, d_head), (h, 1)]:
+    """Rows of `in_proj_weight` and `in_proj_bias` are W_q's, W_k's and W_v's, in this order; `out_proj` is `W_o`."""
+    for h, d_head in splits(draw):
         for bias in (True, False):
             values = parameters(draw, h * d_head, bias)
             expect_moved(from_torch.module(of_torch(values, h)), values)
 
 
-@check(weight=2, needs=[from_torch_values])
+@check(weight=1, needs=[from_torch_values])
 def from_torch_outputs(from_torch, draw):
-    """It gives PyTorch's outputs and weights, for either `batch_first`; sequences stand first in what it takes."""
+    """If your `MultiHeadAttention` holds, PyTorch's results come out, for either `batch_first`, sequences first."""
     b, n_q, n_k, h, d_head = sizes(draw)
     d_model = h * d_head
     values = parameters(draw, d_model)
@@ -728,7 +742,7 @@ def from_torch_outputs(from_torch, draw):
 
 @check(weight=1, needs=[from_torch_values])
 def from_torch_own(from_torch, draw):
-    """`module` is left as it was, and the new layer's parameters are its own: to train it changes nothing in `module`."""
+    """`module` is left as it was; the new layer's parameters are its own: training it changes nothing in `module`."""
     h, d_head, *_ = sizes(draw)
     values = parameters(draw, h * d_head)
     expect_its_own(from_torch, of_torch(values, h), values, "module")

@@ -579,6 +579,16 @@ class other_names:
 
 
 @of_both(
+    label="module not begun",
+    hint="`super().__init__()` is missing, or comes too late: it stands first in `__init__`, before any layer.",
+)
+class not_begun:
+    def __init__(self, d_model, num_heads, bias=True):
+        divides(d_model, num_heads)
+        self.W_o = nn.Linear(d_model, d_model, bias)
+
+
+@of_both(
     label="W_o missing",
     hint="There is no `W_o`: the heads' results stand side by side, and nothing mixes them. Add `self.W_o`, a "
     "`nn.Linear` from d_model to d_model, and apply it to what the heads found.",
@@ -639,7 +649,7 @@ class layer_too_many:
     hint="`d_model` and `num_heads` are not kept: `self.d_model, self.num_heads = d_model, num_heads`. Whoever moves "
     "weights wants to read them.",
 )
-class sizes_not_kept:
+class forgets_sizes:
     def __init__(self, d_model, num_heads, bias=True):
         super().__init__(d_model, num_heads, bias)
         self.h = num_heads
@@ -885,16 +895,6 @@ class first_512:
     def weigh(self, S, mask):
         own = (torch.arange(S.shape[-1]) < 512).expand(S.shape)
         return share(S, own if mask is None else own & fitting(mask, S))
-
-
-@of_both(
-    label="small weights dropped",
-    hint="Weights below some small number are set to 0. A small weight counts: use all of them.",
-)
-class small_dropped:
-    def weigh(self, S, mask):
-        A = share(S, mask)
-        return torch.where(A < 1e-3, 0.0, A)
 
 
 # Both classes, wrong: masks
@@ -1997,6 +1997,17 @@ def fuse_needs_bias(loop):
 
 @misconception(
     "fuse",
+    label="width not from what is given",
+    hint="`loop.d_head` is an attribute of your own class, and `loop` need not be one of yours: use its `heads`, "
+    "`W_o`, `d_model` and `num_heads` alone. The width is d_model / num_heads.",
+)
+def fuse_uses_d_head(loop):
+    loop.d_head  # noqa: B018
+    return moved(loop)
+
+
+@misconception(
+    "fuse",
     label="weights turned over",
     hint="The fused weights are turned over. `nn.Linear` keeps (d_out, d_in) already: put the heads' rows below "
     "each other as they are.",
@@ -2256,7 +2267,7 @@ def unpacked(module, order=(0, 1, 2), cut=None, its_biases=None, last=True, head
     hint="The rows are taken as keys, queries, values. In `in_proj_weight` the queries' come first, then the "
     "keys', then the values'.",
 )
-def from_torch_keys_first(module):
+def from_torch_k_q_v(module):
     return unpacked(module, (1, 0, 2))
 
 

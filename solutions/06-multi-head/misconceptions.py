@@ -649,7 +649,7 @@ class layer_too_many:
     hint="`d_model` and `num_heads` are not kept: `self.d_model, self.num_heads = d_model, num_heads`. Whoever moves "
     "weights wants to read them.",
 )
-class sizes_not_kept:
+class forgets_sizes:
     def __init__(self, d_model, num_heads, bias=True):
         super().__init__(d_model, num_heads, bias)
         self.h = num_heads
@@ -895,16 +895,6 @@ class first_512:
     def weigh(self, S, mask):
         own = (torch.arange(S.shape[-1]) < 512).expand(S.shape)
         return share(S, own if mask is None else own & fitting(mask, S))
-
-
-@of_both(
-    label="small weights dropped",
-    hint="Weights below some small number are set to 0. A small weight counts: use all of them.",
-)
-class small_dropped:
-    def weigh(self, S, mask):
-        A = share(S, mask)
-        return torch.where(A < 1e-3, 0.0, A)
 
 
 # Both classes, wrong: masks
@@ -2277,7 +2267,7 @@ def unpacked(module, order=(0, 1, 2), cut=None, its_biases=None, last=True, head
     hint="The rows are taken as keys, queries, values. In `in_proj_weight` the queries' come first, then the "
     "keys', then the values'.",
 )
-def from_torch_keys_first(module):
+def from_torch_k_q_v(module):
     return unpacked(module, (1, 0, 2))
 
 
