@@ -290,12 +290,12 @@ def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
     function.decorator_list = []
     methods = [function] if isinstance(function, ast.FunctionDef) else _methods(function)
     parameters_at = dict[int, list[str]]()
-    for own in {function, *methods}:
-        if ast.get_docstring(own) is not None:
-            own.body = own.body[1:]
-    for own in methods:
-        names = [argument.arg for argument in own.args.args if argument.arg != "self"]
-        parameters_at |= dict.fromkeys(map(id, ast.walk(own)), names)
+    for part in {function, *methods}:
+        if ast.get_docstring(part) is not None:
+            part.body = part.body[1:]
+    for method in methods:
+        parameters = [argument.arg for argument in method.args.args if argument.arg != "self"]
+        parameters_at |= dict.fromkeys(map(id, ast.walk(method)), parameters)
     seen, names, made = {ast.unparse(function)}, dict[str, int](), list[Mutant]()
     for parent, name, index, child, statement in _places(function):
         before = _line(statement)

@@ -652,12 +652,11 @@ def expect_works(layer, values, h, draw, b, n_q, n_k):
     """Fail unless a layer attends with these parameters, and can be trained."""
     d_model = len(values["W_o.weight"])
     layer.train(False)
-    inputs, mask = tokens(draw, b, n_q, n_k, d_model), some(draw, n_q, n_k)
-    expect_attends(layer, values, h, *inputs, mask)
-    upstream = tensor(draw, b, n_q, d_model)
-    _, _, came = backward(layer, *inputs, mask, upstream=upstream)
+    inputs, upstream = tokens(draw, b, n_q, n_k, d_model), tensor(draw, b, n_q, d_model)
+    expect_attends(layer, values, h, *inputs)
+    _, _, came = backward(layer, *inputs, upstream=upstream)
     parts = {name: part.clone().requires_grad_() for name, part in values.items()}
-    attended(parts, h, *inputs, mask)[0].backward(upstream)
+    attended(parts, h, *inputs)[0].backward(upstream)
     expected = {name: part.grad for name, part in parts.items() if name != "W_k.bias"}  # whose gradient is 0
     for name, part in expect_gradients(layer, came, expected).items():
         expect_close(part, expected[name], what=f"the gradient of {name}")
