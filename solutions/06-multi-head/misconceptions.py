@@ -697,7 +697,7 @@ class always_self:
     label="value ignored",
     hint="The keys are taken for values even where `value` is given. Only where it is None is it the key.",
 )
-class value_ignored:
+class ignores_value:
     def sources(self, query, key, value):
         key = query if key is None else key
         return query, key, key
@@ -881,7 +881,7 @@ class overflows:
     label="always causal",
     hint="Later keys are hidden though no mask says so. Only the mask that is given decides.",
 )
-class always_causal:
+class hides_later:
     def weigh(self, S, mask):
         past = torch.ones(S.shape[-2:], dtype=torch.bool).tril()
         return share(S, past.expand(S.shape) if mask is None else past & fitting(mask, S))
@@ -905,13 +905,13 @@ class first_512:
     hint="The mask is upside down: True means *may* attend here, as in `scaled_dot_product_attention`. In "
     "`nn.MultiheadAttention` it means the opposite. `masked_softmax` takes it as it is.",
 )
-class mask_inverted:
+class inverted:
     def weigh(self, S, mask):
         return share(S, None if mask is None else ~mask)
 
 
 @of_both(label="mask ignored", hint="The mask is not used. `masked_softmax` takes it beside the scores.")
-class mask_ignored:
+class unmasked:
     def weigh(self, S, mask):
         return share(S)
 
@@ -1226,7 +1226,7 @@ class output_alone:
     hint="The weights are cut off from autograd before they mix the values: `W_q` and `W_k` learn nothing. Leave "
     "`detach`, `.data` and `no_grad` out.",
 )
-class weights_detached:
+class cuts_weights:
     def mixed(self, A, v):
         return A.detach() @ v
 
@@ -2276,7 +2276,7 @@ def from_torch_k_q_v(module):
     label="values first",
     hint="The rows are taken as values, keys, queries. The order is queries, keys, values.",
 )
-def from_torch_values_first(module):
+def from_torch_v_k_q(module):
     return unpacked(module, (2, 1, 0))
 
 
@@ -2285,7 +2285,7 @@ def from_torch_values_first(module):
     label="values before keys",
     hint="The rows are taken as queries, values, keys. The order is queries, keys, values.",
 )
-def from_torch_values_before_keys(module):
+def from_torch_q_v_k(module):
     return unpacked(module, (0, 2, 1))
 
 
