@@ -28,6 +28,7 @@ from autograder.sandbox import bubblewrap
 from autograder.sandbox.guests import Guest
 from checking import Report, Result, placed, show, suite
 from checking.expect import Failed, as_plain
+from checking.modules import is_module
 
 MOST_CALLS = 3
 """How many calls of a check are shown, where no single check is asked for."""
@@ -336,7 +337,7 @@ def _of_value(named: str, value: Any) -> Iterator[tuple[str, str]]:
         return
     array = as_plain(value)
     if array is None or not hasattr(value, "shape"):
-        what = "a function" if callable(value) and not hasattr(value, "state_dict") else repr(value)
+        what = "a function" if callable(value) and not is_module(value) else repr(value)
         yield f"      {named}: {text.line(what, MOST_TEXT)}", ""
         return
     kind = "" if isinstance(value, (np.ndarray, np.generic)) else "tensor of "
