@@ -25,7 +25,7 @@ PROSE = [*CHAPTERS, *(BOOK / f"{name}.md" for name in ("index", "notation", "glo
 def text_of(path):
     """What a page says, without its code and its front matter."""
     text = re.sub(r"\A---\n.*?\n---\n", "", path.read_text(encoding="utf8"), flags=re.S)
-    return re.sub(r"^(`{3,})(\{code-cell\}|python|bash).*?^\1$", "", text, flags=re.S | re.M)
+    return re.sub(r"^(`{3,})(\{code-cell\}|\{code-block\}|python|bash).*?^\1$", "", text, flags=re.S | re.M)
 
 
 def formulas(text):
@@ -122,7 +122,7 @@ def test_terms_are_found_in_their_usual_forms(term, text, found):
 
 def sheet():
     """The cheat sheet's blocks of code, one a chapter."""
-    return re.findall(r"^```python\n(.*?)^```", (BOOK / "cheatsheet.md").read_text(encoding="utf8"), re.S | re.M)
+    return re.findall(r"^```\{code-block\} python\n(.*?)^```", (BOOK / "cheatsheet.md").read_text(encoding="utf8"), re.S | re.M)
 
 
 def spec(S):

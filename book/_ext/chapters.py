@@ -108,7 +108,7 @@ def card(app, docname, name, rows, svg):
 <div class="abh-map-card"><div class="abh-map-words">
 <p class="abh-map-title"><a href="{to(docname, page)}">{named}</a></p>
 <p>{html.escape(row["learn"])}</p>
-<p class="abh-map-needs">{_("You need")} {"; ".join(needs)}.</p>
+<p class="abh-map-needs">{_("You need")} {_(", and ").join(needs)}.</p>
 <p class="abh-map-facts">{"".join(f"<span>{fact}</span>" for fact in facts)}</p>
 </div>{drawing}</div>"""
 

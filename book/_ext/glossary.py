@@ -1,9 +1,10 @@
 """Says for each term of the glossary where a chapter tells it.
 
-The place is found, not written down: the first section that has the term in bold or in its heading, chapters before
+The place is found, not written down: the first section that has the term in bold or as its heading, chapters before
 what goes deeper; or else the first one that mentions it. A term that no chapter uses gets no link, and fails a test.
 """
 
+import itertools
 import re
 from pathlib import PurePosixPath
 
@@ -19,17 +20,17 @@ SILENT = (nodes.literal_block, nodes.math_block, nodes.raw, nodes.comment)
 def pattern(term):
     """Return what finds a term in a text: any case, words joined by a space or a hyphen, the usual endings."""
     words = re.split(r"[\s-]+", re.sub(r"\s*\(.*?\)", "", term).strip())
-    return re.compile(r"\b" + r"[\s-]+".join(map(re.escape, words)) + r"(s|es|d|ed)?\b", re.I)
+    return re.compile(r"(?<![\w-])" + r"[\s-]+".join(map(re.escape, words)) + r"(s|es|d|ed)?(?![\w-])", re.I)
 
 
 def said(node):
-    """Yield the paragraphs and headings of a section, without its subsections, as (text, words that stand out)."""
+    """Yield the paragraphs and the heading of a section, without its subsections, as (text, [what stands out])."""
     for child in node.children:
         if isinstance(child, nodes.title):
-            yield child.astext(), child.astext()
+            yield child.astext(), [child.astext()]
         elif not isinstance(child, (nodes.section, *SILENT)):
             for part in child.findall(nodes.paragraph):
-                yield part.astext(), " | ".join(strong.astext() for strong in part.findall(nodes.strong))
+                yield part.astext(), [strong.astext() for strong in part.findall(nodes.strong)]
 
 
 def sections(env):
@@ -48,11 +49,11 @@ def tell(app, doctree, docname):
     places = list(sections(app.env))
     for item in terms:
         found = pattern(item[0].astext())
-        for which in (1, 0):  # what stands out, then anything
-            place = next((place for place in places if any(found.search(text[which]) for text in place[2])), None)
-            if place:
-                item[-1][-1] += link(app, docname, *place[:2])
-                break
+        told = (place for place in places if any(found.fullmatch(words) for text, bold in place[2] for words in bold))
+        used = (place for place in places if any(found.search(text) for text, bold in place[2]))
+        place = next(itertools.chain(told, used), None)
+        if place:
+            item[-1][-1] += link(app, docname, *place[:2])
 
 
 def link(app, docname, page, section):

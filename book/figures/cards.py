@@ -74,13 +74,12 @@ def grades():
 
 
 def clocks():
-    """Three waves of a position encoding, read at eight places."""
+    """The first two hands of the encodings of four places, for vectors of eight numbers."""
     axes = _panel()
-    places = np.arange(8)
-    fine = np.linspace(0, 7, 200)
-    for y, speed in zip((20, 46, 72), (1.5, 0.75, 0.375), strict=True):
-        axes.plot(10 + 128 * fine / 7, y - 10 * np.sin(speed * fine), color=drawing.QUIET, lw=1)
-        axes.plot(10 + 128 * places / 7, y - 10 * np.sin(speed * places), "o", color=drawing.INK, markersize=4)
+    for c, p in np.ndindex(2, 4):
+        x, y, angle = 22 + 35 * p, 24 + 44 * c, p * 10000 ** (-2 * c / 8)
+        axes.add_patch(drawing.plt.Circle((x, y), 15, facecolor="none", edgecolor=drawing.QUIET, linewidth=1))
+        axes.plot([x, x + 15 * np.sin(angle)], [y, y - 15 * np.cos(angle)], color=drawing.INK, lw=2)
     return axes
 
 
