@@ -18,7 +18,8 @@ def describe(app, doctree):
     """Give a page that has no description the beginning of its text."""
     if any(meta.get("name") == "description" for meta in doctree.findall(nodes.meta)):
         return
-    opening = next((p.astext() for p in doctree.findall(nodes.paragraph) if isinstance(p.parent, nodes.section)), "")
+    text = (p for p in doctree.findall(nodes.paragraph) if isinstance(p.parent, nodes.section) and not p["classes"])
+    opening = next((p.astext() for p in text), "")
     if opening:
         said = textwrap.shorten(opening, LONGEST, placeholder=" …")
         doctree.insert(0, nodes.meta(name="description", content=said))

@@ -29,7 +29,7 @@ def said(node):
         if isinstance(child, nodes.title):
             yield child.astext(), [child.astext()]
         elif not isinstance(child, (nodes.section, *SILENT)):
-            for part in child.findall(nodes.paragraph):
+            for part in child.findall(lambda node: isinstance(node, nodes.paragraph | nodes.title)):
                 yield part.astext(), [strong.astext() for strong in part.findall(nodes.strong)]
 
 
