@@ -217,7 +217,9 @@ def test_keyboard_reaches_the_main_controls(page, site):
     assert reached[0][0] == "Skip to main content"
     for control in ("Search", "Notation", "Start with chapter 1", "See the chapters"):
         assert control in labels, control
-    assert all(outline != "none" for label, outline in reached if label in ("Start with chapter 1", "See the chapters"))
+    assert all(
+        outline != "none" for label, outline in reached if label in ("Start with chapter 1", "See the chapters")
+    )
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])

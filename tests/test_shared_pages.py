@@ -122,7 +122,9 @@ def test_terms_are_found_in_their_usual_forms(term, text, found):
 
 def sheet():
     """The cheat sheet's blocks of code, one a chapter."""
-    return re.findall(r"^```\{code-block\} python\n(.*?)^```", (BOOK / "cheatsheet.md").read_text(encoding="utf8"), re.S | re.M)
+    return re.findall(
+        r"^```\{code-block\} python\n(.*?)^```", (BOOK / "cheatsheet.md").read_text(encoding="utf8"), re.S | re.M
+    )
 
 
 def spec(S):
