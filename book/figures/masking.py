@@ -19,6 +19,7 @@ V = np.array([[8, 8], [4, 0], [0, 2], [2, 4]])  # (4, 2): chapter 1's values, an
 OTHER = "dog"
 OTHER_POWERS = np.array([[4, 1, 2, 2], [4, 2, 1, 5], [2, 3, 1, 2], [1, 2, 4, 2]])  # (4, 4)
 OTHER_V = np.array([[8, 8], [4, 0], [0, 2], [6, 1]])  # (4, 2)
+ANOTHER = (OTHER, np.log(OTHER_POWERS), OTHER_V)
 
 PAST = np.tril(np.ones((4, 4), dtype=bool))  # (4, 4) row i may attend to columns 0 to i
 REAL = np.array([False, True, True, True])  # (4,) the words that are none of padding
@@ -88,11 +89,11 @@ TEXT = {
     "format": "Numbers",
     "scale": "scores times",
     "and": "” and “",
-    "say_scores": "How well each query (row) fits each key (column). Click a square to close it, and again to open it.",
+    "say_scores": "How well each query (row) fits each key (column). Click a square to close or to open it.",
     "say_mask": "Squares that are closed: {closed} of {total}. {filled}",
     "becomes": "Each of their scores becomes −∞.",
     "added": "{fill} is added to their scores, and the result rounded to {format}.",
-    "say_powers": "The exponential of each number. With e^−∞ = 0, closed squares add nothing to the sum of their row.",
+    "say_powers": "The exponential of each number. Closed squares become 0 and add nothing to the sum of their row.",
     "say_shifted": "The exponential of each number minus the largest of its row, rounded to {format}.",
     "say_weights": "Each number divided by the sum of its row. {verdict}",
     "say_output": "Each value times its weight, added up. {verdict}",
@@ -152,7 +153,7 @@ class MaskingFigure(Figure):
         tokens=WORDS,
         scores=SCORES,
         values=V,
-        other=(OTHER, np.log(OTHER_POWERS), OTHER_V),
+        other=ANOTHER,
         presets=PRESETS,
         text=None,
     ):
