@@ -359,7 +359,7 @@ def says(page, words):
 @pytest.mark.browser
 def test_five_steps_lead_from_scores_to_outputs(chapter, course):
     causal = figure.PRESETS["causal"]
-    words = ["How well each query", "6 of 16", "adds nothing", "Closed squares have weight 0", "Each value times"]
+    words = ["How well each query", "6 of 16", "add nothing", "Closed squares have weight 0", "Each value times"]
     for step, sentence in enumerate(words):
         says(chapter, sentence)
         now = check_shown(course, shown(chapter), causal)

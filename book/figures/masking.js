@@ -133,7 +133,7 @@ function render({ model, el }) {
     summary.node,
     ...(machine ? [h("div", { class: "abh-controls" }, fillChoice.node, kindChoice.node,
       h("div", { class: "abh-sliders" }, scale.row))] : []),
-    h("div", { class: "abh-stages" }, table,
+    h("div", { class: "abh-stages" }, h("div", { class: "abh-grid" }, table),
       h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
         h("span", { "aria-hidden": "true" }, text.try), ...tries.map((one) => one.node), ...(machine ? [] : [swap]), reset)));
 
@@ -243,7 +243,8 @@ function render({ model, el }) {
         square.classList.toggle("abh-closed", closed);
         square.classList.toggle("abh-leak", leak);
         square.classList.toggle("abh-nan", step >= POWERS && Number.isNaN(numbers[c]));
-        square.classList.toggle("abh-strong", step >= WEIGHTS && a > 0.6);
+        square.classList.toggle("abh-middling", step >= WEIGHTS && a > 0.555);
+        square.classList.toggle("abh-strong", step >= WEIGHTS && a > 0.87);
         square.style.setProperty("--a", `${step >= WEIGHTS && a > 0 ? Math.round(100 * a) : 0}%`);
         square.setAttribute("aria-pressed", one.allowed[c]);
         const state = (one.allowed[c] ? text.allowed : text.forbidden) + (leak ? `, ${text.leak_word}` : "");
@@ -266,7 +267,10 @@ function render({ model, el }) {
 
   function sentence(now, queries, format) {
     const closed = mask.flat().filter((open) => !open).length;
-    const listed = (keep) => queries.filter((_, r) => keep(now[r])).join(text.and);
+    const listed = (keep) => {
+      const found = queries.filter((_, r) => keep(now[r]));
+      return [found.slice(0, -1).join(text.comma), ...found.slice(-1)].filter(Boolean).join(text.and);
+    };
     const parts = [];
     const nanEmpty = listed((row) => row.kind === "nan" && !row.allowed.some(Boolean));
     const nan = listed((row) => row.kind === "nan" && row.allowed.some(Boolean));
@@ -283,8 +287,8 @@ function render({ model, el }) {
     if (swapped && step === OUTPUT) {
       const rowsChanged = listed((row) => row.changed);
       const count = now.filter((row) => row.changed).length;
-      const words_ = count === now.length ? text.all_changed : count ? fill(text.some_changed, { rows: rowsChanged }) : text.none_changed;
-      parts.splice(0, parts.length, fill(text.swapped, { new: other.word, old: words.at(-1), verdict: words_ }));
+      const said = count === now.length ? text.all_changed : count ? fill(text.some_changed, { rows: rowsChanged }) : text.none_changed;
+      parts.splice(0, parts.length, fill(text.swapped, { new: other.word, old: words.at(-1), verdict: said }));
     }
     const f = fills[chosenFill];
     const filled = !closed ? "" : f === null || !Number.isFinite(f) ? text.becomes : fill(text.added, { fill: fillName(f), format });

@@ -88,6 +88,7 @@ TEXT = {
     "guarded": "−∞, guarded",
     "format": "Numbers",
     "scale": "scores times",
+    "comma": "”, “",
     "and": "” and “",
     "say_scores": "How well each query (row) fits each key (column). Click a square to close or to open it.",
     "say_mask": "Squares that are closed: {closed} of {total}. {filled}",
