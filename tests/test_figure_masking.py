@@ -366,7 +366,7 @@ def test_five_steps_lead_from_scores_to_outputs(chapter, course):
         assert now["step"] == step
         if step < STEPS - 1:
             press(chapter, TEXT["next"])
-    assert now["last"][0] == "(8, 8)" and now["last"][2] == "(3, 3.667)"
+    assert now["last"][0] == "(8, 8)" and now["last"][2] == "(4.667, 3)"
     assert chapter.locator(FIGURE).get_by_role("button", name=TEXT["next"]).is_disabled()
     press(chapter, TEXT["back"])
     assert shown(chapter)["last"] == ["1"] * 4
