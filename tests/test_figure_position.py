@@ -367,7 +367,7 @@ def test_a_moved_word_keeps_its_name(chapter):
         chapter.locator(FIGURE).get_by_role("button", name=name).click()
         now = shown(chapter)
         for word, place in zip(now["words"], now["places"], strict=True):
-            assert f"{word}, at place {place}." in grip(chapter, word).get_attribute("aria-label")
+            assert f"{place} {word}:" in grip(chapter, word).get_attribute("aria-label")
             assert grip(chapter, word).locator(".abh-token").is_visible()
     outputs = json.loads(chapter.locator(FIGURE).get_attribute("data-outputs"))
     assert len(outputs) == len(now["words"])

@@ -135,7 +135,7 @@ function render({ model, el }) {
     h("th", { scope: "col", class: "abh-change" }, text.change));
   const rows = tokens.map((token, word) => {
     const place = h("span", { class: "abh-place" });
-    const grip = h("button", { type: "button", class: "abh-grip" }, place, h("span", { class: "abh-token" }, token));
+    const grip = h("button", { type: "button", class: "abh-grip" }, place, " ", h("span", { class: "abh-token" }, token));
     const cells = tokens.map(() => h("td", { class: "abh-cell" }, h("i", { "aria-hidden": "true" }), h("span", {})));
     const strip = lines(matrices[2][0].length, reach);
     const output = h("td", { class: "abh-output" }, ...strip.nodes);

@@ -45,14 +45,14 @@ TEXT = {
     "start": "first place",
     "start_name": "Place of the first word",
     "reset": "Start again",
-    "note": "Drag a word up or down. Its row: what it asks all words, itself included, and what it gets. "
-    "Rings: the output in “{sentence}” from place 0.",
+    "note": "Drag a word up or down. Its row: the weights it gives to all words, itself included. "
+    "Rings: “{sentence}” from place 0.",
     "word": "word",
     "weights": "weights",
     "output": "output",
     "change": "change",
     "mean": "mean",
-    "handle": "{word}, at place {place}. The arrow keys up and down move it.",
+    "handle": "{place} {word}: the arrow keys up and down move it.",
     "move": "Move “{word}”",
     "up": "up",
     "down": "down",
