@@ -180,7 +180,21 @@ def test_a_deleted_check_comes_back_and_a_deleted_answer_comes_back_empty():
     cells, result = restored(change)
     assert list(cells) == list(PLACE) and cells["check_add"] == RELEASED.cells[PLACE["check_add"]]
     assert cells["add"].source == "" and not result.evidence
-    assert "The cell add was missing" in said(result) and "The cell check_add was missing" in said(result)
+    assert said(result) == "These cells were missing and have been put back: add, check_add."
+
+
+def test_what_was_repaired_alike_is_said_once():
+    def change(raw):
+        for name in ("check_add", "check_twice", "head"):
+            raw["cells"][PLACE[name]]["source"] = "100"
+        del raw["cells"][PLACE["add"]]
+
+    _, result = restored(change)
+    assert [str(line) for line in result.repairs] == [
+        "The cell add was missing and has been put back.",
+        "These locked cells had been changed and have been restored: check_add, check_twice.",
+    ]
+    assert len(result.evidence) == 2
 
 
 def test_a_copied_check_counts_once_and_a_copied_answer_runs_where_it_stands():

@@ -18,6 +18,15 @@ MOST_DIFF = 20_000
 MOST_DIFF_LINES = 40
 CELL_TYPES = ("code", "markdown", "raw")
 
+TWICE = "The cell {cell} stands twice; the first one counts."
+MISSING = "The cell {cell} was missing and has been put back."
+CHANGED = "The locked cell {cell} had been changed and has been restored."
+MANY = {
+    TWICE: "These cells stand twice; the first of each counts: {cells}.",
+    MISSING: "These cells were missing and have been put back: {cells}.",
+    CHANGED: "These locked cells had been changed and have been restored: {cells}.",
+}
+
 
 class Malformed(Exception):
     """The file is not the notebook that was given out; the message says what it is instead."""
@@ -120,8 +129,19 @@ def restore(submitted: Notebook, released: Notebook) -> Restored:
         cells.append(_restored(original, given.get(key), result))
         cells += [_plain(cell) for cell in added.pop(key, [])]
     result.notebook.cells = _with_ids(cells)
-    result.repairs += _elsewhere(result.notebook.cells, released)
+    result.repairs = _gathered(result.repairs) + _elsewhere(result.notebook.cells, released)
     return result
+
+
+def _gathered(repairs: list[Message]) -> list[Message]:
+    """Say in one sentence what was repaired in the same way in several cells."""
+    alike: dict[str, dict[str, Message]] = {}
+    for message in repairs:
+        alike.setdefault(message.text, {})[str(message.values["cell"])] = message
+    return [
+        Message(MANY[text], cells=", ".join(found)) if len(found) > 1 else next(iter(found.values()))
+        for text, found in alike.items()
+    ]
 
 
 def _key(cell: Cell) -> str:
@@ -142,7 +162,7 @@ def _sorted_out(
         elif key not in given:
             given[key], last = cell, key
         elif key in locked:
-            repairs.append(Message("The cell {cell} stands twice; the first one counts.", cell=key))
+            repairs.append(Message(TWICE, cell=key))
         else:  # as in the student's own notebook, the copy runs where it stands
             added.setdefault(last, []).append(cell)
     return given, added
@@ -157,8 +177,7 @@ def _restored(original: Cell, given: Cell | None, result: Restored) -> Cell:
         cell.outputs, cell.execution_count = [], None
     if given is None:
         if grade_id(cell):
-            sentence = "The cell {cell} was missing and has been put back."
-            result.repairs.append(Message(sentence, cell=grade_id(cell)))
+            result.repairs.append(Message(MISSING, cell=grade_id(cell)))
         if is_answer(cell):  # what the student wrote for it may stand elsewhere, and must not be undone
             cell.source = ""
     elif is_answer(cell) or not grade_id(cell):
@@ -171,8 +190,7 @@ def _restored(original: Cell, given: Cell | None, result: Restored) -> Cell:
     else:
         changed = _changed(cell, given)
         if changed:
-            sentence = "The locked cell {cell} had been changed and has been restored."
-            result.repairs.append(Message(sentence, cell=grade_id(cell)))
+            result.repairs.append(Message(CHANGED, cell=grade_id(cell)))
             result.evidence.append(changed)
     return cell
 

@@ -1523,7 +1523,7 @@ def sinusoidal_512_columns(n, d_model):
 def sinusoidal_rounded(n, d_model):
     even(d_model)
     angles = np.arange(n)[:, None] / 10000.0 ** (np.arange(0, d_model, 2) / d_model)
-    return np.round(np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(n, d_model), 5)
+    return np.round(np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(n, d_model), 4)
 
 
 @misconception(

@@ -245,6 +245,6 @@ def expect_raises(kinds, subject, *arguments, because):
         raise Failed(Message(message, **values, found=describe(subject.calls[-1].result)))
     message = "{function} should raise {wanted} for {shapes} ({because}), and raised {kind}: {error}"
     raise Failed(
-        Message(message, **values, kind=type(error).__name__, error=str(error)),
+        Message(message, **values, kind=type(error).__name__, error=str(error) or Message("no message")),
         [Message("the mistake is noticed")],
     )

@@ -110,7 +110,7 @@ class Subject:
             function=self.name,
             kind=type(call.error).__name__,
             shapes=shapes(arguments),
-            error=str(call.error),
+            error=str(call.error) or Message("no message"),
         )
         raise Failed(message)
 
