@@ -24,7 +24,8 @@ from checking.suite import _try
 
 WRONG_SEEDS, WRONG_SWEEP = range(1), range(5)
 RIGHT_SEEDS, RIGHT_SWEEP = range(2), range(30)
-LEAST_WRONG, LEAST_RIGHT = 10, 5
+LEAST = {True: (10, 5), False: (3, 2)}
+"""How many wrong and right answers are listed at least: of a program, and of a question for a pencil."""
 LEAST_MARGIN = 100
 WRONG_IN_THE_SANDBOX = 3
 KINDS = ("right_for", "wrong_for")
@@ -61,11 +62,12 @@ def on_seeds(few, many):
 
 @each_subject
 def test_enough_answers_are_listed(folder, subject):
-    suite = authoring.load(folder).suite
-    wrong, right = suite.listed("wrong_for", subject), suite.listed("right_for", subject)
+    exercise = authoring.load(folder)
+    wrong, right = (exercise.suite.listed(kind, subject) for kind in ("wrong_for", "right_for"))
+    least_wrong, least_right = LEAST[subject in exercise.programs]
     spelt = [answer.__name__ for answer in wrong if answer.__module__ == "misconceptions"]  # not of families
-    assert len(spelt) >= LEAST_WRONG, spelt
-    assert len(right) >= LEAST_RIGHT, [answer.__name__ for answer in right]
+    assert len(spelt) >= least_wrong, spelt
+    assert len(right) >= least_right, [answer.__name__ for answer in right]
     assert len({answer.hint for answer in wrong}) == len(wrong), "two wrong answers share a hint"
 
 
@@ -212,9 +214,12 @@ def test_the_solution_runs_as_a_plain_script_with_full_points(folder, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert not done.stderr
+    exercise = authoring.load(folder)
     earned = re.findall(r"^(\w+): ([\d.]+) of ([\d.]+) points$", done.stdout, re.M)
-    assert [subject for subject, *_ in earned] == authoring.load(folder).subjects
+    assert [subject for subject, *_ in earned] == exercise.programs
     assert all(score == points for _, score, points in earned), done.stdout
+    held = re.findall(r"^(\w+): holds, without points$", done.stdout, re.M)
+    assert set(held) == exercise.without_points
 
 
 def test_the_sample_class_is_made_from_this_release(tmp_path):

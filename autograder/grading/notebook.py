@@ -88,7 +88,7 @@ def _read(raw: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class Restored:
-    """A notebook to grade, what had to be repaired, and the lines in which locked cells had been altered.
+    """A notebook to grade, what had to be repaired, and the lines in which locked code had been altered.
 
     `as_released` has the ids of the cells that are the course's, or answers that were left as they were given.
     """
@@ -109,7 +109,7 @@ def restore(submitted: Notebook, released: Notebook) -> Restored:
     Returns
     -------
     Restored
-        With a sentence for each locked cell that had been altered, copied or deleted, and for an altered one the
+        With a sentence for each locked cell that had been altered, copied or deleted, and for altered code the
         lines that differ.
     """
     result = Restored(nbformat.NotebookNode(released, cells=[]))
@@ -173,7 +173,8 @@ def _restored(original: Cell, given: Cell | None, result: Restored) -> Cell:
         if changed:
             sentence = "The locked cell {cell} had been changed and has been restored."
             result.repairs.append(Message(sentence, cell=grade_id(cell)))
-            result.evidence.append(changed)
+            if is_code(cell):  # a text decides nothing; an older release may have had another
+                result.evidence.append(changed)
     return cell
 
 
