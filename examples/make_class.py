@@ -101,13 +101,14 @@ The dot product is the sum of the $d_k$ products $p_c = q_c k_c$.
 
 1. **Mean.** $q_c$ and $k_c$ are independent, so $\\operatorname{E}[p_c] = \\operatorname{E}[q_c]
    \\operatorname{E}[k_c] = \\mu^2$. Means add up: $\\operatorname{E}[q \\cdot k] = \\mu^2 d_k$.
-2. **Variance of one product.** All entries have the mean square $\\sigma^2 + \\mu^2$, and squares of independent numbers
-   are independent: $\\operatorname{E}[p_c^2] = (\\sigma^2 + \\mu^2)^2$. Less the square of the mean, $\\mu^4$, that is
-   $\\sigma^4 + 2 \\mu^2 \\sigma^2$.
-3. **Sum.** No entry is in two products, and all entries are independent; so the products are, and their variances add
-   up: $d_k (\\sigma^4 + 2 \\mu^2 \\sigma^2)$.
+2. **Variance of one product.** All entries have the mean square $\\sigma^2 + \\mu^2$, and squares of independent
+   numbers are independent: $\\operatorname{E}[p_c^2] = (\\sigma^2 + \\mu^2)^2$. Less the square of the mean,
+   $\\mu^4$, that is $\\sigma^4 + 2 \\mu^2 \\sigma^2$.
+3. **Sum.** No entry is in two products, and all entries are independent; so the products are, and their variances
+   add up: $d_k (\\sigma^4 + 2 \\mu^2 \\sigma^2)$.
 
-Divided by $\\sqrt{d_k}$, the mean is $\\mu^2 \\sqrt{d_k}$ and the variance $\\sigma^4 + 2 \\mu^2 \\sigma^2$. Only the mean grows.
+Divided by $\\sqrt{d_k}$, the mean is $\\mu^2 \\sqrt{d_k}$ and the variance $\\sigma^4 + 2 \\mu^2 \\sigma^2$. Only the
+mean grows.
 """
 SCALING = {
     "ada": SCALED | {"by_hand": "return [1, 3 / 4, 3 / 16]", "proof_variance": PROOF},

@@ -16,6 +16,7 @@ from checking.words import Message
 MOST_CELLS = 2000
 MOST_DIFF = 20_000
 MOST_DIFF_LINES = 40
+TEXTS = "These texts were not as they were given out, or come from an older release, and have been restored: {cells}."
 CELL_TYPES = ("code", "markdown", "raw")
 
 
@@ -90,13 +91,15 @@ def _read(raw: dict[str, Any]) -> dict[str, Any]:
 class Restored:
     """A notebook to grade, what had to be repaired, and the lines in which locked code had been altered.
 
-    `as_released` has the ids of the cells that are the course's, or answers that were left as they were given.
+    `as_released` has the ids of the cells that are the course's, or answers that were left as they were given;
+    `texts` has those of the course's texts that had been altered or deleted, or that an older release had not yet.
     """
 
     notebook: Notebook
     as_released: set[str] = field(default_factory=set)
     repairs: list[Message] = field(default_factory=list)
     evidence: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
 
 
 def restore(submitted: Notebook, released: Notebook) -> Restored:
@@ -120,6 +123,8 @@ def restore(submitted: Notebook, released: Notebook) -> Restored:
         cells.append(_restored(original, given.get(key), result))
         cells += [_plain(cell) for cell in added.pop(key, [])]
     result.notebook.cells = _with_ids(cells)
+    if result.texts:
+        result.repairs.append(Message(TEXTS, cells=", ".join(result.texts)))
     result.repairs += _elsewhere(result.notebook.cells, released)
     return result
 
@@ -156,7 +161,9 @@ def _restored(original: Cell, given: Cell | None, result: Restored) -> Cell:
     if is_code(cell):
         cell.outputs, cell.execution_count = [], None
     if given is None:
-        if grade_id(cell):
+        if grade_id(cell) and _is_text(cell):
+            result.texts.append(str(grade_id(cell)))
+        elif grade_id(cell):
             sentence = "The cell {cell} was missing and has been put back."
             result.repairs.append(Message(sentence, cell=grade_id(cell)))
         if is_answer(cell):  # what the student wrote for it may stand elsewhere, and must not be undone
@@ -170,12 +177,18 @@ def _restored(original: Cell, given: Cell | None, result: Restored) -> Cell:
             cell.attachments = given.attachments
     else:
         changed = _changed(cell, given)
-        if changed:
+        if changed and _is_text(cell):
+            result.texts.append(str(grade_id(cell)))
+        elif changed:
             sentence = "The locked cell {cell} had been changed and has been restored."
             result.repairs.append(Message(sentence, cell=grade_id(cell)))
-            if is_code(cell):  # a text decides nothing; an older release may have had another
-                result.evidence.append(changed)
+            result.evidence.append(changed)
     return cell
+
+
+def _is_text(cell: Cell) -> bool:
+    """Tell whether a locked cell only says something; such a cell decides nothing."""
+    return is_locked(cell) and not is_code(cell)
 
 
 def _keys(submitted: Notebook, released: Notebook) -> list[str | None]:
