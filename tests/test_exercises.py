@@ -28,6 +28,7 @@ LEAST = {True: (10, 5), False: (3, 2)}
 """How many wrong and right answers are listed at least: of a program, and of a question for a pencil."""
 LEAST_MARGIN = 100
 WRONG_IN_THE_SANDBOX = 3
+MARK = r"\*About (\d+) minutes · (easy ●○○|medium ●●○|hard ●●●)\*"
 KINDS = ("right_for", "wrong_for")
 RUNTIME = ["words", "draw", "expect", "show", "answers", "relations", "suite", "pieces"]
 SOURCES = {name: (Path(checking.__path__[0]) / f"{name}.py").read_text(encoding="utf8") for name in RUNTIME}
@@ -187,6 +188,26 @@ def test_feedback_sends_readers_to_a_heading_of_the_chapter(folder):
     for subject, place in exercise.suite.read.items():
         chapter, _, heading = place.partition(", ")
         assert chapter == f"chapter {int(folder.name[:2])}" and heading in headings, f"{subject}: {place}"
+
+
+@each_exercise
+def test_time_and_difficulty_stand_below_each_heading(folder):
+    """Of the exercise and of all that it asks; the times of its parts add up, without that of the stretch task."""
+    exercise, found = authoring.load(folder), {}
+    for cell in exercise.cells(grade=False, solution=False):
+        if cell.cell_type == "markdown" and re.search(r"^\*About", cell.source, re.M):
+            (found[cell.id],) = re.findall(rf"^{MARK}$", cell.source, re.M)
+    asked = {f"ask_{cell.id.partition('_')[0]}" for cell in exercise.cells(solution=True) if cell.cell_type != "code"}
+    asked |= {f"ask_{subject}" for subject in exercise.subjects}
+    assert set(found) == {"title", "think", "stretch"} | asked
+    minutes = {name: int(mark[0]) for name, mark in found.items()}
+    assert minutes["title"] == sum(minutes.values()) - minutes["title"] - minutes["stretch"]
+
+
+@each_exercise
+def test_a_question_for_a_pencil_comes_first_and_costs_nothing(folder):
+    exercise = authoring.load(folder)
+    assert exercise.subjects[0] == "by_hand" and exercise.without_points == {"by_hand"}
 
 
 @each_exercise

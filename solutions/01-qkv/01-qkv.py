@@ -362,7 +362,7 @@ print("bakes, after looking round:", np.round(soft_lookup(Q, K, V)[1], 2), "(per
 # A word would hand over just what it is found by. Its key has two jobs then: to point where the queries that should
 # find it point, and to carry what they need once they have found it. A key that is changed for the one changes the other.
 # With a value of its own, a word can be found as a noun and hand over which one it is. The width is tied as well:
-# $d_v = d_k$. The chapter is about this where it splits the dictionary's label from its content.
+# $d_v = d_k$. Chapter 1 begins with the two: the label that an entry is found by, and the content that it hands over.
 #
 # </details>
 

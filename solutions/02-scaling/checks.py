@@ -49,6 +49,17 @@ def entropies(A):
     return np.reshape(terms, A.shape).sum(-1)
 
 
+# by_hand
+
+
+@check()
+def by_hand_coins(by_hand, draw):
+    """The mean, the variance, and the variance after the division are those of four tosses against four."""
+    tosses = np.array(list(itertools.product([0, 1], repeat=8)))  # all 256 outcomes, equally likely
+    scores = (tosses[:, :4] * tosses[:, 4:]).sum(-1)
+    expect_by_hand(by_hand(), [scores.mean(), scores.var(), (scores / math.sqrt(4)).var()])
+
+
 # score_variance
 #
 # For n pairs the sample variance of q . k has mean d_k and standard deviation d_k sqrt(2 / (n - 1) + 6 / (n d_k)):
@@ -215,17 +226,6 @@ def score_variance_precision(score_variance, draw):
         "independent pairs nearly all are.",
         ["the results are roughly right", "all draws are from `rng`"],
     )
-
-
-# by_hand
-
-
-@check()
-def by_hand_coins(by_hand, draw):
-    """The mean, the variance, and the variance after the division are those of four tosses against four."""
-    tosses = np.array(list(itertools.product([0, 1], repeat=8)))  # all 256 outcomes, equally likely
-    scores = (tosses[:, :4] * tosses[:, 4:]).sum(-1)
-    expect_by_hand(by_hand(), [scores.mean(), scores.var(), (scores / math.sqrt(4)).var()])
 
 
 # scaled_scores
