@@ -170,10 +170,10 @@ def test_an_altered_locked_cell_is_put_back_and_shown(change, shown):
 @pytest.mark.parametrize("change", ["altered", "deleted"])
 def test_a_text_of_another_release_is_put_back_and_is_no_attack(change):
     released = make_released()
-    released.cells[0] = cell("markdown", "# Toy, second edition", "head", grade=False, solution=False, locked=True)
+    released.cells[0] = cell("markdown", "Add two integers.", "head", grade=False, solution=False, locked=True)
     raw = json.loads(json.dumps(RELEASED))
     raw["cells"][0] = json.loads(
-        json.dumps(cell("markdown", "# Toy", "head", grade=False, solution=False, locked=True))
+        json.dumps(cell("markdown", "Add two numbers.", "head", grade=False, solution=False, locked=True))
     )
     if change == "deleted":
         del raw["cells"][0]

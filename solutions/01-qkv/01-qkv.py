@@ -50,7 +50,7 @@ def softmax(S):
 #
 # *About 10 minutes · medium ●●○*
 #
-# Before you program any of it, do all of it once, for one word of three. The words are the rows of X:
+# Before you program any of it, do all of it once, for one word of three. The words are the rows of $X$:
 #
 # $$
 # X = \begin{pmatrix} 1 & 0 \\ 1 & 1 \\ 0 & 2 \end{pmatrix}, \quad
@@ -354,8 +354,8 @@ print("bakes, after looking round:", np.round(soft_lookup(Q, K, V)[1], 2), "(per
 # *About 5 minutes · medium ●●○*
 #
 # `qkv` makes three things of each word. Suppose that a model saves $W_v$ and passes on the keys instead: it returns
-# `soft_lookup(Q, K, K)`. What can a word then no longer do? Think first of the second word above, and of what its key
-# would have to be. Nothing is checked here.
+# `soft_lookup(Q, K, K)`. What can a word then no longer do? Think of the second word in the question for a pencil,
+# and of what its key would have to be. Nothing is checked here.
 #
 # <details><summary>An answer</summary>
 #
