@@ -310,7 +310,7 @@ def test_the_report_counts_its_mistakes_and_no_points(graded):
     course, _ = graded
     run(course, "report")
     page = BeautifulSoup((course.into / "report.html").read_text(encoding="utf8"), "html.parser")
-    assert any("sum and difference, without points" in said(head) for head in page.select(".picture .up"))
+    assert any("by hand, without points" in said(head) for head in page.select(".picture .up"))
     lost, met = costs([record_of(course, student, "01-toy") for student in ANSWERS])
     assert [row for row in lost if row[0] == "by_hand"] == []
     assert {(label, count) for subject, label, _hint, count in met if subject == "by_hand"} == {
