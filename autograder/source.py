@@ -5,7 +5,7 @@ A cell's title is its grade_id. What a cell is follows from what stands in it:
 - without a title: the student's own, to play with;
 - with a title: given. It is locked, and the release has it as it stands;
 - with `### BEGIN SOLUTION`: the student's to write;
-- with a last line `checks.run("function", points=4)`: a check, worth 4 points;
+- with a last line `checks.run("function", points=4)`: a check, worth 4 points; with `points=0` it costs nothing;
 - with `points=4` behind the title: Markdown is an answer to which a person gives the points, code a check that is
   worth them if it runs to its end, and code with a solution is read by a person too.
 """

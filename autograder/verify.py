@@ -1,7 +1,7 @@
 """Verify exercises before they are released: what an exercise promises is tried, and its first fault is one line.
 
 Its text, its modules and its settings can be read; check cells, checks and listed answers speak of the same
-functions; its solution earns all points; each listed wrong answer loses some, and no listed right answer does.
+functions; its solution earns all points; each listed wrong answer fails a check, and no listed right one does.
 """
 
 import ast
@@ -271,7 +271,7 @@ def _listed_answers_do_what_they_should(exercise: "authoring.Exercise", subject:
         for seed in SEEDS:
             if not any(_try(check, subject, answer, seed)[1] for check in suite.of(subject)):
                 raise UserError(
-                    f"{_of(path, answer)}: {answer.__name__} is listed as a wrong answer and earns all points of "
+                    f"{_of(path, answer)}: {answer.__name__} is listed as a wrong answer and passes every check of "
                     f"{subject} (seed {seed}); add a check that it fails, or take it off the list."
                 )
     for answer in suite.listed("right_for", subject):

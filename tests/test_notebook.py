@@ -167,6 +167,21 @@ def test_an_altered_locked_cell_is_put_back_and_shown(change, shown):
     assert len(evidence) < 30_000 and evidence.replace("\n", "").isprintable()
 
 
+@pytest.mark.parametrize("change", ["altered", "deleted"])
+def test_a_text_of_another_release_is_put_back_and_is_no_attack(change):
+    released = make_released()
+    released.cells[0] = cell("markdown", "Add two integers.", "head", grade=False, solution=False, locked=True)
+    raw = json.loads(json.dumps(RELEASED))
+    raw["cells"][0] = json.loads(
+        json.dumps(cell("markdown", "Add two numbers.", "head", grade=False, solution=False, locked=True))
+    )
+    if change == "deleted":
+        del raw["cells"][0]
+    result = restore(parse(json.dumps(raw).encode(), "01-toy.ipynb"), released)
+    assert result.notebook.cells[0] == released.cells[0] and not result.evidence
+    assert said(result).startswith("The text head was not as it was given out") and "restored." in said(result)
+
+
 def test_a_locked_cell_may_be_laid_out_anew():
     text = "import checks\n\n\nchecks.run('add',\n           points = 4)  # four\n"
     _, result = restored(lambda raw: raw["cells"][PLACE["check_add"]].update(source=text))

@@ -20,10 +20,12 @@ CELL_TYPES = ("code", "markdown", "raw")
 
 TWICE = "The cell {cell} stands twice; the first one counts."
 MISSING = "The cell {cell} was missing and has been put back."
+TEXT = "The text {cell} was not as it was given out, or comes from an older release, and has been restored."
 CHANGED = "The locked cell {cell} had been changed and has been restored."
 MANY = {
     TWICE: "These cells stand twice; the first of each counts: {cells}.",
     MISSING: "These cells were missing and have been put back: {cells}.",
+    TEXT: "These texts were not as they were given out, or come from an older release, and have been restored: {cells}.",
     CHANGED: "These locked cells had been changed and have been restored: {cells}.",
 }
 
@@ -97,7 +99,7 @@ def _read(raw: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class Restored:
-    """A notebook to grade, what had to be repaired, and the lines in which locked cells had been altered.
+    """A notebook to grade, what had to be repaired, and the lines in which locked code had been altered.
 
     `as_released` has the ids of the cells that are the course's, or answers that were left as they were given.
     """
@@ -118,7 +120,7 @@ def restore(submitted: Notebook, released: Notebook) -> Restored:
     Returns
     -------
     Restored
-        With a sentence for each locked cell that had been altered, copied or deleted, and for an altered one the
+        With a sentence for each locked cell that had been altered, copied or deleted, and for altered code the
         lines that differ.
     """
     result = Restored(nbformat.NotebookNode(released, cells=[]))
@@ -177,7 +179,7 @@ def _restored(original: Cell, given: Cell | None, result: Restored) -> Cell:
         cell.outputs, cell.execution_count = [], None
     if given is None:
         if grade_id(cell):
-            result.repairs.append(Message(MISSING, cell=grade_id(cell)))
+            result.repairs.append(Message(TEXT if _is_text(cell) else MISSING, cell=grade_id(cell)))
         if is_answer(cell):  # what the student wrote for it may stand elsewhere, and must not be undone
             cell.source = ""
     elif is_answer(cell) or not grade_id(cell):
@@ -190,9 +192,15 @@ def _restored(original: Cell, given: Cell | None, result: Restored) -> Cell:
     else:
         changed = _changed(cell, given)
         if changed:
-            result.repairs.append(Message(CHANGED, cell=grade_id(cell)))
-            result.evidence.append(changed)
+            result.repairs.append(Message(TEXT if _is_text(cell) else CHANGED, cell=grade_id(cell)))
+            if not _is_text(cell):
+                result.evidence.append(changed)
     return cell
+
+
+def _is_text(cell: Cell) -> bool:
+    """Tell whether a locked cell only says something; such a cell decides nothing."""
+    return is_locked(cell) and not is_code(cell)
 
 
 def _keys(submitted: Notebook, released: Notebook) -> list[str | None]:
