@@ -9,7 +9,7 @@ from types import ModuleType
 from unittest import mock
 
 from autograder import source
-from autograder.cells import Notebook
+from autograder.cells import Notebook, call_of
 from checking import suite
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,7 +38,7 @@ class Exercise:
     @property
     def without_points(self):
         """The functions whose check cells are worth 0: questions for a pencil, whose answers are a few numbers."""
-        calls = [source.call_of(cell) for cell in self.notebook.cells]
+        calls = [call_of(cell) for cell in self.notebook.cells]
         return {call.subject for call in calls if call and call.points == 0}
 
     @property

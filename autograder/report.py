@@ -198,7 +198,7 @@ def _histogram(shares: list[float]) -> list[dict[str, Any]]:
     width = 100 // BINS
     most = max(counts)
     return [
-        {"label": f"{i * width}–{(i + 1) * width} %", "count": count, "height": 100 * count / most}
+        {"label": f"{i * width}–{(i + 1) * width}%", "count": count, "height": 100 * count / most}
         for i, count in enumerate(counts)
     ]
 

@@ -162,7 +162,7 @@ def _loaded(folder: Path) -> "authoring.Exercise":
 def _speak_of_the_same(exercise: "authoring.Exercise") -> None:
     """Hold the notebook's cells, the checks and the listed answers against each other."""
     from autograder import source
-    from autograder.cells import grade_id, is_answer, is_check, is_code, is_read
+    from autograder.cells import call_of, grade_id, is_answer, is_check, is_code, is_read
 
     folder, subjects = exercise.folder, exercise.subjects
     path = folder / f"{folder.name}.py"
@@ -172,7 +172,7 @@ def _speak_of_the_same(exercise: "authoring.Exercise") -> None:
     for cell, line in cells:
         if not is_check(cell):
             continue
-        call = source.call_of(cell)
+        call = call_of(cell)
         named |= _names(cell.source)
         if call and call.subject not in subjects:
             raise UserError(

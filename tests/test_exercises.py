@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import checking
 from autograder import authoring, cli, source
+from autograder.cells import call_of
 from autograder.course import ROOT
 from checking.expect import RTOL
 from checking.suite import _try
@@ -175,7 +176,7 @@ def test_every_check_is_earned(folder, subject):
 def test_each_function_has_a_check_cell_of_its_name(folder):
     exercise = authoring.load(folder)
     cells = exercise.cells(grade=True, solution=False)
-    assert [source.call_of(cell).subject for cell in cells] == exercise.subjects
+    assert [call_of(cell).subject for cell in cells] == exercise.subjects
     assert [cell.metadata.nbgrader.grade_id for cell in cells] == [f"check_{name}" for name in exercise.subjects]
 
 

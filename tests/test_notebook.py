@@ -179,7 +179,7 @@ def test_a_text_of_another_release_is_put_back_and_is_no_attack(change):
         del raw["cells"][0]
     result = restore(parse(json.dumps(raw).encode(), "01-toy.ipynb"), released)
     assert result.notebook.cells[0] == released.cells[0] and not result.evidence
-    assert said(result).startswith("The text head was not as it was given out") and "restored." in said(result)
+    assert said(result).startswith("The text head was not as given out") and "restored." in said(result)
 
 
 def test_a_locked_cell_may_be_laid_out_anew():
@@ -486,3 +486,15 @@ def test_a_file_with_bytes_overwritten_is_malformed_or_a_notebook(data, start, l
 
 def test_the_released_notebook_goes_through():
     assert ends_well(json.dumps(RELEASED).encode())
+
+
+def test_a_docstring_of_another_release_is_no_attack():
+    released = make_released()
+    given = 'def softmax(S):\n    """Softmax, as given."""\n    return S'
+    released.cells.insert(1, cell("code", given, "given", grade=False, solution=False, locked=True))
+    raw = json.loads(json.dumps(released))
+    raw["cells"][1]["source"] = given.replace("as given", "in other words")
+    result = restore(parse(json.dumps(raw).encode(), "01-toy.ipynb"), released)
+    assert result.notebook.cells[1].source == given and not result.evidence and not result.repairs
+    raw["cells"][1]["source"] = given.replace("return S", "return S + 1")
+    assert restore(parse(json.dumps(raw).encode(), "01-toy.ipynb"), released).evidence

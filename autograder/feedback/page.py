@@ -17,6 +17,7 @@ from autograder.cells import (
     OUTCOME_ID,
     Cell,
     Notebook,
+    call_of,
     grade_id,
     is_answer,
     is_check,
@@ -143,12 +144,13 @@ def _function(cell: Cell, saved: Saved) -> dict[str, Any]:
     name = grade_id(cell) or cell.id
     kept = saved.cells.get(name, {})
     report = _report(cell) if is_check(cell) else None
+    call = call_of(cell) if is_check(cell) and not report else None
     most, score = points_worth(cell), kept.get("score", 0.0)
     standing = show.standing(report) if report else "waiting"
     return {
         "id": name,
         "cell": cell.id,
-        "name": report.subject if report else name,
+        "name": report.subject if report else call.subject if call else name,
         "score": score,
         "most": most,
         "waits": bool(kept.get("waits")),

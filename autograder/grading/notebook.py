@@ -20,12 +20,12 @@ CELL_TYPES = ("code", "markdown", "raw")
 
 TWICE = "The cell {cell} stands twice; the first one counts."
 MISSING = "The cell {cell} was missing and has been put back."
-TEXT = "The text {cell} was not as it was given out, or comes from an older release, and has been restored."
+TEXT = "The text {cell} was not as given out, or comes from an older release, and has been restored."
 CHANGED = "The locked cell {cell} had been changed and has been restored."
 MANY = {
     TWICE: "These cells stand twice; the first of each counts: {cells}.",
     MISSING: "These cells were missing and have been put back: {cells}.",
-    TEXT: "These texts were not as they were given out, or come from an older release, and have been restored: {cells}.",
+    TEXT: "These texts were not as given out, or come from an older release, and have been restored: {cells}.",
     CHANGED: "These locked cells had been changed and have been restored: {cells}.",
 }
 
@@ -287,13 +287,22 @@ def _changed(locked: Cell, given: Cell) -> str:
 
 
 def _same_code(locked: Cell, given: Cell) -> bool:
-    """Tell whether two cells say the same, however they are laid out."""
+    """Tell whether two cells say the same, however they are laid out, and whatever their docstrings say."""
     if locked.source.split() == given.source.split():
         return True
     try:
-        return ast.dump(ast.parse(locked.source)) == ast.dump(ast.parse(given.source))
+        return _bare(locked.source) == _bare(given.source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
+
+
+def _bare(source: str) -> str:
+    """Return the syntax tree of code without its docstrings, which a release may word anew."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return ast.dump(tree)
 
 
 def _plain(cell: Cell) -> Cell:

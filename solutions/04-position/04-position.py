@@ -167,17 +167,17 @@ checks.run("permutation_gap", points=5)
 # What attention cannot see can be written into the words: add a row of d_model numbers that depends on the position
 # alone. The columns come in pairs, $i = 0, \dots, d_\text{model}/2 - 1$. Pair i is a hand of a clock that turns by
 # $10000^{-2i/d_\text{model}}$ radians from one position to the next: the first hand fast, the last one hardly at all.
-# The result P has shape (n, d_model), and for position p (row p)
+# The result $E$ has shape (n, d_model), and for position p (row p)
 #
 # $$
-# P_{p,\,2i} = \sin\frac{p}{10000^{2i/d_\text{model}}}, \qquad
-# P_{p,\,2i+1} = \cos\frac{p}{10000^{2i/d_\text{model}}} .
+# E_{p,\,2i} = \sin\frac{p}{10000^{2i/d_\text{model}}}, \qquad
+# E_{p,\,2i+1} = \cos\frac{p}{10000^{2i/d_\text{model}}} .
 # $$
 #
 # By hand, with n = 3 and d_model = 4: the two powers are $10000^0 = 1$ and $10000^{2/4} = 100$, so that
 #
 # $$
-# P =
+# E =
 # \begin{pmatrix} \sin 0 & \cos 0 & \sin 0 & \cos 0 \\ \sin 1 & \cos 1 & \sin 0.01 & \cos 0.01 \\
 # \sin 2 & \cos 2 & \sin 0.02 & \cos 0.02 \end{pmatrix} \approx
 # \begin{pmatrix} 0 & 1 & 0 & 1 \\ 0.841 & 0.540 & 0.010 & 1.000 \\ 0.909 & -0.416 & 0.020 & 1.000 \end{pmatrix}
@@ -210,10 +210,10 @@ def sinusoidal_encoding(n, d_model):
         raise ValueError(f"d_model should be even, and is {d_model}")
     positions = np.arange(n)[:, None]  # (n, 1)
     angles = positions / 10000.0 ** (np.arange(0, d_model, 2) / d_model)  # (n, d_model / 2)
-    P = np.empty((n, d_model))
-    P[:, 0::2] = np.sin(angles)
-    P[:, 1::2] = np.cos(angles)
-    return P
+    E = np.empty((n, d_model))
+    E[:, 0::2] = np.sin(angles)
+    E[:, 1::2] = np.cos(angles)
+    return E
     ### END SOLUTION
 
 # %%
