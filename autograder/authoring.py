@@ -9,7 +9,7 @@ from types import ModuleType
 from unittest import mock
 
 from autograder import source
-from autograder.cells import Notebook
+from autograder.cells import Notebook, call_of
 from checking import suite
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,6 +34,17 @@ class Exercise:
     def subjects(self):
         """The names of the functions under test, in order."""
         return list(dict.fromkeys(check.subject for check in self.suite.checks))
+
+    @property
+    def without_points(self):
+        """The functions whose check cells are worth 0: questions for a pencil, whose answers are a few numbers."""
+        calls = [call_of(cell) for cell in self.notebook.cells]
+        return {call.subject for call in calls if call and call.points == 0}
+
+    @property
+    def programs(self):
+        """The names of the other functions under test, in order."""
+        return [subject for subject in self.subjects if subject not in self.without_points]
 
     def cells(self, **flags):
         """Return the cells whose nbgrader metadata have these values."""

@@ -1,12 +1,15 @@
 """What a cell of a notebook is, and how points stand in it: nbgrader's marks, read in this one place."""
 
+import ast
 import contextlib
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import nbformat
 
+from autograder import imports
 from checking import MIME
 
 Cell = nbformat.NotebookNode
@@ -14,6 +17,14 @@ Notebook = nbformat.NotebookNode
 
 OUTCOME_ID = "outcome"
 """The id of the cell at the head of a graded notebook that says what happened to it."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a check cell ends in: `checks.run(subject, points=points)`; points is None where it is no number."""
+
+    subject: str
+    points: float | None
 
 
 def marks(cell: Cell) -> dict[str, Any]:
@@ -62,6 +73,26 @@ def is_code(cell: Cell) -> bool:
 def points_worth(cell: Cell) -> float:
     """Return the most points that a graded cell is worth."""
     return float(marks(cell)["points"])
+
+
+def call_of(cell: Cell) -> Call | None:
+    """Return the call of `checks.run` that a cell's code ends in, or None."""
+    if cell["cell_type"] != "code":
+        return None
+    try:
+        body = imports.parsed(cell["source"]).body
+    except SyntaxError:
+        return None
+    last = body[-1].value if body and isinstance(body[-1], ast.Expr) else None
+    if not isinstance(last, ast.Call) or ast.unparse(last.func) != "checks.run" or not last.args:
+        return None
+    given = last.args[1:2] + [word.value for word in last.keywords if word.arg == "points"]
+    subject, points = _literal(last.args[0]), _literal(given[0]) if given else None
+    return Call(str(subject), points if isinstance(points, (int, float)) else None)
+
+
+def _literal(node: ast.expr) -> Any:
+    return node.value if isinstance(node, ast.Constant) else None
 
 
 def last_graded(cells: Iterable[Cell]) -> int:

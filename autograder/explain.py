@@ -288,7 +288,7 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
         Whether every call is shown, and every listed answer of a check that passed.
     """
     report = explanation.report
-    yield f"{report.subject}: {report.score:g} of {report.points:g} points, seed {report.seed}", "bold"
+    yield f"{report.subject}: {show.points(report)}, seed {report.seed}", "bold"
     for own in explanation.checks:
         result = own.result
         style = {"passed": "green", "failed": "red"}.get(result.status, "dim")

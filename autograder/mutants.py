@@ -543,9 +543,9 @@ def main(
             )
             raise typer.Exit(1)
         exercise, marked = authoring.load(known[name]), equals(known[name])
-        subjects = [subject for subject in exercise.subjects if function in ("", subject)]
+        subjects = [subject for subject in exercise.programs if function in ("", subject)]
         if not subjects:
-            console.print(f"{name} has no function {function!r}.", style="red", highlight=False)
+            console.print(f"{name} has no function {function!r} to change.", style="red", highlight=False)
             raise typer.Exit(1)
         chosen = {subject: mutants_of(exercise, subject) for subject in subjects}
         outcomes = iter(examined(known[name], [own for mutants, _made in chosen.values() for own in mutants]))

@@ -25,6 +25,7 @@ BINS = 10
 NEARLY_ALL = 0.8
 """Share of a class that fails a check which is pointed out."""
 ERROR = Message("the cell ended in an error")
+WITHOUT_POINTS = "{name}, without points"
 NO_NOTEBOOK = Message("not a notebook")
 
 
@@ -92,7 +93,7 @@ def graded(course: Course) -> list[Record]:
 
 
 def costs(records: list[Record]) -> tuple[list[Any], list[Any]]:
-    """Return what cost a class most: points lost by check, and how often each misconception was met.
+    """Return what cost a class most: points lost by check (of what is worth any), and each misconception met.
 
     Returns
     -------
@@ -111,9 +112,10 @@ def costs(records: list[Record]) -> tuple[list[Any], list[Any]]:
             for check in cell.checks:
                 if check.status == "passed":
                     continue
-                key = (cell.subject, check.title)
-                lost[key] += cell.max_points * check.weight / total  # type: ignore[assignment]
-                students[key] += 1
+                if cell.max_points:
+                    key = (cell.subject, check.title)
+                    lost[key] += cell.max_points * check.weight / total  # type: ignore[assignment]
+                    students[key] += 1
                 if check.cause:
                     cause = (cell.subject, check.label or words.words_of(check.cause))
                     causes.add(cause)
@@ -143,9 +145,11 @@ def _columns(records: list[Record]) -> list[Column]:
         for grade_id, cell in record.cells.items():
             columns = found.setdefault(grade_id, {})
             if cell.manual:
-                columns.setdefault("", Column(grade_id, "", grade_id, "by hand", "Graded by a person."))
+                columns.setdefault("", Column(grade_id, "", grade_id, "by a person", "Graded by a person."))
             for check in cell.checks:
                 name = words.words_of(check.name.removeprefix(f"{cell.subject}_"))
+                if not cell.max_points:  # its heading is one column wide, too narrow for the function's name
+                    name = str(Message(WITHOUT_POINTS, name=words.words_of(cell.subject)))
                 made = Column(grade_id, check.name, cell.subject, name, shown(check.title))
                 column = columns.setdefault(check.name, made)
                 column.failed += check.status == "failed"
@@ -194,7 +198,7 @@ def _histogram(shares: list[float]) -> list[dict[str, Any]]:
     width = 100 // BINS
     most = max(counts)
     return [
-        {"label": f"{i * width}–{(i + 1) * width} %", "count": count, "height": 100 * count / most}
+        {"label": f"{i * width}–{(i + 1) * width}%", "count": count, "height": 100 * count / most}
         for i, count in enumerate(counts)
     ]
 

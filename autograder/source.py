@@ -5,7 +5,7 @@ A cell's title is its grade_id. What a cell is follows from what stands in it:
 - without a title: the student's own, to play with;
 - with a title: given. It is locked, and the release has it as it stands;
 - with `### BEGIN SOLUTION`: the student's to write;
-- with a last line `checks.run("function", points=4)`: a check, worth 4 points;
+- with a last line `checks.run("function", points=4)`: a check, worth 4 points; with `points=0` it costs nothing;
 - with `points=4` behind the title: Markdown is an answer to which a person gives the points, code a check that is
   worth them if it runs to its end, and code with a solution is read by a person too.
 """
@@ -13,15 +13,13 @@ A cell's title is its grade_id. What a cell is follows from what stands in it:
 import ast
 import hashlib
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jupytext
 import nbformat
 
-from autograder import imports
-from autograder.cells import Cell, Notebook
+from autograder.cells import Cell, Notebook, call_of
 from autograder.course import UserError
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
@@ -32,14 +30,6 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 _GRADE_ID = re.compile(r"[A-Za-z0-9_-]+")
-
-
-@dataclass(frozen=True)
-class Call:
-    """What a check cell ends in: `checks.run(subject, points=points)`; points is None where it is no number."""
-
-    subject: str
-    points: float | None
 
 
 def read(path: Path) -> Notebook:
@@ -81,26 +71,6 @@ def lines(text: str, notebook: Notebook) -> list[int]:
     headers = [number for number, line in enumerate(text.splitlines(), 1) if line.startswith("# %%")]
     before = len(notebook.cells) - len(headers)  # text before the first header is a cell too
     return [1] * before + headers[max(-before, 0) :]
-
-
-def call_of(cell: Cell) -> Call | None:
-    """Return the call of `checks.run` that a cell's code ends in, or None."""
-    if cell["cell_type"] != "code":
-        return None
-    try:
-        body = imports.parsed(cell["source"]).body
-    except SyntaxError:
-        return None
-    last = body[-1].value if body and isinstance(body[-1], ast.Expr) else None
-    if not isinstance(last, ast.Call) or ast.unparse(last.func) != "checks.run" or not last.args:
-        return None
-    given = last.args[1:2] + [word.value for word in last.keywords if word.arg == "points"]
-    subject, points = _literal(last.args[0]), _literal(given[0]) if given else None
-    return Call(str(subject), points if isinstance(points, (int, float)) else None)
-
-
-def _literal(node: ast.expr) -> Any:
-    return node.value if isinstance(node, ast.Constant) else None
 
 
 def _text(path: Path) -> str:

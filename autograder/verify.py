@@ -1,7 +1,7 @@
 """Verify exercises before they are released: what an exercise promises is tried, and its first fault is one line.
 
 Its text, its modules and its settings can be read; check cells, checks and listed answers speak of the same
-functions; its solution earns all points; each listed wrong answer loses some, and no listed right answer does.
+functions; its solution earns all points; each listed wrong answer fails a check, and no listed right one does.
 """
 
 import ast
@@ -162,7 +162,7 @@ def _loaded(folder: Path) -> "authoring.Exercise":
 def _speak_of_the_same(exercise: "authoring.Exercise") -> None:
     """Hold the notebook's cells, the checks and the listed answers against each other."""
     from autograder import source
-    from autograder.cells import grade_id, is_answer, is_check, is_code, is_read
+    from autograder.cells import call_of, grade_id, is_answer, is_check, is_code, is_read
 
     folder, subjects = exercise.folder, exercise.subjects
     path = folder / f"{folder.name}.py"
@@ -172,7 +172,7 @@ def _speak_of_the_same(exercise: "authoring.Exercise") -> None:
     for cell, line in cells:
         if not is_check(cell):
             continue
-        call = source.call_of(cell)
+        call = call_of(cell)
         named |= _names(cell.source)
         if call and call.subject not in subjects:
             raise UserError(
@@ -271,7 +271,7 @@ def _listed_answers_do_what_they_should(exercise: "authoring.Exercise", subject:
         for seed in SEEDS:
             if not any(_try(check, subject, answer, seed)[1] for check in suite.of(subject)):
                 raise UserError(
-                    f"{_of(path, answer)}: {answer.__name__} is listed as a wrong answer and earns all points of "
+                    f"{_of(path, answer)}: {answer.__name__} is listed as a wrong answer and passes every check of "
                     f"{subject} (seed {seed}); add a check that it fails, or take it off the list."
                 )
     for answer in suite.listed("right_for", subject):

@@ -51,12 +51,13 @@ return weighted_sum(E, V) / E.sum(axis=-1, keepdims=True)
 """,
 }
 
-# What each student wrote in exercise 1; None leaves the function as it was released.
+# What each student wrote in exercise 1; None leaves the function as it was released. The question for a pencil brings
+# no points: some answered it, and one took the scores for weights.
 QKV = {
-    "ada": RIGHT,
-    "boris": OTHERWISE,
+    "ada": RIGHT | {"by_hand": "return [4, 12]"},
+    "boris": OTHERWISE | {"by_hand": "return np.array([4.0, 12.0])"},
     # The scores are transposed, and what builds on them falls with them.
-    "chen": RIGHT | {"scores": "return K @ np.swapaxes(Q, -1, -2)"},
+    "chen": RIGHT | {"by_hand": "return 6.93, 13.86", "scores": "return K @ np.swapaxes(Q, -1, -2)"},
     # Softmax over the queries.
     "dalia": RIGHT
     | {
@@ -98,22 +99,26 @@ return np.var(products, ddof=1)
 PROOF = """
 The dot product is the sum of the $d_k$ products $p_c = q_c k_c$.
 
-1. **Mean of one product.** $q_c$ and $k_c$ are independent, so $\\operatorname{E}[p_c] = \\operatorname{E}[q_c]
-   \\operatorname{E}[k_c]$, and that is 0 because both means are.
-2. **Variance of one product.** With mean 0 it is $\\operatorname{E}[q_c^2 k_c^2] = \\operatorname{E}[q_c^2]
-   \\operatorname{E}[k_c^2] = \\sigma^2 \\sigma^2$: independence again, zero means again, and equal variances.
-3. **Sum.** The products are independent because all entries are, so their variances add up: $\\sigma^4 d_k$.
+1. **Mean.** $q_c$ and $k_c$ are independent, so $\\operatorname{E}[p_c] = \\operatorname{E}[q_c]
+   \\operatorname{E}[k_c] = \\mu^2$. Means add up: $\\operatorname{E}[q \\cdot k] = \\mu^2 d_k$.
+2. **Variance of one product.** All entries have the mean square $\\sigma^2 + \\mu^2$, and squares of independent
+   numbers are independent: $\\operatorname{E}[p_c^2] = (\\sigma^2 + \\mu^2)^2$. Less the square of the mean,
+   $\\mu^4$, that is $\\sigma^4 + 2 \\mu^2 \\sigma^2$.
+3. **Sum.** No entry is in two products, and all entries are independent; so the products are, and their variances
+   add up: $d_k (\\sigma^4 + 2 \\mu^2 \\sigma^2)$.
 
-If all entries are copies, the dot product is $d_k g h$ and its variance $\\sigma^4 d_k^2$. Step 3 fails.
+Divided by $\\sqrt{d_k}$, the mean is $\\mu^2 \\sqrt{d_k}$ and the variance $\\sigma^4 + 2 \\mu^2 \\sigma^2$. Only the
+mean grows.
 """
 SCALING = {
-    "ada": SCALED | {"proof_variance": PROOF},
+    "ada": SCALED | {"by_hand": "return [1, 3 / 4, 3 / 16]", "proof_variance": PROOF},
     # Every step is asserted, none has a reason.
     "boris": SCALED
-    | {"proof_variance": "Variances multiply, so each product has $\\sigma^4$, and there are $d_k$ of them."},
-    # The root of the number of keys; 0 log 0 is NaN; no proof.
+    | {"proof_variance": "Each product has $\\sigma^4 + 2 \\mu^2 \\sigma^2$, and there are $d_k$ of them."},
+    # The formula for mean 0; the root of the number of keys; 0 log 0 is NaN; no proof.
     "chen": SCALED
     | {
+        "by_hand": "return 1, 0.25, 0.0625",
         "scaled_scores": "return Q @ np.swapaxes(K, -1, -2) / K.shape[-2] ** 0.5",
         "weights_entropy": "return -(A * np.log(A)).sum(-1)",
     },

@@ -139,6 +139,42 @@ def test_search_finds_softmax(page, site):
     assert not trouble
 
 
+@pytest.mark.parametrize("word", ["softmax", "variance", "K.T", "causal"])
+def test_search_shows_prose(page, site, word):
+    page.goto(f"{site}/search.html?q={word}")
+    page.locator("#search-results p.search-summary", has_text="found").wait_for()
+    page.wait_for_load_state("networkidle")
+    found = page.locator("#search-results p.context").all_text_contents()
+    assert found
+    for text in found:
+        assert len(text) < 260
+        assert not re.search(r"[\\{}$]|import numpy as np\n|\bprint\(", text), text
+        assert not text.startswith("…") or word.lower() in text.lower()
+
+
+def test_each_page_says_what_it_is_about(html):
+    seen = {}
+    for name in PAGES:
+        page = (html / "book" / f"{name}.html").read_text(encoding="utf8")
+        (title,) = re.findall(r"<title>(.*?)</title>", page)
+        (said,) = re.findall(r'<meta content="([^"]*)" (?:lang="[^"]*" )?name="description"', page) or re.findall(
+            r'<meta name="description" content="([^"]*)"', page
+        )
+        assert 50 <= len(said) <= 175, f"{name}: {said}"
+        assert not re.search(r"[\\${}]", title + said), name
+        assert title.count("Attention by Hand") == 1, title
+        assert not {title, said} & set(seen), f"{name} and {seen.get(said) or seen.get(title)}"
+        seen |= {title: name, said: name}
+
+
+def test_the_cheat_sheet_fits_on_two_sides(page, site, tmp_path):
+    visit(page, site, "cheatsheet", "dark")
+    sheet = page.pdf(prefer_css_page_size=True)
+    (size,) = set(re.findall(rb"/MediaBox \[([^]]*)\]", sheet))
+    assert [round(float(x)) for x in size.split()] == [0, 0, 595, 842]  # A4
+    assert len(re.findall(rb"/Type\s*/Page\b", sheet)) == 2
+
+
 @pytest.mark.parametrize("name", EXERCISES)
 def test_exercise_downloads_and_opens(page, site, name, tmp_path):
     visit(page, site, name)
@@ -179,9 +215,11 @@ def test_keyboard_reaches_the_main_controls(page, site):
         )
     labels = " | ".join(label for label, _outline in reached)
     assert reached[0][0] == "Skip to main content"
-    for control in ("Search", "Notation", "Start with chapter 1", "Set up"):
+    for control in ("Search", "Notation", "Start with chapter 1", "See the chapters"):
         assert control in labels, control
-    assert all(outline != "none" for label, outline in reached if label in ("Start with chapter 1", "Set up"))
+    assert all(
+        outline != "none" for label, outline in reached if label in ("Start with chapter 1", "See the chapters")
+    )
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])

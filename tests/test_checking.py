@@ -284,11 +284,13 @@ def test_a_call_is_quiet_and_remembered():
 
 
 def test_an_exit_is_a_wrong_answer_and_an_interrupt_is_not():
-    def leaves(kind):
-        raise kind("bye")
+    def leaves(kind, *said):
+        raise kind(*said)
 
-    message, _ = failure(Subject("f", lambda A: leaves(SystemExit)), np.zeros((2, 1)))
+    message, _ = failure(Subject("f", lambda A: leaves(SystemExit, "bye")), np.zeros((2, 1)))
     assert message == "f raised SystemExit for arguments of shape (2, 1): bye"
+    message, _ = failure(Subject("f", lambda A: leaves(MemoryError)), np.zeros((2, 1)))
+    assert message == "f raised MemoryError for arguments of shape (2, 1): no message"
     with pytest.raises(KeyboardInterrupt):
         Subject("f", lambda A: leaves(KeyboardInterrupt))(1)
 

@@ -27,7 +27,10 @@ def warnings_of(tmp_path, *claims):
     (source / "index.md").write_text("# Book\n\n```{toctree}\nbook/01-qkv\nbook/claims\n```\n")
     chapter = "".join(CLAIM.format(name=name, verdict=verdict) for name, verdict in claims)
     (source / "book" / "01-qkv.md").write_text(f"# One\n\n(the-cell)=\n## Cell\n{chapter}")
-    (source / "book" / "claims.md").write_text("# Claims\n\n```{claims-ledger}\n```\n")
+    (source / "book" / "claims.md").write_text(
+        "# Claims\n\n{claims-count}`answered` of {claims-count}`all`, {claims-count}`wrong` wrong\n\n"
+        "```{claims-ledger}\n```\n"
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [str(BOOK / "_ext"), *sys.path])
         app = SphinxTestApp(srcdir=source, builddir=tmp_path / "build")
@@ -46,6 +49,16 @@ def test_a_chapter_that_answers_all_its_rows_is_quiet(tmp_path):
     said, page = warnings_of(tmp_path, *ALL)
     assert "claim" not in said, said
     assert all(re.search(rf'href="01-qkv\.html#claim-{name.lower()}"', page) for name, _ in ALL)
+
+
+def test_the_ledger_counts_what_is_answered_and_lists_what_is_not(tmp_path):
+    _said, page = warnings_of(tmp_path, *ALL[:-1], (ALL[-1][0], "wrong: not so"))
+    assert f"{len(ALL)} of {len(ROWS)}, 1 wrong" in page
+    assert f"{len(ROWS) - len(ALL)} statements that no chapter answers yet" in page
+    waiting = page[page.index("<details") : page.index("</details>")]
+    assert waiting.count("<li>") == len(ROWS) - len(ALL)
+    shown = re.findall(r'href="01-qkv\.html#claim-(\w+)"', page)
+    assert shown == [name.lower() for name, _ in ALL]  # as the chapter has them
 
 
 @pytest.mark.parametrize(

@@ -19,15 +19,18 @@ from typer.testing import CliRunner
 
 import checking
 from autograder import authoring, cli, source
+from autograder.cells import call_of
 from autograder.course import ROOT
 from checking.expect import RTOL
 from checking.suite import _try
 
 WRONG_SEEDS, WRONG_SWEEP = range(1), range(5)
 RIGHT_SEEDS, RIGHT_SWEEP = range(2), range(30)
-LEAST_WRONG, LEAST_RIGHT = 10, 5
+LEAST = {True: (10, 5), False: (3, 2)}
+"""How many wrong and right answers are listed at least: of a program, and of a question for a pencil."""
 LEAST_MARGIN = 100
 WRONG_IN_THE_SANDBOX = 3
+MARK = r"\*About (\d+) minutes · (easy ●○○|medium ●●○|hard ●●●)\*"
 KINDS = ("right_for", "wrong_for")
 RUNTIME = ["words", "draw", "expect", "show", "answers", "relations", "modules", "suite", "pieces"]
 SOURCES = {name: (Path(checking.__path__[0]) / f"{name}.py").read_text(encoding="utf8") for name in RUNTIME}
@@ -62,11 +65,12 @@ def on_seeds(few, many):
 
 @each_subject
 def test_enough_answers_are_listed(folder, subject):
-    suite = authoring.load(folder).suite
-    wrong, right = suite.listed("wrong_for", subject), suite.listed("right_for", subject)
+    exercise = authoring.load(folder)
+    wrong, right = (exercise.suite.listed(kind, subject) for kind in ("wrong_for", "right_for"))
+    least_wrong, least_right = LEAST[subject in exercise.programs]
     spelt = [answer.__name__ for answer in wrong if answer.__module__ == "misconceptions"]  # not of families
-    assert len(spelt) >= LEAST_WRONG, spelt
-    assert len(right) >= LEAST_RIGHT, [answer.__name__ for answer in right]
+    assert len(spelt) >= least_wrong, spelt
+    assert len(right) >= least_right, [answer.__name__ for answer in right]
     assert len({answer.hint for answer in wrong}) == len(wrong), "two wrong answers share a hint"
 
 
@@ -173,7 +177,7 @@ def test_every_check_is_earned(folder, subject):
 def test_each_function_has_a_check_cell_of_its_name(folder):
     exercise = authoring.load(folder)
     cells = exercise.cells(grade=True, solution=False)
-    assert [source.call_of(cell).subject for cell in cells] == exercise.subjects
+    assert [call_of(cell).subject for cell in cells] == exercise.subjects
     assert [cell.metadata.nbgrader.grade_id for cell in cells] == [f"check_{name}" for name in exercise.subjects]
 
 
@@ -186,6 +190,26 @@ def test_feedback_sends_readers_to_a_heading_of_the_chapter(folder):
     for subject, place in exercise.suite.read.items():
         chapter, _, heading = place.partition(", ")
         assert chapter == f"chapter {int(folder.name[:2])}" and heading in headings, f"{subject}: {place}"
+
+
+@each_exercise
+def test_time_and_difficulty_stand_below_each_heading(folder):
+    """Of the exercise and of all that it asks; the times of its parts add up, without that of the stretch task."""
+    exercise, found = authoring.load(folder), {}
+    for cell in exercise.cells(grade=False, solution=False):
+        if cell.cell_type == "markdown" and re.search(r"^\*About", cell.source, re.M):
+            (found[cell.id],) = re.findall(rf"^{MARK}$", cell.source, re.M)
+    asked = {f"ask_{cell.id.partition('_')[0]}" for cell in exercise.cells(solution=True) if cell.cell_type != "code"}
+    asked |= {f"ask_{subject}" for subject in exercise.subjects}
+    assert set(found) == {"title", "think", "stretch"} | asked
+    minutes = {name: int(mark[0]) for name, mark in found.items()}
+    assert minutes["title"] == sum(minutes.values()) - minutes["title"] - minutes["stretch"]
+
+
+@each_exercise
+def test_a_question_for_a_pencil_comes_first_and_costs_nothing(folder):
+    exercise = authoring.load(folder)
+    assert exercise.subjects[0] == "by_hand" and exercise.without_points == {"by_hand"}
 
 
 @each_exercise
@@ -217,9 +241,12 @@ def test_the_solution_runs_as_a_plain_script_with_full_points(folder, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert not done.stderr
+    exercise = authoring.load(folder)
     earned = re.findall(r"^(\w+): ([\d.]+) of ([\d.]+) points$", done.stdout, re.M)
-    assert [subject for subject, *_ in earned] == authoring.load(folder).subjects
+    assert [subject for subject, *_ in earned] == exercise.programs
     assert all(score == points for _, score, points in earned), done.stdout
+    held = re.findall(r"^(\w+): holds, without points$", done.stdout, re.M)
+    assert set(held) == exercise.without_points
 
 
 def test_the_sample_class_is_made_from_this_release(tmp_path):

@@ -22,8 +22,8 @@ CELLS = {
         ".abh-softmax tbody .abh-c-gradient",
     ),
     "position": (
-        "from figures.position import PositionFigure\nfrom figures.sentence import TOKENS, W_k, W_q, W_v, X\n"
-        "PositionFigure(TOKENS, X, W_q, W_k, W_v, order=[3, 4, 2, 0, 1], encoding=1)",
+        "from figures.position import W_k, W_q, W_v, WORDS, X, PositionFigure\n"
+        "PositionFigure(WORDS, X, W_q, W_k, W_v, encoding=1, start=10)",
         ".abh-position .abh-gap",
     ),
     "masking": ("from figures.masking import MaskingFigure\nMaskingFigure()", ".abh-masking .abh-slider output"),

@@ -1,4 +1,4 @@
-"""The figure of chapter 05 computes what the chapter's own Python computes, and rounds as NumPy and torch round."""
+"""The figures of chapter 05 compute what the chapter's own Python computes, and round as NumPy and torch round."""
 
 import json
 
@@ -9,7 +9,9 @@ import torch
 from figures import masking as figure
 
 FIGURE = ".abh-masking"
-KINDS = figure.FORMATS
+TEXT = figure.TEXT
+KINDS = figure.FORMATS[1:]  # the first is Python's own
+STEPS = len(TEXT["step_names"])
 ROWS = ("scores", "filled", "powers", "weights")
 # JSON has neither NaN nor infinity nor -0: doubles cross as their two halves.
 READ = "new Float64Array(new Uint32Array(c.x).buffer)"
@@ -26,8 +28,8 @@ def numbers(x):
 
 @pytest.fixture(scope="module")
 def course():
-    """The functions of the chapter, taken from the page itself."""
-    return figure_tools.of_chapter("05-masking")
+    """The functions of the chapter's two pages, taken from the pages themselves."""
+    return figure_tools.of_chapter("05-masking") | figure_tools.of_chapter("05-masking-deeper")
 
 
 def hard_numbers():
@@ -83,7 +85,7 @@ def random_rows(number=400):
 def rows_in_node(tmp_path, cases):
     sent = [{**c, "fill": None if c["fill"] is None else str(c["fill"]).replace("inf", "Infinity")} for c in cases]
     names = ", ".join(f"{name}: {WRITE % f'r.{name}'}" for name in ROWS[1:])
-    row = "m.filledRow(c.s, c.allowed, c.fill === null ? null : Number(c.fill), c.kind)"
+    row = "m.filledRow(c.s, c.allowed, c.fill === null ? null : Number(c.fill), c.kind, c.shift ?? true)"
     return figure_tools.in_node(tmp_path, "masking", f"((r) => ({{ {names} }}))({row})", sent)
 
 
@@ -133,6 +135,40 @@ def test_ours_is_softmax_over_the_allowed_keys(course, tmp_path):
             np.testing.assert_allclose(found, course["masked_weights"](s, allowed), atol=1e-5)
 
 
+def test_with_doubles_the_guard_is_the_chapters_softmax(course, tmp_path):
+    """Without a shift, as the chapter does it by hand; the unguarded row is the same, or NaN where it is empty."""
+    rng = np.random.default_rng(11)
+    cases = []
+    for _ in range(60):
+        n = int(rng.integers(1, 7))
+        case = {
+            "s": rng.normal(size=n).tolist(),
+            "allowed": (rng.random(n) < 0.5).tolist(),
+            "kind": "fp64",
+            "shift": False,
+        }
+        cases += [{**case, "fill": None}, {**case, "fill": -np.inf}]
+    answers = rows_in_node(tmp_path, cases)
+    for case, answer in zip(cases, answers, strict=True):
+        allowed = np.array(case["allowed"])
+        expected = course["masked_weights"](np.array(case["s"]), allowed)
+        if case["fill"] is not None and not allowed.any():
+            expected = np.full(len(allowed), np.nan)
+        found = numbers(answer["weights"])
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        assert not found[~allowed].any() or np.isnan(found).all()
+        filled = numbers(answer["filled"])
+        assert np.array_equal(filled[allowed], np.array(case["s"])[allowed]) and (filled[~allowed] == -np.inf).all()
+
+
+def test_doubles_are_not_rounded(tmp_path):
+    x = hard_numbers()
+    (answer,) = figure_tools.in_node(
+        tmp_path, "masking", WRITE % f"Array.from({READ}).map((v) => m.roundTo(v, 'fp64'))", [{"x": halves(x)}]
+    )
+    assert same(numbers(answer), x)
+
+
 def test_verdicts(tmp_path):
     cases = [
         {"w": [0.5, 0.5], "a": [True, True], "kind": "fine", "leak": 0},
@@ -147,26 +183,61 @@ def test_verdicts(tmp_path):
 
 
 def test_numbers_are_short(tmp_path):
-    cases = ["1.3", "-9998.7", "-1e9", "-998244352", "0", "0.00012", "-Infinity", "NaN", "0.367879441"]
-    expected = ["1.3", "−9998.7", "−1.00e9", "−9.98e8", "0", "1.20e−4", "−∞", "NaN", "0.367879"]
-    assert figure_tools.in_node(tmp_path, "masking", "m.short(Number(c))", cases) == expected
+    written = {
+        "1.3": "1.3",
+        "1.0986122886681098": "1.099",
+        "-9998.6142578125": "−9998.6",
+        "-1e9": "−1e9",
+        "-998244352": "−9.98e8",
+        "0": "0",
+        "0.99999": "1",
+        "0.00012": "<.001",
+        "-Infinity": "−∞",
+        "NaN": "NaN",
+        "0.367879441": "0.368",
+    }
+    answers = figure_tools.in_node(tmp_path, "masking", "m.short(Number(c))", list(written))
+    assert answers == list(written.values())
+    assert max(map(len, answers)) <= 7
 
 
 def test_presets_follow_the_chapter(course):
-    presets = {p["name"]: p for p in figure.PRESETS}
-    assert np.array_equal(presets["causal"]["mask"], [course["sees"](i, 6, 6) for i in range(6)])
-    assert np.array_equal(presets["cache"]["mask"], [course["sees"](i, 3, 6) for i in range(3)])
-    assert np.array_equal(presets["padding"]["mask"], [course["real"](4, 6)] * 6)
-    assert not np.array(presets["left"]["mask"])[:2].any()
-    for preset in presets.values():
-        assert preset["name"] in figure.TEXT
+    words = np.array([word != "[pad]" for word in figure.WORDS])
+    causal = np.array([course["sees"](i, 4, 4) for i in range(4)])
+    presets = figure.PRESETS
+    assert np.array_equal(presets["causal"], causal)
+    assert np.array_equal(presets["padding"], [words] * 4)
+    assert np.array_equal(presets["both"], causal & words)
+    assert np.array_equal(presets["cache"], [course["sees"](i, 2, 4) & words for i in range(2)])
+    assert presets["open"].all()
+    assert np.array_equal(words, course["real"](3, 4)[::-1])
+
+
+def test_the_other_word_changes_its_own_row_column_and_value_only():
+    assert np.array_equal(figure.OTHER_POWERS[:-1, :-1], figure.POWERS[:-1, :-1])
+    assert (figure.OTHER_POWERS[:-1, -1] != figure.POWERS[:-1, -1]).all()
+    assert np.array_equal(figure.OTHER_V[:-1], figure.V[:-1]) and (figure.OTHER_V[-1] != figure.V[-1]).all()
+
+
+def test_the_buttons_have_names():
+    assert len(TEXT["tries"]) == len(figure.TRIES) and len(TEXT["machine_tries"]) == len(figure.MACHINE_TRIES)
+
+
+@pytest.mark.parametrize("page", ["05-masking", "05-masking-deeper"])
+def test_the_text_names_every_button(page):
+    text = (figure_tools.BOOK / f"{page}.md").read_text(encoding="utf8")
+    names = TEXT["machine_tries"] if "deeper" in page else [*TEXT["tries"], TEXT["swap"]]
+    for number, name in enumerate(names, 1):
+        assert f"{number}. *{name}*" in text, name
 
 
 def test_the_figure_refuses_sizes_that_do_not_fit():
-    with pytest.raises(ValueError, match="3 queries and 6 keys"):
-        figure.MaskingFigure(presets=[{**figure.PRESETS[2], "mask": np.ones((6, 6))}], preset=0)
-    with pytest.raises(ValueError, match="shape"):
-        figure.MaskingFigure(scores=np.zeros((2, 6)))
+    with pytest.raises(ValueError, match="4 words want scores"):
+        figure.MaskingFigure(scores=np.zeros((2, 4)))
+    with pytest.raises(ValueError, match="as many values"):
+        figure.MaskingFigure(values=figure.V[:2])
+    with pytest.raises(ValueError, match="1 to 4 rows of 4"):
+        figure.MaskingFigure(presets={"causal": np.ones((5, 4))})
 
 
 # ---- in the browser --------------------------------------------------------------------------------------
@@ -176,75 +247,99 @@ def shown(page):
     """What the figure shows, as exact numbers and as text."""
     found = page.evaluate("""() => {
       const root = document.querySelector(".abh-masking");
+      const each = (row, f) => [...row.querySelectorAll(".abh-square")].map(f);
+      const rows = [...root.querySelectorAll(".abh-mask tbody tr")];
       return {
-        rows: root.dataset.rows,
-        mask: [...root.querySelectorAll(".abh-mask tbody tr")].map((r) =>
-          [...r.querySelectorAll("button")].map((b) => b.getAttribute("aria-pressed") === "true")),
-        cells: [...root.querySelectorAll(".abh-weights tbody tr")].map((r) =>
-          [...r.querySelectorAll(".abh-value")].map((d) => d.firstChild.textContent)),
-        framed: [...root.querySelectorAll(".abh-weights tbody tr")].map((r) =>
-          [...r.querySelectorAll(".abh-value")].map((d) => d.classList.contains("abh-leak"))),
-        states: [...root.querySelectorAll(".abh-weights tbody tr")].map((r) => r.dataset.state),
-        steps: [...root.querySelectorAll(".abh-steps tbody tr")].map((r) =>
-          [...r.children].map((c) => c.textContent)),
+        rows: root.dataset.rows, step: Number(root.dataset.step),
+        mask: rows.map((r) => each(r, (b) => b.getAttribute("aria-pressed") === "true")),
+        cells: rows.map((r) => each(r, (b) => b.textContent)),
+        framed: rows.map((r) => each(r, (b) => b.classList.contains("abh-leak"))),
+        shades: rows.map((r) => each(r, (b) => parseFloat(b.style.getPropertyValue("--a")))),
+        names: rows.map((r) => r.querySelector("th").textContent),
+        last: rows.map((r) => r.querySelector(".abh-last").firstChild?.textContent ?? ""),
+        changes: rows.map((r) => r.querySelector(".abh-last small")?.textContent ?? ""),
+        states: rows.map((r) => r.dataset.state),
       };
     }""")
     exact = [
-        {name: np.array([float(x.replace("Infinity", "inf")) for x in row[name]]) for name in ROWS}
+        {name: np.array([float(x.replace("Infinity", "inf")) for x in row[name]]) for name in (*ROWS, "output")}
         for row in json.loads(found["rows"])
     ]
     return {**found, "rows": exact}
 
 
-def check_shown(course, now, fill, kind, mask, exponent=0.0):
-    """Everything on show follows from the mask, the fill, the format and the scale."""
+def number(text):
+    """The number that is written in a square."""
+    return {"NaN": np.nan, "−∞": -np.inf, "<.001": 0.00025}.get(text) or float(text.replace("−", "-"))
+
+
+def check_shown(course, now, mask, fill=None, kind="fp64", exponent=0.0, other=False):
+    """Everything on show follows from the mask, the fill, the format, the scale and the last word."""
     mask = np.array(mask, dtype=bool)
     assert np.array_equal(now["mask"], mask)
-    scores = figure.SCORES[-len(mask) :] * 10**exponent
+    powers, values = (figure.OTHER_POWERS, figure.OTHER_V) if other else (figure.POWERS, figure.V)
+    scores = np.log(powers)[-len(mask) :] * 10**exponent
     for i, allowed in enumerate(mask):
-        expected = course["filled_weights"](scores[i], allowed, fill, kind)
-        found = now["rows"][i]["weights"]
-        bits = course["FORMATS"][kind][0]
-        np.testing.assert_allclose(found, expected, rtol=4 * 2.0**-bits, atol=1e-40)
+        if kind == "fp64":
+            expected = course["masked_weights"](scores[i], allowed)
+            if fill is not None and not allowed.any():
+                expected = np.full(4, np.nan)
+            filled, exps = np.where(allowed, scores[i], -np.inf), np.where(allowed, np.exp(scores[i]), 0)
+            rtol = 1e-12
+        else:
+            expected = course["filled_weights"](scores[i], allowed, fill, kind)
+            rtol = 4 * 2.0 ** -course["FORMATS"][kind][0]
+            filled = exps = None
+        one = now["rows"][i]
+        np.testing.assert_allclose(one["weights"], expected, rtol=rtol, atol=1e-40)
+        np.testing.assert_allclose(one["output"], expected @ values, rtol=10 * rtol)
         leaks = ~allowed & (expected > 0)
-        assert now["framed"][i] == leaks.tolist()
         if np.isnan(expected).any():
             state = "nan"
         else:
             state = "leaks" if leaks.any() else "fine" if allowed.any() else "empty"
         assert now["states"][i] == state
-        for cell, a in zip(now["cells"][i], expected, strict=True):
-            if np.isnan(a):
-                assert cell == "NaN"
-            elif 0 < a < 0.005:
-                assert cell == "<.01"
-            elif a >= 0.995:
-                assert cell == "1"
-            else:
-                assert abs(float(cell) - a) < 0.00501
+        weighed = now["step"] >= 3
+        assert now["framed"][i] == (leaks & weighed).tolist()
+        np.testing.assert_allclose(now["shades"][i], 100 * np.nan_to_num(expected) * weighed, atol=0.51)
+        on_show = [scores[i], filled, exps, expected, expected][now["step"]]
+        if on_show is not None:
+            for cell, x in zip(now["cells"][i], on_show, strict=True):
+                np.testing.assert_allclose(number(cell), x, atol=0.000501, rtol=1e-4)
+    return now
 
 
 @pytest.fixture(scope="module")
-def loaded(browser, site):
-    """The page, loaded once, and what its figure shows at first."""
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    page.goto(site + "/book/05-masking.html")
-    page.locator(f"{FIGURE} .abh-cell").first.scroll_into_view_if_needed(timeout=20_000)
-    yield page, shown(page)
-    page.close()
+def opened(browser, site):
+    """Both pages of the chapter, opened once: they are long."""
+    pages = {}
+    for name in ("05-masking", "05-masking-deeper"):
+        pages[name] = browser.new_page(viewport={"width": 1280, "height": 900})
+        pages[name].goto(f"{site}/book/{name}.html")
+        pages[name].locator(f"{FIGURE} .abh-square").first.scroll_into_view_if_needed(timeout=20_000)
+    yield pages
+    for page in pages.values():
+        page.close()
+
+
+def as_first(page):
+    reset = page.locator(FIGURE).get_by_role("button", name=TEXT["reset"])
+    if reset.is_enabled():
+        reset.click()
+    return page
 
 
 @pytest.fixture
-def chapter(loaded):
-    """The page, its figure as it was at first."""
-    page, first = loaded
-    for name in ("all", "causal, padded on the left", "+ (−10⁹)", "fp32"):
-        pick(page, name)
-    page.locator(f"{FIGURE} input[type=range]").press("Home")  # a tenth
-    for _ in range(4):
-        page.keyboard.press("ArrowRight")
-    page.locator(f"{FIGURE} .abh-weights input").nth(1).check()
-    assert shown(page)["steps"] == first["steps"]
+def chapter(opened):
+    """The core page, its figure as it was at first."""
+    return as_first(opened["05-masking"])
+
+
+@pytest.fixture
+def deeper(opened):
+    """The page that goes deeper, its figure as it was at first, but at the step of the weights."""
+    page = as_first(opened["05-masking-deeper"])
+    pick(page, "4 Weights")
     return page
 
 
@@ -252,101 +347,155 @@ def pick(page, name):
     page.locator(FIGURE).get_by_role("radio", name=name, exact=True).check(force=True)
 
 
+def press(page, name):
+    page.locator(FIGURE).get_by_role("button", name=name).click()
+
+
+def says(page, words):
+    page.locator(f"{FIGURE} .abh-summary", has_text=words).wait_for(timeout=3000)
+
+
 @pytest.mark.slow
 @pytest.mark.browser
-def test_every_fill_and_format_shows_pythons_numbers(chapter, course):
-    left = figure.PRESETS[4]["mask"]
-    check_shown(course, shown(chapter), -1e9, "fp32", left)
-    chapter.locator(f"{FIGURE} .abh-summary", has_text="2 of 6").wait_for(timeout=3000)
-    fills = ["left out (ours)", "+ (−∞)", "+ (−10⁹)", "+ (−10⁶)", "+ (−10⁴)"]
+def test_five_steps_lead_from_scores_to_outputs(chapter, course):
+    causal = figure.PRESETS["causal"]
+    words = ["How well each query", "6 of 16", "add nothing", "Closed squares have weight 0", "Each value times"]
+    for step, sentence in enumerate(words):
+        says(chapter, sentence)
+        now = check_shown(course, shown(chapter), causal)
+        assert now["step"] == step
+        if step < STEPS - 1:
+            press(chapter, TEXT["next"])
+    assert now["last"][0] == "(8, 8)" and now["last"][2] == "(4.667, 3)"
+    assert chapter.locator(FIGURE).get_by_role("button", name=TEXT["next"]).is_disabled()
+    press(chapter, TEXT["back"])
+    assert shown(chapter)["last"] == ["1"] * 4
+    pick(chapter, "3 Exponentials")
+    now = shown(chapter)
+    assert now["cells"][2] == ["2", "3", "1", "0"] and now["last"] == ["4", "6", "6", "8"]
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_things_to_try_set_themselves_up(chapter, course):
+    sentences = [
+        "Nothing is closed",
+        "weight 0, exactly",
+        "weight 0, exactly",
+        "“[pad]” may see nothing: 0 divided by 0",
+        "“[pad]” may see nothing, and gets 0",
+        "weight 0, exactly",
+    ]
+    for name, wanted, sentence in zip(TEXT["tries"], figure.TRIES, sentences, strict=True):
+        press(chapter, name)
+        fill = figure.FILLS[wanted["fill"]]
+        now = check_shown(course, shown(chapter), figure.PRESETS[wanted["preset"]], fill)
+        says(chapter, sentence)
+        pressed = chapter.locator(f"{FIGURE} .abh-tries [aria-pressed=true]").all_text_contents()
+        assert len(pressed) == 1 and pressed[0].endswith(name)
+    assert now["names"] == ["chased", "mouse"]
+    press(chapter, TEXT["reset"])
+    assert shown(chapter)["step"] == 0
+    assert chapter.locator(FIGURE).get_by_role("button", name=TEXT["reset"]).is_disabled()
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_example_by_hand_is_in_it(chapter):
+    press(chapter, "Guard the empty row")
+    pick(chapter, "5 Output")
+    now = shown(chapter)
+    assert now["cells"][2:] == [["0", "0.75", "0.25", "0"], ["0", "0.2", "0.6", "0.2"]]
+    assert now["last"] == ["(0, 0)", "(4, 0)", "(3, 0.5)", "(1.2, 2)"]
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_another_last_word_shows_whether_the_future_leaks(chapter, course):
+    press(chapter, TEXT["swap"])
+    now = check_shown(course, shown(chapter), figure.PRESETS["causal"], other=True)
+    assert now["names"][-1] == figure.OTHER and now["changes"] == ["same", "same", "same", "changed"]
+    says(chapter, "“dog” changed, the rest is the same to the last bit")
+    chapter.locator(f"{FIGURE} .abh-mask tbody tr").nth(1).locator("button").nth(3).click()
+    assert shown(chapter)["changes"] == ["same", "changed", "same", "changed"]
+    press(chapter, "All open")
+    says(chapter, "every output has changed")
+    press(chapter, TEXT["swap"])
+    assert shown(chapter)["changes"] == [""] * 4
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_squares_are_toggled_by_mouse_and_keys(chapter, course):
+    mask = figure.PRESETS["causal"].copy()
+    square = chapter.locator(f"{FIGURE} .abh-mask tbody tr").nth(2).locator("button").nth(3)
+    square.click()
+    mask[2, 3] = True
+    now = check_shown(course, shown(chapter), mask)
+    assert now["step"] == 1  # it shows what became of the square
+    assert square.get_attribute("aria-label") == "query chased, key mouse: may attend; 1.386"
+    for key in ("ArrowUp", "ArrowLeft", "Space"):
+        chapter.keyboard.press(key)
+    mask[1, 2] = True
+    check_shown(course, shown(chapter), mask)
+    for _ in range(5):  # no further than the edge
+        chapter.keyboard.press("ArrowLeft")
+    chapter.keyboard.press("Space")
+    mask[1, 0] = False
+    check_shown(course, shown(chapter), mask)
+    assert chapter.url.endswith("05-masking.html")  # the arrows turned no page
+    # one stop for the Tab key in the whole grid
+    assert chapter.locator(f"{FIGURE} .abh-square[tabindex='0']").count() == 1
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_every_fill_and_format_shows_pythons_numbers(deeper, course):
+    fills = [TEXT["guarded"], "−∞", "−10⁹", "−10⁶", "−10⁴"]
     for name, fill in zip(fills, figure.FILLS, strict=True):
-        pick(chapter, name)
+        pick(deeper, name)
         for kind in KINDS:
-            pick(chapter, kind)
-            check_shown(course, shown(chapter), fill, kind, left)
+            pick(deeper, kind)
+            check_shown(course, shown(deeper), figure.PRESETS["both"], fill, kind)
 
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_every_preset_shows_its_mask(chapter, course):
-    pick(chapter, "left out (ours)")
-    for preset in figure.PRESETS:
-        pick(chapter, figure.TEXT[preset["name"]])
-        check_shown(course, shown(chapter), None, "fp32", preset["mask"])
+def test_things_to_try_on_the_page_that_goes_deeper(deeper, course):
+    states = ["nan", "empty", "leaks", "nan", "leaks", "leaks", "leaks"]
+    for name, wanted, state in zip(TEXT["machine_tries"], figure.MACHINE_TRIES, states, strict=True):
+        press(deeper, name)
+        fill, kind = figure.FILLS[wanted["fill"]], figure.FORMATS[wanted["kind"]]
+        now = check_shown(course, shown(deeper), figure.PRESETS["both"], fill, kind, wanted["exponent"])
+        assert now["states"][0] == state
+    assert now["states"].count("leaks") >= 3  # padding and the future
+    press(deeper, "−10⁹ in 32 bits")
+    assert shown(deeper)["cells"][0] == ["0.25"] * 4
+    press(deeper, "−10⁴ in 32 bits")
+    np.testing.assert_allclose([float(x) for x in shown(deeper)["cells"][0]], [0.5, 0.125, 0.25, 0.125], atol=1e-3)
 
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_the_slider_makes_a_small_fill_leak(chapter, course):
-    pick(chapter, "causal")
-    pick(chapter, "+ (−10⁴)")
-    causal = figure.PRESETS[1]["mask"]
-    slider = chapter.locator(f"{FIGURE} input[type=range]")
-    slider.focus()
-    for _ in range(14):
-        chapter.keyboard.press("ArrowRight")
-    now = shown(chapter)
-    check_shown(course, now, -1e4, "fp32", causal, exponent=3.5)
-    assert "leaks" not in now["states"]
-    for _ in range(2):
-        chapter.keyboard.press("ArrowRight")
-    now = shown(chapter)
-    check_shown(course, now, -1e4, "fp32", causal, exponent=4)
-    assert "leaks" in now["states"]
-    pick(chapter, "fp16")
+def test_the_slider_makes_a_small_fill_leak(deeper, course):
+    press(deeper, "−10⁴ in 32 bits")
+    slider = deeper.locator(f"{FIGURE} input[type=range]")
+    slider.press("Home")  # a tenth
+    for _ in range(20):
+        deeper.keyboard.press("ArrowRight")
+    now = check_shown(course, shown(deeper), figure.PRESETS["both"], -1e4, "fp32", exponent=4)
+    assert "leaks" not in now["states"][1:]
+    deeper.keyboard.press("ArrowRight")
+    now = check_shown(course, shown(deeper), figure.PRESETS["both"], -1e4, "fp32", exponent=4.25)
+    assert now["states"][1] == "leaks"
+    pick(deeper, "fp16")
     slider.press("End")
-    now = shown(chapter)
-    check_shown(course, now, -1e4, "fp16", causal, exponent=6)
+    now = check_shown(course, shown(deeper), figure.PRESETS["both"], -1e4, "fp16", exponent=6)
     assert set(now["states"]) == {"nan"}
 
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_cells_are_toggled_by_mouse_and_keys(chapter, course):
-    pick(chapter, "causal")
-    mask = np.array(figure.PRESETS[1]["mask"])
-    cell = chapter.locator(f"{FIGURE} .abh-mask tbody tr").nth(2).locator("button").nth(4)
-    cell.click()
-    mask[2, 4] = True
-    check_shown(course, shown(chapter), -1e9, "fp32", mask)
-    assert cell.get_attribute("aria-label") == "query chased, key mouse: may attend"
-    chapter.keyboard.press("ArrowUp")
-    chapter.keyboard.press("ArrowLeft")
-    chapter.keyboard.press("Space")
-    mask[1, 3] = True
-    check_shown(course, shown(chapter), -1e9, "fp32", mask)
-    chapter.locator(f"{FIGURE} .abh-reset").click()
-    check_shown(course, shown(chapter), -1e9, "fp32", figure.PRESETS[1]["mask"])
-    assert chapter.locator(f"{FIGURE} .abh-reset").is_disabled()
-    # one stop for the Tab key in the whole grid
-    assert chapter.locator(f"{FIGURE} .abh-cell[tabindex='0']").count() == 1
-
-
-@pytest.mark.slow
-@pytest.mark.browser
-def test_a_row_is_shown_step_by_step(chapter, course):
-    pick(chapter, "+ (−10⁴)")
-    check_steps(course, shown(chapter), 1)
-    chapter.locator(f"{FIGURE} .abh-weights input").nth(4).check()
-    check_steps(course, shown(chapter), 4)
-    chapter.keyboard.press("ArrowUp")
-    check_steps(course, shown(chapter), 3)
-
-
-def check_steps(course, now, i):
-    """The steps on show are those of row i, with -10 000 added in fp32."""
-    preset = figure.PRESETS[4]
-    s, allowed = figure.SCORES[i], preset["mask"][i]
-    filled = course["round_to"](np.where(allowed, s, s - 1e4), "fp32")
-    columns = {1: s, 2: filled, 3: np.exp(filled - filled.max()), 4: now["rows"][i]["weights"]}
-    assert [row[0][2:] for row in now["steps"]] == preset["keys"]
-    assert [row[0][0] == "✓" for row in now["steps"]] == allowed.tolist()
-    for place, values in columns.items():
-        found = [float(row[place].replace("−", "-")) for row in now["steps"]]
-        np.testing.assert_allclose(found, values, rtol=1e-3 if place > 2 else 2e-6, atol=1e-30)
-
-
-@pytest.mark.slow
-@pytest.mark.browser
-def test_nothing_sticks_out_on_a_phone(browser, site):
-    assert figure_tools.fits_a_phone(browser, site + "/book/05-masking.html", FIGURE)
+@pytest.mark.parametrize("page", ["05-masking", "05-masking-deeper"])
+def test_nothing_sticks_out_on_a_phone(browser, site, page):
+    assert figure_tools.fits_a_phone(browser, f"{site}/book/{page}.html", FIGURE)

@@ -107,7 +107,7 @@ def test_numbers_are_written_as_they_are(tmp_path):
         -9.7e-7: "\u22121·10⁻⁶",
         3e-310: "3·10⁻³¹⁰",
     }
-    answers = figure_tools.in_node(tmp_path, "softmax", "m.plain(c)", list(written))
+    answers = figure_tools.in_node(tmp_path, "softmax", "m.written(c)", list(written))
     assert answers == list(written.values())
 
 

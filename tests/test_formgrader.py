@@ -19,7 +19,7 @@ from autograder.course import ROOT, Course
 from autograder.release import release
 
 NAME, PROOF = "02-scaling", "proof_variance"
-WORDS = "The entries are independent and have mean zero, so that $\\operatorname{Var}(q \\cdot k)$ is a sum."
+WORDS = "The entries are independent and have a common mean, so that $\\operatorname{Var}(q \\cdot k)$ is a sum."
 EXTENSION = "--ServerApp.jpserver_extensions={'nbgrader.server_extensions.formgrader': True}"
 
 
@@ -82,7 +82,7 @@ def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
         page.get_by_text("Submission #1").first.wait_for()
         page.goto(f"{address}formgrader/submissions/{number}/?index=0")
         answer = page.locator(".nbgrader_cell", has=page.locator(f"#{PROOF}"))
-        assert "independent and have mean zero" in answer.inner_text()
+        assert "independent and have a common mean" in answer.inner_text()
         assert answer.locator("math mi", has_text="Var").count() == 1  # without MathJax, which no network brings
         with page.expect_response(lambda r: "/api/grade/" in r.url and r.request.method == "PUT"):
             page.locator(f"#{PROOF}").fill(str(given))

@@ -189,9 +189,9 @@ def test_an_exercise_that_is_not_there():
 def test_the_record_is_of_these_answers(folder):
     """Mend: `python -m autograder.mutants NN-name`."""
     exercise, recorded = authoring.load(folder), mutants.recorded()[folder.name]
-    assert list(recorded) == exercise.subjects
+    assert list(recorded) == exercise.programs
     marked = mutants.equals(folder)
-    assert set(marked) <= set(exercise.subjects)
+    assert set(marked) <= set(exercise.programs)
     for subject, row in recorded.items():
         found, made = mutants.mutants_of(exercise, subject)
         assert (row["made"], row["examined"]) == (made, len(found))
@@ -206,7 +206,7 @@ def test_the_record_is_of_these_answers(folder):
 def test_mutants_are_still_killed(folder):
     """A sample of them, as the record counts all."""
     exercise = authoring.load(folder)
-    for subject in exercise.subjects:
+    for subject in exercise.programs:
         found = mutants.mutants_of(exercise, subject)[0][::7]
         equal = mutants.equals(folder).get(subject, {})
         outcomes = mutants.examined(folder, found)

@@ -167,6 +167,21 @@ def test_an_altered_locked_cell_is_put_back_and_shown(change, shown):
     assert len(evidence) < 30_000 and evidence.replace("\n", "").isprintable()
 
 
+@pytest.mark.parametrize("change", ["altered", "deleted"])
+def test_a_text_of_another_release_is_put_back_and_is_no_attack(change):
+    released = make_released()
+    released.cells[0] = cell("markdown", "Add two integers.", "head", grade=False, solution=False, locked=True)
+    raw = json.loads(json.dumps(RELEASED))
+    raw["cells"][0] = json.loads(
+        json.dumps(cell("markdown", "Add two numbers.", "head", grade=False, solution=False, locked=True))
+    )
+    if change == "deleted":
+        del raw["cells"][0]
+    result = restore(parse(json.dumps(raw).encode(), "01-toy.ipynb"), released)
+    assert result.notebook.cells[0] == released.cells[0] and not result.evidence
+    assert said(result).startswith("The text head was not as given out") and "restored." in said(result)
+
+
 def test_a_locked_cell_may_be_laid_out_anew():
     text = "import checks\n\n\nchecks.run('add',\n           points = 4)  # four\n"
     _, result = restored(lambda raw: raw["cells"][PLACE["check_add"]].update(source=text))
@@ -180,7 +195,21 @@ def test_a_deleted_check_comes_back_and_a_deleted_answer_comes_back_empty():
     cells, result = restored(change)
     assert list(cells) == list(PLACE) and cells["check_add"] == RELEASED.cells[PLACE["check_add"]]
     assert cells["add"].source == "" and not result.evidence
-    assert "The cell add was missing" in said(result) and "The cell check_add was missing" in said(result)
+    assert said(result) == "These cells were missing and have been put back: add, check_add."
+
+
+def test_what_was_repaired_alike_is_said_once():
+    def change(raw):
+        for name in ("check_add", "check_twice", "head"):
+            raw["cells"][PLACE[name]]["source"] = "100"
+        del raw["cells"][PLACE["add"]]
+
+    _, result = restored(change)
+    assert [str(line) for line in result.repairs] == [
+        "The cell add was missing and has been put back.",
+        "These locked cells had been changed and have been restored: check_add, check_twice.",
+    ]
+    assert len(result.evidence) == 2
 
 
 def test_a_copied_check_counts_once_and_a_copied_answer_runs_where_it_stands():
@@ -457,3 +486,15 @@ def test_a_file_with_bytes_overwritten_is_malformed_or_a_notebook(data, start, l
 
 def test_the_released_notebook_goes_through():
     assert ends_well(json.dumps(RELEASED).encode())
+
+
+def test_a_docstring_of_another_release_is_no_attack():
+    released = make_released()
+    given = 'def softmax(S):\n    """Softmax, as given."""\n    return S'
+    released.cells.insert(1, cell("code", given, "given", grade=False, solution=False, locked=True))
+    raw = json.loads(json.dumps(released))
+    raw["cells"][1]["source"] = given.replace("as given", "in other words")
+    result = restore(parse(json.dumps(raw).encode(), "01-toy.ipynb"), released)
+    assert result.notebook.cells[1].source == given and not result.evidence and not result.repairs
+    raw["cells"][1]["source"] = given.replace("return S", "return S + 1")
+    assert restore(parse(json.dumps(raw).encode(), "01-toy.ipynb"), released).evidence

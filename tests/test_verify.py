@@ -72,7 +72,7 @@ FAULTS = {
         "raise SystemExit",
         "ended in SystemExit",
     ),
-    "wrong": (LISTED, "return a - b", "return a + b", "@misconception(", "earns all points of add"),
+    "wrong": (LISTED, "return a - b", "return a + b", "@misconception(", "passes every check of add"),
     "right": (
         LISTED,
         '"""Wrong',
@@ -159,7 +159,7 @@ def test_release_verifies_what_changed_and_refuses_what_has_a_fault(tmp_path):
 
     change(exercise.solution, LISTED, "return a - b", "return a + b")
     status, printed, error = released(course)
-    assert (status, printed) == (1, "") and "earns all points of add" in str(error)
+    assert (status, printed) == (1, "") and "passes every check of add" in str(error)
     assert exercise.notebook.read_bytes() == notebook and released(course)[0] == 1
 
     change(exercise.solution, LISTED, "return a + b", "return a - b")

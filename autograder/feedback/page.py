@@ -17,6 +17,7 @@ from autograder.cells import (
     OUTCOME_ID,
     Cell,
     Notebook,
+    call_of,
     grade_id,
     is_answer,
     is_check,
@@ -123,7 +124,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters.update(code=inline_code, number=_number, points=_points)
+    made.filters.update(code=inline_code, number=_number)
     made.globals.update(_=words.translated, Message=Message, counted=words.counted, shown=words.shown)
     return made
 
@@ -143,12 +144,14 @@ def _function(cell: Cell, saved: Saved) -> dict[str, Any]:
     name = grade_id(cell) or cell.id
     kept = saved.cells.get(name, {})
     report = _report(cell) if is_check(cell) else None
-    most = points_worth(cell)
+    call = call_of(cell) if is_check(cell) and not report else None
+    most, score = points_worth(cell), kept.get("score", 0.0)
+    standing = show.standing(report) if report else "waiting"
     return {
         "id": name,
         "cell": cell.id,
-        "name": report.subject if report else name,
-        "score": kept.get("score", 0.0),
+        "name": report.subject if report else call.subject if call else name,
+        "score": score,
         "most": most,
         "waits": bool(kept.get("waits")),
         "by_hand": bool(kept.get("by_hand")),
@@ -157,7 +160,9 @@ def _function(cell: Cell, saved: Saved) -> dict[str, Any]:
         "check": is_check(cell),
         "report": report,
         "ending": "" if report else _ending(cell, kept),
-        "share": 100 * max(0.0, min(1.0, kept.get("score", 0.0) / (most or 1))),
+        "worth": _points(score, most) if most else words.translated(show.WITHOUT_POINTS[standing]),
+        "holds": score >= most - 1e-9 if most else standing == "passed",
+        "share": 100 * max(0.0, min(1.0, score / (most or 1))),
     }
 
 

@@ -18,6 +18,17 @@ MOST_DIFF = 20_000
 MOST_DIFF_LINES = 40
 CELL_TYPES = ("code", "markdown", "raw")
 
+TWICE = "The cell {cell} stands twice; the first one counts."
+MISSING = "The cell {cell} was missing and has been put back."
+TEXT = "The text {cell} was not as given out, or comes from an older release, and has been restored."
+CHANGED = "The locked cell {cell} had been changed and has been restored."
+MANY = {
+    TWICE: "These cells stand twice; the first of each counts: {cells}.",
+    MISSING: "These cells were missing and have been put back: {cells}.",
+    TEXT: "These texts were not as given out, or come from an older release, and have been restored: {cells}.",
+    CHANGED: "These locked cells had been changed and have been restored: {cells}.",
+}
+
 
 class Malformed(Exception):
     """The file is not the notebook that was given out; the message says what it is instead."""
@@ -88,7 +99,7 @@ def _read(raw: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class Restored:
-    """A notebook to grade, what had to be repaired, and the lines in which locked cells had been altered.
+    """A notebook to grade, what had to be repaired, and the lines in which locked code had been altered.
 
     `as_released` has the ids of the cells that are the course's, or answers that were left as they were given.
     """
@@ -109,7 +120,7 @@ def restore(submitted: Notebook, released: Notebook) -> Restored:
     Returns
     -------
     Restored
-        With a sentence for each locked cell that had been altered, copied or deleted, and for an altered one the
+        With a sentence for each locked cell that had been altered, copied or deleted, and for altered code the
         lines that differ.
     """
     result = Restored(nbformat.NotebookNode(released, cells=[]))
@@ -120,8 +131,19 @@ def restore(submitted: Notebook, released: Notebook) -> Restored:
         cells.append(_restored(original, given.get(key), result))
         cells += [_plain(cell) for cell in added.pop(key, [])]
     result.notebook.cells = _with_ids(cells)
-    result.repairs += _elsewhere(result.notebook.cells, released)
+    result.repairs = _gathered(result.repairs) + _elsewhere(result.notebook.cells, released)
     return result
+
+
+def _gathered(repairs: list[Message]) -> list[Message]:
+    """Say in one sentence what was repaired in the same way in several cells."""
+    alike: dict[str, dict[str, Message]] = {}
+    for message in repairs:
+        alike.setdefault(message.text, {})[str(message.values["cell"])] = message
+    return [
+        Message(MANY[text], cells=", ".join(found)) if len(found) > 1 else next(iter(found.values()))
+        for text, found in alike.items()
+    ]
 
 
 def _key(cell: Cell) -> str:
@@ -142,7 +164,7 @@ def _sorted_out(
         elif key not in given:
             given[key], last = cell, key
         elif key in locked:
-            repairs.append(Message("The cell {cell} stands twice; the first one counts.", cell=key))
+            repairs.append(Message(TWICE, cell=key))
         else:  # as in the student's own notebook, the copy runs where it stands
             added.setdefault(last, []).append(cell)
     return given, added
@@ -157,8 +179,7 @@ def _restored(original: Cell, given: Cell | None, result: Restored) -> Cell:
         cell.outputs, cell.execution_count = [], None
     if given is None:
         if grade_id(cell):
-            sentence = "The cell {cell} was missing and has been put back."
-            result.repairs.append(Message(sentence, cell=grade_id(cell)))
+            result.repairs.append(Message(TEXT if _is_text(cell) else MISSING, cell=grade_id(cell)))
         if is_answer(cell):  # what the student wrote for it may stand elsewhere, and must not be undone
             cell.source = ""
     elif is_answer(cell) or not grade_id(cell):
@@ -171,10 +192,15 @@ def _restored(original: Cell, given: Cell | None, result: Restored) -> Cell:
     else:
         changed = _changed(cell, given)
         if changed:
-            sentence = "The locked cell {cell} had been changed and has been restored."
-            result.repairs.append(Message(sentence, cell=grade_id(cell)))
-            result.evidence.append(changed)
+            result.repairs.append(Message(TEXT if _is_text(cell) else CHANGED, cell=grade_id(cell)))
+            if not _is_text(cell):
+                result.evidence.append(changed)
     return cell
+
+
+def _is_text(cell: Cell) -> bool:
+    """Tell whether a locked cell only says something; such a cell decides nothing."""
+    return is_locked(cell) and not is_code(cell)
 
 
 def _keys(submitted: Notebook, released: Notebook) -> list[str | None]:
@@ -261,13 +287,22 @@ def _changed(locked: Cell, given: Cell) -> str:
 
 
 def _same_code(locked: Cell, given: Cell) -> bool:
-    """Tell whether two cells say the same, however they are laid out."""
+    """Tell whether two cells say the same, however they are laid out, and whatever their docstrings say."""
     if locked.source.split() == given.source.split():
         return True
     try:
-        return ast.dump(ast.parse(locked.source)) == ast.dump(ast.parse(given.source))
+        return _bare(locked.source) == _bare(given.source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
+
+
+def _bare(source: str) -> str:
+    """Return the syntax tree of code without its docstrings, which a release may word anew."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return ast.dump(tree)
 
 
 def _plain(cell: Cell) -> Cell:

@@ -2,11 +2,15 @@
 
 * `{claim} A7` in a chapter is a box: the statement (kept once, in book/claims.yml), the verdict, the evidence.
   `:verdict:` starts with "holds" or "wrong:"; `:cell:` is the label of the cell that shows it.
-* `{claims-ledger}` lists every box of the book with its verdict and links to the box and to the cell.
+* `{claims-ledger}` lists every box of the book, chapter by chapter, with its verdict and links to the box and to the
+  cell, and at the end, folded, the statements that no chapter answers yet.
+* `` {claims-count}`answered` `` is how many statements the book answers so far, `` {claims-count}`all` `` how many
+  there are, and `` {claims-count}`wrong` `` how many boxes begin with that verdict (or `holds`, or `when`).
 
 An unknown id, the same id twice on a page, and a row that names a chapter which doesn't answer it are warnings.
 """
 
+import html
 import re
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -27,7 +31,11 @@ VERDICT = re.compile(r"(holds|wrong)(?=$|:|,| when )")
 
 
 class ledger(nodes.General, nodes.Element):  # noqa: N801 (docutils names its nodes so)
-    """Stands where the table goes until every chapter has been read."""
+    """Stands where the tables go until every chapter has been read; holds all statements."""
+
+
+class count(nodes.Inline, nodes.Element):  # noqa: N801
+    """Stands where a number goes."""
 
 
 @cache
@@ -111,18 +119,31 @@ class ClaimDirective(SphinxDirective):
 
     def parsed(self, text, name):
         """A line of Markdown as a container of class `name`."""
-        part = nodes.container(classes=[name])
-        self.state.nested_parse(StringList([text], source=self.env.doc2path(self.env.docname)), self.lineno - 1, part)
-        return part
+        return parsed(self, text, nodes.container(classes=[name]))
 
 
 class LedgerDirective(SphinxDirective):
-    """The table of all claims that the book answers so far."""
+    """The tables of all claims that the book answers so far."""
 
     def run(self):
         self.env.note_dependency(str(SOURCE))
         self.env.claims_ledgers.add(self.env.docname)
-        return [ledger()]
+        place = ledger()
+        place += [parsed(self, row["statement"], nodes.list_item(claim=name)) for name, row in rows().items()]
+        return [place]
+
+
+def count_role(name, rawtext, text, lineno, inliner, options=None, content=()):
+    """A number that is known when every chapter has been read."""
+    inliner.document.settings.env.claims_ledgers.add(inliner.document.settings.env.docname)
+    return [count(of=text)], []
+
+
+def parsed(directive, text, part):
+    """Put a line of Markdown into a node."""
+    source = directive.env.doc2path(directive.env.docname)
+    directive.state.nested_parse(StringList([text], source=source), directive.lineno - 1, part)
+    return part
 
 
 def documents(row):
@@ -132,29 +153,68 @@ def documents(row):
 
 
 def fill_ledgers(app, doctree, docname):
-    """Replace each ledger by its table, from the boxes as the (perhaps translated) chapters show them."""
-    for place in list(doctree.findall(ledger)):
-        found = {}
-        for chapter in sorted(app.env.claims_answered):
-            tree = app.env.get_doctree(chapter)
-            for box in tree.findall(lambda n: isinstance(n, nodes.container) and "claim" in n):
-                found.setdefault(box["claim"], []).append((chapter, box))
-        table = [row for name in rows() for row in ledger_rows(app, docname, found.get(name, []))]
-        place.replace_self(build_table([_("Id"), _("What it says"), _("Verdict"), _("Shown in")], table))
+    """Replace each ledger by its tables, from the boxes as the (perhaps translated) chapters show them."""
+    places, numbers = list(doctree.findall(ledger)), list(doctree.findall(count))
+    if not places and not numbers:
+        return
+    boxes = {}  # chapter -> its boxes, the page itself before what goes deeper
+    for page in sorted(app.env.claims_answered, key=lambda page: (page.removesuffix("-deeper"), page)):
+        found = app.env.get_doctree(page).findall(lambda n: isinstance(n, nodes.container) and "claim" in n)
+        boxes.setdefault(page.removesuffix("-deeper"), []).extend((page, box) for box in found)
+    boxes = {chapter: found for chapter, found in boxes.items() if found}
+    answered = {box["claim"] for found in boxes.values() for _page, box in found}
+    for number in numbers:
+        known = {"answered": len(answered), "all": len(rows())}
+        of_kind = sum(
+            f"abh-claim-{number['of']}" in box["classes"] for found in boxes.values() for _page, box in found
+        )
+        number.replace_self(nodes.Text(str(known.get(number["of"], of_kind))))
+    for place in places:
+        made = []
+        for chapter, found in boxes.items():
+            made.append(nodes.rubric("", heading(app, chapter), classes=["abh-ledger-chapter"]))
+            made[-1]["heading-level"] = 3
+            made.append(
+                build_table([_("What it says"), _("Verdict"), _("Shown in")], ledger_rows(app, docname, found))
+            )
+        waiting = [item for item in place if item["claim"] not in answered]
+        if waiting:
+            made += folded(_("%d statements that no chapter answers yet") % len(waiting), waiting)
+        place.replace_self(made)
+
+
+def heading(app, chapter):
+    """A chapter's number and title."""
+    number = app.env.toc_secnumbers.get(chapter, {}).get("", ())
+    return " ".join(
+        [".".join(map(str, number)), app.env.titles.get(chapter, nodes.title("", chapter)).astext()]
+    ).strip()
+
+
+def folded(summary, items):
+    """A list that opens on demand."""
+    for item in items:
+        item.insert(0, nodes.inline("", item["claim"] + " · ", classes=["abh-quiet"]))
+    opening = f'<details class="abh-open-claims"><summary>{html.escape(summary)}</summary>'
+    return [
+        nodes.raw("", opening, format="html"),
+        nodes.bullet_list("", *items),
+        nodes.raw("", "</details>", format="html"),
+    ]
 
 
 def ledger_rows(app, docname, boxes):
-    """One row of the table for each box: id and documents, statement, verdict, links."""
-    for chapter, box in boxes:
-        address = app.builder.get_relative_uri(docname, chapter) + "#" + box["ids"][0]
-        title = app.env.titles[chapter].astext()
+    """One row of the table for each box: statement with id and documents, verdict, links."""
+    for page, box in boxes:
+        address = app.builder.get_relative_uri(docname, page) + "#" + box["ids"][0]
+        title = _("Going deeper") if page.endswith("-deeper") else app.env.titles[page].astext()
         parts = {child["classes"][0]: child for child in box}
+        source = f"{box['claim']} · {documents(rows()[box['claim']])}"
         yield [
             [
-                nodes.paragraph("", "", nodes.strong("", box["claim"])),
-                nodes.paragraph("", ", ".join(rows()[box["claim"]]["documents"]), classes=["abh-quiet"]),
+                *(p.deepcopy() for p in parts["abh-claim-statement"]),
+                nodes.paragraph("", source, classes=["abh-quiet"]),
             ],
-            [p.deepcopy() for p in parts["abh-claim-statement"]],
             [p.deepcopy() for p in parts["abh-claim-verdict"]],
             [
                 nodes.paragraph("", "", nodes.reference("", title, internal=True, refuri=address)),
@@ -174,7 +234,7 @@ def cell_link(app, docname, box):
 def build_table(head, body):
     """A docutils table: `head` is a list of titles, `body` rows of cells, a cell a list of nodes."""
     group = nodes.tgroup(cols=len(head))
-    group += [nodes.colspec(colwidth=width) for width in (8, 40, 34, 18)[: len(head)]]
+    group += [nodes.colspec(colwidth=width) for width in (42, 40, 18)]
     group += nodes.thead("", nodes.row("", *(nodes.entry("", nodes.paragraph("", title)) for title in head)))
     group += nodes.tbody("", *(nodes.row("", *(nodes.entry("", *cell) for cell in row)) for row in body))
     return nodes.table("", group, classes=["abh-ledger"])
@@ -223,6 +283,8 @@ def rewrite(app, env):
 
 def setup(app):
     app.add_node(ledger)
+    app.add_node(count)
+    app.add_role("claims-count", count_role)
     app.add_directive("claim", ClaimDirective)
     app.add_directive("claims-ledger", LedgerDirective)
     app.connect("builder-inited", prepare)

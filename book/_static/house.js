@@ -41,6 +41,14 @@
   }
   for (const entry of document.querySelectorAll(".citation-list > .citation")) entry.setAttribute("role", "listitem");
 
+  // Paper is light.
+  let theme;
+  addEventListener("beforeprint", () => {
+    theme = document.documentElement.dataset.theme;
+    document.documentElement.dataset.theme = "light";
+  });
+  addEventListener("afterprint", () => { document.documentElement.dataset.theme = theme; });
+
   const reach = () => {
     for (const element of document.querySelectorAll(scrollers)) {
       if (element.scrollWidth > element.clientWidth + 1) element.tabIndex = 0;

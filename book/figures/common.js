@@ -34,6 +34,11 @@ export function matmul(A, B) {
 /** A number with so many decimals and a real minus sign. */
 export const show = (x, digits = 2) =>
   (Math.abs(x) < 0.5 * 10 ** -digits ? 0 : x).toFixed(digits).replace("-", "\u2212");
+/** As it would be written by hand: so many decimals at most, none where it is whole. `write` writes it with all of them. */
+export function plain(x, digits = 2, write = show) {
+  const text = write(x, digits);
+  return /·|^[^.]*$/.test(text) ? text : text.replace(/\.?0+$/, "");
+}
 const showVector = (v) => `(${v.map((x) => show(x)).join(", ")})`;
 const SUPERSCRIPT = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 /** A whole number written as a power: -12 -> ⁻¹². */

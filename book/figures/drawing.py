@@ -122,8 +122,8 @@ class Drawing:
         return {"image/svg+xml": self.svg, "text/plain": "a drawing"}
 
 
-def show(*panels):
-    """Show the panels as one picture, and close them."""
+def as_svg(*panels):
+    """Return the panels as one SVG, and close them."""
     x, height, parts = 0, 0, []
     for number, axes in enumerate(panels):
         figure, file = axes.figure, io.StringIO()
@@ -140,12 +140,15 @@ def show(*panels):
         )
         parts.append(inner)
         x, height = x + wide + 24, max(height, high)
-    display(
-        Drawing(
-            '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
-            f'width="{x - 24}" height="{height}">' + "".join(parts) + "</svg>"
-        )
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+        f'width="{x - 24}" height="{height}">' + "".join(parts) + "</svg>"
     )
+
+
+def show(*panels):
+    """Show the panels as one picture, and close them."""
+    display(Drawing(as_svg(*panels)))
 
 
 def heatmap(axes, A, rows, columns, colour=WEIGHT, digits=2, size=None):

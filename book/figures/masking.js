@@ -1,4 +1,4 @@
-// A mask to edit, and the weights that a machine makes of it in fp32, bf16 or fp16.
+// A mask to edit, and the weights that come of it: exact, or as a machine computes them in fp32, bf16 or fp16.
 //
 // The first part is the mathematics: pure functions, exported, compared with the course's Python and with torch in
 // tests/test_figure_masking.py. The second part draws. figures/common.js stands before this file. Nothing here asks a
@@ -7,7 +7,7 @@
 // ---- mathematics -----------------------------------------------------------------------------------------
 
 /** Significant bits, exponent of the smallest and of the largest normal number (IEEE 754; bfloat16). */
-export const FORMATS = { fp32: [24, -126, 127], bf16: [8, -126, 127], fp16: [11, -14, 15] };
+export const FORMATS = { fp64: [53, -1022, 1023], fp32: [24, -126, 127], bf16: [8, -126, 127], fp16: [11, -14, 15] };
 
 const view = new DataView(new ArrayBuffer(8));
 
@@ -21,6 +21,7 @@ const HALVES = 1.5 * 2 ** 52; // adding it leaves no room for a fraction, so the
 
 /** The number of the format nearest to x, ties to even; subnormals are kept, what is too large becomes infinite. */
 export function roundTo(x, kind) {
+  if (kind === "fp64") return x;
   if (kind === "fp32") return Math.fround(x);
   if (x === 0 || !Number.isFinite(x)) return x;
   const [bits, low, high] = FORMATS[kind];
@@ -31,14 +32,15 @@ export function roundTo(x, kind) {
 
 /**
  * One row of weights as a machine computes it: scores, filled scores, differences, exponentials, their sum and the
- * quotients are each rounded to the format. `fill` is added to forbidden scores; null leaves those keys out.
+ * quotients are each rounded to the format. `fill` is added to forbidden scores; null puts −∞ in their place and
+ * guards an empty row. With `shift` false the exponentials are those of the filled scores themselves.
  */
-export function filledRow(scores, allowed, fill, kind) {
+export function filledRow(scores, allowed, fill, kind, shift = true) {
   const round = (x) => roundTo(x, kind);
   const ours = fill === null;
-  const filled = scores.map(round).map((s, j) => (allowed[j] || ours ? s : round(s + round(fill))));
+  const filled = scores.map(round).map((s, j) => (allowed[j] ? s : ours ? -Infinity : round(s + round(fill))));
   const used = filled.filter((_, j) => allowed[j] || !ours);
-  const largest = Math.max(...used); // NaN when one of them is NaN
+  const largest = shift ? Math.max(...used) : 0; // NaN when one of them is NaN
   const powers = filled.map((t, j) => (allowed[j] || !ours ? round(Math.exp(round(t - largest))) : 0));
   const total = round(powers.reduce((sum, e) => sum + e, 0));
   const weights = powers.map((e, j) => (allowed[j] || !ours ? round(e / total) : 0));
@@ -53,34 +55,28 @@ export function verdict(weights, allowed) {
   return { kind: allowed.some(Boolean) ? "fine" : "empty", leak };
 }
 
-// ---- drawing ---------------------------------------------------------------------------------------------
+/** Weights (n) and values (n, d) -> the output (d). */
+export function mix(weights, values) {
+  return matmul([weights], values)[0];
+}
 
-const [LEAST, MOST] = [-1, 6]; // the slider goes from 10 ** LEAST to 10 ** MOST
+// ---- numbers ---------------------------------------------------------------------------------------------
 
 const minus = (text) => text.replaceAll("-", "\u2212");
-const raised = (k) => `10${superscript(k)}`;
 
-/** A number in few characters, exact enough to see rounding: 1.29688, −9998.7, −9.98e8, −∞, NaN. */
-export function short(x, digits = 6) {
+/** A number in at most seven characters: 0.693, −9998.6, −9.98e8, <.001, −∞, NaN. */
+export function short(x) {
   if (Number.isNaN(x)) return "NaN";
   if (!Number.isFinite(x)) return x > 0 ? "∞" : "\u2212∞";
   const size = Math.abs(x);
   if (size === 0) return "0";
-  const text = size >= 1e6 || size < 1e-3 ? x.toExponential(2).replace("e+", "e") : String(Number(x.toPrecision(digits)));
-  return minus(text);
+  if (size < 0.0005) return x > 0 ? "<.001" : "\u2212.000";
+  if (size >= 1e5) return minus(x.toExponential(2).replace("e+", "e").replace(".00e", "e"));
+  return minus(String(Number(size < 100 ? x.toFixed(3) : x.toPrecision(5))));
 }
 
-/** A weight in at most four characters. */
-function brief(a) {
-  if (Number.isNaN(a)) return "NaN";
-  if (a === 0) return "0";
-  if (a < 0.005) return "<.01";
-  return a < 0.995 ? show(a).slice(1) : "1";
-}
-
-function fillName(fill) {
-  return Number.isFinite(fill) ? `\u2212${raised(Math.round(Math.log10(-fill)))}` : "\u2212∞";
-}
+const raised = (k) => `10${superscript(k)}`;
+const fillName = (x) => (Number.isFinite(x) ? `\u2212${raised(Math.round(Math.log10(-x)))}` : "\u2212∞");
 
 function scaleName(exponent) {
   if (Number.isInteger(exponent)) return exponent < 2 ? String(10 ** exponent) : raised(exponent);
@@ -88,176 +84,219 @@ function scaleName(exponent) {
   return x < 1e5 ? String(Number(x.toPrecision(2))) : x.toExponential(1).replace("e+", "e");
 }
 
+// ---- drawing ---------------------------------------------------------------------------------------------
+
+const [LEAST, MOST] = [-1, 6]; // the slider goes from 10 ** LEAST to 10 ** MOST
+const STEPS = ["scores", "mask", "powers", "weights", "output"];
+const [MASK, POWERS, WEIGHTS, OUTPUT] = [1, 2, 3, 4];
+
 function render({ model, el }) {
   const text = model.get("text");
+  const machine = model.get("machine");
+  const words = model.get("tokens");
+  const other = model.get("other");
   const presets = model.get("presets");
   const formats = model.get("formats");
-  const scores = model.get("scores");
   const fills = model.get("fills").map((f) => (f === null ? null : f === "-inf" ? -Infinity : Number(f)));
   const id = newId("abh-masking");
 
-  // State: which preset was chosen last, the mask as it stands, and how weights are computed.
-  let preset = model.get("preset");
+  // State: the mask, what forbidden scores get, how numbers are kept, which step is shown, and whether the last word
+  // is the other one.
+  const first = { preset: model.get("preset"), fill: model.get("fill"), kind: model.get("kind"), exponent: 0 };
+  let { preset, fill: chosenFill, kind, exponent } = first;
   let mask = [];
-  let chosenFill = model.get("fill");
-  let kind = model.get("kind");
-  let exponent = 0;
-  let row = model.get("row");
-  let at = [0, 0]; // the cell of the mask that the Tab key reaches
+  let step = model.get("step");
+  let swapped = false;
+  let at = [0, 0]; // the square that the Tab key reaches
 
-  const presetChoice = choice(`${id}-preset`, text.preset, presets.map((p) => text[p.name] ?? p.name), preset, choose);
-  const fillNames = fills.map((f) => (f === null ? text.ours : fill(text.added, { fill: fillName(f) })));
+  const steps = choice(`${id}-step`, text.steps, text.step_names.map((name, i) => `${i + 1} ${name}`), step, go);
+  steps.node.classList.add("abh-steps");
+  const back = button(text.back, () => go(step - 1));
+  const next = button(text.next, () => go(step + 1), "abh-next");
+
+  const fillNames = fills.map((f) => (f === null ? text.guarded : fillName(f)));
   const fillChoice = choice(`${id}-fill`, text.fill, fillNames, chosenFill, (i) => { chosenFill = i; draw(); });
   const kindChoice = choice(`${id}-kind`, text.format, formats, kind, (i) => { kind = i; draw(); });
   const scale = slider(text.scale, { min: LEAST, max: MOST, step: 0.25 }, (x) => { exponent = x; draw(); }, scaleName);
 
-  const reset = h("button", { type: "button", class: "abh-reset" }, text.reset);
-  reset.addEventListener("click", () => choose(preset));
-  const maskTable = h("table", { class: "abh-mask" });
-  const weightTable = h("table", { class: "abh-weights" });
-  const steps = h("tbody");
-  const stepsTable = h("table", { class: "abh-steps" },
-    h("thead", {}, h("tr", {}, ...["key", "score", "filled", "power", "weight"].map((name) =>
-      h("th", { scope: "col" }, text[name])))), steps);
-  const stepsPanel = panel(id, 3, text.steps, "", stepsTable);
-  const stepsNote = stepsPanel.querySelector(".abh-note");
+  const names = machine ? text.machine_tries : text.tries;
+  const tries = model.get("tries").map((wanted, i) => ({
+    wanted, node: button(`${i + 1} ${names[i]}`, () => present(wanted, Math.max(step, WEIGHTS))),
+  }));
+  const swap = button(`${tries.length + 1} ${text.swap}`, () => { swapped = !swapped; step = OUTPUT; draw(); });
+  const reset = button(text.reset, () => { swapped = false; present(first, 0); });
+
+  const table = h("table", { class: "abh-mask" });
   const summary = announcer();
-  stepsPanel.append(summary.node);
+  const root = figure(`abh-masking${machine ? " abh-machine" : ""}`, text.title,
+    h("div", { class: "abh-walk" }, steps.node, back, next),
+    summary.node,
+    ...(machine ? [h("div", { class: "abh-controls" }, fillChoice.node, kindChoice.node,
+      h("div", { class: "abh-sliders" }, scale.row))] : []),
+    h("div", { class: "abh-stages" }, h("div", { class: "abh-grid" }, table),
+      h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
+        h("span", { "aria-hidden": "true" }, text.try), ...tries.map((one) => one.node), ...(machine ? [] : [swap]), reset)));
 
-  const root = figure("abh-masking", text.title, presetChoice.node,
-    h("div", { class: "abh-controls" }, fillChoice.node, kindChoice.node, h("div", { class: "abh-sliders" }, scale.row)),
-    h("div", { class: "abh-panels" },
-      panel(id, 1, text.mask, text.mask_note, maskTable, reset),
-      panel(id, 2, text.weights, text.weights_note, weightTable),
-      stepsPanel));
+  let rows = []; // the table's: their squares and their last cell
+  const heads = words.map((word) => h("th", { scope: "col" }, word));
+  const lastHead = h("th", { scope: "col", class: "abh-last" });
 
-  /** The row of names over both tables. */
-  function heads(keys, ...more) {
-    return h("thead", {}, h("tr", {}, h("td"), ...keys.map((k) =>
-      h("th", { scope: "col" }, h("span", {}, k))), ...more));
-  }
-
-  let cells = []; // buttons of the mask
-  let shown = []; // cells of the weights
-
-  /** Build the two tables for the chosen preset: their sizes may differ. */
-  function choose(i) {
-    preset = i;
-    const { queries, keys } = presets[i];
-    mask = presets[i].mask.map((r) => [...r]);
-    row = Math.min(row, queries.length - 1);
-    at = [0, 0];
-    cells = queries.map((_, r) => keys.map((_, c) => {
-      const cell = h("button", { type: "button", class: "abh-cell", "data-lm-suppress-shortcuts": "true" });
-      cell.addEventListener("click", () => { mask[r][c] = !mask[r][c]; at = [r, c]; draw(); });
-      return cell;
-    }));
-    maskTable.replaceChildren(heads(keys), h("tbody", {}, ...queries.map((q, r) =>
-      h("tr", {}, h("th", { scope: "row" }, q), ...cells[r].map((cell) => h("td", {}, cell))))));
-    shown = queries.map((q, r) => {
-      const radio = h("input", { type: "radio", name: `${id}-row`, "data-lm-suppress-shortcuts": "true" });
-      radio.addEventListener("change", () => { row = r; draw(); });
-      const values = keys.map(() => h("div", { class: "abh-value" }));
-      const state = h("td", { class: "abh-state" });
-      const line = h("tr", {}, h("th", { scope: "row" }, h("label", {}, radio, q)), ...values.map((v) => h("td", {}, v)), state);
-      return { radio, values, state, line };
-    });
-    weightTable.replaceChildren(heads(keys, h("th", { scope: "col", class: "abh-state" }, text.row)),
-      h("tbody", {}, ...shown.map((r) => r.line)));
+  /** Show a mask and what goes with it, at a step. */
+  function present(wanted, newStep) {
+    ({ preset, fill: chosenFill, kind = first.kind, exponent = 0 } = wanted);
+    mask = presets[preset].map((row) => [...row]);
+    step = newStep;
+    build();
     draw();
   }
 
-  maskTable.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-    if (!step) return;
+  /** Make the table anew: masks have different numbers of rows. */
+  function build() {
+    at = [0, 0];
+    rows = mask.map((_, r) => {
+      const squares = words.map((_, c) => {
+        const number = h("span", { class: "abh-x" });
+        const square = h("button", { type: "button", class: "abh-square", "data-lm-suppress-shortcuts": "true" }, number);
+        square.addEventListener("click", () => {
+          mask[r][c] = !mask[r][c];
+          at = [r, c];
+          step = Math.max(step, MASK);
+          draw();
+        });
+        return { square, number };
+      });
+      const name = h("th", { scope: "row" });
+      const last = h("td", { class: "abh-last" });
+      return { squares, name, last, line: h("tr", {}, name, ...squares.map((one) => h("td", {}, one.square)), last) };
+    });
+    table.replaceChildren(
+      h("thead", {}, h("tr", {},
+        h("td", { class: "abh-corner" }, h("span", { class: "abh-of-keys" }, `${text.key} →`), h("span", { class: "abh-of-queries" }, `${text.query} ↓`)),
+        ...heads, lastHead)),
+      h("tbody", {}, ...rows.map((row) => row.line)));
+  }
+
+  table.addEventListener("keydown", (event) => {
+    const way = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+    if (!way) return;
     event.preventDefault();
     event.stopPropagation(); // the page uses left and right to turn pages
-    at = [Math.min(cells.length - 1, Math.max(0, at[0] + step[0])),
-      Math.min(cells[0].length - 1, Math.max(0, at[1] + step[1]))];
+    at = [0, 1].map((k) => Math.min((k ? words : rows).length - 1, Math.max(0, at[k] + way[k])));
     tabStop();
-    cells[at[0]][at[1]].focus();
+    rows[at[0]].squares[at[1]].square.focus();
   });
 
   function tabStop() {
-    cells.forEach((line, r) => line.forEach((cell, c) => { cell.tabIndex = r === at[0] && c === at[1] ? 0 : -1; }));
+    rows.forEach(({ squares }, r) => squares.forEach(({ square }, c) => { square.tabIndex = r === at[0] && c === at[1] ? 0 : -1; }));
+  }
+
+  function go(to) {
+    step = Math.min(STEPS.length - 1, Math.max(0, to));
+    draw();
+  }
+
+  /** Everything about each row of the mask, with the last word as it was or with the other one. */
+  function computed(withOther) {
+    const { scores, values } = withOther ? other : { scores: model.get("scores"), values: model.get("values") };
+    const above = words.length - mask.length; // the queries are the last ones
+    return mask.map((allowed, r) => {
+      const scaled = scores[above + r].map((x) => x * 10 ** exponent);
+      const one = filledRow(scaled, allowed, fills[chosenFill], formats[kind], machine);
+      return { scores: scaled, allowed, ...one, output: mix(one.weights, values), ...verdict(one.weights, allowed) };
+    });
   }
 
   function draw() {
-    const { queries, keys } = presets[preset];
-    const first = scores.length - queries.length; // the queries are the last ones
-    const factor = 10 ** exponent;
-    const rows = mask.map((allowed, r) => {
-      const scaled = scores[first + r].map((s) => s * factor);
-      const one = filledRow(scaled, allowed, fills[chosenFill], formats[kind]);
-      return { ...one, scores: scaled, allowed, ...verdict(one.weights, allowed) };
-    });
+    const now = computed(swapped);
+    const before = swapped ? computed(false) : now;
+    const shownWords = words.map((word, j) => (swapped && j === words.length - 1 ? other.word : word));
+    const queries = shownWords.slice(words.length - mask.length);
+    const format = formats[kind];
 
-    presetChoice.set(preset);
+    steps.set(step);
     fillChoice.set(chosenFill);
     kindChoice.set(kind);
     scale.set(exponent);
     scale.input.setAttribute("aria-valuetext", scaleName(exponent));
     tabStop();
-    reset.disabled = presets[preset].mask.every((line, r) => line.every((allowed, c) => allowed === mask[r][c]));
+    root.dataset.step = step;
+    back.disabled = step === 0;
+    next.disabled = step === STEPS.length - 1;
+    swap.setAttribute("aria-pressed", swapped);
+    const same = (wanted) => wanted.fill === chosenFill && (wanted.kind ?? first.kind) === kind && (wanted.exponent ?? 0) === exponent
+      && String(presets[wanted.preset]) === String(mask) && presets[wanted.preset].length === mask.length;
+    for (const { node, wanted } of tries) node.setAttribute("aria-pressed", step >= WEIGHTS && same(wanted));
+    reset.disabled = step === 0 && !swapped && same(first);
 
-    rows.forEach((one, r) => {
-      keys.forEach((key, c) => {
-        const cell = cells[r][c];
-        const state = one.allowed[c] ? text.allowed : text.forbidden;
-        cell.textContent = one.allowed[c] ? "✓" : "✕";
-        cell.setAttribute("aria-pressed", one.allowed[c]);
-        cell.setAttribute("aria-label", fill(text.cell, { query: queries[r], key, state }));
-        const a = one.weights[c];
-        const leak = !one.allowed[c] && a > 0;
-        const value = shown[r].values[c];
-        value.className = "abh-value";
-        value.classList.toggle("abh-off", !one.allowed[c]);
-        value.classList.toggle("abh-leak", leak);
-        value.classList.toggle("abh-middling", a > 0.555);
-        value.classList.toggle("abh-strong", a > 0.87);
-        value.classList.toggle("abh-nan", Number.isNaN(a));
-        value.style.setProperty("--a", `${Number.isNaN(a) ? 0 : Math.round(100 * a)}%`);
-        value.replaceChildren(brief(a), ...(leak ? [h("span", { class: "abh-sr" }, ` ${text.leak_word}`)] : []));
-      });
-      const { radio, state, line } = shown[r];
-      radio.checked = r === row;
-      line.classList.toggle("abh-chosen", r === row);
+    heads.forEach((head, j) => { head.textContent = shownWords[j]; });
+    lastHead.textContent = step === POWERS || step === WEIGHTS ? text.sum : step === OUTPUT ? text.output : "";
+    rows.forEach(({ squares, name, last, line }, r) => {
+      const one = now[r];
+      const numbers = [one.scores.map((x) => roundTo(x, format)), one.filled, one.powers, one.weights, one.weights][step];
+      name.textContent = queries[r];
       line.dataset.state = one.kind;
-      state.textContent = text[one.kind];
+      squares.forEach(({ square, number }, c) => {
+        const a = one.weights[c];
+        const closed = !one.allowed[c] && step >= MASK;
+        const leak = step >= WEIGHTS && !one.allowed[c] && a > 0;
+        number.textContent = short(numbers[c]);
+        square.classList.toggle("abh-closed", closed);
+        square.classList.toggle("abh-leak", leak);
+        square.classList.toggle("abh-nan", step >= POWERS && Number.isNaN(numbers[c]));
+        square.classList.toggle("abh-middling", step >= WEIGHTS && a > 0.555);
+        square.classList.toggle("abh-strong", step >= WEIGHTS && a > 0.87);
+        square.style.setProperty("--a", `${step >= WEIGHTS && a > 0 ? Math.round(100 * a) : 0}%`);
+        square.setAttribute("aria-pressed", one.allowed[c]);
+        const state = (one.allowed[c] ? text.allowed : text.forbidden) + (leak ? `, ${text.leak_word}` : "");
+        square.setAttribute("aria-label", fill(text.cell, { query: queries[r], key: shownWords[c], state, number: short(numbers[c]) }));
+      });
+      const moved = one.output.some((x, k) => !Object.is(x, before[r].output[k]));
+      one.changed = moved;
+      const weightSum = one.weights.reduce((sum, x) => sum + x, 0);
+      const said = ["", "", short(one.total), short(weightSum), `(${one.output.map(short).join(", ")})`][step];
+      last.replaceChildren(said, ...(swapped && step === OUTPUT
+        ? [h("small", { class: moved ? "abh-moved" : "" }, moved ? text.changed : text.same)] : []));
     });
 
-    const one = rows[row];
-    stepsNote.textContent = fill(text.steps_note, { query: queries[row], format: formats[kind] });
-    steps.replaceChildren(...keys.map((key, c) => {
-      const out = fills[chosenFill] === null && !one.allowed[c];
-      return h("tr", { class: one.allowed[c] ? "" : "abh-off" },
-        h("th", { scope: "row" }, `${one.allowed[c] ? "✓" : "✕"} ${key}`), h("td", {}, short(roundTo(one.scores[c], formats[kind]))),
-        h("td", {}, out ? text.left_out : short(one.filled[c])), h("td", {}, out ? "" : short(one.powers[c], 4)),
-        h("td", {}, short(one.weights[c], 4)));
-    }));
-
-    root.dataset.rows = JSON.stringify(rows.map((r) => ({
-      kind: r.kind, allowed: r.allowed,
-      ...Object.fromEntries(["scores", "filled", "powers", "weights"].map((name) => [name, r[name].map(String)])),
+    root.dataset.rows = JSON.stringify(now.map((row) => ({
+      kind: row.kind, allowed: row.allowed, changed: row.changed,
+      ...Object.fromEntries(["scores", "filled", "powers", "weights", "output"].map((key) => [key, row[key].map(String)])),
     })));
-    summary.say(sentence(rows));
+    summary.say(sentence(now, queries, format));
   }
 
-  function sentence(rows) {
-    const count = (name) => rows.filter((r) => r.kind === name).length;
-    const facts = { total: rows.length };
+  function sentence(now, queries, format) {
+    const closed = mask.flat().filter((open) => !open).length;
+    const listed = (keep) => {
+      const found = queries.filter((_, r) => keep(now[r]));
+      return [found.slice(0, -1).join(text.comma), ...found.slice(-1)].filter(Boolean).join(text.and);
+    };
     const parts = [];
-    if (count("nan")) parts.push(fill(text.some_nan, { ...facts, count: count("nan") }));
-    if (count("leaks")) {
-      const share = show(100 * Math.max(...rows.filter((r) => r.kind === "leaks").map((r) => r.leak)), 0);
-      parts.push(fill(text.some_leak, { ...facts, count: count("leaks"), share }));
+    const nanEmpty = listed((row) => row.kind === "nan" && !row.allowed.some(Boolean));
+    const nan = listed((row) => row.kind === "nan" && row.allowed.some(Boolean));
+    const leaking = now.filter((row) => row.kind === "leaks");
+    const guarded = listed((row) => row.kind === "empty");
+    if (nanEmpty) parts.push(fill(text.nan_empty, { rows: nanEmpty }));
+    if (nan) parts.push(fill(text.nan, { rows: nan }));
+    if (leaking.length) {
+      const share = show(100 * Math.max(...leaking.map((row) => row.leak)), 0);
+      parts.push(fill(leaking.length > 1 ? text.leaks : text.leak, { rows: listed((row) => row.kind === "leaks"), share }));
     }
-    if (!parts.length) parts.push(count("empty") ? fill(text.some_empty, { count: count("empty") }) : text.all_fine);
-    const how = fills[chosenFill] === null ? text.how_ours : fill(text.how_added, { fill: fillName(fills[chosenFill]) });
-    return fill(text.summary, { how, format: formats[kind], scale: scaleName(exponent), verdict: parts.join(" ") });
+    if (!parts.length) parts.push(closed ? text.all_fine : text.none_closed);
+    if (guarded) parts.push(fill(text.guard, { rows: guarded }));
+    if (swapped && step === OUTPUT) {
+      const rowsChanged = listed((row) => row.changed);
+      const count = now.filter((row) => row.changed).length;
+      const said = count === now.length ? text.all_changed : count ? fill(text.some_changed, { rows: rowsChanged }) : text.none_changed;
+      parts.splice(0, parts.length, fill(text.swapped, { new: other.word, old: words.at(-1), verdict: said }));
+    }
+    const f = fills[chosenFill];
+    const filled = !closed ? "" : f === null || !Number.isFinite(f) ? text.becomes : fill(text.added, { fill: fillName(f), format });
+    const name = machine && step === POWERS ? "shifted" : STEPS[step];
+    return fill(text[`say_${name}`], { closed, total: mask.flat().length, filled, format, verdict: parts.join(" ") }).trim();
   }
 
-  choose(preset);
+  present(first, step);
   el.replaceChildren(root);
   return summary.stop;
 }

@@ -1,4 +1,4 @@
-// One layer of attention over words in any order, to see what moves with them and what doesn't.
+// One layer of attention over words in any order and at any place, to see what moves with them and what doesn't.
 //
 // The first part is the mathematics: pure functions, exported, compared with the course's Python in
 // tests/test_figure_position.py. The second part draws. figures/common.js stands before this file. Nothing here asks a
@@ -8,31 +8,27 @@
 
 /** One position -> d numbers: sine and cosine of d / 2 angles, from fast to slow. */
 export function encodePosition(p, d, base = 10000) {
-  return Array.from({ length: d }, (_, c) => {
-    const angle = p / base ** ((c - (c % 2)) / d);
-    return c % 2 ? Math.cos(angle) : Math.sin(angle);
+  return Array.from({ length: d }, (_, j) => {
+    const angle = p / base ** ((j - (j % 2)) / d);
+    return j % 2 ? Math.cos(angle) : Math.sin(angle);
   });
 }
 
 /** A query or key x (d) at position p, each pair of columns turned by its own angle -> (d). */
 export function rotate(x, p, base = 10000) {
-  return x.map((value, c) => {
-    const angle = p * base ** (-(c - (c % 2)) / x.length);
-    return value * Math.cos(angle) + (c % 2 ? x[c - 1] : -x[c + 1]) * Math.sin(angle);
+  return x.map((value, j) => {
+    const angle = p * base ** (-(j - (j % 2)) / x.length);
+    return value * Math.cos(angle) + (j % 2 ? x[j - 1] : -x[j + 1]) * Math.sin(angle);
   });
 }
 
-/**
- * Words X (n, d_model) in the order they stand -> weights (n, n), outputs (n, d_v).
- *
- * `encoding` is none, sinusoidal or rotary; `strength` multiplies what is added, or the angle of the turn.
- */
-export function layer(X, W_q, W_k, W_v, encoding, strength) {
+/** Words X (n, d_model) in the order they stand, the first at place `start` -> weights (n, n), outputs (n, d_v). */
+export function layer(X, W_q, W_k, W_v, encoding, start) {
   const rows = encoding === "sinusoidal"
-    ? X.map((x, p) => encodePosition(p, x.length).map((e, c) => x[c] + strength * e))
+    ? X.map((x, i) => encodePosition(start + i, x.length).map((e, j) => x[j] + e))
     : X;
   let [Q, K] = [matmul(rows, W_q), matmul(rows, W_k)];
-  if (encoding === "rotary") [Q, K] = [Q, K].map((M) => M.map((x, p) => rotate(x, strength * p)));
+  if (encoding === "rotary") [Q, K] = [Q, K].map((M) => M.map((x, i) => rotate(x, start + i)));
   const root = Math.sqrt(W_q[0].length);
   const weights = Q.map((q) => softmax(K.map((k) => dot(q, k) / root)));
   return { weights, outputs: matmul(weights, matmul(rows, W_v)) };
@@ -52,7 +48,7 @@ export function moveWord(order, from, to) {
 /**
  * How far outputs (n, d_v) in a new order are from those in the old one: largest changes.
  *
- * each: n numbers, one a word, by their old places; words: the largest of them; places: place by place; mean: of the mean.
+ * each: n numbers, one per word, by their old places; words: the largest of them; places: place by place; mean: of the mean.
  */
 export function changes(before, now, order) {
   const far = (a, b) => Math.max(...a.map((x, c) => Math.abs(x - b[c])));
@@ -69,7 +65,6 @@ export function changes(before, now, order) {
 
 // ---- drawing ---------------------------------------------------------------------------------------------
 
-const HALF = 160; // half the width of the plane in its own units
 const ENCODINGS = ["none", "sinusoidal", "rotary"];
 const SAME = 1e-9; // what is left below this is rounding
 
@@ -86,96 +81,119 @@ function glide(nodes, change) {
   });
 }
 
-/** A square plane with a grid, from -reach to reach in both directions. */
-function plane(reach) {
-  const place = ([x, y]) => [HALF + (HALF / reach) * x, HALF - (HALF / reach) * y];
-  const grid = s("g", { class: "abh-grid" });
-  for (let t = -Math.floor(reach); t <= reach; t += 1) {
-    const [x, y] = place([t, t]);
-    const kind = t === 0 ? "abh-axis" : "";
-    grid.append(s("line", { x1: x, x2: x, y1: 0, y2: 2 * HALF, class: kind }), s("line", { x1: 0, x2: 2 * HALF, y1: y, y2: y, class: kind }));
-  }
-  const drawing = s("g");
-  return { place, drawing, svg: s("svg", { viewBox: `0 0 ${2 * HALF} ${2 * HALF}`, role: "img" }, grid, drawing) };
+/** A vector as a line for each number: a ring where it was, a dot where it is, and the number itself. */
+function lines(width, [low, high]) {
+  const parts = Array.from({ length: width }, () => {
+    const [zero, ring, thread, dot_] = ["zero", "ring", "thread", "dot"].map((name) => h("i", { class: `abh-${name}` }));
+    zero.style.left = `${(100 * -low) / (high - low)}%`;
+    const number = h("span", {});
+    return { ring, thread, dot: dot_, number,
+      line: h("div", { class: "abh-line" }, h("div", { class: "abh-axis", "aria-hidden": "true" }, zero, thread, ring, dot_), number) };
+  });
+  const at = (x) => (100 * (Math.min(high, Math.max(low, x)) - low)) / (high - low);
+  return {
+    nodes: parts.map((part) => part.line),
+    set(before, now) {
+      parts.forEach((part, c) => {
+        const [from, to] = [at(before[c]), at(now[c])];
+        part.ring.style.left = `${from}%`;
+        part.dot.style.left = `${to}%`;
+        part.thread.style.left = `${Math.min(from, to)}%`;
+        part.thread.style.width = `${Math.abs(to - from)}%`;
+        part.number.textContent = show(now[c]);
+      });
+    },
+  };
 }
 
 function render({ model, el }) {
-  const [tokens, text] = [model.get("tokens"), model.get("text")];
+  const [tokens, text, reach] = ["tokens", "text", "reach"].map((name) => model.get(name));
   const [X, ...matrices] = ["X", "W_q", "W_k", "W_v"].map((name) => model.get(name));
   const n = tokens.length;
   const old = tokens.map((_, i) => i);
   const sentence = (order) => reorder(tokens, order).join(" ");
   const id = newId("abh-position");
+  const own = { order: [...model.get("order")], kind: model.get("encoding"), start: model.get("start") };
 
-  // State: the order as it stands, how places enter, and which word is selected.
-  let order = [...model.get("order")];
-  let kind = model.get("encoding");
-  let strength = model.get("strength");
+  // State: the order as it stands, how places enter, the first word's place, and which word is selected.
+  let { order, kind, start } = own;
   let selected = order[0];
 
+  const tries = model.get("tries").map((wanted, i) => ({
+    wanted,
+    node: button(`${i + 1} ${text.tries[i]}`, () => set({ order: wanted.order, kind: wanted.encoding, start: wanted.start })),
+  }));
+  const reset = button(text.reset, () => set(own));
   const kinds = choice(id, text.choose, ENCODINGS.map((name) => text[name]), kind, (i) => { kind = i; draw(); });
-  const dial = slider(text.strength, { min: 0, max: 1, step: 0.05 }, (x) => { strength = x; draw(); });
+  const first = slider(text.start_name, { min: 0, max: model.get("farthest"), step: 1 }, (x) => { start = x; draw(); }, String);
+  first.row.firstChild.textContent = text.start;
 
-  // 1. the words and their weights, one row a word
-  const names = tokens.map((token) => h("th", { scope: "col", class: "abh-name" }, h("span", {}, token)));
-  const lastName = h("th", { scope: "col", class: "abh-change", "aria-label": text.change_long }, h("span", {}, text.change));
-  const head = h("tr", {}, h("th", { scope: "col", class: "abh-place" }, h("span", { class: "abh-hidden" }, text.place)),
-    h("th", { scope: "col" }, text.word), ...names, lastName);
+  // One row per word: its weights, its output, how far that has changed.
+  const names = tokens.map((token) => h("th", { scope: "col", class: "abh-name" }, token));
+  const lastName = h("th", { scope: "col", class: "abh-output" }, text.output);
+  const head = h("tr", {}, h("th", { scope: "col", class: "abh-word-column" }, text.word), ...names, lastName,
+    h("th", { scope: "col", class: "abh-change" }, text.change));
   const rows = tokens.map((token, word) => {
-    const grip = h("button", { type: "button", class: "abh-grip" }, token);
-    const number = h("td", { class: "abh-place" });
+    const place = h("span", { class: "abh-place" });
+    const grip = h("button", { type: "button", class: "abh-grip" }, place, " ", h("span", { class: "abh-token" }, token));
     const cells = tokens.map(() => h("td", { class: "abh-cell" }, h("i", { "aria-hidden": "true" }), h("span", {})));
+    const strip = lines(matrices[2][0].length, reach);
+    const output = h("td", { class: "abh-output" }, ...strip.nodes);
     const change = h("td", { class: "abh-change" });
-    const row = h("tr", {}, number, h("th", { scope: "row" }, grip), ...cells, change);
+    const row = h("tr", {}, h("th", { scope: "row" }, grip), ...cells, output, change);
     row.dataset.word = word;
     hold(grip, word);
-    return { row, grip, number, cells, change };
+    return { row, grip, place, cells, strip, output, change };
   });
   const body = h("tbody", {}, ...rows.map((r) => r.row));
+  const meanStrip = lines(matrices[2][0].length, reach);
+  const meanChange = h("td", { class: "abh-change" });
+  const foot = h("tfoot", {}, h("tr", {}, h("th", { scope: "row" }, text.mean), ...tokens.map(() => h("td", {})),
+    h("td", { class: "abh-output" }, ...meanStrip.nodes), meanChange));
   const moving = h("span", {});
   const steps = [[-1, "\u2191", text.up], [1, "\u2193", text.down]].map(([by, arrow, name]) => {
-    const button = h("button", { type: "button", class: "abh-reset", "data-by": by }, `${arrow} ${name}`);
-    button.addEventListener("click", () => step(selected, by));
-    return button;
+    const node = button(`${arrow} ${name}`, () => step(selected, by));
+    node.dataset.by = by;
+    return node;
   });
-  const reset = h("button", { type: "button", class: "abh-reset abh-back" }, fill(text.reset, { sentence: sentence(old) }));
-  reset.addEventListener("click", () => arrange(old, selected));
 
-  // 2. the outputs, and what of them has changed
-  const outputs = plane(model.get("reach"));
-  const { place } = outputs;
-  const verdicts = [["words", "equivariant"], ["places", "invariant"], ["mean", "invariant"]].map(([name, property]) => {
-    const gap = h("td", { class: "abh-gap" });
-    const tag = h("td", { class: "abh-tag" });
-    return { gap, tag, property, row: h("tr", {}, h("th", { scope: "row" }, text[name]), gap, tag) };
+  const verdicts = [["words", "equivariant"], ["places", "invariant"], ["means", "invariant"]].map(([name, property]) => {
+    const [gap, tag] = [h("b", { class: "abh-gap" }), h("span", { class: "abh-tag" })];
+    return { gap, tag, property, row: h("div", {}, h("dt", {}, text[name]), h("dd", {}, gap, " ", tag)) };
   });
-  const compare = h("table", { class: "abh-compare" },
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, text.compare), h("th", { scope: "col", colspan: 2 }, text.largest))),
-    h("tbody", {}, ...verdicts.map((v) => v.row)));
   const summary = announcer();
 
-  const root = figure("abh-position", text.title, kinds.node,
-    h("div", { class: "abh-sliders" }, dial.row),
-    h("div", { class: "abh-panels" },
-      panel(id, 1, text.order, text.order_note, h("table", { class: "abh-rows" }, h("thead", {}, head), body),
-        h("div", { class: "abh-moves" }, moving, ...steps), reset, summary.node),
-      panel(id, 2, text.watch, text.watch_note, h("div", { class: "abh-stage" }, outputs.svg), compare)));
+  const root = figure("abh-position", text.title,
+    h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
+      h("span", { "aria-hidden": "true" }, text.try), ...tries.map((one) => one.node), reset),
+    h("div", { class: "abh-controls" }, kinds.node, first.row),
+    summary.node,
+    h("table", { class: "abh-rows" }, h("thead", {}, head), body, foot),
+    h("div", { class: "abh-moves" }, h("p", { class: "abh-note" }, fill(text.note, { sentence: sentence(old) })), moving, ...steps),
+    h("p", { class: "abh-compare" }, fill(text.compare, { sentence: sentence(old) })),
+    h("dl", {}, ...verdicts.map((v) => v.row)));
+
+  function set(state) {
+    ({ kind, start } = state);
+    arrange([...state.order], selected);
+    draw();
+  }
 
   /** Put the words into another order. The row of `fixed` is never detached, so that it keeps focus and pointer. */
   function arrange(to, fixed, gliding = true) {
     if (to.every((word, i) => word === order[i])) return;
     order = to;
     const still = gliding ? [] : [rows[fixed].row];
-    glide([...rows.map((r) => r.row).filter((row) => !still.includes(row)), ...names], () => place_rows(fixed));
+    glide([...rows.map((r) => r.row).filter((row) => !still.includes(row)), ...names], () => placeRows(fixed));
     draw();
   }
 
-  function place_rows(fixed) {
+  function placeRows(fixed) {
     const at = order.indexOf(fixed);
     order.slice(0, at).forEach((word) => body.insertBefore(rows[word].row, rows[fixed].row));
     order.slice(at + 1).forEach((word) => body.append(rows[word].row));
     lastName.before(...reorder(names, order));
-    rows.forEach((r) => r.change.before(...reorder(r.cells, order)));
+    rows.forEach((r) => r.output.before(...reorder(r.cells, order)));
   }
 
   function step(word, by) {
@@ -188,28 +206,28 @@ function render({ model, el }) {
 
   /** Let a row be dragged by its word, and moved by arrow keys. */
   function hold(grip, word) {
-    let start = null; // where the pointer took hold, and at which place
+    let held = null; // where the pointer took hold, and at which place
     grip.addEventListener("focus", () => { selected = word; draw(); });
     grip.addEventListener("pointerdown", (event) => {
       grip.setPointerCapture(event.pointerId);
       grip.focus();
       selected = word;
-      start = { y: event.clientY, at: order.indexOf(word) };
+      held = { y: event.clientY, at: order.indexOf(word) };
       rows[word].row.classList.add("abh-held");
       event.preventDefault();
       draw();
     });
     grip.addEventListener("pointermove", (event) => {
-      if (!start) return;
+      if (!held) return;
       const box = body.getBoundingClientRect();
       const height = box.height / n;
       const to = Math.min(n - 1, Math.max(0, Math.floor((event.clientY - box.top) / height)));
       arrange(moveWord(order, order.indexOf(word), to), word, false);
-      const shift = event.clientY - start.y - (to - start.at) * height;
+      const shift = event.clientY - held.y - (to - held.at) * height;
       rows[word].row.style.transform = `translateY(${Math.min(height / 2, Math.max(-height / 2, shift))}px)`;
     });
     const release = () => {
-      start = null;
+      held = null;
       rows[word].row.classList.remove("abh-held");
       rows[word].row.style.transform = "";
     };
@@ -225,27 +243,26 @@ function render({ model, el }) {
 
   function draw() {
     const encoding = ENCODINGS[kind];
-    const before = layer(X, ...matrices, encoding, strength);
-    const now = layer(reorder(X, order), ...matrices, encoding, strength);
+    const before = layer(X, ...matrices, encoding, 0);
+    const now = layer(reorder(X, order), ...matrices, encoding, start);
     const change = changes(before.outputs, now.outputs, order);
-    const most = change.each.indexOf(change.words);
-    const original = order.every((word, i) => word === i);
+    const isAt = (state) => kind === state.kind && start === state.start && order.every((word, i) => word === state.order[i]);
+    const ordered = order.every((word, i) => word === i);
 
     kinds.set(kind);
-    dial.set(strength);
-    dial.input.disabled = encoding === "none";
-    dial.row.classList.toggle("abh-off", encoding === "none");
-    reset.disabled = original;
+    first.set(start);
+    reset.disabled = isAt(own);
+    for (const { node, wanted } of tries) node.setAttribute("aria-pressed", String(isAt({ ...wanted, kind: wanted.encoding })));
 
     order.forEach((word, i) => {
       const r = rows[word];
-      const facts = { word: tokens[word], place: i + 1, n };
-      r.number.textContent = i + 1;
-      r.grip.setAttribute("aria-label", fill(text.handle, facts));
+      r.place.textContent = start + i;
+      r.grip.setAttribute("aria-label", fill(text.handle, { word: tokens[word], place: start + i }));
       r.row.classList.toggle("abh-selected", word === selected);
       r.row.dataset.change = change.each[word];
       r.change.textContent = show(change.each[word]);
-      r.change.classList.toggle("abh-same", change.each[word] < SAME);
+      r.change.classList.toggle("abh-moved", change.each[word] >= SAME);
+      r.strip.set(before.outputs[word], now.outputs[i]);
       order.forEach((other, j) => {
         const [cell, weight] = [r.cells[other], now.weights[i][j]];
         cell.dataset.weight = weight;
@@ -253,70 +270,35 @@ function render({ model, el }) {
         cell.lastChild.textContent = show(weight);
       });
     });
+    meanStrip.set(...change.means);
+    meanChange.textContent = show(change.mean);
+    meanChange.classList.toggle("abh-moved", change.mean >= SAME);
     moving.textContent = fill(text.move, { word: tokens[selected] });
     const at = order.indexOf(selected);
     steps[0].setAttribute("aria-disabled", String(at === 0));
     steps[1].setAttribute("aria-disabled", String(at === n - 1));
 
-    const dots = tokens.map((_, word) => now.outputs[order.indexOf(word)]);
-    outputs.drawing.replaceChildren(
-      ...dots.map((dot_, word) => thread(before.outputs[word], dot_)),
-      thread(...change.means),
-      ...before.outputs.map((z, word) => mark(z, word, "abh-before", 8)),
-      diamond(change.means[0], "abh-before", 8),
-      ...dots.map((z, word) => label(tokens[word], z, change.means[1], word === selected ? "abh-chosen" : "")),
-      ...dots.map((z, word) => mark(z, word, "abh-now", 4.5)),
-      diamond(change.means[1], "abh-now", 5),
-    );
-    const pair = (word) => fill(text.at, { word: tokens[word], before: showVector(before.outputs[word]), now: showVector(dots[word]) });
-    outputs.svg.setAttribute("aria-label", fill(text.picture, { outputs: old.map(pair).join("; ") }));
-
     [change.words, change.places, change.mean].forEach((gap, i) => {
       const { gap: cell, tag, property } = verdicts[i];
+      const name = ordered ? "same" : property;
       cell.dataset.gap = gap;
       cell.textContent = show(gap);
-      tag.textContent = original ? "" : text[gap < SAME ? property : `not_${property}`];
-      tag.classList.toggle("abh-same", gap < SAME);
+      tag.textContent = ordered && start === 0 ? "" : text[gap < SAME ? name : `not_${name}`];
     });
     root.dataset.order = JSON.stringify(order);
     root.dataset.outputs = JSON.stringify(now.outputs);
 
-    const facts = { sentence: sentence(order), word: tokens[most], change: show(change.words) };
-    summary.say(fill(original ? text.summary_original : change.words < SAME ? text.summary_same : text.summary_changed, facts));
+    const most = largest(change.each);
+    const facts = {
+      sentence: sentence(order), first: start, last: start + n - 1,
+      most: fill(most.length > 1 ? text.some_most : text.one_most,
+        { most: most.map((word) => tokens[word]).join(text.and), change: show(change.words) }),
+    };
+    const outcome = change.words < SAME ? "same" : "changed";
+    summary.say(fill(ordered && start === 0 ? text.summary_original : text[`summary_${ordered ? "start" : "order"}_${outcome}`], facts));
   }
 
-  function thread(from, to) {
-    const [[x1, y1], [x2, y2]] = [place(from), place(to)];
-    return s("line", { x1, y1, x2, y2, class: "abh-thread" });
-  }
-
-  function mark(z, word, className, r) {
-    const [cx, cy] = place(z);
-    return s("circle", { cx, cy, r, class: `${className} ${word === selected ? "abh-chosen" : ""}` });
-  }
-
-  function diamond(z, className, r) {
-    const [x, y] = place(z);
-    return s("polygon", { points: `${x},${y - r} ${x + r},${y} ${x},${y + r} ${x - r},${y}`, class: className });
-  }
-
-  /** A name beside a point, pushed away from `centre`. */
-  function label(name, z, centre, className) {
-    const [x, y] = place(z);
-    const [dx, dy] = [z[0] - centre[0], z[1] - centre[1]];
-    const length = Math.hypot(dx, dy) || 1;
-    const across = dx / length;
-    const node = s("text", {
-      x: Math.min(2 * HALF - 24, Math.max(24, x + 15 * across)),
-      y: Math.min(2 * HALF - 8, Math.max(14, y - (17 * dy) / length + 4)),
-      "text-anchor": Math.abs(across) < 0.5 ? "middle" : across > 0 ? "start" : "end",
-      class: `abh-label ${className}`,
-    });
-    node.textContent = name;
-    return node;
-  }
-
-  place_rows(selected);
+  placeRows(selected);
   draw();
   el.replaceChildren(root);
   return summary.stop;

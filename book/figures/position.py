@@ -1,4 +1,4 @@
-"""The figure of chapter 04: five words in any order through attention, with and without a sense of place.
+"""The figure of chapter 04: the words of chapter 1 in any order and at any place, with and without a sense of place.
 
 The figure computes in JavaScript (position.js), so it answers in a page without a kernel. What is here is its data
 and its words: everything a reader sees comes from `TEXT`, so that a translation passes another dictionary.
@@ -6,76 +6,90 @@ and its words: everything a reader sees comes from `TEXT`, so that a translation
 
 import numpy as np
 import traitlets
+from figures import qkv
 from figures.widget import Figure, script, style
 
-TOKENS = ["the", "cat", "chased", "a", "mouse"]
+WORDS = qkv.WORDS  # cat, chased, mouse
 
-# One row a word: numbers without a meaning, chosen so that the outputs are easy to tell apart, in any order.
-X = np.array(
-    [
-        [-0.7, 0.1, -0.8, -1.4],
-        [2.0, 1.5, -1.5, 0.5],
-        [-1.7, 1.2, 0.1, 1.9],
-        [0.4, 1.3, 1.3, 1.1],
-        [0.0, 1.4, 1.8, 0.3],
-    ]
-)  # (5, 4)
-W_q = np.array([[0.6, 1.3], [-0.5, -0.2], [0.4, -0.4], [0.0, 0.8]])  # (4, 2)
-W_k = np.array([[1.9, -0.2], [-0.3, -0.8], [0.0, 1.3], [0.6, -0.4]])  # (4, 2)
-W_v = np.array([[0.5, 0.3], [0.1, -0.3], [0.6, -0.5], [-0.1, 0.6]])  # (4, 2)
+
+def _one_more(M, axis):
+    """A column (axis 1) or row (axis 0) of zeros more: pairs need an even width."""
+    return np.concatenate([M, np.zeros_like(M[:, :1] if axis else M[:1])], axis=axis).astype(float)
+
+
+# Chapter 1's words and matrices; a fourth number is 0 until a place is written there, and nobody reads it.
+X = _one_more(qkv.X, 1)  # (3, 4)
+W_q, W_k, W_v = (_one_more(W, 0) for W in (qkv.W_q, qkv.W_k, qkv.W_v))  # (4, 2) each
 
 ENCODINGS = ["none", "sinusoidal", "rotary"]
-REACH = 1.6  # the plane of outputs goes from -REACH to REACH
+FARTHEST = 20  # the last place that the first word can be moved to
+REACH = [-5.0, 7.0]  # the lines of outputs go from here to there
+
+# The things to try, in the order of `TEXT["tries"]`; encoding as in `PositionFigure`.
+TRIES = [
+    {"order": [2, 1, 0], "encoding": 0, "start": 0},
+    {"order": [2, 1, 0], "encoding": 1, "start": 0},
+    {"order": [2, 1, 0], "encoding": 2, "start": 0},
+    {"order": [0, 1, 2], "encoding": 1, "start": 10},
+    {"order": [0, 1, 2], "encoding": 2, "start": 10},
+]
 
 TEXT = {
-    "title": "Attention over five words, to reorder by hand",
-    "choose": "How does attention know about places?",
-    "none": "it doesn’t",
-    "sinusoidal": "added (sinusoidal)",
-    "rotary": "turned (rotary)",
-    "strength": "strength",
-    "reset": "Back to “{sentence}”",
-    "order": "Reorder the words",
-    "order_note": "Drag a word up or down. Each row: how a word weighs all the others.",
-    "place": "place",
+    "title": "Attention over three words, to reorder by hand",
+    "try": "In turn",
+    "tries": ["Swap cat and mouse", "Add places", "Turn by place", "Move along, added", "Move along, turned"],
+    "choose": "Places",
+    "none": "none",
+    "sinusoidal": "added",
+    "rotary": "turned",
+    "start": "first place",
+    "start_name": "Place of the first word",
+    "reset": "Start again",
+    "note": "Drag a word up or down. Its row: the weights it gives to all words, itself included. "
+    "Rings: “{sentence}” from place 0.",
     "word": "word",
+    "weights": "weights",
+    "output": "output",
     "change": "change",
-    "change_long": "change of the output",
-    "handle": "{word}, at place {place} of {n}. The arrow keys up and down move it.",
+    "mean": "mean",
+    "handle": "{place} {word}: the arrow keys up and down move it.",
     "move": "Move “{word}”",
     "up": "up",
     "down": "down",
-    "watch": "Watch the outputs",
-    "watch_note": "Rings: outputs in the old order. Dots: now. Diamond: the mean of all five.",
-    "picture": "Plane of outputs. Each word has a ring, its output in the old order, and a dot, its output now: "
-    "{outputs}.",
-    "at": "{word} from {before} to {now}",
-    "compare": "compared with the old order",
-    "largest": "largest change",
-    "words": "word with word",
-    "places": "place with place",
-    "mean": "mean with mean",
+    "compare": "Largest change since “{sentence}” from place 0",
+    "words": "word by word",
+    "places": "place by place",
+    "means": "mean",
     "equivariant": "✓ equivariant",
     "invariant": "✓ invariant",
+    "same": "✓ the same",
     "not_equivariant": "not equivariant",
     "not_invariant": "not invariant",
-    "summary_same": "“{sentence}”. Every word has the output it had: outputs move along with the words.",
-    "summary_changed": "“{sentence}”. “{word}” changes most, by {change}: order matters now.",
-    "summary_original": "“{sentence}”: this is the old order. Move a word.",
+    "not_same": "not the same",
+    "and": "” and “",
+    "one_most": "that of “{most}” most, by {change}.",
+    "some_most": "those of “{most}” most, by {change}.",
+    "summary_original": "“{sentence}”, from place 0. Press a button, or move a word.",
+    "summary_order_same": "“{sentence}”. Every word has the output that it had: outputs move along with their words.",
+    "summary_order_changed": "“{sentence}”. Order matters now. Outputs have changed, {most}",
+    "summary_start_same": "“{sentence}”, now at places {first} to {last}. No output has changed.",
+    "summary_start_changed": "“{sentence}”, now at places {first} to {last}. The order is the same, yet outputs have "
+    "changed, {most}",
 }
 
 
 class PositionFigure(Figure):
-    """One layer of attention over n words that a reader reorders; how places enter is a choice.
+    """One layer of attention over n words that a reader reorders and moves along; how places enter is a choice.
 
     Args:
         tokens: n words.
         X: (n, d_model) the words' vectors, d_model even.
         W_q, W_k: (d_model, d_k), d_k even.
-        W_v: (d_model, 2), so that outputs are points of a plane, shown between -REACH and REACH.
+        W_v: (d_model, d_v); outputs are shown between `REACH[0]` and `REACH[1]`.
         order: the words' indices in the order shown first; the order of `tokens` is what all is compared with.
         encoding: index into `ENCODINGS` of the choice shown first.
-        strength: from 0 to 1; what a sinusoidal encoding, or the angle of a turn, is multiplied by.
+        start: the place of the first word, from 0 to `FARTHEST`.
+        tries: states that a button sets, each with `order`, `encoding` and `start`; named by `text["tries"]`.
         text: the words of the figure, by the keys of `TEXT`.
     """
 
@@ -87,22 +101,25 @@ class PositionFigure(Figure):
     W_v = traitlets.List().tag(sync=True)
     order = traitlets.List(traitlets.Int()).tag(sync=True)
     encoding = traitlets.Int(0).tag(sync=True)
-    strength = traitlets.Float(1.0).tag(sync=True)
-    reach = traitlets.Float(REACH).tag(sync=True)
+    start = traitlets.Int(0).tag(sync=True)
+    farthest = traitlets.Int(FARTHEST).tag(sync=True)
+    reach = traitlets.List(REACH).tag(sync=True)
+    tries = traitlets.List().tag(sync=True)
 
-    def __init__(self, tokens, X, W_q, W_k, W_v, order=None, encoding=0, strength=1.0, text=None):
+    def __init__(self, tokens, X, W_q, W_k, W_v, order=None, encoding=0, start=0, tries=TRIES, text=None):
         n = len(tokens)
         order = list(range(n)) if order is None else [int(i) for i in order]
         X, W_q, W_k, W_v = (np.asarray(M, dtype=float) for M in (X, W_q, W_k, W_v))
         d_model, d_k = W_q.shape
-        shapes = X.shape, W_k.shape, W_v.shape
-        if shapes != ((n, d_model), (d_model, d_k), (d_model, 2)) or d_model % 2 or d_k % 2:
+        shapes = X.shape, W_k.shape, W_v.shape[:1]
+        if shapes != ((n, d_model), (d_model, d_k), (d_model,)) or d_model % 2 or d_k % 2:
             raise ValueError(
                 f"{n} tokens want X ({n}, d_model), W_q and W_k (d_model, d_k) with d_model and d_k even, and W_v "
-                f"(d_model, 2), not {X.shape}, {W_q.shape}, {W_k.shape} and {W_v.shape}"
+                f"(d_model, d_v), not {X.shape}, {W_q.shape}, {W_k.shape} and {W_v.shape}"
             )
-        if sorted(order) != list(range(n)):
-            raise ValueError(f"an order of {n} words is a permutation of 0 to {n - 1}, not {order}")
+        for one in [order, *(one["order"] for one in tries)]:
+            if sorted(one) != list(range(n)):
+                raise ValueError(f"an order of {n} words is a permutation of 0 to {n - 1}, not {one}")
         super().__init__(
             TEXT,
             text,
@@ -113,5 +130,6 @@ class PositionFigure(Figure):
             W_v=W_v.tolist(),
             order=order,
             encoding=encoding,
-            strength=strength,
+            start=start,
+            tries=list(tries),
         )

@@ -4,6 +4,7 @@ from math import log10
 
 from myst_nb import glue
 
+# A page sets these as raised digits of its own font (`_ext/raised.py`).
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -21,3 +22,8 @@ def scientific(x):
     """A number of one digit, to read in a sentence: 0.0012 -> 1·10⁻³."""
     digit, exponent = f"{x:.0e}".split("e")
     return f"{digit}·10" + str(int(exponent)).translate(RAISED)
+
+
+def vector(x, digits=2):
+    """A few numbers, to read in a sentence: (8.47, −11.91)."""
+    return f"({', '.join(f'{number:.{digits}f}' for number in x)})".replace("-", "−")

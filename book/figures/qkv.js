@@ -29,8 +29,6 @@ const LIMIT = 4; // how far the query can be pulled
 const STEP = 0.1;
 const STEPS = ["project", "dot", "exponential", "divide", "add"];
 
-/** A number as it would be written by hand: two decimals at most, none where it is whole. */
-const plain = (x, digits = 2) => show(x, digits).replace(/\.?0+$/, (zeros) => (zeros.startsWith(".") ? "" : zeros));
 const vector = (v, digits = 2) => `(${v.map((x) => plain(x, digits)).join(", ")})`;
 /** A factor of a product: in brackets where it has a sign. */
 const factor = (x) => (x < 0 ? `(${plain(x)})` : plain(x));

@@ -52,7 +52,7 @@ TEXT = {
     "say_exponential": "Raise e to each score. All become positive, and the larger ones pull ahead: {powers}. "
     "Together {total}.",
     "say_divide": "Divide each by their sum, {total}. The weights {weights} sum to 1. {best}",
-    "say_add": "Multiply each value with its weight and add them up: z = {parts} = {output}. {best}",
+    "say_add": "Multiply each value by its weight and add them up: z = {parts} = {output}. {best}",
     "one_best": "Most goes to “{best}”.",
     "all_alike": "All are alike.",
     "some_alike": "“{best}” are level.",

@@ -45,11 +45,8 @@ export function small(x, digits = 3) {
   return `${x < 0 ? "\u2212" : ""}${lead}·10${superscript(power)}`;
 }
 
-/** As it would be written by hand: four decimals at most, none where it is whole, a power of ten where it is tiny. */
-export function plain(x, digits = 4) {
-  const text = small(x, digits);
-  return /·|^[^.]*$/.test(text) ? text : text.replace(/\.?0+$/, "");
-}
+/** As it would be written by hand, with four decimals at most, and with a power of ten where it is tiny. */
+export const written = (x, digits = 4) => plain(x, digits, small);
 
 /** Write a number into an element, its power as a real superscript: fonts have raised digits of several heights. */
 function write(node, text) {
@@ -139,7 +136,7 @@ function render({ model, el }) {
 
   // forward: a slider and a weight for each word
   const forward = tokens.map((token, j) => {
-    const score = slider(token, { min: -LIMIT, max: LIMIT, step: 0.1 }, (x) => { scores[j] = x; draw(); }, (x) => plain(x, 2));
+    const score = slider(token, { min: -LIMIT, max: LIMIT, step: 0.1 }, (x) => { scores[j] = x; draw(); }, (x) => written(x, 2));
     score.input.setAttribute("aria-label", fill(text.score_of, { word: token }));
     const bar = h("div", { class: "abh-bar" });
     return { score, bar, line: h("div", { class: "abh-forward" }, score.row, h("div", { class: "abh-track", "aria-hidden": "true" }, bar)) };
@@ -218,7 +215,7 @@ function render({ model, el }) {
   /** What learning does with such gradients. */
   function moves({ ds }) {
     if (da.every((grade) => grade === da[0])) return text.same_grade;
-    if (Math.max(...ds.map(Math.abs)) < STILL) return fill(text.still, { largest: plain(Math.max(...ds.map(Math.abs))) });
+    if (Math.max(...ds.map(Math.abs)) < STILL) return fill(text.still, { largest: written(Math.max(...ds.map(Math.abs))) });
     const names = (sign) => tokens.filter((_, j) => sign * ds[j] > 0).join(text.and);
     return fill(text.moves, { down: names(1), up: names(-1) });
   }
@@ -226,13 +223,13 @@ function render({ model, el }) {
   function draw() {
     const now = row(scores, da);
     const nudged = softmax(scores.map((x, j) => x + (j === nudgedOne ? NUDGE : 0)));
-    const signed = (x) => (x < 0 ? `(${plain(x)})` : plain(x));
-    const list = (numbers) => tokens.map((token, j) => `${token} ${plain(numbers[j])}`).join(", ");
+    const signed = (x) => (x < 0 ? `(${written(x)})` : written(x));
+    const list = (numbers) => tokens.map((token, j) => `${token} ${written(numbers[j])}`).join(", ");
     const facts = {
       word: tokens[nudgedOne], best: best(now.weights), weights: list(now.weights), nudged: list(nudged), grades: list(da),
-      average: plain(now.average), moves: moves(now),
-      mean: tokens.map((_, j) => `${plain(now.weights[j])}·${signed(da[j])}`).join(" + "),
-      products: tokens.map((token, j) => `${token} ${plain(now.weights[j])}·${signed(now.above[j])} = ${plain(now.ds[j])}`).join(", "),
+      average: written(now.average), moves: moves(now),
+      mean: tokens.map((_, j) => `${written(now.weights[j])}·${signed(da[j])}`).join(" + "),
+      products: tokens.map((token, j) => `${token} ${written(now.weights[j])}·${signed(now.above[j])} = ${written(now.ds[j])}`).join(", "),
     };
 
     steps.set(step);
@@ -254,14 +251,14 @@ function render({ model, el }) {
     // No gradient exceeds a quarter of the range of the grades: that is the full width of a bar.
     const full = (high - low) / 4;
     rows.forEach((r, j) => {
-      write(r.weight, plain(now.weights[j]));
+      write(r.weight, written(now.weights[j]));
       r.slopes.forEach((cell, l) => {
-        write(cell, step >= 1 ? plain(now.jacobian[j][l]) : "");
+        write(cell, step >= 1 ? written(now.jacobian[j][l]) : "");
         cell.classList.toggle("abh-nudged", step === 1 && l === nudgedOne);
       });
-      r.grade.textContent = step >= 2 ? plain(da[j]) : "";
-      write(r.above, step >= 3 ? plain(now.above[j]) : "");
-      write(r.gradient, step >= 4 ? plain(now.ds[j]) : "");
+      r.grade.textContent = step >= 2 ? written(da[j]) : "";
+      write(r.above, step >= 3 ? written(now.above[j]) : "");
+      write(r.gradient, step >= 4 ? written(now.ds[j]) : "");
       r.bar.className = `abh-bar ${now.ds[j] > 0 ? "abh-rise" : "abh-fall"}`;
       r.bar.style.width = step >= 4 ? `${(50 * Math.abs(now.ds[j])) / full}%` : "0";
     });

@@ -10,6 +10,7 @@ from checking import (
     Suite,
     expect_agrees,
     expect_array,
+    expect_by_hand,
     expect_dtypes,
     expect_raises,
     expect_tuple,
@@ -20,6 +21,7 @@ from checking import (
 suite = Suite(
     __name__,
     read={
+        "by_hand": "chapter 1, By hand",
         "project": "chapter 1, By hand",
         "qkv": "chapter 1, By hand",
         "scores": "chapter 1, Many sentences at once",
@@ -54,6 +56,17 @@ def looked_up(Q, K, V):
     S = dot_products(Q, K)
     # Softmax through its logarithm, s_j - log sum_l e^(s_l), which is exact for scores of any size.
     return mixture(np.exp(S - np.logaddexp.reduce(S, axis=-1, keepdims=True)), V)
+
+
+# by_hand
+
+
+@check()
+def by_hand_row(by_hand, draw):
+    """The two numbers are what attention makes of the second word."""
+    X, W_q = np.array([[1.0, 0], [1, 1], [0, 2]]), np.array([[2.0, 0], [-1, 1]])
+    W_k, W_v = np.array([[np.log(2), 0], [1, -1]]), np.array([[5.0, 5], [0, 10]])
+    expect_by_hand(by_hand(), looked_up(*each_projected(X, W_q, W_k, W_v))[1])
 
 
 # project

@@ -5,6 +5,7 @@ Arrays are compared with a specification that is written as sums over elements. 
 in whatever order it draws, misses less than once in 10^9; each says how it was found.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -14,6 +15,7 @@ from checking import (
     expect,
     expect_agrees,
     expect_array,
+    expect_by_hand,
     expect_close,
     expect_dtypes,
     expect_raises,
@@ -25,6 +27,7 @@ from checking.expect import as_array, describe
 suite = Suite(
     __name__,
     read={
+        "by_hand": "chapter 2, How much a dot product varies",
         "score_variance": "chapter 2, How much a dot product varies",
         "scaled_scores": "chapter 2, How much a dot product varies",
         "weights_entropy": "chapter 2, Temperature",
@@ -44,6 +47,17 @@ def scaled_products(Q, K):
 def entropies(A):
     terms = [-a * math.log(a) if a > 0 else 0.0 for a in A.ravel().tolist()]
     return np.reshape(terms, A.shape).sum(-1)
+
+
+# by_hand
+
+
+@check()
+def by_hand_coins(by_hand, draw):
+    """The mean, the variance, and the variance after the division are those of four tosses against four."""
+    tosses = np.array(list(itertools.product([0, 1], repeat=8)))  # all 256 outcomes, equally likely
+    scores = (tosses[:, :4] * tosses[:, 4:]).sum(-1)
+    expect_by_hand(by_hand(), [scores.mean(), scores.var(), (scores / math.sqrt(4)).var()])
 
 
 # score_variance
@@ -322,8 +336,8 @@ def weights_entropy_values(weights_entropy, draw):
     """Entry i is minus the sum of a ln a over the weights a of query i, with the natural logarithm."""
     n_q, n_k = draw.sizes(2)
     expect_agrees(weights_entropy, entropies, sharpened(draw, n_q, n_k))
-    # As many queries as keys, and far more queries than keys.
-    expect_agrees(weights_entropy, entropies, sharpened(draw, n_k, n_k))
+    # As many queries as keys, sorted so that columns add up to other numbers than rows; far more queries than keys.
+    expect_agrees(weights_entropy, entropies, np.sort(sharpened(draw, n_k, n_k)))
     expect_agrees(weights_entropy, entropies, noncontiguous(sharpened(draw, draw.long(), 3)))
 
 

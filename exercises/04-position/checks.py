@@ -20,6 +20,7 @@ from checking import (
     expect,
     expect_agrees,
     expect_array,
+    expect_by_hand,
     expect_close,
     expect_dtypes,
     expect_inputs_kept,
@@ -38,6 +39,7 @@ HALF = 5e-3
 suite = Suite(
     __name__,
     read={
+        "by_hand": "chapter 4, Rotary encodings",
         "permutation_gap": "chapter 4, The mathematics: attention can't see order",
         "sinusoidal_encoding": "chapter 4, Sinusoidal encodings",
         "rotary": "chapter 4, Rotary encodings",
@@ -70,6 +72,15 @@ def rotated(X, positions, base=10000.0):
     angles = np.multiply.outer(positions, [math.exp(-column / d * math.log(base)) for column in range(0, d, 2)])
     turned = (X[..., 0::2] + 1j * X[..., 1::2]) * np.exp(1j * angles)
     return np.stack([turned.real, turned.imag], axis=-1).reshape(X.shape)
+
+
+# by_hand
+
+
+@check()
+def by_hand_turned(by_hand, draw):
+    """The four numbers are the two pairs, each turned by its own angle."""
+    expect_by_hand(by_hand(), rotated(np.array([[1.0, 2, 3, 1]]), np.array([math.pi]), base=4.0)[0])
 
 
 # permutation_gap

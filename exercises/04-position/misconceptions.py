@@ -21,6 +21,69 @@ def differences(attend, X, permutation):
     return attend(X[permutation]) - attend(X)[permutation]
 
 
+# by_hand: wrong
+
+
+@misconception(
+    "by_hand",
+    label="turned the other way",
+    hint="The second pair was turned clockwise. A quarter turn takes (1, 0) to (0, 1).",
+)
+def by_hand_clockwise():
+    return [-1, -2, 1, -3]
+
+
+@misconception(
+    "by_hand",
+    label="one angle for both pairs",
+    hint="Both pairs were turned by the same angle. The second turns more slowly, by base to the power of -2/d times "
+    "the position.",
+)
+def by_hand_one_angle():
+    return [-1, -2, -3, -1]
+
+
+@misconception(
+    "by_hand",
+    label="column i paired with i + d/2",
+    hint="The halves were paired: columns 0 and 2, 1 and 3. Here neighbours are: columns 0 and 1, 2 and 3.",
+)
+def by_hand_halves():
+    return [-1, -1, -3, 2]
+
+
+@misconception(
+    "by_hand",
+    label="numbers multiplied, pairs not mixed",
+    hint="Each number was multiplied by a cosine or a sine of its own. A turn mixes the two numbers of a pair.",
+)
+def by_hand_not_mixed():
+    return [-1, 0, 0, 1]
+
+
+@misconception(
+    "by_hand",
+    label="second pair not turned",
+    hint="The second pair is as it was. It turns more slowly than the first, but it turns.",
+)
+def by_hand_first_pair():
+    return [-1, -2, 3, 1]
+
+
+# by_hand: right
+
+
+@right("by_hand")
+def by_hand_as_a_tuple():
+    return -1, -2, -1, 3
+
+
+@right("by_hand")
+def by_hand_as_complex_numbers():
+    first, second = complex(1, 2) * -1, complex(3, 1) * 1j
+    return np.array([[first.real, first.imag], [second.real, second.imag]])
+
+
 # permutation_gap: wrong
 
 
@@ -1523,7 +1586,7 @@ def sinusoidal_512_columns(n, d_model):
 def sinusoidal_rounded(n, d_model):
     even(d_model)
     angles = np.arange(n)[:, None] / 10000.0 ** (np.arange(0, d_model, 2) / d_model)
-    return np.round(np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(n, d_model), 5)
+    return np.round(np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(n, d_model), 4)
 
 
 @misconception(

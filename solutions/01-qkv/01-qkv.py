@@ -5,6 +5,8 @@
 # `weighted_sum` and `soft_lookup`. Each is a line or three of NumPy. Read chapter 1 of the book first; it shows
 # every step on one query, and here you write the general form.
 #
+# *About 50 minutes · easy ●○○*
+#
 # **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your
 # code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
 # every time.
@@ -15,22 +17,12 @@
 # `checks.run("project", points=4, seed=...)` in a cell of your own. Points are partial, and the checks are
 # readable: open `checks.py` beside this notebook.
 #
+# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# question to think about, and a stretch task, which is not counted in the time above.
+#
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
 # has, `01-qkv.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
-
-# %% conventions [markdown]
-# ## Four rules for all five functions
-#
-# - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all
-#   arguments that have it. `X` of shape (..., n, d) holds one sequence of n vectors for each index of
-#   the leading axes. Leading axes that differ, a 1 beside a 5 among them, are not asked about: raise, or do
-#   with them what `@` does.
-# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`. A size of 1 is a size
-#   too: it must not be stretched to fit another.
-#   (`@` raises by itself; `*` and `np.einsum` stretch a 1 without a word.)
-# - The result has the inputs' floating dtype: float32 in, float32 out, and so for float16 and float64. Integers
-#   and arguments of different dtypes are not asked about.
-# - The inputs are left as they were.
 
 # %% given
 import matplotlib.pyplot as plt
@@ -53,8 +45,46 @@ def softmax(S):
     E = np.exp(S - S.max(axis=-1, keepdims=True))
     return E / E.sum(axis=-1, keepdims=True)
 
+# %% ask_by_hand [markdown]
+# ## With a pencil: attention from end to end
+#
+# *About 10 minutes · medium ●●○*
+#
+# Before you program any of it, do all of it once, for one word of three. The words are the rows of $X$:
+#
+# $$
+# X = \begin{pmatrix} 1 & 0 \\ 1 & 1 \\ 0 & 2 \end{pmatrix}, \quad
+# W_q = \begin{pmatrix} 2 & 0 \\ -1 & 1 \end{pmatrix}, \quad
+# W_k = \begin{pmatrix} \ln 2 & 0 \\ 1 & -1 \end{pmatrix}, \quad
+# W_v = \begin{pmatrix} 5 & 5 \\ 0 & 10 \end{pmatrix} .
+# $$
+#
+# **What does the second word become?** Find its query $q_2$ and all three keys, the three scores $q_2 \cdot k_j$, the
+# weights $e^{s_j} / \sum_l e^{s_l}$, and with them the mixture $z_2$ of the values. The two numbers are whole. Leave
+# $\ln 2$ as it is until you take $e$ to the power of it.
+
+# %% by_hand
+def by_hand():
+    """Return the result for the second word, worked out with a pencil.
+
+    Returns
+    -------
+    list of 2 numbers
+        The row z_2. A tuple or an array will do as well.
+    """
+    ### BEGIN SOLUTION
+    return [4, 12]
+    ### END SOLUTION
+
+# %% check_by_hand
+import checks
+
+checks.run("by_hand", points=0)
+
 # %% ask_project [markdown]
 # ## 1.1 `project`: one matrix, applied to every vector
+#
+# *About 5 minutes · easy ●○○*
 #
 # Each row of `X` is one token's vector. The same matrix `W` turns each of them into a new vector: row i of the
 # result is $x_i W$.
@@ -66,6 +96,15 @@ def softmax(S):
 # \begin{pmatrix} 1 & 0 & 2 \\ 0 & 1 & 1 \end{pmatrix} =
 # \begin{pmatrix} 1 & 2 & 4 \\ 0 & 3 & 3 \end{pmatrix}
 # $$
+#
+# **What else is checked**, here and in the functions below. `@` sees to all of it; with `*`, loops or `np.einsum` you
+# have to.
+#
+# - `...` in a shape stands for leading batch axes (none, one, several), the same for all arguments: `X` of shape
+#   (..., n, d) holds one sequence for each of their indices. Axes that differ, a 1 beside a 5 too, are not asked about.
+# - Sizes that do not fit, as named under *Raises*, raise `ValueError`. A 1 is not stretched to fit another size.
+# - float32 in gives float32 out, and so for float16 and float64. Integers and mixed dtypes are not asked about.
+# - The inputs stay as they were.
 
 # %% project
 def project(X, W):
@@ -102,6 +141,8 @@ checks.run("project", points=4)
 
 # %% ask_qkv [markdown]
 # ## 1.2 `qkv`: three views of the same sequence
+#
+# *About 5 minutes · easy ●○○*
 #
 # What a token asks (its query), what it answers to (its key) and what it passes on (its value) are three
 # projections of the same vector. Queries and keys must live in the same space, d_k; values may have a width of
@@ -149,6 +190,8 @@ checks.run("qkv", points=3)
 # %% ask_scores [markdown]
 # ## 1.3 `scores`: every query meets every key
 #
+# *About 10 minutes · easy ●○○*
+#
 # The score of query i and key j is their dot product, $S_{ij} = q_i \cdot k_j$, not scaled yet (that is chapter
 # 2). Rows belong to queries, columns to keys. There may be more keys than queries, or fewer.
 #
@@ -189,6 +232,8 @@ checks.run("scores", points=4)
 
 # %% ask_weighted_sum [markdown]
 # ## 1.4 `weighted_sum`: mix the values
+#
+# *About 5 minutes · easy ●○○*
 #
 # Row i of `A` holds query i's weights, one for each key. Its result is the values, each times its weight, added
 # up: $z_i = \sum_j A_{ij} v_j$.
@@ -231,6 +276,8 @@ checks.run("weighted_sum", points=4)
 
 # %% ask_soft_lookup [markdown]
 # ## 1.5 `soft_lookup`: a dictionary that answers with a mixture
+#
+# *About 10 minutes · medium ●●○*
 #
 # A dictionary finds the one key that equals the query. Attention compares the query with all keys, turns the
 # scores into weights with `softmax` (given above) and mixes all values. Put your functions together.
@@ -300,6 +347,38 @@ def show_weights(A, title):
 Q, K, V = qkv(X, W_q, W_k, W_v)
 show_weights(softmax(scores(Q, K)), "Who looks at whom")
 print("bakes, after looking round:", np.round(soft_lookup(Q, K, V)[1], 2), "(person, food, action)")
+
+# %% think [markdown]
+# ## To think about: could one matrix less do?
+#
+# *About 5 minutes · medium ●●○*
+#
+# `qkv` makes three things of each word. Suppose that a model saves $W_v$ and passes on the keys instead: it returns
+# `soft_lookup(Q, K, K)`. What can a word then no longer do? Think of the second word in the question for a pencil,
+# and of what its key would have to be. Nothing is checked here.
+#
+# <details><summary>An answer</summary>
+#
+# A word would hand over just what it is found by. Its key has two jobs then: to point where the queries that should
+# find it point, and to carry what they need once they have found it. A key that is changed for the one changes the other.
+# With a value of its own, a word can be found as a noun and hand over which one it is. The width is tied as well:
+# $d_v = d_k$. Chapter 1 begins with the two: the label that an entry is found by, and the content that it hands over.
+#
+# </details>
+
+# %% stretch [markdown]
+# ## A stretch task: one key at a time
+#
+# *About 30 minutes · hard ●●●*
+#
+# `soft_lookup` holds all scores (n_q, n_k) at once. Write `soft_lookup_streamed(Q, K, V)` that goes through the keys one
+# by one, sees each only once, and keeps for each query three things: the largest score so far, the sum of the
+# exponentials, and the sum of the values times their exponentials. When a larger score comes, what was summed so far has
+# to be made smaller by a factor: which one? Compare with `soft_lookup`, also for scores around 1000. There are no points
+# for it, and no check. It is how attention over long texts is computed on a GPU.
+
+# %%
+# Yours: the stretch task, or anything else.
 
 # %% wider [markdown]
 # ## A question for the next chapter

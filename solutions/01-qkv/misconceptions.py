@@ -14,6 +14,81 @@ def attend(Q, K, V):
     return softmax(Q @ transposed(K)) @ V
 
 
+# by_hand: wrong
+
+
+@misconception(
+    "by_hand",
+    label="scores divided by their sum",
+    hint="The scores were divided by their sum. Softmax takes e to the power of each score first, and then divides: "
+    "a score of 0 has a weight too.",
+)
+def by_hand_without_exponential():
+    return [5, 10]
+
+
+@misconception(
+    "by_hand",
+    label="scores used as weights",
+    hint="The values were added up with the scores themselves. Make weights of these first: e to the power of each, "
+    "divided by the sum of all three.",
+)
+def by_hand_without_softmax():
+    return [10 * np.log(2), 20 * np.log(2)]
+
+
+@misconception(
+    "by_hand",
+    label="all words weighted alike",
+    hint="This is the plain mean of the three values. The scores are not all equal: nor are the weights.",
+)
+def by_hand_plain_mean():
+    return [10 / 3, 40 / 3]
+
+
+@misconception(
+    "by_hand",
+    label="scores divided by the root of d_k",
+    hint="The scores were divided by the root of 2. That comes in chapter 2; here they are used as they are.",
+)
+def by_hand_scaled():
+    weights = np.array([2 ** (1 / 2**0.5), 2 ** (1 / 2**0.5), 1])
+    return weights / weights.sum() @ np.array([[5, 5], [5, 15], [0, 20]])
+
+
+@misconception(
+    "by_hand",
+    label="the first word's row",
+    hint="This is what becomes of the first word. Its query is the first row of X W_q; take the second.",
+)
+def by_hand_first_word():
+    weights = np.array([4, 4 * np.exp(2), np.exp(4)])
+    return weights / weights.sum() @ np.array([[5, 5], [5, 15], [0, 20]])
+
+
+@misconception(
+    "by_hand",
+    label="weights not divided by their sum",
+    hint="The values were added up with e to the power of the scores. These are no weights yet: divide them by their "
+    "sum.",
+)
+def by_hand_not_normalised():
+    return [20, 60]
+
+
+# by_hand: right
+
+
+@right("by_hand")
+def by_hand_as_a_tuple():
+    return 4, 12
+
+
+@right("by_hand")
+def by_hand_as_a_row():
+    return np.array([[4.0, 12.0]])
+
+
 # project: wrong
 
 

@@ -2,9 +2,11 @@
 # # 2. Why scores are divided by the square root of d_k
 #
 # You measure how dot products grow with the number of their terms (`score_variance`), scale them so that they no
-# longer do (`scaled_scores`), prove the rule that you measured, and compute how spread out a query's attention is
+# longer do (`scaled_scores`), prove a rule for what you measured, and compute how spread out a query's attention is
 # (`weights_entropy`). The last figure joins the pieces: it shows what happens to attention without the scaling.
 # Read chapter 2 of the book first.
+#
+# *About 75 minutes · medium ●●○*
 #
 # **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your
 # code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
@@ -16,21 +18,12 @@
 # `checks.run("scaled_scores", points=4, seed=...)` in a cell of your own. Points are partial, and the checks are
 # readable: open `checks.py` beside this notebook. The proof, 2.3, is read and graded by a person.
 #
+# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# question to think about, and a stretch task, which is not counted in the time above.
+#
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
 # has, `02-scaling.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
-
-# %% conventions [markdown]
-# ## Four rules for the functions that take arrays
-#
-# - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all
-#   arguments that have it. `Q` of shape (..., n_q, d_k) holds n_q queries for each index of the leading axes.
-#   Leading axes that differ, a 1 beside a 5 among them, are not asked about: raise, or do with them what `@` does.
-# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`. A size of 1 is a size
-#   too: it must not be stretched to fit another.
-#   (`@` raises by itself; `*` and `np.einsum` stretch a 1 without a word.)
-# - The result has the inputs' floating dtype: float32 in, float32 out, and so for float16 and float64. Integers
-#   and arguments of different dtypes are not asked about.
-# - The inputs are left as they were.
 
 # %% given
 import math
@@ -55,8 +48,53 @@ def softmax(S):
     E = np.exp(S - S.max(axis=-1, keepdims=True))
     return E / E.sum(axis=-1, keepdims=True)
 
+# %% ask_by_hand [markdown]
+# ## With a pencil: four tosses against four tosses
+#
+# *About 10 minutes · medium ●●○*
+#
+# Let $d_k = 4$, and let each of the eight entries of $q$ and $k$ be 0 or 1, as an independent toss of a fair coin has it.
+# (The chapter's coins are $-1$ and $1$. These have a mean that is not 0.)
+#
+# **Find three numbers:** the mean of $q \cdot k$, its variance, and the variance of $q \cdot k / \sqrt{d_k}$. Begin with one
+# product $q_c k_c$: what values has it, and how likely is each? Write the numbers as fractions, such as `7 / 8`, or to two
+# decimals.
+
+# %% by_hand
+def by_hand():
+    """Return mean and variance of q . k, and the variance of q . k / sqrt(d_k), worked out with a pencil.
+
+    Returns
+    -------
+    list of 3 numbers
+        In this order. A tuple or an array will do as well.
+    """
+    ### BEGIN SOLUTION
+    return [1, 3 / 4, 3 / 16]
+    ### END SOLUTION
+
+# %% check_by_hand
+import checks
+
+checks.run("by_hand", points=0)
+
+# %% conventions [markdown]
+# ## Four rules for the functions that take arrays
+#
+# - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all
+#   arguments that have it. `Q` of shape (..., n_q, d_k) holds n_q queries for each index of the leading axes.
+#   Leading axes that differ, a 1 beside a 5 among them, are not asked about: raise, or do with them what `@` does.
+# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`. A size of 1 is a size
+#   too: it must not be stretched to fit another.
+#   (`@` raises by itself; `*` and `np.einsum` stretch a 1 without a word.)
+# - The result has the inputs' floating dtype: float32 in, float32 out, and so for float16 and float64. Integers
+#   and arguments of different dtypes are not asked about.
+# - The inputs are left as they were.
+
 # %% ask_score_variance [markdown]
 # ## 2.1 `score_variance`: measure how far dot products spread
+#
+# *About 15 minutes · medium ●●○*
 #
 # A query and a key are drawn at random: two vectors of shape (d_k,), each entry from the normal distribution with
 # mean 0 and variance 1. Their dot product is one number. Draw `num_pairs` such pairs, each with a query *and* a
@@ -107,6 +145,8 @@ checks.run("score_variance", points=4)
 # %% ask_scaled_scores [markdown]
 # ## 2.2 `scaled_scores`: the same spread for every width
 #
+# *About 5 minutes · easy ●○○*
+#
 # The score of query i and key j is their dot product divided by the square root of their width,
 # $S_{ij} = q_i \cdot k_j / \sqrt{d_k}$. Rows belong to queries, columns to keys; there may be more keys than
 # queries, or fewer.
@@ -150,33 +190,39 @@ import checks
 checks.run("scaled_scores", points=4)
 
 # %% ask_proof [markdown]
-# ## 2.3 A proof: what you measured holds for every width
+# ## 2.3 A proof: what you measured, for entries with any mean
 #
+# *About 25 minutes · hard ●●●*
+#
+# The chapter proves $\operatorname{Var}(q \cdot k) = \sigma^4 d_k$ for entries with mean 0. Here they have a mean.
 # Let $q$ and $k$ be random vectors of shape (d_k,). All $2 d_k$ entries, $q_1, \ldots, q_{d_k}$ and
-# $k_1, \ldots, k_{d_k}$, are independent of each other; each has mean $0$ and variance $\sigma^2$. Nothing else is
+# $k_1, \ldots, k_{d_k}$, are independent of each other; each has mean $\mu$ and variance $\sigma^2$. Nothing else is
 # known: they need not be normal. **Prove that**
 #
 # $$
-# \operatorname{Var}(q \cdot k) = \sigma^4 d_k .
+# \operatorname{E}[q \cdot k] = \mu^2 d_k \qquad \text{and} \qquad
+# \operatorname{Var}(q \cdot k) = d_k \left( \sigma^4 + 2 \mu^2 \sigma^2 \right) .
 # $$
 #
-# **Then answer in two sentences.** Let all entries of $q$ be copies of one number $g$, and all entries of $k$ copies
-# of one number $h$, where $g$ and $h$ are independent, with mean $0$ and variance $\sigma^2$. What is
-# $\operatorname{Var}(q \cdot k)$ now, and which step of your proof no longer holds?
+# With $\mu = 0$ this is the chapter's theorem, so that a proof of the general case proves that one too. Try yours on the
+# question for a pencil above: tosses of 0 and 1 have $\mu = \frac12$ and $\sigma^2 = \frac14$.
+#
+# **Then answer in two sentences.** What are the mean and the variance of $q \cdot k / \sqrt{d_k}$, and which of the two
+# still grows with $d_k$?
 #
 # **What counts as a proof.** Every step follows from the one before, for the reason that you give; where a step needs
 # an assumption, name it there. Measured numbers or the case $d_k = 2$ alone do not prove it, and "variances add up"
 # needs a reason why they do here. You may use without proof that the mean of a sum is the sum of the means, that
-# $\operatorname{Var}(x) = \operatorname{E}[x^2] - \operatorname{E}[x]^2$, and that
-# $\operatorname{E}[xy] = \operatorname{E}[x] \operatorname{E}[y]$ for independent $x$ and $y$. The chapter has a proof
-# too: close the page and write yours in your own words. Sentences are as good as formulas.
+# $\operatorname{Var}(x) = \operatorname{E}[x^2] - \operatorname{E}[x]^2$, that
+# $\operatorname{E}[xy] = \operatorname{E}[x] \operatorname{E}[y]$ for independent $x$ and $y$, and that functions of
+# independent variables are independent. Sentences are as good as formulas.
 #
 # | Points | For |
 # |---|---|
-# | 1 | the mean of one product $q_c k_c$, with the assumptions that give it |
-# | 1.5 | the variance of one product (1), saying where independence, zero mean and equal variance enter (0.5) |
+# | 1 | the mean: of one product $q_c k_c$, with the assumption that gives it (0.5), and of the sum (0.5) |
+# | 1.5 | the variance of one product (1), saying where independence, equal means and equal variances enter (0.5) |
 # | 1.5 | from one product to the sum of $d_k$ (1), saying which assumption lets you add the variances (0.5) |
-# | 1 | the question about copies: the variance (0.5) and the step that fails (0.5) |
+# | 1 | the question about $q \cdot k / \sqrt{d_k}$: its mean and its variance (0.5), and which of them grows (0.5) |
 #
 # Write in the cell below: double-click it, and formulas go between dollar signs. A person reads and grades it.
 
@@ -185,31 +231,33 @@ checks.run("scaled_scores", points=4)
 # The dot product is a sum of $d_k$ products, $q \cdot k = \sum_c p_c$ with $p_c = q_c k_c$. I find mean and variance
 # of one product, then add up.
 #
-# **The mean of one product.** $q_c$ and $k_c$ are independent, so the mean of their product is the product of their
-# means, and both means are zero:
-# $\operatorname{E}[p_c] = \operatorname{E}[q_c] \operatorname{E}[k_c] = 0 \cdot 0 = 0$. (One zero would do.)
+# **The mean.** $q_c$ and $k_c$ are independent, so the mean of their product is the product of their means:
+# $\operatorname{E}[p_c] = \operatorname{E}[q_c] \operatorname{E}[k_c] = \mu^2$. The mean of a sum is the sum of the
+# means, whatever depends on what, so $\operatorname{E}[q \cdot k] = \mu^2 d_k$.
 #
-# **The variance of one product.** Since $\operatorname{E}[p_c] = 0$, the variance is $\operatorname{E}[p_c^2] =
-# \operatorname{E}[q_c^2 k_c^2]$. Functions of independent variables are independent, so this is
-# $\operatorname{E}[q_c^2] \operatorname{E}[k_c^2]$. The means are zero, so that $\operatorname{E}[q_c^2] =
-# \operatorname{Var}(q_c) = \sigma^2$, and the same for $k_c$, because all entries have equal variance. Together:
-# $\operatorname{Var}(p_c) = \sigma^2 \sigma^2 = \sigma^4$.
+# **The variance of one product.** An entry's mean square is its variance and its squared mean:
+# $\operatorname{E}[q_c^2] = \sigma^2 + \mu^2$, and the same for $k_c$, because all entries have equal means and equal
+# variances. $q_c^2$ and $k_c^2$ are independent, since $q_c$ and $k_c$ are, so
+# $\operatorname{E}[p_c^2] = \operatorname{E}[q_c^2] \operatorname{E}[k_c^2] = (\sigma^2 + \mu^2)^2$. Therefore
+# $\operatorname{Var}(p_c) = (\sigma^2 + \mu^2)^2 - (\mu^2)^2 = \sigma^4 + 2 \mu^2 \sigma^2$.
 #
-# **The sum.** The mean of $q \cdot k$ is a sum of zeros, so its variance is $\operatorname{E}[(\sum_c p_c)^2]$.
-# Multiplied out, this is $\sum_c \operatorname{E}[p_c^2] + \sum_{c \ne e} \operatorname{E}[p_c p_e]$. For $c \ne e$ the
-# four entries in $p_c p_e = q_c k_c q_e k_e$ are independent, because entries are independent within $q$, within $k$
-# and between the two; each has mean zero, so $\operatorname{E}[p_c p_e] = 0$. What is left are $d_k$ terms of $\sigma^4$:
-# $\operatorname{Var}(q \cdot k) = \sigma^4 d_k$. Divided by $\sqrt{d_k}$, a score has variance $\sigma^4$ for every width.
+# **The sum.** The mean of $(\sum_c p_c)^2$, multiplied out, is
+# $\sum_c \operatorname{E}[p_c^2] + \sum_{c \ne e} \operatorname{E}[p_c p_e]$, and from it the square of the mean is
+# taken off, $\sum_c \operatorname{E}[p_c]^2 + \sum_{c \ne e} \operatorname{E}[p_c] \operatorname{E}[p_e]$. For $c \ne e$
+# the products $p_c = q_c k_c$ and $p_e = q_e k_e$ have no entry in common, and entries are independent within $q$, within
+# $k$ and between the two; so $\operatorname{E}[p_c p_e] = \operatorname{E}[p_c] \operatorname{E}[p_e]$, and the mixed
+# terms cancel. What is left is $\sum_c \operatorname{Var}(p_c)$, $d_k$ equal terms:
+# $\operatorname{Var}(q \cdot k) = d_k (\sigma^4 + 2 \mu^2 \sigma^2)$.
 #
-# **Copies.** Now $q \cdot k = d_k g h$, and its variance is $d_k^2 \operatorname{Var}(g h) = \sigma^4 d_k^2$. The step
-# that fails is the last: $\operatorname{E}[p_c p_e] = \operatorname{E}[g^2] \operatorname{E}[h^2] = \sigma^4$ instead of
-# $0$, since different entries of $q$ are no longer independent, nor those of $k$; the mean and the variance of one
-# product are as before.
-# (Copies in $q$ alone would change nothing: $\operatorname{E}[q_c q_e] \operatorname{E}[k_c k_e] = \sigma^2 \cdot 0$.)
+# **Divided by the root.** The mean of $q \cdot k / \sqrt{d_k}$ is $\mu^2 d_k / \sqrt{d_k} = \mu^2 \sqrt{d_k}$, and its
+# variance $d_k (\sigma^4 + 2 \mu^2 \sigma^2) / d_k = \sigma^4 + 2 \mu^2 \sigma^2$. The variance no longer depends on
+# $d_k$; the mean grows like its root, unless $\mu = 0$.
 # ### END SOLUTION
 
 # %% ask_weights_entropy [markdown]
 # ## 2.4 `weights_entropy`: how many keys does a query look at?
+#
+# *About 15 minutes · medium ●●○*
 #
 # A query's weights are one row of `A`, of shape (n_k,): none is negative, and they sum to 1. Their Shannon entropy
 #
@@ -258,7 +306,7 @@ checks.run("weights_entropy", points=5)
 # ## What the square root is for
 #
 # Random queries and keys again, 64 of each, from narrow to wide, with your three functions. On the left, the
-# variance that you measured, beside the line that you proved. On the right, the entropy of attention: without
+# variance that you measured, beside the line that you proved (with mean 0). On the right, the entropy of attention: without
 # scaling, every query ends up looking at one key alone as d_k grows; with scaling, the width makes no difference.
 
 # %% demo_widths
@@ -284,6 +332,39 @@ right.semilogx(widths, raw, "o--", color="#d55e00", label="not scaled")
 right.set(xlabel="d_k", ylabel="mean entropy of a row (nats)", title="Attention narrows", ylim=(0, 1.1 * math.log(n)))
 right.legend(loc="center right", bbox_to_anchor=(1, 0.62), fontsize="small")
 figure.tight_layout()
+
+# %% think [markdown]
+# ## To think about: why the root?
+#
+# *About 5 minutes · medium ●●○*
+#
+# Somebody divides the scores by $d_k$ instead of its root: "then they stay small for sure". What does the variance of a
+# score become as $d_k$ grows, what do the weights look like then, and where does the entropy in the figure above go? Why is
+# that as little use as no scaling at all? Nothing is checked here.
+#
+# <details><summary>An answer</summary>
+#
+# With $\sigma = 1$ and mean 0 the variance becomes $d_k / d_k^2 = 1 / d_k$. For wide vectors all scores are nearly equal, so
+# are the weights, and the entropy goes to its largest value, $\ln n_k$. Each query then gets the plain mean of all values,
+# whatever it asks. Without scaling a query hears one key alone; with too much it hears all of them at once. The root is
+# the one power of $d_k$ that leaves the choice to the numbers in the vectors.
+#
+# </details>
+
+# %% stretch [markdown]
+# ## A stretch task: entries that are not independent
+#
+# *About 30 minutes · hard ●●●*
+#
+# Let any two different entries of $q$ have correlation $r$, and any two of $k$ too, with mean 0 and variance 1; $q$ and $k$
+# stay independent of each other. Which step of your proof fails? Find the variance of $q \cdot k$ in $d_k$ and $r$, and
+# then measure it: $q_c = \sqrt{r}\, g + \sqrt{1 - r}\, e_c$ with independent normal numbers $g$ and $e_1, \ldots, e_{d_k}$
+# has such entries. What is left of the variance after the division by $\sqrt{d_k}$, for $r = 1$, where all entries are
+# copies of one number? There are no points for it, and no check; *Going deeper* of chapter 2 has the formula, under *When
+# an assumption fails*.
+
+# %%
+# Yours: the stretch task, or anything else.
 
 # %% next [markdown]
 # ## A question for the next chapter

@@ -28,6 +28,68 @@ def entropy(A, logarithm=np.log):
     return -(A * logarithm(np.where(A > 0, A, 1))).sum(-1)
 
 
+# by_hand: wrong
+
+
+@misconception(
+    "by_hand",
+    label="the formula for mean 0",
+    hint="The rule of the chapter, d_k times the square of the variance of an entry, is for entries with mean 0. "
+    "These have the mean 1/2.",
+)
+def by_hand_as_if_centred():
+    return [1, 1 / 4, 1 / 16]
+
+
+@misconception(
+    "by_hand",
+    label="square of the mean not subtracted",
+    hint="The mean of the square is not yet the variance: subtract the square of the mean, for each product.",
+)
+def by_hand_mean_square():
+    return [1, 1, 1 / 4]
+
+
+@misconception(
+    "by_hand",
+    label="variance divided by the root",
+    hint="Dividing a random number by T divides its variance by the square of T: the root of d_k becomes d_k.",
+)
+def by_hand_divided_once():
+    return [1, 3 / 4, 3 / 8]
+
+
+@misconception(
+    "by_hand",
+    label="standard deviations instead of variances",
+    hint="These are standard deviations. The variance is the mean squared distance from the mean, without a root.",
+)
+def by_hand_deviations():
+    return [1, 3**0.5 / 2, 3**0.5 / 4]
+
+
+@misconception(
+    "by_hand",
+    label="entries added instead of products",
+    hint="A product of two tosses is 1 only if both are. Its mean is 1/4, not 1/2.",
+)
+def by_hand_single_tosses():
+    return [2, 1, 1 / 4]
+
+
+# by_hand: right
+
+
+@right("by_hand")
+def by_hand_decimals():
+    return 1, 0.75, 0.19
+
+
+@right("by_hand")
+def by_hand_fractions():
+    return np.array([16, 12, 3]) / 16
+
+
 # score_variance: wrong
 
 

@@ -6,6 +6,8 @@
 # a library that differentiates for you. Read chapter 3 of the book first; it derives each step on one query, and
 # here you write the general form.
 #
+# *About 90 minutes · hard ●●●*
+#
 # **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your
 # code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
 # every time.
@@ -16,9 +18,47 @@
 # `checks.run("softmax", points=4, seed=...)` in a cell of your own. Points are partial, and the checks are
 # readable: open `checks.py` beside this notebook. Later functions may call earlier ones, so mend from the top.
 #
+# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# question to think about, and a stretch task, which is not counted in the time above.
+#
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
 # has, `03-softmax-gradients.ipynb`. The cells that are locked stay as they are; add cells of your own where you
 # like.
+
+# %% given
+import matplotlib.pyplot as plt
+import numpy as np
+
+# %% ask_by_hand [markdown]
+# ## With a pencil: back through one softmax
+#
+# *About 10 minutes · medium ●●○*
+#
+# Softmax gave a query the weights $a = (0.2,\ 0.3,\ 0.5)$, and from behind comes the gradient of the loss with respect to
+# them, $da = (10,\ 0,\ 2)$.
+#
+# **Find $ds$**, the gradient with respect to the three scores, to two decimals. The Jacobian of chapter 3 does it, entry by
+# entry, and so does the shorter form that the chapter makes of it. The scores themselves are not needed. One sum tells you
+# whether you may be right: which?
+
+# %% by_hand
+def by_hand():
+    """Return the gradient ds with respect to the three scores, worked out with a pencil.
+
+    Returns
+    -------
+    list of 3 numbers
+        A tuple or an array will do as well.
+    """
+    ### BEGIN SOLUTION
+    return [1.4, -0.9, -0.5]
+    ### END SOLUTION
+
+# %% check_by_hand
+import checks
+
+checks.run("by_hand", points=0)
 
 # %% conventions [markdown]
 # ## Five rules for all five functions
@@ -35,12 +75,10 @@
 #   float64 of a float32 array; `d_k**0.5` is a plain number, and does not.)
 # - The inputs are left as they were.
 
-# %% given
-import matplotlib.pyplot as plt
-import numpy as np
-
 # %% ask_softmax [markdown]
 # ## 3.1 `softmax`: weights from scores of any size
+#
+# *About 10 minutes · easy ●○○*
 #
 # Each score becomes $e^{s_j}$, divided by the sum over its row. Computed as it stands, $e^{1000}$ is infinite, and
 # inf / inf is NaN. But only differences within a row matter: subtracting the same number from all scores of a row
@@ -86,9 +124,11 @@ checks.run("softmax", points=4)
 # %% ask_softmax_jacobian [markdown]
 # ## 3.2 `softmax_jacobian`: every weight's slope in every score
 #
+# *About 10 minutes · medium ●●○*
+#
 # Raise one score a little: its own weight grows, and all the others shrink, because they sum to 1. The Jacobian $J$
 # of shape (n, n) holds all these slopes, $J_{ij} = \partial a_i / \partial s_j$. It can be written with the weights
-# alone: $\partial a_i / \partial s_j = a_i (\delta_{ij} - a_j)$, where $\delta_{ij}$ is 1 if i = j, else 0.
+# alone: $\partial a_i / \partial s_j = a_i ([i = j] - a_j)$, where $[i = j]$ is 1 if i = j, else 0.
 #
 # By hand, with n = 2: $a = (1/4, 3/4)$ gives
 #
@@ -127,6 +167,8 @@ checks.run("softmax_jacobian", points=4)
 
 # %% ask_softmax_backward [markdown]
 # ## 3.3 `softmax_backward`: from the weights' gradient to the scores'
+#
+# *About 15 minutes · medium ●●○*
 #
 # The loss depends on a score $s_j$ through all the weights $a_i$ of its row, so the gradients come together by the chain
 # rule, $ds_j = \sum_i da_i \, \partial a_i / \partial s_j$ (with $a$, $da$ and $ds$ of shape (n,)). Put the Jacobian's
@@ -178,7 +220,9 @@ checks.run("softmax_backward", points=4)
 # %% ask_attention_forward [markdown]
 # ## 3.4 `attention_forward`: the way there
 #
-# Scores $S = Q K^T / \sqrt{d_k}$ of shape (..., n_q, n_k), weights $A$ = softmax of each row of $S$, and the weighted
+# *About 10 minutes · easy ●○○*
+#
+# Scores $S = Q K^\top / \sqrt{d_k}$ of shape (..., n_q, n_k), weights $A$ = softmax of each row of $S$, and the weighted
 # sum $Z = A V$ of shape (..., n_q, d_v). Return both `Z` and `A`: the way back needs the weights again.
 #
 # By hand, with n_q = 1, n_k = 2, d_k = 4, d_v = 1: $q = (2, 0, 0, 0)$ meets $k_1 = (0, 0, 0, 0)$ and
@@ -225,12 +269,14 @@ checks.run("attention_forward", points=4)
 # %% ask_attention_backward [markdown]
 # ## 3.5 `attention_backward`: the way back
 #
+# *About 30 minutes · hard ●●●*
+#
 # Given `dZ`, the gradient of the loss with respect to `Z`, find the gradients with respect to `Q`, `K` and `V`. There
 # are two paths. The values are reached directly, through $Z = A V$. The queries and keys are reached through the
 # weights: from $Z$ to $A$, through the softmax to $S$, and from there to $Q$ and $K$.
 #
 # One rule serves for every product. Where $C = X Y$ with shapes (n, r) = (n, m) (m, r), the gradients are
-# $dX = dC \, Y^T$, of shape (n, m), and $dY = X^T dC$, of shape (m, r). The shapes leave no other order.
+# $dX = dC \, Y^\top$, of shape (n, m), and $dY = X^\top dC$, of shape (m, r). The shapes leave no other order.
 #
 # By hand, with the numbers of 3.4 and $dZ = (1)$: each value's gradient is its weight, $1/4$ and $3/4$. The weights'
 # gradient is $dA = (4, 8)$ and the scores' is $dS = (-3/4, 3/4)$. So $dq = (\tfrac{3}{8} \ln 3, 0, 0, 0)$,
@@ -323,3 +369,35 @@ axes.plot(descend(0.1 * keys[[4]]), label="starts small")
 axes.plot(descend(40 * keys[[4]]), "--", label="starts long: saturated")
 axes.set(xlabel="step of gradient descent", ylabel="loss", title="The same query, two lengths")
 key = axes.legend()
+
+# %% think [markdown]
+# ## To think about: three numbers that sum to 0
+#
+# *About 5 minutes · medium ●●○*
+#
+# The entries of every $ds$ sum to 0, whatever $a$ and $da$ are. Why must they? Think of what happens to the loss when all
+# three scores grow by the same amount, and then look at the formula. What could you conclude if a program of yours gave a
+# $ds$ with another sum? Nothing is checked here.
+#
+# <details><summary>An answer</summary>
+#
+# Adding one number to all scores of a row changes no weight, so the loss does not change either: its slope in that
+# direction is 0, and this slope is the sum of the $ds_j$. In the formula, $\sum_j a_j (da_j - \sum_l a_l\, da_l) = 0$,
+# because the weights sum to 1. Another sum means a mistake, and often which one: without the subtraction it is
+# $\sum_l a_l\, da_l$. The test costs one line, and needs no right answer to compare with.
+#
+# </details>
+
+# %% stretch [markdown]
+# ## A stretch task: the gradient of a temperature
+#
+# *About 30 minutes · hard ●●●*
+#
+# Let attention have a temperature $T$: $A$ is the softmax of each row of $S / T$, with $S = Q K^\top / \sqrt{d_k}$, and
+# $Z = A V$ as before. $T$ is one number for all rows. Find $dT$, the derivative of the loss with respect to it, from $dZ$,
+# and write `temperature_backward(Q, K, V, T, dZ)`. Test it by differences: $(L(T + h) - L(T - h)) / 2h$ with
+# $L(T) = \sum_{ij} dZ_{ij} Z_{ij}$. Which $h$ gives the smallest error, and why neither a smaller nor a larger one? There are
+# no points for it, and no check.
+
+# %%
+# Yours: the stretch task, or anything else.

@@ -13,6 +13,7 @@ from checking import (
     expect,
     expect_agrees,
     expect_array,
+    expect_by_hand,
     expect_close,
     expect_dtypes,
     expect_inputs_kept,
@@ -24,6 +25,7 @@ from checking import (
 suite = Suite(
     __name__,
     read={
+        "by_hand": "chapter 3, Backward through softmax: grades and their average",
         "softmax": "chapter 3, Softmax that doesn't break",
         "softmax_jacobian": "chapter 3, The Jacobian: how each weight answers each score",
         "softmax_backward": "chapter 3, Backward through softmax: grades and their average",
@@ -127,6 +129,17 @@ def large_sequences(draw, *, n_k, d_v):
     Q, K = (draw.rng.integers(-1, 2, size=(2, n, 16)).astype(float) for n in (3, n_k))
     Q[..., 0], K[..., 0] = 4 * far_apart(draw, 6).reshape(2, 3), 1
     return Q, K, draw.array(2, n_k, d_v)
+
+
+# by_hand
+
+
+@check()
+def by_hand_gradient(by_hand, draw):
+    """The three numbers are the gradient with respect to the scores."""
+    a, da = np.array([0.2, 0.3, 0.5]), np.array([10.0, 0, 2])
+    slopes = np.array([[a[i] * ((i == j) - a[j]) for j in range(3)] for i in range(3)])
+    expect_by_hand(by_hand(), [(da * slopes[:, j]).sum() for j in range(3)])
 
 
 # softmax

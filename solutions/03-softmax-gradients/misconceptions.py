@@ -29,6 +29,71 @@ def backward(Q, K, V, dZ):
     return back(attend(Q, K, V)[1], Q, K, V, dZ)
 
 
+# by_hand: wrong
+
+
+@misconception(
+    "by_hand",
+    label="average not subtracted",
+    hint="Each weight was multiplied by its own gradient alone. Subtract the average gradient first: raising one "
+    "score lowers the other weights.",
+)
+def by_hand_without_average():
+    return [2, 0, 1]
+
+
+@misconception(
+    "by_hand",
+    label="weights left out",
+    hint="Each gradient is there less the average, but not times its weight.",
+)
+def by_hand_without_weights():
+    return [7, -3, -1]
+
+
+@misconception(
+    "by_hand",
+    label="sign turned",
+    hint="All signs are turned. The first weight has a gradient above the average, so that its score's is positive.",
+)
+def by_hand_turned():
+    return [-1.4, 0.9, 0.5]
+
+
+@misconception(
+    "by_hand",
+    label="only the diagonal of the Jacobian",
+    hint="Each score was counted for its own weight alone. It moves the other two weights too: add up a column of "
+    "the Jacobian.",
+)
+def by_hand_diagonal():
+    return [1.6, 0, 0.5]
+
+
+@misconception(
+    "by_hand",
+    label="plain mean instead of weighted average",
+    hint="The plain mean of the gradients, 4, was subtracted. The average is one with weights: the sum of a times "
+    "da.",
+)
+def by_hand_plain_mean():
+    return [1.2, -1.2, -1]
+
+
+# by_hand: right
+
+
+@right("by_hand")
+def by_hand_as_a_tuple():
+    return 1.4, -0.9, -0.5
+
+
+@right("by_hand")
+def by_hand_by_the_jacobian():
+    a = np.array([0.2, 0.3, 0.5])
+    return (np.diag(a) - np.outer(a, a)) @ np.array([10, 0, 2])
+
+
 # softmax: wrong
 
 
@@ -488,8 +553,8 @@ def jacobian_diag_of_weights(a):
 @misconception(
     "softmax_jacobian",
     label="identity instead of diag(a)",
-    hint="The identity stands where diag(a) should: that is delta_ij - a_i a_j. The factor a_i belongs to both "
-    "terms, a_i (delta_ij - a_j).",
+    hint="The identity stands where diag(a) should: that is [i = j] - a_i a_j. The factor a_i belongs to both "
+    "terms, a_i ([i = j] - a_j).",
 )
 def jacobian_identity_minus_outer(a):
     return np.eye(len(a), dtype=a.dtype) - np.outer(a, a)
@@ -498,7 +563,7 @@ def jacobian_identity_minus_outer(a):
 @misconception(
     "softmax_jacobian",
     label="Jacobian of log softmax",
-    hint="This is the Jacobian of log softmax, delta_ij - a_j. Multiply row i by a_i.",
+    hint="This is the Jacobian of log softmax, [i = j] - a_j. Multiply row i by a_i.",
 )
 def jacobian_of_logarithm(a):
     return np.eye(len(a), dtype=a.dtype) - a
@@ -537,8 +602,8 @@ def jacobian_diag_of_column(a):
 
 @misconception(
     "softmax_jacobian",
-    label="1 everywhere instead of delta",
-    hint="Every entry is a_i (1 - a_j). The 1 is there on the diagonal only: a_i (delta_ij - a_j).",
+    label="1 everywhere, not on the diagonal",
+    hint="Every entry is a_i (1 - a_j). The 1 is there on the diagonal only: a_i ([i = j] - a_j).",
 )
 def jacobian_without_delta(a):
     return np.outer(a, 1 - a)
@@ -617,7 +682,7 @@ def jacobian_mean(a):
     "softmax_jacobian",
     label="division by a weight, or its logarithm",
     hint="Somewhere a weight is divided by, or its logarithm is multiplied by 0, and a weight may be 0. a_i "
-    "(delta_ij - a_j) needs products only.",
+    "([i = j] - a_j) needs products only.",
 )
 def jacobian_divides(a):
     return np.outer(a, a) * (np.eye(len(a), dtype=a.dtype) / a - 1)

@@ -5,6 +5,8 @@
 # `permutation_gap`, `sinusoidal_encoding` and `rotary`. Each is a few lines of NumPy. Read chapter 4 of the book
 # first; it shows every step on one small example, and here you write the general form.
 #
+# *About 60 minutes · medium ●●○*
+#
 # **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your
 # code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
 # every time.
@@ -15,19 +17,12 @@
 # `checks.run("rotary", points=9, seed=...)` in a cell of your own. Points are partial, and the checks are
 # readable: open `checks.py` beside this notebook.
 #
+# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# question to think about, and a stretch task, which is not counted in the time above.
+#
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
 # has, `04-position.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
-
-# %% conventions [markdown]
-# ## Four rules for all three functions
-#
-# - Places and positions are counted from 0. The words of a sequence are the rows of its array: (n, d) is n words of
-#   d numbers each. `...` in front stands for any number of leading batch axes (none, one, several).
-# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`. A size of 1 is a size too: it must not be stretched to fit another.
-#   (NumPy's broadcasting stretches a 1 without a word, and indexing never counts: compare the sizes yourself.)
-# - A result that is made from an array `X` has the floating dtype of `X`: float32 in, float32 out, and so
-#   for float16 and float64. Integers in `X` are not asked about.
-# - The inputs are left as they were.
 
 # %% given
 import matplotlib.pyplot as plt
@@ -66,8 +61,50 @@ def self_attention(X):
     """
     return softmax(X @ X.T / np.sqrt(X.shape[-1])) @ X
 
+# %% ask_by_hand [markdown]
+# ## With a pencil: two hands of a clock
+#
+# *About 10 minutes · medium ●●○*
+#
+# A rotary encoding turns the pairs of neighbouring columns of a vector, pair $i = 0, 1, \ldots$ by the angle
+# $p \cdot \text{base}^{-2i/d}$ at position $p$; a positive angle turns $(1, 0)$ towards $(0, 1)$.
+#
+# **Turn** $x = (1,\ 2,\ 3,\ 1)$, so $d = 4$, at position $p = \pi$ with base 4. Two angles, two turns, no calculator: all four
+# numbers are whole. A position that is no whole number is allowed, and makes the angles easy here.
+
+# %% by_hand
+def by_hand():
+    """Return x, turned at position pi with base 4, worked out with a pencil.
+
+    Returns
+    -------
+    list of 4 numbers
+        A tuple or an array will do as well.
+    """
+    ### BEGIN SOLUTION
+    return [-1, -2, -1, 3]
+    ### END SOLUTION
+
+# %% check_by_hand
+import checks
+
+checks.run("by_hand", points=0)
+
+# %% conventions [markdown]
+# ## Four rules for all three functions
+#
+# - Places and positions are counted from 0. The words of a sequence are the rows of its array: (n, d) is n words of
+#   d numbers each. `...` in front stands for any number of leading batch axes (none, one, several).
+# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`. A size of 1 is a size too: it must not be stretched to fit another.
+#   (NumPy's broadcasting stretches a 1 without a word, and indexing never counts: compare the sizes yourself.)
+# - A result that is made from an array `X` has the floating dtype of `X`: float32 in, float32 out, and so
+#   for float16 and float64. Integers in `X` are not asked about.
+# - The inputs are left as they were.
+
 # %% ask_permutation_gap [markdown]
 # ## 4.1 `permutation_gap`: does the order matter?
+#
+# *About 10 minutes · easy ●○○*
 #
 # A permutation $p$ of n places reorders the rows of `X` (n, d): `X[p]`, whose row i is row $p_i$ of `X`. A function is
 # *permutation equivariant* if reordering its input reorders its output in the same way and does nothing else:
@@ -125,20 +162,22 @@ checks.run("permutation_gap", points=5)
 # %% ask_sinusoidal_encoding [markdown]
 # ## 4.2 `sinusoidal_encoding`: a row of waves for each position
 #
+# *About 15 minutes · medium ●●○*
+#
 # What attention cannot see can be written into the words: add a row of d_model numbers that depends on the position
 # alone. The columns come in pairs, $i = 0, \dots, d_\text{model}/2 - 1$. Pair i is a hand of a clock that turns by
 # $10000^{-2i/d_\text{model}}$ radians from one position to the next: the first hand fast, the last one hardly at all.
-# The result P has shape (n, d_model), and for position p (row p)
+# The result $E$ has shape (n, d_model), and for position p (row p)
 #
 # $$
-# P_{p,\,2i} = \sin\frac{p}{10000^{2i/d_\text{model}}}, \qquad
-# P_{p,\,2i+1} = \cos\frac{p}{10000^{2i/d_\text{model}}} .
+# E_{p,\,2i} = \sin\frac{p}{10000^{2i/d_\text{model}}}, \qquad
+# E_{p,\,2i+1} = \cos\frac{p}{10000^{2i/d_\text{model}}} .
 # $$
 #
 # By hand, with n = 3 and d_model = 4: the two powers are $10000^0 = 1$ and $10000^{2/4} = 100$, so that
 #
 # $$
-# P =
+# E =
 # \begin{pmatrix} \sin 0 & \cos 0 & \sin 0 & \cos 0 \\ \sin 1 & \cos 1 & \sin 0.01 & \cos 0.01 \\
 # \sin 2 & \cos 2 & \sin 0.02 & \cos 0.02 \end{pmatrix} \approx
 # \begin{pmatrix} 0 & 1 & 0 & 1 \\ 0.841 & 0.540 & 0.010 & 1.000 \\ 0.909 & -0.416 & 0.020 & 1.000 \end{pmatrix}
@@ -171,10 +210,10 @@ def sinusoidal_encoding(n, d_model):
         raise ValueError(f"d_model should be even, and is {d_model}")
     positions = np.arange(n)[:, None]  # (n, 1)
     angles = positions / 10000.0 ** (np.arange(0, d_model, 2) / d_model)  # (n, d_model / 2)
-    P = np.empty((n, d_model))
-    P[:, 0::2] = np.sin(angles)
-    P[:, 1::2] = np.cos(angles)
-    return P
+    E = np.empty((n, d_model))
+    E[:, 0::2] = np.sin(angles)
+    E[:, 1::2] = np.cos(angles)
+    return E
     ### END SOLUTION
 
 # %%
@@ -189,15 +228,17 @@ checks.run("sinusoidal_encoding", points=6)
 # %% ask_rotary [markdown]
 # ## 4.3 `rotary`: turn the vectors instead
 #
+# *About 20 minutes · hard ●●●*
+#
 # A rotary encoding adds nothing. It turns queries and keys, each pair of columns 2i and 2i + 1 like a hand of the same
-# clock: the pair $(x, y)$ of a vector at position m turns by the angle $t = m \cdot \text{base}^{-2i/d}$,
+# clock: the pair $(x, y)$ of a vector at position p turns by the angle $t = p \cdot \text{base}^{-2i/d}$,
 #
 # $$
 # (x, y) \;\to\; (x \cos t - y \sin t,\;\; x \sin t + y \cos t) .
 # $$
 #
-# When a query at m and a key at n have been turned, their dot product knows m and n only by the distance m - n: turning
-# both by the same angle changes nothing. `X` has shape (..., n, d) with an even d, and `positions` (n,) holds the
+# When a query at position $p_q$ and a key at position $p_k$ have been turned, their dot product knows the two only by the
+# distance $p_q - p_k$: turning both by the same angle changes nothing. `X` has shape (..., n, d) with an even d, and `positions` (n,) holds the
 # position of each row, the same for all leading axes. Positions are any numbers: they need not start at 0 (a model that
 # writes adds one word at a time, at its own position), nor be in order, whole or positive.
 #
@@ -308,3 +349,35 @@ for start, width, colour in [(50, 8, "#56B4E9"), (500, 4, "#0072B2"), (900, 1.2,
 dots.set(xlabel="position of the query minus position of the key", ylabel="dot product", title="rotary")
 dots.legend()
 figure.tight_layout()
+
+# %% think [markdown]
+# ## To think about: why are values not turned?
+#
+# *About 5 minutes · medium ●●○*
+#
+# Rotary encodings turn queries and keys, and leave the values alone. Suppose that the values were turned as well, each
+# at its own position. What would the result for a query then depend on that it does not depend on now? Take a sentence,
+# and the same one shifted by 100 positions. Nothing is checked here.
+#
+# <details><summary>An answer</summary>
+#
+# The weights would be the same for both sentences, since they know positions only by their differences. But the result is a
+# mixture of values, and each of these would have been turned by its own position: shifted by 100 positions, every value is
+# turned further, and the whole result with it. It would depend on where in the text the sentence stands, not only on how its
+# words stand to each other. (Turning the result back by the query's position would mend that: then values, too, count
+# by distance.)
+#
+# </details>
+
+# %% stretch [markdown]
+# ## A stretch task: the other way to pair
+#
+# *About 25 minutes · hard ●●●*
+#
+# Many libraries pair column i with column i + d/2 instead of neighbours. Write `rotary_halves(X, positions, base)` that does
+# so. A model with weights made for one of the two can be moved to the other by reordering the columns of $W_q$ and $W_k$
+# once: find the permutation of columns, and show with `np.abs(...).max()` that the scores of turned queries and keys are
+# the same. What happens to the scores when only $W_q$ is reordered? There are no points for it, and no check.
+
+# %%
+# Yours: the stretch task, or anything else.

@@ -4,7 +4,10 @@
 # A mask says which query may attend to which key. You write the two masks that nearly every model uses,
 # `causal_mask` and `padding_mask`, a softmax that keeps its word whatever stands at a masked place,
 # `masked_softmax`, and with it `masked_attention`. Each is a few lines of NumPy. Read chapter 5 of the book first;
-# it shows what goes wrong with -1e9, with float16 and with rows that may attend to nothing.
+# it shows what becomes of rows that may attend to nothing. What goes wrong with -1e9 and with float16 stands on its
+# second page, *Going deeper*.
+#
+# *About 75 minutes · medium ●●○*
 #
 # **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your
 # code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
@@ -16,23 +19,12 @@
 # `checks.run("causal_mask", points=4, seed=...)` in a cell of your own. Points are partial, and the checks are
 # readable: open `checks.py` beside this notebook.
 #
+# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# question to think about, and a stretch task, which is not counted in the time above.
+#
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
 # has, `05-masking.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
-
-# %% conventions [markdown]
-# ## Five rules for this notebook
-#
-# - Masks are boolean arrays, and True means "may attend". (`scaled_dot_product_attention` of PyTorch reads
-#   them so; `nn.MultiheadAttention` reads them the other way round.)
-# - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all
-#   arguments that have it. A mask *broadcasts* to the scores: it may have fewer leading axes, and a size of 1
-#   where the scores have more. Not asked about are a mask that has more axes than the scores, a plain `True` in
-#   place of an array, and leading axes that differ between `Q`, `K` and `V` (raise, or do what `@` does).
-# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`. The mask may be stretched to the scores, never the scores to the
-#   mask, and nothing else is stretched: a size of 1 is a size too.
-# - The result has the inputs' floating dtype: float32 in, float32 out, and float16 as well. Integers and arguments
-#   of different dtypes are not asked about.
-# - The inputs are left as they were.
 
 # %% given
 import math
@@ -63,8 +55,57 @@ def scaled_scores(Q, K):
     """
     return Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
 
+# %% ask_by_hand [markdown]
+# ## With a pencil: three words, none of which looks ahead
+#
+# *About 10 minutes · easy ●○○*
+#
+# Three words have the scores
+#
+# $$
+# S = \begin{pmatrix} 0 & \ln 2 & \ln 3 \\ \ln 2 & 0 & \ln 3 \\ \ln 3 & \ln 2 & 0 \end{pmatrix} ,
+# $$
+#
+# a row for each query and a column for each key, and a causal mask: each word may attend to itself and to the words before
+# it. **Find the weights** $A$, all nine of them. Write them as fractions, such as `1 / 7`, or to two decimals.
+
+# %% by_hand
+def by_hand():
+    """Return the weights of the three words under a causal mask, worked out with a pencil.
+
+    Returns
+    -------
+    list of 3 lists of 3 numbers
+        The rows of A. Tuples or an array will do as well.
+    """
+    ### BEGIN SOLUTION
+    return [[1, 0, 0], [2 / 3, 1 / 3, 0], [1 / 2, 1 / 3, 1 / 6]]
+    ### END SOLUTION
+
+# %% check_by_hand
+import checks
+
+checks.run("by_hand", points=0)
+
+# %% conventions [markdown]
+# ## Five rules for this notebook
+#
+# - Masks are boolean arrays, and True means "may attend". (`scaled_dot_product_attention` of PyTorch reads
+#   them so; `nn.MultiheadAttention` reads them the other way round.)
+# - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all
+#   arguments that have it. A mask *broadcasts* to the scores: it may have fewer leading axes, and a size of 1
+#   where the scores have more. Not asked about are a mask that has more axes than the scores, a plain `True` in
+#   place of an array, and leading axes that differ between `Q`, `K` and `V` (raise, or do what `@` does).
+# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`. The mask may be stretched to the scores, never the scores to the
+#   mask, and nothing else is stretched: a size of 1 is a size too.
+# - The result has the inputs' floating dtype: float32 in, float32 out, and float16 as well. Integers and arguments
+#   of different dtypes are not asked about.
+# - The inputs are left as they were.
+
 # %% ask_causal_mask [markdown]
 # ## 5.1 `causal_mask`: nobody looks ahead
+#
+# *About 10 minutes · medium ●●○*
 #
 # A model that predicts the next token must not see it. With as many queries as keys, query i may attend to
 # keys 0 to i: itself and what came before.
@@ -111,6 +152,8 @@ checks.run("causal_mask", points=4)
 
 # %% ask_padding_mask [markdown]
 # ## 5.2 `padding_mask`: what fills up a short sequence is not text
+#
+# *About 10 minutes · easy ●○○*
 #
 # Sequences of different lengths share one array of n tokens each; the shorter ones are filled up at the end. The
 # fill must not be attended to, by any query: this mask does not depend on the query. The axis of size 1 in its
@@ -164,11 +207,13 @@ checks.run("padding_mask", points=3)
 # %% ask_masked_softmax [markdown]
 # ## 5.3 `masked_softmax`: share out the weight among those who may have some
 #
+# *About 25 minutes · hard ●●●*
+#
 # Softmax along the last axis, over the keys that may be attended to; the others get weight 0. In a row i of scores,
-# with $M_i$ the set of keys that it may attend to:
+# where the mask $M_{ij}$ is true if query i may attend to key j:
 #
 # $$
-# A_{ij} = \frac{e^{S_{ij}}}{\sum_{l \in M_i} e^{S_{il}}} \ \text{ for } j \in M_i, \qquad A_{ij} = 0 \ \text{ for the others.}
+# A_{ij} = \frac{e^{S_{ij}}}{\sum_{l:\, M_{il}} e^{S_{il}}} \ \text{ where } M_{ij}, \qquad A_{ij} = 0 \ \text{ elsewhere.}
 # $$
 #
 # Three promises make it useful:
@@ -223,8 +268,10 @@ checks.run("masked_softmax", points=8)
 # %% ask_masked_attention [markdown]
 # ## 5.4 `masked_attention`: attention that minds the mask
 #
+# *About 15 minutes · medium ●●○*
+#
 # Scaled scores (given above), masked softmax over the keys, weighted sum of the values:
-# $A = \text{masked softmax}(Q K^T / \sqrt{d_k})$ of shape (..., n_q, n_k), and $Z = A V$ of shape (..., n_q, d_v). A query
+# $A = \text{masked softmax}(Q K^\top / \sqrt{d_k})$ of shape (..., n_q, n_k), and $Z = A V$ of shape (..., n_q, d_v). A query
 # that may attend to nothing gets weights 0 and the result 0. Without a mask, every query may attend to every key.
 # All entries of `Q`, `K` and `V` are finite, behind the mask too: 0 times NaN is NaN, and that is not checked.
 #
@@ -342,3 +389,35 @@ try:
     interact(show_leak, changed=(0, n - 1)) if "get_ipython" in globals() else show_leak()
 except ImportError:
     show_leak()
+
+# %% think [markdown]
+# ## To think about: nothing to look at
+#
+# *About 5 minutes · medium ●●○*
+#
+# A row that may attend to nothing gets the weights 0 here. Somebody proposes equal weights, $1 / n_k$ for each key, "because
+# a row of weights sums to 1". Name a place where that does harm. Think of what the result of such a row is made of, and of
+# your leak test. Nothing is checked here.
+#
+# <details><summary>An answer</summary>
+#
+# Equal weights mix all the values that the mask was to hide: padding, or words that come later. With more queries than keys
+# the first queries of a causal mask would see the future, and the leak test would find it, since a change of a hidden word
+# changes their results. On the way back the hidden values would get gradients as well. With weights 0 the result is 0
+# whatever stands behind the mask, and no gradient passes. The sum of 1 is what softmax promises for those who have a
+# choice; where there is none, the promise of the mask comes first.
+#
+# </details>
+
+# %% stretch [markdown]
+# ## A stretch task: a window that slides
+#
+# *About 30 minutes · hard ●●●*
+#
+# Let each word see itself and the $w - 1$ words before it. Write `window_mask(n_q, n_k, w)`, aligned at the end like
+# `causal_mask`. Then stack layers: the result of `masked_attention(X, X, X, mask)` is the next layer's `X`. After how many
+# layers can the last of n words know of the first? Guess a formula in n and w, and test it as the last figure does: change
+# the first word, and see whether the last result changes at all. There are no points for it, and no check.
+
+# %%
+# Yours: the stretch task, or anything else.

@@ -15,6 +15,7 @@ from checking import (
     Suite,
     expect,
     expect_array,
+    expect_by_hand,
     expect_close,
     expect_dtypes,
     expect_inputs_kept,
@@ -29,6 +30,7 @@ HALF = 3e-2
 suite = Suite(
     __name__,
     read={
+        "by_hand": "chapter 5, Two things to hide",
         "causal_mask": "chapter 5, Aligned at the end",
         "padding_mask": "chapter 5, Two things to hide",
         "masked_softmax": "chapter 5, A row with nothing to see",
@@ -109,6 +111,16 @@ def expect_zero(got, hidden, what="The weight"):
         first = tuple(int(i) for i in wrong[0])
         many = f"Of {int(hidden.sum())} that should be 0, {len(wrong)} are not."
         expect(False, f"{what} at {first} should be exactly 0, and is {got[first]:.4g}. {many}")
+
+
+# by_hand
+
+
+@check()
+def by_hand_weights(by_hand, draw):
+    """The nine numbers are the weights of the three words, none of which looks ahead."""
+    S = np.log([[1.0, 2, 3], [2, 1, 3], [3, 2, 1]])
+    expect_by_hand(by_hand(), shared_out(S, sees_past(3, 3)))
 
 
 # causal_mask

@@ -40,6 +40,80 @@ def attend(Q, K, V, mask=None, weigh=share, score=scaled):
     return A @ V, A
 
 
+# by_hand: wrong
+
+
+@misconception(
+    "by_hand",
+    label="no mask",
+    hint="All three words were shared among: the first two see words that come later. Leave these out before "
+    "dividing.",
+)
+def by_hand_unmasked():
+    return [[1 / 6, 1 / 3, 1 / 2], [1 / 3, 1 / 6, 1 / 2], [1 / 2, 1 / 3, 1 / 6]]
+
+
+@misconception(
+    "by_hand",
+    label="weights masked after softmax",
+    hint="The weights were made with all words, and then some were set to 0, so that rows no longer sum to 1. Mask "
+    "the scores first.",
+)
+def by_hand_masked_late():
+    return [[1 / 6, 0, 0], [1 / 3, 1 / 6, 0], [1 / 2, 1 / 3, 1 / 6]]
+
+
+@misconception(
+    "by_hand",
+    label="0 for a hidden score",
+    hint="Hidden scores were set to 0, and e to the power of 0 is 1: they got weight. A hidden score is minus "
+    "infinity.",
+)
+def by_hand_zero_scores():
+    return [[1 / 3, 1 / 3, 1 / 3], [1 / 2, 1 / 4, 1 / 4], [1 / 2, 1 / 3, 1 / 6]]
+
+
+@misconception(
+    "by_hand",
+    label="mask turned over",
+    hint="Words see what comes after them, and not what came before. Row i may see the columns up to i.",
+)
+def by_hand_future():
+    return [[1 / 6, 1 / 3, 1 / 2], [0, 1 / 4, 3 / 4], [0, 0, 1]]
+
+
+@misconception(
+    "by_hand",
+    label="a word cannot see itself",
+    hint="The diagonal is hidden too. A word may attend to itself.",
+)
+def by_hand_strict():
+    return [[0, 0, 0], [1, 0, 0], [3 / 5, 2 / 5, 0]]
+
+
+@misconception(
+    "by_hand",
+    label="rows and columns exchanged",
+    hint="Queries and keys are exchanged: each row of weights belongs to a query, and sums to 1.",
+)
+def by_hand_transposed():
+    return [[1, 2 / 3, 1 / 2], [0, 1 / 3, 1 / 3], [0, 0, 1 / 6]]
+
+
+# by_hand: right
+
+
+@right("by_hand")
+def by_hand_decimals():
+    return (1, 0, 0), (0.67, 0.33, 0), (0.5, 0.33, 0.17)
+
+
+@right("by_hand")
+def by_hand_as_an_array():
+    E = np.tril([[1.0, 2, 3], [2, 1, 3], [3, 2, 1]])
+    return E / E.sum(axis=1, keepdims=True)
+
+
 # causal_mask: wrong
 
 

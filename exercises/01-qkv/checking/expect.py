@@ -1,5 +1,8 @@
 """Expectations: each either holds, or raises `Failed` with what held, what did not, and where."""
 
+from decimal import Decimal
+from fractions import Fraction
+
 import numpy as np
 
 from checking.draw import read_only
@@ -9,6 +12,9 @@ from checking.words import Message, counted, joined
 # inside: those differ by less than 1e-5 for the sizes drawn here. The inputs are drawn so that a wrong answer
 # differs by more than 1e-2 (measured in the tests), so 1e-4 lies far from both.
 RTOL = 1e-4
+
+# What is worked out with a pencil is asked for to two decimals: rounded, or cut off where rounding is a tie.
+BY_HAND = 0.0051
 
 THE_RESULT = Message("the result")
 
@@ -52,6 +58,15 @@ def as_plain(value):
             return None
         value = np.asarray(value)
     return value if value.dtype.kind in "biuf" else None
+
+
+def as_numbers(value):
+    """Return the numbers in `value` in a row, or None when it has others: a number, or lists, tuples and arrays."""
+    if isinstance(value, (list, tuple)):
+        rows = [as_numbers(item) for item in value]
+        return None if any(row is None for row in rows) else np.concatenate([np.zeros(0), *rows])
+    array = as_plain(float(value) if isinstance(value, (Fraction, Decimal)) else value)
+    return None if array is None else array.astype(float).ravel()
 
 
 def describe(value):
@@ -170,6 +185,27 @@ def expect_close(got, expected, rtol=RTOL, what=THE_RESULT, unit=None):
     raise Failed(message, held, expected, got, wrong, np.asarray(unit))
 
 
+def expect_by_hand(got, expected):
+    """Fail unless `got` holds the expected numbers to two decimals, in this order, in whatever they are kept.
+
+    The failure says which number is wrong, and not what is right: that is still to be worked out.
+    """
+    expected = np.asarray(expected, dtype=float)
+    numbers = as_numbers(got)
+    if numbers is None or numbers.size != expected.size:
+        wanted = counted("{count} number", "{count} numbers", expected.size)
+        found = describe(got) if numbers is None else counted("{count} number", "{count} numbers", numbers.size)
+        raise Failed(Message("The answer should be {wanted}, and is {found}.", wanted=wanted, found=found))
+    right = np.abs(numbers - expected.ravel()) <= BY_HAND
+    if right.all():
+        return
+    index = np.argwhere(~right.reshape(expected.shape))[0].tolist()
+    message = "The number at {index} is not right: {got}." if index else "The number is not right: {got}."
+    one, many = "{count} of {size} numbers is right", "{count} of {size} numbers are right"
+    held = [counted(one, many, int(right.sum()), size=right.size)] if right.any() else []
+    raise Failed(Message(message, index=str(index), got=f"{numbers[~right][0]:.4g}"), held)
+
+
 def expect_tuple(result, names):
     """Fail unless `result` is a tuple (or list) of as many arrays as there are names; return them plain, in order.
 
@@ -262,6 +298,6 @@ def expect_raises(kinds, subject, *arguments, because):
         raise Failed(Message(message, **values, found=describe(subject.calls[-1].result)))
     message = "{function} should raise {wanted} for {shapes} ({because}), and raised {kind}: {error}"
     raise Failed(
-        Message(message, **values, kind=type(error).__name__, error=str(error)),
+        Message(message, **values, kind=type(error).__name__, error=str(error) or Message("no message")),
         [Message("the mistake is noticed")],
     )

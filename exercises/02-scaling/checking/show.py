@@ -6,6 +6,11 @@ import sys
 from checking.words import Message, listed, shown
 from checking.words import translated as _
 
+WITHOUT_POINTS = {
+    "passed": "holds, without points",
+    "failed": "does not hold yet, without points",
+    "waiting": "not done, without points",
+}
 STATUS = {"passed": "passed", "failed": "FAILED", "waiting": "waits"}
 
 # Inline, because feedback must look the same in JupyterLab, nbgrader's pages and a saved file; translucent
@@ -31,7 +36,15 @@ def element(where):
 
 def points(report):
     """Return what a `Report` comes to, in words."""
+    if not report.points:
+        return str(Message(WITHOUT_POINTS[standing(report)]))
     return str(Message("{score} of {points} points", score=f"{report.score:g}", points=f"{report.points:g}"))
+
+
+def standing(report):
+    """Return how a `Report` stands: "passed" if all of it holds, "waiting" if no check could begin, else "failed"."""
+    statuses = {result.status for result in report.results}
+    return "passed" if statuses <= {"passed"} else "waiting" if statuses == {"waiting"} else "failed"
 
 
 def cause(result):
@@ -98,7 +111,8 @@ def text(report):
     if any(result.status != "passed" for result in report.results):
         if report.read:
             lines.append(f"  {_('Read:')} {shown(report.read)}")
-        lines.append(f"  {_('The same inputs again:')} seed={report.seed}")
+        if report.points:
+            lines.append(f"  {_('The same inputs again:')} seed={report.seed}")
     return "\n".join(lines)
 
 
@@ -150,9 +164,10 @@ def as_html(report):
         parts.append("</li>")
     parts.append("</ul>")
     if any(result.status != "passed" for result in report.results):
-        read = f"{html.escape(_('Read:'))} {_inline(report.read)}<br>" if report.read else ""
-        again = html.escape(_("The same inputs again:"))
-        parts.append(f'<p style="margin:.5em 0 0">{read}{again} <code>seed={report.seed}</code></p>')
+        last = [f"{html.escape(_('Read:'))} {_inline(report.read)}"] if report.read else []
+        if report.points:
+            last.append(f"{html.escape(_('The same inputs again:'))} <code>seed={report.seed}</code>")
+        parts.append(f'<p style="margin:.5em 0 0">{"<br>".join(last)}</p>')
     return "".join(parts) + "</div>"
 
 

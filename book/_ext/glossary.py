@@ -1,0 +1,81 @@
+"""Says for each term of the glossary where a chapter tells it.
+
+The place is found, not written down: the first section that has the term in bold or as its heading, chapters before
+what goes deeper; or else the first one that mentions it. A term that no chapter uses gets no link, and fails a test.
+"""
+
+import itertools
+import re
+from pathlib import PurePosixPath
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.locale import get_translation
+
+_ = get_translation("glossary")
+CHAPTER = re.compile(r"(\d\d)-.*?(-deeper)?$")
+SILENT = (nodes.literal_block, nodes.math_block, nodes.raw, nodes.comment)
+
+
+def pattern(term):
+    """Return what finds a term in a text: any case, words joined by a space or a hyphen, the usual endings."""
+    words = re.split(r"[\s-]+", re.sub(r"\s*\(.*?\)", "", term).strip())
+    return re.compile(r"(?<![\w-])" + r"[\s-]+".join(map(re.escape, words)) + r"(s|es|d|ed)?(?![\w-])", re.I)
+
+
+def said(node):
+    """Yield the paragraphs and the heading of a section, without its subsections, as (text, [what stands out])."""
+    for child in node.children:
+        if isinstance(child, nodes.title):
+            yield child.astext(), [child.astext()]
+        elif not isinstance(child, (nodes.section, *SILENT)):
+            for part in child.findall(lambda node: isinstance(node, nodes.paragraph | nodes.title)):
+                yield part.astext(), [strong.astext() for strong in part.findall(nodes.strong)]
+
+
+def sections(env):
+    """Yield (page, section, texts) of all chapters, what goes deeper last."""
+    pages = [page for page in env.found_docs if CHAPTER.match(PurePosixPath(page).name)]
+    for page in sorted(pages, key=lambda page: (page.endswith("-deeper"), page)):
+        for section in env.get_doctree(page).findall(nodes.section):
+            yield page, section, list(said(section))
+
+
+def tell(app, doctree, docname):
+    """Add to each term's line the link to where it is told."""
+    terms = [item for book in doctree.findall(addnodes.glossary) for item in book.findall(nodes.definition_list_item)]
+    if not terms:
+        return
+    places = list(sections(app.env))
+    for item in terms:
+        found = pattern(item[0].astext())
+        told = (place for place in places if any(found.fullmatch(words) for text, bold in place[2] for words in bold))
+        used = (place for place in places if any(found.search(text) for text, bold in place[2]))
+        place = next(itertools.chain(told, used), None)
+        if place:
+            item[-1][-1] += link(app, docname, *place[:2])
+
+
+def link(app, docname, page, section):
+    """Return the link to a section: the chapter's number and the section's title."""
+    number, deeper = CHAPTER.match(PurePosixPath(page).name).groups()
+    title = next(section.findall(nodes.title)).astext()
+    if not isinstance(section.parent, nodes.section):  # the page itself
+        words = _("Chapter %d, going deeper") if deeper else _("Chapter %d")
+        words %= int(number)
+    else:
+        words = (_("Chapter %d, deeper: %s") if deeper else _("Chapter %d: %s")) % (int(number), title)
+    address = app.builder.get_relative_uri(docname, page) + "#" + section["ids"][0]
+    return [nodes.Text(" "), nodes.reference("", words, internal=True, refuri=address, classes=["abh-told"])]
+
+
+def rewrite(app, env):
+    """Return the pages with a glossary: they are written again whenever any page was read."""
+    return [page for page in env.found_docs if PurePosixPath(page).name == "glossary"]
+
+
+def setup(app):
+    """Register it."""
+    app.connect("env-updated", rewrite)
+    app.connect("doctree-resolved", tell)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

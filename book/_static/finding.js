@@ -1,0 +1,49 @@
+// The book's search shows a piece of each page that it finds. Sphinx takes it from the page's source, with the code and the
+// TeX in it; here it is the prose, and formulas as plain letters.
+(() => {
+  if (typeof Search === "undefined") return;
+
+  const WITHOUT = ".headerlink, script, style, pre, svg, div.math, .cell, .abh-drawing, .abh-hero-figure, .abh-pointer,"
+    + " .abh-exercise, .abh-kicker, .onlyprint, .prev-next-area, .bd-header-article, .bd-sidebar-secondary";
+  const SIGNS = {
+    top: "ᵀ", cdot: "·", times: "×", circ: "∘", le: "≤", leq: "≤", ge: "≥", geq: "≥", ne: "≠", neq: "≠", pm: "±", to: "→",
+    infty: "∞", sum: "Σ", partial: "∂", ldots: "…", dots: "…", approx: "≈", in: "∈", sqrt: "√", log: "log ", ln: "ln ", vv: "v",
+    alpha: "α", beta: "β", delta: "δ", Delta: "Δ", theta: "θ", pi: "π", rho: "ρ", sigma: "σ", mu: "μ", omega: "ω",
+    varepsilon: "ε", lvert: "|", rvert: "|", langle: "⟨", rangle: "⟩", quad: " ", qquad: " ",
+  };
+
+  /** A short formula in plain letters: \(\sqrt{d_k}\) -> √d_k. */
+  const letters = (tex) => tex
+    .replace(/^\s*\\\(|\\\)\s*$/g, "")
+    .replace(/\\[dt]?frac\s*(\{[^{}]*\}|.)\s*(\{[^{}]*\}|.)/g, "$1/$2")
+    .replace(/\\(?:big|Big|left|right|!|,|;|:|operatorname|text|mathrm|mathbf|mathcal|mathbb|class)(?![A-Za-z])/g, "")
+    .replace(/\\([A-Za-z]+)\s*/g, (_, name) => SIGNS[name] ?? name)
+    .replace(/\^(ᵀ)|\^\{(ᵀ)\}/g, "ᵀ")
+    .replace(/[{}\\]/g, "");
+
+  Search.htmlToText = (html, anchor) => {
+    const page = new DOMParser().parseFromString(html, "text/html");
+    const article = page.querySelector("article.bd-article") ?? page.querySelector('[role="main"]');
+    if (!article) return "";
+    article.querySelectorAll(WITHOUT).forEach((element) => element.remove());
+    article.querySelectorAll(".math").forEach((formula) => formula.replaceWith(letters(formula.textContent)));
+    let place = (anchor && article.querySelector(anchor)) || article;
+    if (place.matches("dt")) place = place.nextElementSibling ?? place; // a term: what is said about it
+    place.querySelector("h1, h2, h3, h4")?.remove(); // the result's own title, or the page's
+    return place.textContent.replace(/\s+/g, " ").trim();
+  };
+
+  const LENGTH = 240;
+  Search.makeSearchSummary = (html, words, anchor) => {
+    const text = Search.htmlToText(html, anchor);
+    if (!text) return null;
+    const found = [...words].map((word) => text.toLowerCase().indexOf(word.toLowerCase())).filter((place) => place >= 0);
+    const near = found.length ? Math.max(found.at(-1) - LENGTH / 2, 0) : 0;
+    const start = near && text.indexOf(" ", near) + 1; // whole words only
+    const end = start + LENGTH < text.length ? text.lastIndexOf(" ", start + LENGTH) : text.length;
+    const summary = document.createElement("p");
+    summary.className = "context";
+    summary.textContent = (start ? "… " : "") + text.slice(start, end) + (end < text.length ? " …" : "");
+    return summary;
+  };
+})();

@@ -1,0 +1,108 @@
+"""The small drawing beside each chapter on the landing page: one function a chapter, from the chapter's own numbers.
+
+A chapter without one is shown without.
+"""
+
+import numpy as np
+from figures import drawing, qkv, softmax
+
+WIDTH, HEIGHT = 148, 92
+
+
+def _panel():
+    return drawing.panels(width=WIDTH, height=HEIGHT, bare=True)
+
+
+def _dot(axes, x, y, colour, size=11):
+    axes.plot([x], [y], "o", color=colour, markersize=size * 0.75, zorder=3)
+
+
+def queries():
+    """One query, three keys, three values: lines as wide as the weights of *chased*."""
+    axes = _panel()
+    s = (qkv.X @ qkv.W_q)[1] @ (qkv.X @ qkv.W_k).T
+    weights = np.exp(s) / np.exp(s).sum()
+    for y, weight in zip((16, 46, 76), weights, strict=True):
+        for x, end in ((62, 16), (96, 132)):
+            axes.plot(
+                [end, x],
+                [46, y],
+                color=drawing.WEIGHT,
+                lw=1 + 9 * weight,
+                alpha=0.45,
+                solid_capstyle="butt",
+                zorder=1,
+            )
+        _dot(axes, 62, y, drawing.KEY)
+        _dot(axes, 96, y, drawing.VALUE)
+    _dot(axes, 14, 46, drawing.QUERY, 15)
+    _dot(axes, 134, 46, drawing.INK, 15)
+    return axes
+
+
+def walks():
+    """Dot products while they grow, and the root of how far they have come."""
+    axes = _panel()
+    rng = np.random.default_rng(1)
+    q, K = rng.normal(size=128), rng.normal(size=(16, 128))
+    walk = np.hstack([np.zeros((16, 1)), np.cumsum(q * K, axis=1)])
+    c = np.arange(0, 129, 4)
+    x = 8 + c * (132 / 128)
+    unit = 40 / (3 * np.sqrt(128))
+    axes.plot(x, 46 - unit * walk[:, c].T, color=drawing.QUIET, lw=0.7, alpha=0.7)
+    for sign in (1, -1):
+        axes.plot(x, 46 - sign * 2 * unit * np.sqrt(c), color=drawing.INK, lw=1.4)
+    return axes
+
+
+def grades():
+    """Weights on a beam, supported at the average grade."""
+    axes = _panel()
+    weights = np.exp(softmax.SCORES) / np.exp(softmax.SCORES).sum()
+    average = weights @ np.array(softmax.GRADES)
+
+    def x(grade):
+        return 24 + 26 * grade
+
+    axes.plot([8, 140], [62, 62], color=drawing.INK, lw=2, solid_capstyle="round", zorder=3)
+    corners = [(x(average), 63), (x(average) - 9, 82), (x(average) + 9, 82)]
+    axes.add_patch(drawing.plt.Polygon(corners, closed=True, facecolor=drawing.INK, linewidth=0))
+    for weight, grade in zip(weights, softmax.GRADES, strict=True):
+        r = 26 * weight**0.5
+        axes.add_patch(drawing.plt.Circle((x(grade), 61 - r), r, facecolor=drawing.WEIGHT, linewidth=0))
+    return axes
+
+
+def clocks():
+    """The first two hands of the encodings of four places, for vectors of eight numbers."""
+    axes = _panel()
+    for c, p in np.ndindex(2, 4):
+        x, y, angle = 22 + 35 * p, 24 + 44 * c, p * 10000 ** (-2 * c / 8)
+        axes.add_patch(drawing.plt.Circle((x, y), 15, facecolor="none", edgecolor=drawing.QUIET, linewidth=1))
+        axes.plot([x, x + 15 * np.sin(angle)], [y, y - 15 * np.cos(angle)], color=drawing.INK, lw=2)
+    return axes
+
+
+def mask():
+    """What each of six words may see, causally."""
+    axes = _panel()
+    for i, j in np.ndindex(6, 6):
+        look = {"edgecolor": drawing.WEIGHT, "facecolor": drawing.WEIGHT}
+        if j > i:
+            look = {"edgecolor": drawing.RULE, "facecolor": "none"}
+        axes.add_patch(drawing.plt.Rectangle((33 + 14 * j, 5 + 14 * i), 11.5, 11.5, linewidth=1, **look))
+    return axes
+
+
+DRAWINGS = {
+    "01-qkv": queries,
+    "02-scaling": walks,
+    "03-softmax-gradients": grades,
+    "04-position": clocks,
+    "05-masking": mask,
+}
+
+
+def svg(name):
+    """Return a chapter's drawing as SVG, or None."""
+    return drawing.as_svg(DRAWINGS[name]()) if name in DRAWINGS else None

@@ -1,0 +1,211 @@
+"""The pages of the whole book keep to its chapters: notation, glossary, cheat sheet, map, and how words are set."""
+
+import math
+import re
+import sys
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from conftest import ROOT
+from docutils import nodes
+
+BOOK = ROOT / "book"
+sys.path.insert(0, str(BOOK / "_ext"))
+
+import glossary  # noqa: E402
+import raised  # noqa: E402
+
+CORE = sorted(path for path in BOOK.glob("[0-9][0-9]-*.md") if not path.stem.endswith("-deeper"))
+CHAPTERS = sorted(BOOK.glob("[0-9][0-9]-*.md"))
+PROSE = [*CHAPTERS, *(BOOK / f"{name}.md" for name in ("index", "notation", "glossary", "claims", "cheatsheet"))]
+
+
+def text_of(path):
+    """What a page says, without its code and its front matter."""
+    text = re.sub(r"\A---\n.*?\n---\n", "", path.read_text(encoding="utf8"), flags=re.S)
+    return re.sub(r"^(`{3,})(\{code-cell\}|\{code-block\}|python|bash).*?^\1$", "", text, flags=re.S | re.M)
+
+
+def formulas(text):
+    """Every formula of a page, as TeX."""
+    displayed = r"\$\$(.*?)\$\$|```\{math\}\n(.*?)```|\{math\}`([^`]*)`"
+    found = ["".join(parts) for parts in re.findall(displayed, text, flags=re.S)]
+    rest = re.sub(r"`[^`]*`", "", re.sub(displayed, "", text, flags=re.S))
+    found += re.findall(r"(?<![\\\w])\$([^$]+)\$", rest)
+    return [re.sub(r"^:label: .*$", "", formula, flags=re.M) for formula in found]
+
+
+def bare(tex):
+    """TeX without what changes only its look."""
+    tex = re.sub(r"\\[,;:! ]|\\(?:big|Big|left|right|displaystyle)(?![A-Za-z])|\s|[{}]", "", tex)
+    return tex.replace(r"\q", "q").replace(r"\k", "k").replace(r"\vv", "v")
+
+
+def letters(tex):
+    """The letters of a formula that stand for something: Latin and Greek ones, not words and not commands."""
+    tex = re.sub(r"\\(?:text|operatorname|mathrm|mathbb|phantom|begin|end)\{[^}]*\}", " ", tex)
+    tex = re.sub(r"\\(Q|K|V|A|q|k|vv)(?![A-Za-z])", lambda name: name[1][0], tex)
+    greek = r"\\(?:alpha|beta|gamma|delta|Delta|varepsilon|theta|mu|pi|rho|sigma|omega|phi|psi|ell)(?![A-Za-z])"
+    return set(re.findall(greek, tex)) | set(re.findall(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", " ", tex)))
+
+
+# ---- notation --------------------------------------------------------------------------------------------
+
+
+def symbols():
+    """The symbols that the notation page defines, as (symbol, chapter or None)."""
+    page = text_of(BOOK / "notation.md")
+    for title in ("Sizes", "Attention", "Letters of single chapters"):
+        part = re.split(r"^## ", page[page.index(f"## {title}") + 3 :], flags=re.M)[0]
+        for first, second in re.findall(r"^\| (.*?) \| (.*?) \|", part, re.M):
+            chapter = re.match(r"\d+", second)
+            for formula in re.findall(r"\$([^$]+)\$", first):
+                for symbol in re.split(r",\\ |=", formula):
+                    yield symbol, chapter and f"{int(chapter[0]):02}"
+
+
+def test_each_symbol_of_the_notation_is_used():
+    used = {number: "" for number in (path.stem[:2] for path in CHAPTERS)}
+    for path in CHAPTERS:
+        used[path.stem[:2]] += " ".join(bare(formula) for formula in formulas(text_of(path)))
+    found = list(symbols())
+    assert len(found) > 30
+    for symbol, chapter in found:
+        wanted = re.sub(r"\(.*\)|_j$|\\ldots", "", bare(symbol))
+        where = used[chapter] if chapter else " ".join(used.values())
+        assert wanted in where, f"{symbol}: in no formula of {f'chapter {chapter}' if chapter else 'any chapter'}"
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: path.stem)
+def test_each_letter_of_a_chapter_is_in_the_notation(path):
+    known = set().union(*map(letters, formulas(text_of(BOOK / "notation.md"))))
+    used = set().union(*map(letters, formulas(text_of(path))))
+    assert not used - known
+
+
+# ---- glossary --------------------------------------------------------------------------------------------
+
+
+def terms():
+    """The terms of the glossary."""
+    return re.findall(r"^(\S.*)\n  \[", text_of(BOOK / "glossary.md"), re.M)
+
+
+def test_each_term_of_the_glossary_is_used_in_a_chapter():
+    said = "\n".join(text_of(path) for path in CHAPTERS)
+    assert len(terms()) > 50
+    assert not [term for term in terms() if not glossary.pattern(term).search(said)]
+
+
+def test_the_glossary_is_in_order():
+    assert terms() == sorted(terms(), key=str.lower)
+
+
+@pytest.mark.parametrize(
+    ("term", "text", "found"),
+    [
+        ("key", "many keys", True),
+        ("key", "a keyboard", False),
+        ("dot product", "dot-product attention", True),
+        ("score (of attention)", "Its score is", True),
+        ("one-hot", "nearly\none-hot", True),
+    ],
+)
+def test_terms_are_found_in_their_usual_forms(term, text, found):
+    assert bool(glossary.pattern(term).search(text)) == found
+
+
+# ---- cheat sheet -----------------------------------------------------------------------------------------
+
+
+def sheet():
+    """The cheat sheet's blocks of code, one a chapter."""
+    return re.findall(
+        r"^```\{code-block\} python\n(.*?)^```", (BOOK / "cheatsheet.md").read_text(encoding="utf8"), re.S | re.M
+    )
+
+
+def spec(S):
+    """Softmax by another library."""
+    return torch.softmax(torch.tensor(S), -1).numpy()
+
+
+def test_the_cheat_sheet_computes_what_it_says():
+    rng = np.random.default_rng(0)
+    b, n, d_in, d_k, d_v = 3, 5, 7, 4, 6
+    X, dZ = rng.normal(size=(b, n, d_in)), rng.normal(size=(b, n, d_v))
+    W_q, W_k, W_v = (rng.normal(size=(d_in, d)) for d in (d_k, d_k, d_v))
+    here = {"np": np, "math": math, "softmax": spec} | dict(X=X, W_q=W_q, W_k=W_k, W_v=W_v, dZ=dZ)
+    one, two, three, four, five = sheet()
+
+    exec(one, here)
+    Q, K, V = here["Q"], here["K"], here["V"]
+    assert np.allclose(here["Z"][1, 2], spec(K[1] @ Q[1, 2]) @ V[1])
+
+    exec(two, here)
+    assert np.allclose(here["S"][1, 2], K[1] @ Q[1, 2] / 2)
+    A = here["A"]
+    assert np.allclose(here["H"], -(A * np.log(A)).sum(-1))
+
+    exec(three, here)
+    assert np.allclose(here["softmax"](1000 * A), spec(1000 * A))
+    tensors = [torch.tensor(M, requires_grad=True) for M in (Q, K, V)]
+    Z = torch.nn.functional.scaled_dot_product_attention(*tensors)
+    for name, right in zip(("dQ", "dK", "dV"), torch.autograd.grad(Z, tensors, torch.tensor(dZ)), strict=True):
+        assert np.allclose(here[name], right.numpy()), name
+    assert np.allclose(here["dS"].sum(-1), 0)
+    assert np.allclose(here["dK"].sum(-2), 0)
+    assert np.allclose(here["r"][..., 0], (dZ * (A @ V)).sum(-1))
+
+    here |= {"n": n, "d": d_k, "Q": np.broadcast_to(rng.normal(size=d_k), (n, d_k))}
+    exec(four, here)
+    right = [[f(p / 10000 ** (2 * i / d_k)) for i in range(d_k // 2) for f in (math.sin, math.cos)] for p in range(n)]
+    assert np.allclose(here["E"], right)
+    S = here["Q_turned"] @ here["Q_turned"].T  # of one word with itself, wherever it stands
+    assert np.allclose(S[0, 1], np.diagonal(S, 1))
+    assert not np.allclose(S[0, 1], S[0, 0])
+
+    here |= {"n_q": 3, "n_k": 4, "lengths": np.array([4, 1, 0]), "S": rng.normal(size=(3, 3, 4))}
+    scores = here["S"].copy()
+    exec(five, here)
+    assert here["causal"].astype(int).tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
+    assert np.allclose(here["A"][0, 1], [*spec(scores[0, 1, :3]), 0])
+    assert here["A"][1].tolist() == [[1, 0, 0, 0]] * 3
+    assert not here["A"][2].any()
+
+
+# ---- the map of the chapters -----------------------------------------------------------------------------
+
+
+def test_the_map_has_every_chapter_and_builds_on_earlier_ones():
+    rows = yaml.safe_load((BOOK / "map.yml").read_text(encoding="utf8"))
+    assert list(rows) == [path.stem for path in CORE]
+    for number, row in enumerate(rows.values()):
+        assert set(row["after"]) <= set(list(rows)[:number])
+
+
+def test_lines_of_the_map_do_not_run_over_each_other():
+    from chapters import lanes
+
+    rows = {name: {"after": after} for name, after in zip("abcdef", ["", "a", "ab", "a", "bd", "a"], strict=True)}
+    made = lanes(rows)
+    assert sorted((start, end) for start, end, _lane in made) == [(0, 2), (0, 3), (0, 5), (1, 4)]
+    for i, (start, end, lane) in enumerate(made):
+        assert all(lane != other or last < start or end < first for first, last, other in made[:i])
+
+
+# ---- writing ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: path.stem)
+def test_per_cent_stands_behind_its_number(path):
+    assert not re.findall(r"[\d}`] ?(?:\\,)?(?<= |,)\\?%(?! of \w+ per)", text_of(path))
+
+
+def test_raised_digits_become_superscripts():
+    document = nodes.paragraph("", "About 10⁻³⁵ of x², and ", nodes.literal("", "10⁻³"))
+    raised.raise_digits(None, document, "page")
+    assert [node.astext() for node in document.findall(nodes.superscript)] == ["−35", "2"]
+    assert document.astext() == "About 10−35 of x2, and 10⁻³"
