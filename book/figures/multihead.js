@@ -213,8 +213,9 @@ function render({ model, el }) {
   /** What was answered, and what would have been right. */
   function verdict(shares, truth) {
     if (truth === null) return text.unasked;
-    const best = largest(shares).map((c) => c + 1).join(text.and);
-    return best === String(truth + 1) ? fill(text.right, { digit: best }) : fill(text.wrong, { digit: best, truth: truth + 1 });
+    const most = largest(shares);
+    const facts = { digit: most.map((c) => c + 1).join(text.and), share: percent(shares[most[0]]), truth: truth + 1 };
+    return fill(most.length === 1 && most[0] === truth ? text.right : text.wrong, facts);
   }
 
   function draw() {
@@ -245,7 +246,8 @@ function render({ model, el }) {
     strips[1].caption.textContent = fill(text.mixed, { size: now.mixed[0].length, card: label(chosen) });
     strips[1].layer.replaceChildren(...strip(now.mixed[chosen], 1, 0, "abh-mixed", Math.max(1e-9, ...now.mixed.flat().map(Math.abs))));
     questions.forEach((question, at) => fillQuestion(question, at, now, truths[at]));
-    record.textContent = silent.length ? "" : fill(text.record, { left: percent(current.correct[0]), twin: percent(current.correct[1]) });
+    const [left, right] = (silent.length ? current.without[silent[0]] : current.correct).map(percent);
+    record.textContent = fill(silent.length ? text.record_silent : text.record, { number: silent[0] + 1, left, twin: right });
 
     const looks = now.weights.map((A, t) => look(A[chosen], t)).join(" ");
     root.dataset.now = JSON.stringify({ letters, digits, chosen, silent, ...now });

@@ -16,7 +16,7 @@ LETTERS = list("aAbBcCdD")  # number 2k and number 2k + 1 are twins
 DIGITS = 5  # from 1 to 5
 CARDS = len(LETTERS)  # in a row, each letter once
 WIDTH = 16  # d_model
-DEAL = ("bDaCBdcA", "35142531")  # the cards that the figure shows first
+DEAL = ("bDaCBdcA", "35412531")  # the cards that the figure shows first
 NEIGHBOURS = ("cAaDBbCd", "24153124")  # a deal in which the second and the third card are twins
 
 
@@ -59,12 +59,15 @@ class Cards(nn.Module):
         """(..., 8, 16) -> (..., h, 8, 16 / h)"""
         return M.unflatten(-1, (self.num_heads, -1)).transpose(-2, -3)
 
-    def forward(self, letters, digits):
-        """Return scores of the answers (..., 8, 2, 5) and weights (..., h, 8, 8)."""
+    def forward(self, letters, digits, silent=None):
+        """Return scores of the answers (..., 8, 2, 5) and weights (..., h, 8, 8). Head `silent` passes on zeros."""
         X = self.embed(letters, digits)
         Q, K, V = (self.split(X @ W) for W in (self.W_q, self.W_k, self.W_v))
         A = (Q @ K.mT / Q.shape[-1] ** 0.5).softmax(-1)
-        out = (A @ V).transpose(-2, -3).flatten(-2) @ self.W_o
+        Z = A @ V  # (..., h, 8, 16 / h)
+        if silent is not None:
+            Z = Z.index_fill(-3, torch.tensor([silent]), 0.0)
+        out = Z.transpose(-2, -3).flatten(-2) @ self.W_o
         return (out @ self.readout).unflatten(-1, (2, DIGITS)), A
 
 
@@ -75,10 +78,10 @@ def loss_of(scores, right):
 
 
 @torch.no_grad()
-def correct(model, number=2000, seed=1):
+def correct(model, silent=None, number=2000, seed=1):
     """Return the share of right answers on new cards: for the left neighbour, and for the twin."""
     letters, digits = deal(number, torch.Generator().manual_seed(seed))
-    right = model(letters, digits)[0].argmax(-1) == answers(letters, digits)  # (number, 8, 2)
+    right = model(letters, digits, silent)[0].argmax(-1) == answers(letters, digits)  # (number, 8, 2)
     return right[:, 1:, 0].double().mean().item(), right[..., 1].double().mean().item()
 
 
@@ -121,6 +124,7 @@ TEXT = {
     "question_twin": "digit of the twin",
     "share": "{head} adds",
     "chance": "share",
+    "record_silent": "Without head {number}, right on new cards: {left} of the digits on the left, {twin} of the twins’.",
     "weights_picture": "Weights of “{card}”: {weights}.",
     "try": "Things to try",
     "try_two": "Two heads",
@@ -132,14 +136,14 @@ TEXT = {
     "say_ask": "“{card}” wants two digits. {looks}",
     "say_pass": "Each head adds up the values of all cards, each times its weight, and gets {size} numbers. {looks}",
     "say_join": "The heads’ numbers go side by side. Nothing is mixed yet: each block has one head’s message.",
-    "say_mix": "W_o mixes the blocks, and a last matrix reads two digits from the result. On the left: {left}. The twin: {twin}.",
+    "say_mix": "W_o mixes the blocks, and a last matrix reads two digits off. On the left: {left}. The twin: {twin}.",
     "look_most": "Head {number} looks at {most}.",
     "look_some": "Head {number} divides its weight between {most}.",
     "look_nothing": "Head {number} is silent.",
     "most": "“{card}” ({weight})",
     "and": " and ",
-    "right": "{digit}, which is right",
-    "wrong": "{digit}, but {truth} would be right",
+    "right": "{digit} ({share}), right",
+    "wrong": "{digit} ({share}), wrong: it is {truth}",
     "unasked": "there is none",
     "record": "Right on new cards: {left} of the digits on the left, {twin} of the twins’.",
 }
@@ -168,6 +172,7 @@ class MultiHeadFigure(Figure):
         data = []
         for model in models:
             numbers = {name: parameter.tolist() for name, parameter in model.named_parameters()}
-            data.append({"num_heads": model.num_heads, "correct": list(correct(model)), **numbers})
+            without = [correct(model, silent=t) for t in range(model.num_heads)]
+            data.append({"num_heads": model.num_heads, "correct": correct(model), "without": without, **numbers})
         deals = [[tensor.tolist() for tensor in cards(one)] for one in (DEAL, NEIGHBOURS)]
         super().__init__(TEXT, text, letters=LETTERS, models=data, deals=deals, chosen=chosen, step=step)
