@@ -143,7 +143,7 @@ def shown(page):
         marks: [...root.querySelectorAll(".abh-marks > span")].slice(1).map((mark) => [...mark.children].map(text)),
         weights: rows.map((row) => [...row.querySelectorAll(".abh-weight-cell")].map((cell) => Number(text(cell)))),
         silent: rows.map((row) => row.classList.contains("abh-silent")),
-        bars: [...root.querySelectorAll(".abh-strip svg")].map((svg) => svg.querySelectorAll(".abh-number-bar").length),
+        bars: [...root.querySelectorAll(".abh-strip svg")].map((s) => s.querySelectorAll(".abh-number-bar").length),
         parts: questions.map((q) => [...q.querySelectorAll("tbody tr:not(.abh-total)")].map(
           (row) => [...row.querySelectorAll("td")].map((cell) => Number(text(cell))))),
         shares: questions.map((q) => [...q.querySelectorAll(".abh-total td")].map((cell) => parseFloat(text(cell)))),

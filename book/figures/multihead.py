@@ -1,7 +1,7 @@
 """Eight cards, three models that were trained on them, and the figure of chapter 06 that looks at their heads.
 
-Each card has a letter and a digit. A card is asked for two digits: that of the card on its left, and that of its twin,
-which is the same letter in the other size. `train` makes a model with any number of heads, the same each time.
+Each card has a letter and a digit. A card is asked for two digits: that of the card on its left, and that of its
+twin, which is the same letter in the other size. `train` makes a model with any number of heads, the same each time.
 
 The figure computes in JavaScript (multihead.js), so it answers in a page without a kernel. Everything a reader sees
 comes from `TEXT`, so that a translation passes another dictionary.
@@ -33,13 +33,13 @@ def deal(number, generator):
 
 
 def answers(letters, digits):
-    """Return what is right: (..., 8, 2), the digit on the left and the twin's. The first card's left is never asked."""
+    """Return what is right: (..., 8, 2), the digit on the left (never asked of the first card) and the twin's."""
     twin = (letters ^ 1)[..., :, None] == letters[..., None, :]  # (..., 8, 8)
     return torch.stack([digits.roll(1, -1), (twin * digits[..., None, :]).sum(-1)], -1)
 
 
 class Cards(nn.Module):
-    """One layer of multi-head attention between embeddings and two answers; rows are vectors, weights on the right."""
+    """Multi-head attention between embeddings and two answers; rows are vectors, weights on the right."""
 
     def __init__(self, num_heads):
         super().__init__()
@@ -124,7 +124,8 @@ TEXT = {
     "question_twin": "digit of the twin",
     "share": "{head} adds",
     "chance": "share",
-    "record_silent": "Without head {number}, right on new cards: {left} of the digits on the left, {twin} of the twins’.",
+    "record_silent": "Without head {number}, right on new cards: {left} of the digits on the left, {twin} of the "
+    "twins’.",
     "weights_picture": "Weights of “{card}”: {weights}.",
     "try": "Things to try",
     "try_two": "Two heads",
