@@ -215,9 +215,9 @@ def test_each_step_adds_its_part(chapter, course, models):
         says(chapter, words)
         assert shown(chapter)["unseen"] == [step < 1, step < 3, step < 3]
         if step < STEPS - 1:
-            chapter.locator(FIGURE).get_by_role("button", name="Next").click()
+            chapter.locator(FIGURE).get_by_role("button", name="Next", exact=True).click()
     check_shown(course, models, shown(chapter))
-    assert chapter.locator(FIGURE).get_by_role("button", name="Next").is_disabled()
+    assert chapter.locator(FIGURE).get_by_role("button", name="Next", exact=True).is_disabled()
 
 
 @pytest.mark.slow
