@@ -27,7 +27,13 @@ CELLS = {
         ".abh-position .abh-gap",
     ),
     "masking": ("from figures.masking import MaskingFigure\nMaskingFigure()", ".abh-masking .abh-slider output"),
+    "multihead": (
+        "from figures.multihead import MultiHeadFigure, train\nMultiHeadFigure([train(2, steps=2)])",
+        ".abh-multihead .abh-rows",
+    ),
 }
+# What is moved: a slider or a handle; where a figure has neither, a choice.
+CONTROLS = ":is(input[type=range], .abh-handle, .abh-cards input)"
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +57,7 @@ def test_the_figure_works_in_jupyterlab(lab, page, name):
     page.goto(f"{address}lab/tree/{name}.ipynb?reset&token={token}")  # without the tabs of the test before
     cell = page.locator(".jp-Notebook .jp-CodeCell .cm-content").first
     cell.click(timeout=60_000)
-    controls = page.locator(".jp-OutputArea .abh-figure :is(input[type=range], .abh-handle)")
+    controls = page.locator(f".jp-OutputArea .abh-figure {CONTROLS}")
     for _ in range(6):  # Lab drops a run that comes before its kernel is ready
         cell.click()
         page.keyboard.press("Control+Enter")
