@@ -138,7 +138,7 @@ def test_the_cheat_sheet_computes_what_it_says():
     X, dZ = rng.normal(size=(b, n, d_in)), rng.normal(size=(b, n, d_v))
     W_q, W_k, W_v = (rng.normal(size=(d_in, d)) for d in (d_k, d_k, d_v))
     here = {"np": np, "math": math, "softmax": spec} | dict(X=X, W_q=W_q, W_k=W_k, W_v=W_v, dZ=dZ)
-    one, two, three, four, five = sheet()
+    one, two, three, four, five, six = sheet()
 
     exec(one, here)
     Q, K, V = here["Q"], here["K"], here["V"]
@@ -174,6 +174,16 @@ def test_the_cheat_sheet_computes_what_it_says():
     assert np.allclose(here["A"][0, 1], [*spec(scores[0, 1, :3]), 0])
     assert here["A"][1].tolist() == [[1, 0, 0, 0]] * 3
     assert not here["A"][2].any()
+
+    layer = torch.nn.MultiheadAttention(12, 3, batch_first=True)
+    given = {"h": 3, "x": torch.randn(2, 5, 12), "W_o": layer.out_proj}
+    for name, weight, bias in zip(
+        ("W_q", "W_k", "W_v"), layer.in_proj_weight.chunk(3), layer.in_proj_bias.chunk(3), strict=True
+    ):
+        given[name] = lambda x, weight=weight, bias=bias: x @ weight.T + bias
+    here |= given
+    exec(six, here)
+    assert torch.allclose(here["out"], layer(here["x"], here["x"], here["x"])[0], atol=1e-6)
 
 
 # ---- the map of the chapters -----------------------------------------------------------------------------
