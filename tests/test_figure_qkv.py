@@ -155,15 +155,34 @@ def test_every_word_shows_pythons_numbers(chapter, course):
 @pytest.mark.browser
 def test_things_to_try_set_themselves_up(chapter, course):
     own = np.array(Q[1])
-    for name, q, says in [
-        (figure.TEXT["try_long"], 2 * own, "Most goes to “cat”"),
-        (figure.TEXT["try_zero"], 0 * own, "All are alike"),
-        (figure.TEXT["try_turned"], -own, "Most goes to “chased”"),
-        (figure.TEXT["reset"], own, "Most goes to “cat”"),
+    long, zero, turned, reset = (figure.TEXT[key] for key in ("try_long", "try_zero", "try_turned", "reset"))
+    for name, q, says, closed in [
+        (turned, -own, "Most weight is on “chased”", []),
+        (long, -2 * own, "Most weight is on “chased”", [long]),  # twice as long again would leave the plane
+        (turned, 2 * own, "Most weight is on “cat”", [long]),
+        (zero, 0 * own, "All weights are alike", [long, zero, turned]),
+        (reset, own, "Most weight is on “cat”", [reset]),
     ]:
         chapter.locator(FIGURE).get_by_role("button", name=name).click()
         check_shown(course, shown(chapter), q)
         chapter.locator(f"{FIGURE} .abh-summary", has_text=says).wait_for(timeout=3000)
+        for other in (long, zero, turned, reset):
+            assert chapter.locator(FIGURE).get_by_role("button", name=other).is_disabled() == (other in closed)
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_small_numbers_keep_their_digits(chapter):
+    last_step(chapter)
+    chapter.locator(FIGURE).get_by_role("button", name=figure.TEXT["try_turned"]).click()
+    now = shown(chapter)
+    assert now["power_text"] == [f"{x:.3f}".replace("1.000", "1") for x in np.exp(now["scores"])]
+    assert now["power_text"][0] == "0.135"
+    plane = chapter.locator(f"{FIGURE} .abh-stage svg").first
+    box = plane.bounding_box()
+    plane.click(position={"x": box["width"] * 0.94, "y": box["height"] * 0.94})  # (4, -4): far from "chased"
+    now = shown(chapter)
+    assert min(now["weights"]) < 0.0005 and now["weight_text"][int(np.argmin(now["weights"]))] == "<0.001"
 
 
 @pytest.mark.slow
