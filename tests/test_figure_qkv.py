@@ -226,5 +226,19 @@ def test_dragging_moves_the_query(chapter, course):
 
 @pytest.mark.slow
 @pytest.mark.browser
+def test_on_a_phone_the_query_and_the_answer_are_on_one_screen(chapter):
+    chapter.set_viewport_size({"width": 390, "height": 844})
+    last_step(chapter)
+    boxes = [chapter.locator(f"{FIGURE} {part}").bounding_box() for part in (".abh-ask svg", ".abh-mix svg", "table")]
+    top, bottom = min(box["y"] for box in boxes), max(box["y"] + box["height"] for box in boxes)
+    assert bottom - top < 600 and chapter.locator(FIGURE).bounding_box()["height"] <= 1000
+    query = np.array(shown(chapter)["query"])
+    chapter.locator(f"{FIGURE} .abh-handle").focus()
+    chapter.keyboard.press("ArrowUp")
+    np.testing.assert_allclose(shown(chapter)["query"], query + [0, 0.1])
+
+
+@pytest.mark.slow
+@pytest.mark.browser
 def test_nothing_sticks_out_on_a_phone(browser, site):
     assert figure_tools.fits_a_phone(browser, site + "/book/01-qkv.html", FIGURE)
