@@ -250,7 +250,9 @@ def test_no_solution_is_published(html):
             assert not [entry for entry in archive.namelist() if b"BEGIN SOLUTION" in archive.read(entry)]
     # The exercises themselves are there only as zips; the notebooks are those of the chapters.
     assert {path.parent.name for path in html.rglob("*.ipynb")} == {"notebooks"}
-    assert not {path.stem for path in html.rglob("*.ipynb")} - set(PAGES)
+    names = {path.stem for path in html.rglob("*.ipynb")}
+    assert not {name.removesuffix("-chapter") for name in names} - set(PAGES)
+    assert not names & {path.stem for path in ROOT.glob("exercises/*/*.ipynb")}
 
 
 def test_zip_is_the_same_each_time(site):

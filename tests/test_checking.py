@@ -399,7 +399,7 @@ def test_what_is_not_written_waits(suite, function):
     said = {
         None: "double is not defined: run the cell that defines it, and see whether it ends in an error.",
         3: "double should be a function, and is a int.",
-        "stub": "double is not written yet: it raises NotImplementedError.",
+        "stub": "double, or a function that it calls, is not written yet: it raises NotImplementedError.",
     }
     report = suite.examine("double", stub if function == "stub" else function, 6, SEED)
     assert {result.status for result in report.results} == {"waiting"} and report.score == 0
@@ -416,7 +416,7 @@ def test_what_is_missing_halfway_is_said_where_it_is_missing(suite):
         return 2 * A
 
     lines = show.text(suite.examine("double", halfway, 6, SEED)).splitlines()
-    said = "double is not written yet: it raises NotImplementedError."
+    said = "double, or a function that it calls, is not written yet: it raises NotImplementedError."
     assert lines[3] == f"  waits   A text raises `TypeError`. ({said})"
 
 

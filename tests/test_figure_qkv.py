@@ -93,6 +93,11 @@ def shown(page):
     }""")
 
 
+def number(text):
+    """A number of the table; what is too small for its decimals is said to be so."""
+    return 0.0 if text == "<0.001" else float(text)
+
+
 def check_shown(course, now, q):
     """Everything on show at the last step follows from the query q."""
     assert now["step"] == STEPS - 1
@@ -101,9 +106,9 @@ def check_shown(course, now, q):
         np.testing.assert_allclose(now[name], value, atol=1e-6, err_msg=name)
     np.testing.assert_allclose([float(text) for text in now["score_text"]], expected["scores"], atol=0.00501)
     np.testing.assert_allclose(
-        [float(text) for text in now["power_text"]], np.exp(expected["scores"]), rtol=1e-6, atol=0.00501
+        [number(text) for text in now["power_text"]], np.exp(expected["scores"]), rtol=1e-6, atol=0.00501
     )
-    np.testing.assert_allclose([float(text) for text in now["weight_text"]], expected["weights"], atol=0.000501)
+    np.testing.assert_allclose([number(text) for text in now["weight_text"]], expected["weights"], atol=0.000501)
     np.testing.assert_allclose(now["bars"], 100 * expected["weights"], atol=0.01)
     np.testing.assert_allclose(
         [[float(x) for x in text.strip("()").split(", ")] for text in now["part_text"]],
@@ -155,15 +160,34 @@ def test_every_word_shows_pythons_numbers(chapter, course):
 @pytest.mark.browser
 def test_things_to_try_set_themselves_up(chapter, course):
     own = np.array(Q[1])
-    for name, q, says in [
-        (figure.TEXT["try_long"], 2 * own, "Most goes to “cat”"),
-        (figure.TEXT["try_zero"], 0 * own, "All are alike"),
-        (figure.TEXT["try_turned"], -own, "Most goes to “chased”"),
-        (figure.TEXT["reset"], own, "Most goes to “cat”"),
+    long, zero, turned, reset = (figure.TEXT[key] for key in ("try_long", "try_zero", "try_turned", "reset"))
+    for name, q, says, closed in [
+        (turned, -own, "Most weight is on “chased”", []),
+        (long, -2 * own, "Most weight is on “chased”", [long]),  # twice as long again would leave the plane
+        (turned, 2 * own, "Most weight is on “cat”", [long]),
+        (zero, 0 * own, "All weights are alike", [long, zero, turned]),
+        (reset, own, "Most weight is on “cat”", [reset]),
     ]:
         chapter.locator(FIGURE).get_by_role("button", name=name).click()
         check_shown(course, shown(chapter), q)
         chapter.locator(f"{FIGURE} .abh-summary", has_text=says).wait_for(timeout=3000)
+        for other in (long, zero, turned, reset):
+            assert chapter.locator(FIGURE).get_by_role("button", name=other).is_disabled() == (other in closed)
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_small_numbers_keep_their_digits(chapter):
+    last_step(chapter)
+    chapter.locator(FIGURE).get_by_role("button", name=figure.TEXT["try_turned"]).click()
+    now = shown(chapter)
+    assert now["power_text"] == [f"{x:.3f}".replace("1.000", "1") for x in np.exp(now["scores"])]
+    assert now["power_text"][0] == "0.135"
+    plane = chapter.locator(f"{FIGURE} .abh-stage svg").first
+    box = plane.bounding_box()
+    plane.click(position={"x": box["width"] * 0.94, "y": box["height"] * 0.94})  # (4, -4): far from "chased"
+    now = shown(chapter)
+    assert min(now["weights"]) < 0.0005 and now["weight_text"][int(np.argmin(now["weights"]))] == "<0.001"
 
 
 @pytest.mark.slow
@@ -203,6 +227,20 @@ def test_dragging_moves_the_query(chapter, course):
     chapter.mouse.up()
     outside = np.array([-4.5 + 1.5 * 9, 4.5 - 0.25 * 9])  # shortened along its own direction
     np.testing.assert_allclose(shown(chapter)["query"], outside * 4 / outside.max(), atol=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_on_a_phone_the_query_and_the_answer_are_on_one_screen(chapter):
+    chapter.set_viewport_size({"width": 390, "height": 844})
+    last_step(chapter)
+    boxes = [chapter.locator(f"{FIGURE} {part}").bounding_box() for part in (".abh-ask svg", ".abh-mix svg", "table")]
+    top, bottom = min(box["y"] for box in boxes), max(box["y"] + box["height"] for box in boxes)
+    assert bottom - top < 600 and chapter.locator(FIGURE).bounding_box()["height"] <= 1000
+    query = np.array(shown(chapter)["query"])
+    chapter.locator(f"{FIGURE} .abh-handle").focus()
+    chapter.keyboard.press("ArrowUp")
+    np.testing.assert_allclose(shown(chapter)["query"], query + [0, 0.1])
 
 
 @pytest.mark.slow

@@ -110,7 +110,7 @@ CLASS = {
         "wrong",
         ["likely subtracted instead of added"],
     ),
-    "blank": (dict(), 0, "wrong", ["add is not written yet"]),
+    "blank": (dict(), 0, "wrong", ["add, or a function that it calls, is not written yet"]),
     "noisy": (dict(answers={**RIGHT, "add": NOISY}), 6, "wrong", []),
     "syntax": (dict(answers={**RIGHT, "add": "def add(a, b) return a"}), 2, "wrong", ["add is not defined"]),
     "dies": (dict(answers={**RIGHT, "twice": "import os; os._exit(0)"}), 4, "limit", ["ended Python itself"]),
@@ -123,7 +123,7 @@ CLASS = {
     "copied": (dict(answers=RIGHT, change=copied), 6, "wrong", ["stands twice"]),
     "deleted": (dict(answers=RIGHT, change=deleted), 6, "wrong", ["check_add was missing"]),
     "stripped": (dict(answers=RIGHT, change=stripped), 6, "wrong", []),
-    "strange": (dict(raw=strange), 2, "wrong", ["add is not written yet"]),
+    "strange": (dict(raw=strange), 2, "wrong", ["add, or a function that it calls, is not written yet"]),
     "renamed": (dict(answers=RIGHT, name="my solution"), 6, "wrong", ["was called my solution.ipynb"]),
     "odd [name]*": (dict(answers=RIGHT), 6, "wrong", []),
 }

@@ -8,10 +8,15 @@ from jupyter_cache.executors.utils import single_nb_execution
 CHAPTERS = [path.stem for path in sorted((ROOT / "book").glob("*.md")) if "{notebook-link}" in path.read_text("utf8")]
 
 
+def file_of(name):
+    """The notebook of a page; that of its exercise has the chapter's name alone."""
+    return f"{name}.ipynb" if name.endswith("-deeper") else f"{name}-chapter.ipynb"
+
+
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_the_page_leads_to_it_and_nothing_of_the_books_own_is_in_it(html, name):
-    assert f'<a href="../notebooks/{name}.ipynb" download>' in (html / "book" / f"{name}.html").read_text("utf8")
-    notebook = nbformat.read(html / "notebooks" / f"{name}.ipynb", 4)
+    assert f'<a href="../notebooks/{file_of(name)}" download>' in (html / "book" / f"{name}.html").read_text("utf8")
+    notebook = nbformat.read(html / "notebooks" / f"{file_of(name)}", 4)
     nbformat.validate(notebook)
     code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     assert "figures" not in code and "measured(" not in code
@@ -23,6 +28,6 @@ def test_the_page_leads_to_it_and_nothing_of_the_books_own_is_in_it(html, name):
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_it_runs(html, name, tmp_path):
-    notebook = nbformat.read(html / "notebooks" / f"{name}.ipynb", 4)
+    notebook = nbformat.read(html / "notebooks" / f"{file_of(name)}", 4)
     done = single_nb_execution(notebook, cwd=str(tmp_path), timeout=120, allow_errors=False)
     assert done.err is None, done.exc_string

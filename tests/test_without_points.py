@@ -23,7 +23,7 @@ from autograder.course import ROOT, Course
 from autograder.grading.batch import record_of
 from autograder.release import release
 from autograder.report import costs
-from checking import Failed, expect_by_hand, show
+from checking import Failed, Message, expect_by_hand, show
 from checking.expect import as_numbers
 
 SECRET = "one for both\n"
@@ -161,14 +161,24 @@ def test_numbers_count_to_two_decimals_whatever_they_are_kept_in(answer):
         ([0.75], "The answer should be 3 numbers, and is 1 number.", []),
         ([], "The answer should be 3 numbers, and is 0 numbers.", []),
         (None, "The answer should be 3 numbers, and is None (is a `return` missing?).", []),
-        ("0.75", "The answer should be 3 numbers, and is a str.", []),
-        ([0.75, "0.25", 1], "The answer should be 3 numbers, and is a list of 3.", []),
+        ("0.75", "The answer should be 3 numbers, not text: write it without quotation marks.", []),
+        ([0.75, "0.25", 1], "The answer should be 3 numbers, not text: write it without quotation marks.", []),
+        ([0.75, {}, 1], "The answer should be 3 numbers, and is a list of 3.", []),
     ],
 )
 def test_a_wrong_answer_is_told_what_is_wrong_and_not_what_is_right(answer, message, held):
     with pytest.raises(Failed) as failed:
         expect_by_hand(answer, [3 / 4, 1 / 4, 1 / 3])
     assert str(failed.value.message) == message and [str(own) for own in failed.value.held] == held
+
+
+def test_a_hint_stands_behind_a_number_that_is_not_right_and_nowhere_else():
+    with pytest.raises(Failed) as failed:
+        expect_by_hand([1, 3], [1, 2], Message("Both are whole."))
+    assert str(failed.value.message) == "The number at [1] is not right: 3. Both are whole."
+    with pytest.raises(Failed, match="should be 2 numbers, and is 1 number.$"):
+        expect_by_hand([1], [1, 2], Message("Both are whole."))
+    expect_by_hand([1, 2], [1, 2], Message("Both are whole."))
 
 
 def test_a_number_of_a_matrix_is_named_by_row_and_column_and_a_single_one_not_at_all():

@@ -16,6 +16,12 @@ _ = get_translation("notebooks")
 FOLDER = "notebooks"
 
 
+def file_of(docname):
+    """Return the name of a page's notebook: not that of the chapter alone, which its exercise has."""
+    name = Path(docname).name
+    return f"{name}.ipynb" if name.endswith("-deeper") else f"{name}-chapter.ipynb"
+
+
 class chapter_link(nodes.reference):  # noqa: N801 (docutils names its nodes so)
     """The link to a page's notebook."""
 
@@ -168,7 +174,7 @@ def write(app, doctree, docname):
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
     }
-    path = Path(app.outdir) / FOLDER / f"{Path(docname).name}.ipynb"
+    path = Path(app.outdir) / FOLDER / file_of(docname)
     path.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, path)
 
@@ -177,11 +183,11 @@ class NotebookLink(SphinxDirective):
     """The line under a chapter's title that leads to its notebook."""
 
     def run(self):
-        name = Path(self.env.docname).name
+        name = file_of(self.env.docname)
         up = "../" * self.env.docname.count("/")
         line = nodes.paragraph(classes=["abh-pointer", "abh-notebook"])
         line += nodes.inline("", _("Notebook"), classes=["abh-kicker"])
-        link = chapter_link("", f"{name}.ipynb", refuri=f"{up}{FOLDER}/{name}.ipynb")
+        link = chapter_link("", name, refuri=f"{up}{FOLDER}/{name}")
         line += link
         return [line]
 

@@ -29,7 +29,13 @@ const LIMIT = 4; // how far the query can be pulled
 const STEP = 0.1;
 const STEPS = ["project", "dot", "exponential", "divide", "add"];
 
-const vector = (v, digits = 2) => `(${v.map((x) => plain(x, digits)).join(", ")})`;
+const vector = (v) => `(${v.map((x) => decimals(x)).join(", ")})`;
+/** A number as it is where it is whole, and else with so many decimals. */
+const decimals = (x, digits = 2) => show(x, Math.abs(x - Math.round(x)) < 1e-9 ? 0 : digits);
+/** A positive number with three decimals; what they cannot show is not called zero. */
+const share = (x) => (x > 0 && x < 0.0005 ? "<0.001" : show(x, 3));
+/** Powers of e, with as many decimals as the smallest of them needs. */
+const powerText = (powers) => (x) => (x < 0.0005 ? share(x) : decimals(x, Math.min(...powers) < 0.995 ? 3 : 2));
 /** A factor of a product: in brackets where it has a sign. */
 const factor = (x) => (x < 0 ? `(${plain(x)})` : plain(x));
 
@@ -134,14 +140,18 @@ function render({ model, el }) {
     h("tbody", {}, ...rows.map((r) => r.row)),
     h("tfoot", {}, h("tr", {}, h("th", { scope: "row" }, text.total), ...Object.values(sums))));
 
+  // Each acts on the query as it stands, and is open where it changes something and stays within reach.
   const tries = [
-    [text.try_long, () => Q[chosen].map((x) => 2 * x)],
-    [text.try_zero, () => Q[chosen].map(() => 0)],
-    [text.try_turned, () => Q[chosen].map((x) => -x)],
-  ].map(([name, to]) => button(name, () => {
-    step = STEPS.length - 1;
-    move(to());
-  }));
+    [text.try_long, () => q.map((x) => 2 * x)],
+    [text.try_zero, () => q.map(() => 0)],
+    [text.try_turned, () => q.map((x) => -x)],
+  ].map(([name, to]) => {
+    const node = button(name, () => {
+      step = STEPS.length - 1;
+      move(to());
+    });
+    return { node, update: () => { node.disabled = q.every((x) => x === 0) || !within(to()); } };
+  });
   const reset = button(text.reset, () => choose(chosen));
 
   const summary = announcer();
@@ -154,7 +164,7 @@ function render({ model, el }) {
         h("div", { class: "abh-stage" }, mix.svg))),
     table,
     h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
-      h("span", { "aria-hidden": "true" }, text.try), ...tries, reset));
+      h("span", { "aria-hidden": "true" }, text.try), ...tries.map((own) => own.node), reset));
 
   function choose(i) {
     chosen = i;
@@ -167,6 +177,8 @@ function render({ model, el }) {
     step = Math.min(STEPS.length - 1, Math.max(0, to));
     draw();
   }
+
+  const within = (to) => Math.max(...to.map(Math.abs)) <= LIMIT + 1e-9;
 
   /** Take the query somewhere, shortened along its own direction where it would leave the plane. */
   function move(to) {
@@ -214,14 +226,15 @@ function render({ model, el }) {
   function draw() {
     const { scores, powers, weights, output } = attend(q, K, V);
     const total = powers.reduce((sum, p) => sum + p, 0);
+    const power = powerText(powers);
     const facts = {
-      word: tokens[chosen], x: vector(X[chosen]), query: vector(q), output: vector(output), total: plain(total),
+      word: tokens[chosen], x: vector(X[chosen]), query: vector(q), output: vector(output), total: power(total),
       best: best(weights),
-      weights: tokens.map((token, j) => `${token} ${show(weights[j], 3)}`).join(", "),
+      weights: tokens.map((token, j) => `${token} ${share(weights[j])}`).join(", "),
       dots: tokens.map((token, j) =>
         `${token} ${q.map((x, c) => `${factor(x)}·${factor(K[j][c])}`).join(" + ")} = ${plain(scores[j])}`).join("; "),
-      powers: tokens.map((token, j) => `${token} ${plain(powers[j])}`).join(", "),
-      parts: tokens.map((_, j) => `${show(weights[j], 3)}·${vector(V[j])}`).join(" + "),
+      powers: tokens.map((token, j) => `${token} ${power(powers[j])}`).join(", "),
+      parts: tokens.map((_, j) => `${share(weights[j])}·${vector(V[j])}`).join(" + "),
     };
 
     words.set(chosen);
@@ -230,6 +243,7 @@ function render({ model, el }) {
     back.disabled = step === 0;
     next.disabled = step === STEPS.length - 1;
     reset.disabled = !moved;
+    tries.forEach((own) => own.update());
     root.dataset.query = JSON.stringify(q);
     const [left, top] = ask.place(q);
     handle.style.left = `${(100 * left) / SIDE}%`;
@@ -264,13 +278,13 @@ function render({ model, el }) {
       r.row.dataset.score = scores[j];
       r.row.dataset.weight = weights[j];
       const shown = {
-        key: vector(K[j]), score: plain(scores[j]), power: plain(powers[j]), value: vector(V[j]), part: vector(parts[j]),
+        key: vector(K[j]), score: plain(scores[j]), power: power(powers[j]), value: vector(V[j]), part: vector(parts[j]),
       };
       for (const [name, value] of Object.entries(shown)) r.cells[name].textContent = step >= from[name] ? value : "";
-      r.number.textContent = step >= from.weight ? show(weights[j], 3) : "";
+      r.number.textContent = step >= from.weight ? share(weights[j]) : "";
       r.bar.style.width = step >= from.weight ? `${100 * weights[j]}%` : "0";
     });
-    const ends = { power: plain(total), weight: "1", part: vector(output) };
+    const ends = { power: power(total), weight: "1", part: vector(output) };
     for (const [name, value] of Object.entries(ends)) sums[name].textContent = step >= from[name] ? value : "";
 
     const chain = partialSums(weights, V);

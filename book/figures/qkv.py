@@ -53,9 +53,9 @@ TEXT = {
     "Together {total}.",
     "say_divide": "Divide each by their sum, {total}. The weights {weights} sum to 1. {best}",
     "say_add": "Multiply each value by its weight and add them up: z = {parts} = {output}. {best}",
-    "one_best": "Most goes to “{best}”.",
-    "all_alike": "All are alike.",
-    "some_alike": "“{best}” are level.",
+    "one_best": "Most weight is on “{best}”.",
+    "all_alike": "All weights are alike.",
+    "some_alike": "Most weight is on “{best}”, the same on each.",
     "and": "” and “",
 }
 

@@ -54,14 +54,14 @@ def softmax(S):
 #
 # $$
 # X = \begin{pmatrix} 1 & 0 \\ 1 & 1 \\ 0 & 2 \end{pmatrix}, \quad
-# W_q = \begin{pmatrix} 2 & 0 \\ -1 & 1 \end{pmatrix}, \quad
+# W_q = \begin{pmatrix} 3 & 1 \\ -1 & 1 \end{pmatrix}, \quad
 # W_k = \begin{pmatrix} \ln 2 & 0 \\ 1 & -1 \end{pmatrix}, \quad
-# W_v = \begin{pmatrix} 5 & 5 \\ 0 & 10 \end{pmatrix} .
+# W_v = \begin{pmatrix} 9 & 9 \\ 0 & 18 \end{pmatrix} .
 # $$
 #
 # **What does the second word become?** Find its query $q_2$ and all three keys, the three scores $q_2 \cdot k_j$, the
-# weights $e^{s_j} / \sum_l e^{s_l}$, and with them the mixture $z_2$ of the values. The two numbers are whole. Leave
-# $\ln 2$ as it is until you take $e$ to the power of it.
+# weights $e^{s_j} / \sum_m e^{s_m}$, and with them the mixture $z_2$ of the values. The two numbers are whole. Leave
+# $\ln 2$ as it is until you take $e$ to the power of it: $e^{\ln 2} = 2$, and so $e^{3 \ln 2} = 2^3 = 8$.
 
 # %% by_hand
 def by_hand():
@@ -73,7 +73,7 @@ def by_hand():
         The row z_2. A tuple or an array will do as well.
     """
     ### BEGIN SOLUTION
-    return [4, 12]
+    return [8, 20]
     ### END SOLUTION
 
 # %% check_by_hand
@@ -100,10 +100,11 @@ checks.run("by_hand", points=0)
 # **What else is checked**, here and in the functions below. `@` sees to all of it; with `*`, loops or `np.einsum` you
 # have to.
 #
-# - `...` in a shape stands for leading batch axes (none, one, several), the same for all arguments: `X` of shape
-#   (..., n, d) holds one sequence for each of their indices. Axes that differ, a 1 beside a 5 too, are not asked about.
-# - Sizes that do not fit, as named under *Raises*, raise `ValueError`. A 1 is not stretched to fit another size.
-# - float32 in gives float32 out, and so for float16 and float64. Integers and mixed dtypes are not asked about.
+# - `...` in a shape stands for leading batch axes (none, one, several): `X` of shape (..., n, d) holds one sequence
+#   for each of their indices. You may assume that all arguments have the same leading axes.
+# - If an inner size differs, as named under *Raises*, raise `ValueError`, also where one of the two is 1.
+# - float32 in gives float32 out, and so for float16 and float64. Your functions need not handle integers, or arguments
+#   of different dtypes.
 # - The inputs stay as they were.
 
 # %% project
@@ -171,7 +172,7 @@ def qkv(X, W_q, W_k, W_v):
     Raises
     ------
     ValueError
-        If the d_in of a matrix differs from that of `X`. That `W_q` and `W_k` have one d_k is the caller's affair.
+        If the d_in of a matrix differs from that of `X`. You may assume that `W_q` and `W_k` have the same d_k.
     """
     ### BEGIN SOLUTION
     return project(X, W_q), project(X, W_k), project(X, W_v)

@@ -83,9 +83,9 @@ checks.run("by_hand", points=0)
 #
 # - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all
 #   arguments that have it. `Q` of shape (..., n_q, d_k) holds n_q queries for each index of the leading axes.
-#   Leading axes that differ, a 1 beside a 5 among them, are not asked about: raise, or do with them what `@` does.
-# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`. A size of 1 is a size
-#   too: it must not be stretched to fit another.
+#   You may assume that all arguments have the same leading axes.
+# - If an inner size differs (each function names its own under *Raises*), raise `ValueError`, also where one of
+#   the two is 1.
 #   (`@` raises by itself; `*` and `np.einsum` stretch a 1 without a word.)
 # - The result has the inputs' floating dtype: float32 in, float32 out, and so for float16 and float64. Integers
 #   and arguments of different dtypes are not asked about.

@@ -65,11 +65,11 @@ checks.run("by_hand", points=0)
 #
 # - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all
 #   arguments that have it. Each index of the leading axes is a sequence of its own: none sees another.
-#   Leading axes that differ, a 1 beside a 5 among them, are not asked about: raise, or do with them what `@` does.
+#   You may assume that all arguments have the same leading axes.
 # - `dX` is the gradient of a loss with respect to `X`: the number at each place says how fast the loss grows when
 #   the number at the same place of `X` grows. So `dX` always has the shape of `X`.
-# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`. A size of 1 is a size
-#   too: it must not be stretched to fit another. (`@` raises by itself; `*` and `np.einsum` stretch a 1 without a word.)
+# - If an inner size differs (each function names its own under *Raises*), raise `ValueError`, also where one of
+#   the two is 1. (`@` raises by itself; `*` and `np.einsum` stretch a 1 without a word.)
 # - The result has the inputs' floating dtype: float32 in, float32 out, and so for float16 and float64. Integers
 #   and arguments of different dtypes are not asked about. (`np.sqrt(d_k)` is a float64 of NumPy's, and makes
 #   float64 of a float32 array; `d_k**0.5` is a plain number, and does not.)

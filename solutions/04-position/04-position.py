@@ -95,7 +95,7 @@ checks.run("by_hand", points=0)
 #
 # - Places and positions are counted from 0. The words of a sequence are the rows of its array: (n, d) is n words of
 #   d numbers each. `...` in front stands for any number of leading batch axes (none, one, several).
-# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`. A size of 1 is a size too: it must not be stretched to fit another.
+# - If sizes do not fit (each function names its own under *Raises*), raise `ValueError`, also where one of the two is 1.
 #   (NumPy's broadcasting stretches a 1 without a word, and indexing never counts: compare the sizes yourself.)
 # - A result that is made from an array `X` has the floating dtype of `X`: float32 in, float32 out, and so
 #   for float16 and float64. Integers in `X` are not asked about.

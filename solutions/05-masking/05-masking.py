@@ -95,9 +95,9 @@ checks.run("by_hand", points=0)
 # - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all
 #   arguments that have it. A mask *broadcasts* to the scores: it may have fewer leading axes, and a size of 1
 #   where the scores have more. Not asked about are a mask that has more axes than the scores, a plain `True` in
-#   place of an array, and leading axes that differ between `Q`, `K` and `V` (raise, or do what `@` does).
-# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`. The mask may be stretched to the scores, never the scores to the
-#   mask, and nothing else is stretched: a size of 1 is a size too.
+#   place of an array. You may assume that `Q`, `K` and `V` have the same leading axes.
+# - If sizes do not fit (each function names its own under *Raises*), raise `ValueError`, also where one of the two
+#   is 1. Only the mask may be stretched to the scores, never the scores to the mask.
 # - The result has the inputs' floating dtype: float32 in, float32 out, and float16 as well. Integers and arguments
 #   of different dtypes are not asked about.
 # - The inputs are left as they were.
