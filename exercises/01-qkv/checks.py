@@ -7,6 +7,7 @@ Results are compared with a specification that is written as sums over elements.
 import numpy as np
 
 from checking import (
+    Message,
     Suite,
     expect_agrees,
     expect_array,
@@ -24,7 +25,7 @@ suite = Suite(
         "by_hand": "chapter 1, By hand",
         "project": "chapter 1, By hand",
         "qkv": "chapter 1, By hand",
-        "scores": "chapter 1, Many sentences at once",
+        "scores": "chapter 1, All words at once",
         "weighted_sum": "chapter 1, All words at once",
         "soft_lookup": "chapter 1, The code",
     },
@@ -64,9 +65,10 @@ def looked_up(Q, K, V):
 @check()
 def by_hand_row(by_hand, draw):
     """The two numbers are what attention makes of the second word."""
-    X, W_q = np.array([[1.0, 0], [1, 1], [0, 2]]), np.array([[2.0, 0], [-1, 1]])
-    W_k, W_v = np.array([[np.log(2), 0], [1, -1]]), np.array([[5.0, 5], [0, 10]])
-    expect_by_hand(by_hand(), looked_up(*each_projected(X, W_q, W_k, W_v))[1])
+    X, W_q = np.array([[1.0, 0], [1, 1], [0, 2]]), np.array([[3.0, 1], [-1, 1]])
+    W_k, W_v = np.array([[np.log(2), 0], [1, -1]]), np.array([[9.0, 9], [0, 18]])
+    hint = Message("Two of the three scores are equal.")
+    expect_by_hand(by_hand(), looked_up(*each_projected(X, W_q, W_k, W_v))[1], hint)
 
 
 # project

@@ -16,15 +16,23 @@ def attend(Q, K, V):
 
 # by_hand: wrong
 
+WORDS = np.array([[1, 0], [1, 1], [0, 2]])
+KEYS = np.array([[np.log(2), 0], [np.log(2) + 1, -1], [2, -2]])
+VALUES = np.array([[9, 9], [9, 27], [0, 36]])
+
+
+def asked_with(query, keys=KEYS, values=VALUES):
+    return softmax(keys @ np.array(query)) @ values
+
 
 @misconception(
     "by_hand",
     label="scores divided by their sum",
-    hint="The scores were divided by their sum. Softmax takes e to the power of each score first, and then divides: "
-    "a score of 0 has a weight too.",
+    hint="Only the first two values were mixed, half and half: as if the scores were divided by their sum. Softmax "
+    "takes e to the power of each score first, and then divides: a score of 0 has a weight too.",
 )
 def by_hand_without_exponential():
-    return [5, 10]
+    return [9, 18]
 
 
 @misconception(
@@ -34,7 +42,7 @@ def by_hand_without_exponential():
     "divided by the sum of all three.",
 )
 def by_hand_without_softmax():
-    return [10 * np.log(2), 20 * np.log(2)]
+    return [36 * np.log(2), 72 * np.log(2)]
 
 
 @misconception(
@@ -43,7 +51,16 @@ def by_hand_without_softmax():
     hint="This is the plain mean of the three values. The scores are not all equal: nor are the weights.",
 )
 def by_hand_plain_mean():
-    return [10 / 3, 40 / 3]
+    return [6, 24]
+
+
+@misconception(
+    "by_hand",
+    label="values added up without weights",
+    hint="This is the sum of the three values. Multiply each by its weight before you add.",
+)
+def by_hand_plain_sum():
+    return [18, 72]
 
 
 @misconception(
@@ -52,18 +69,7 @@ def by_hand_plain_mean():
     hint="The scores were divided by the root of 2. That comes in chapter 2; here they are used as they are.",
 )
 def by_hand_scaled():
-    weights = np.array([2 ** (1 / 2**0.5), 2 ** (1 / 2**0.5), 1])
-    return weights / weights.sum() @ np.array([[5, 5], [5, 15], [0, 20]])
-
-
-@misconception(
-    "by_hand",
-    label="the first word's row",
-    hint="This is what becomes of the first word. Its query is the first row of X W_q; take the second.",
-)
-def by_hand_first_word():
-    weights = np.array([4, 4 * np.exp(2), np.exp(4)])
-    return weights / weights.sum() @ np.array([[5, 5], [5, 15], [0, 20]])
+    return asked_with([2**0.5, 2**0.5])
 
 
 @misconception(
@@ -73,7 +79,125 @@ def by_hand_first_word():
     "sum.",
 )
 def by_hand_not_normalised():
-    return [20, 60]
+    return [72, 180]
+
+
+@misconception(
+    "by_hand",
+    label="one winner takes all",
+    hint="This is the value of one word alone. Attention mixes all three values, each by its weight.",
+)
+def by_hand_hard():
+    return [9, 9]
+
+
+@misconception(
+    "by_hand",
+    label="the second word's own value",
+    hint="This is the value of the second word alone. What it becomes is a mixture of all three values.",
+)
+def by_hand_own_value():
+    return [9, 27]
+
+
+@misconception(
+    "by_hand",
+    label="the first word's row",
+    hint="This is what becomes of the first word. Its query is the first row of X W_q; take the second.",
+)
+def by_hand_first_word():
+    return asked_with([3, 1])
+
+
+@misconception(
+    "by_hand",
+    label="the third word's row",
+    hint="This is what becomes of the third word. Its query is the third row of X W_q; take the second.",
+)
+def by_hand_third_word():
+    return asked_with([-2, 2])
+
+
+@misconception(
+    "by_hand",
+    label="query not projected",
+    hint="The second word itself was compared with the keys. Its query is the second row of X W_q.",
+)
+def by_hand_query_not_projected():
+    return asked_with([1, 1])
+
+
+@misconception(
+    "by_hand",
+    label="keys not projected",
+    hint="The query was compared with the words themselves. Their keys are the rows of X W_k.",
+)
+def by_hand_keys_not_projected():
+    return asked_with([2, 2], keys=WORDS)
+
+
+@misconception(
+    "by_hand",
+    label="values not projected",
+    hint="The weights are right, but the words themselves were mixed. Their values are the rows of X W_v.",
+)
+def by_hand_values_not_projected():
+    return [8 / 9, 2 / 3]
+
+
+@misconception(
+    "by_hand",
+    label="keys used as values",
+    hint="The weights are right, but the keys were mixed. What is mixed are the values, the rows of X W_v.",
+)
+def by_hand_keys_as_values():
+    return asked_with([2, 2], values=KEYS)
+
+
+@misconception(
+    "by_hand",
+    label="Q and K swapped",
+    hint="The key of the second word was compared with all queries. Compare its query with all keys.",
+)
+def by_hand_swapped():
+    return asked_with(KEYS[1], keys=[[3, 1], [2, 2], [-2, 2]])
+
+
+@misconception(
+    "by_hand",
+    label="matrices transposed",
+    hint="The matrices were turned over, or stood on the left. Words are rows: entry j of x W is x times column j of "
+    "W.",
+)
+def by_hand_transposed():
+    return asked_with([4, 0], [[np.log(2), 1], [np.log(2), 0], [0, -2]], [[9, 0], [18, 18], [18, 36]])
+
+
+@misconception(
+    "by_hand",
+    label="W_q transposed",
+    hint="W_q was turned over, or stood on the left. Words are rows: entry j of x W_q is x times column j of W_q.",
+)
+def by_hand_query_transposed():
+    return asked_with([4, 0])
+
+
+@misconception(
+    "by_hand",
+    label="W_v transposed",
+    hint="The weights are right. W_v was turned over: entry j of x W_v is x times column j of W_v.",
+)
+def by_hand_values_transposed():
+    return [14, 12]
+
+
+@misconception(
+    "by_hand",
+    label="numbers in the wrong order",
+    hint="These are the right numbers in the wrong order: the first column of the values gives the first.",
+)
+def by_hand_reversed():
+    return [20, 8]
 
 
 # by_hand: right
@@ -81,12 +205,12 @@ def by_hand_not_normalised():
 
 @right("by_hand")
 def by_hand_as_a_tuple():
-    return 4, 12
+    return 8, 20
 
 
 @right("by_hand")
 def by_hand_as_a_row():
-    return np.array([[4.0, 12.0]])
+    return np.array([[8.0, 20.0]])
 
 
 # project: wrong
@@ -526,8 +650,9 @@ def scores_entrywise(Q, K):
 
 @misconception(
     "scores",
-    label="all axes reversed by .T",
-    hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, -2)`.",
+    label="right for a single sequence only",
+    hint="This fits a single sequence: `K.T` reverses all axes, the batch among them, and a loop over the rows of "
+    "`Q` and `K` runs over the batch instead. `Q @ np.swapaxes(K, -1, -2)` uses the last two axes alone.",
 )
 def scores_all_axes_reversed(Q, K):
     return Q @ K.T
@@ -839,6 +964,26 @@ def weighted_sum_all_pairs_of_sequences(A, V):
     return np.dot(A, V)
 
 
+@misconception(
+    "weighted_sum",
+    label="the book's form for one query",
+    hint="This is the form for one query, as in the book's code. Here `A` has a row for each query, and batch axes "
+    "may stand in front.",
+)
+def weighted_sum_one_query(A, V):
+    return sum(weight * v for weight, v in zip(A, V, strict=True))
+
+
+@misconception(
+    "weighted_sum",
+    label="one query at a time, without a batch",
+    hint="A loop over the rows of `A` fits a single sequence: with batch axes in front, it runs over the batch. Use "
+    "axes counted from the end, as `@` does.",
+)
+def weighted_sum_looped(A, V):
+    return np.array([sum(weight * v for weight, v in zip(a, V, strict=True)) for a in A])
+
+
 # weighted_sum: right
 
 
@@ -945,7 +1090,8 @@ def soft_lookup_scaled_in_place(Q, K, V):
 @misconception(
     "soft_lookup",
     label="queries and keys swapped",
-    hint="`Q` and `K` are exchanged: the scores have a row for each key. Rows belong to queries: `Q @ K^T`.",
+    hint="`Q` and `K` are exchanged: the scores have a row for each key. Rows belong to queries: `Q @ K^T`. "
+    "If you call your own `scores` here, look at its check first.",
 )
 def soft_lookup_turned(Q, K, V):
     return softmax(K @ transposed(Q)) @ V
@@ -972,7 +1118,8 @@ def soft_lookup_compares_values(Q, K, V):
 @misconception(
     "soft_lookup",
     label="keys compared with keys",
-    hint="Keys are compared with keys, so there is a row for each key. Compare `Q` with `K`.",
+    hint="Keys are compared with keys, so there is a row for each key. Compare `Q` with `K`. "
+    "If you call your own `scores` here, look at its check first.",
 )
 def soft_lookup_keys_with_keys(Q, K, V):
     return softmax(K @ transposed(K)) @ V
@@ -1083,9 +1230,10 @@ def soft_lookup_causal(Q, K, V):
 
 @misconception(
     "soft_lookup",
-    label="all axes reversed by .T",
-    hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, "
-    "-2)`, or use your `scores`.",
+    label="right for a single sequence only",
+    hint="This fits a single sequence: `K.T` reverses all axes, the batch among them, and a loop over the rows of "
+    "`Q` and `K` runs over the batch instead. `np.swapaxes(K, -1, -2)` exchanges the last two axes alone. If you "
+    "call your own `scores` here, look at its check first.",
 )
 def soft_lookup_all_axes_reversed(Q, K, V):
     return softmax(Q @ K.T) @ V
@@ -1101,6 +1249,40 @@ def soft_lookup_all_axes_reversed(Q, K, V):
 def soft_lookup_drops_rest(Q, K, V):
     n = min(K.shape[-2], V.shape[-2])
     return attend(Q, K[..., :n, :], V[..., :n, :])
+
+
+@misconception(
+    "soft_lookup",
+    label="the book's form for one query",
+    hint="This is the form for one query, as in the book's code. Here `Q` has a row for each query, and batch axes "
+    "may stand in front. If you "
+    "call your own `scores` and `weighted_sum` here, look at their checks first.",
+)
+def soft_lookup_one_query(Q, K, V):
+    a = softmax(np.array([Q @ k for k in K]))
+    return sum(weight * v for weight, v in zip(a, V, strict=True))
+
+
+@misconception(
+    "soft_lookup",
+    label="one query at a time, without a batch",
+    hint="A loop over the rows of `Q` fits a single sequence: with batch axes in front, it runs over the batch. Your "
+    "`scores` and `weighted_sum` take all queries at once.",
+)
+def soft_lookup_looped(Q, K, V):
+    return np.array([softmax(K @ q) @ V for q in Q])
+
+
+@misconception(
+    "soft_lookup",
+    label="row sums without keepdims",
+    hint="The sum (or the maximum) of each row has lost its axis: (n_q, n_k) and (n_q,) do not fit, or divide the "
+    "columns. Keep it with `axis=-1, keepdims=True`, or take the `softmax` that is given.",
+)
+def soft_lookup_without_keepdims(Q, K, V):
+    S = Q @ transposed(K)
+    E = np.exp(S - S.max(-1, keepdims=True))
+    return E / E.sum(-1) @ V
 
 
 # soft_lookup: right

@@ -69,6 +69,13 @@ def as_numbers(value):
     return None if array is None else array.astype(float).ravel()
 
 
+def has_text(value):
+    """Tell whether `value` is text, or a list, tuple or array that holds some."""
+    if isinstance(value, (list, tuple)):
+        return any(has_text(item) for item in value)
+    return isinstance(value, str) or (isinstance(value, np.ndarray) and value.dtype.kind == "U")
+
+
 def describe(value):
     """Return a few words that name a value's type, and its shape where it has one: a `Message`."""
     if value is None:
@@ -185,25 +192,31 @@ def expect_close(got, expected, rtol=RTOL, what=THE_RESULT, unit=None):
     raise Failed(message, held, expected, got, wrong, np.asarray(unit))
 
 
-def expect_by_hand(got, expected):
+def expect_by_hand(got, expected, hint=""):
     """Fail unless `got` holds the expected numbers to two decimals, in this order, in whatever they are kept.
 
-    The failure says which number is wrong, and not what is right: that is still to be worked out.
+    The failure says which number is wrong, and not what is right: that is still to be worked out. `hint`, a
+    `Message`, stands behind it: something that helps whatever the mistake was.
     """
     expected = np.asarray(expected, dtype=float)
     numbers = as_numbers(got)
     if numbers is None or numbers.size != expected.size:
         wanted = counted("{count} number", "{count} numbers", expected.size)
+        if numbers is None and has_text(got):
+            raise Failed(
+                Message("The answer should be {wanted}, not text: write it without quotation marks.", wanted=wanted)
+            )
         found = describe(got) if numbers is None else counted("{count} number", "{count} numbers", numbers.size)
         raise Failed(Message("The answer should be {wanted}, and is {found}.", wanted=wanted, found=found))
     right = np.abs(numbers - expected.ravel()) <= BY_HAND
     if right.all():
         return
     index = np.argwhere(~right.reshape(expected.shape))[0].tolist()
-    message = "The number at {index} is not right: {got}." if index else "The number is not right: {got}."
+    template = "The number at {index} is not right: {got}." if index else "The number is not right: {got}."
+    message = Message(template, index=str(index), got=f"{numbers[~right][0]:.4g}")
     one, many = "{count} of {size} numbers is right", "{count} of {size} numbers are right"
     held = [counted(one, many, int(right.sum()), size=right.size)] if right.any() else []
-    raise Failed(Message(message, index=str(index), got=f"{numbers[~right][0]:.4g}"), held)
+    raise Failed(Message("{message} {hint}", message=message, hint=hint) if hint else message, held)
 
 
 def expect_tuple(result, names):

@@ -422,7 +422,9 @@ class Suite:
                 continue
             failure.seconds = time.perf_counter() - begun
             if calls[check.__name__] and _is_unwritten(calls[check.__name__]):
-                message = "{function} is not written yet: it raises NotImplementedError."
+                message = (
+                    "{function}, or a function that it calls, is not written yet: it raises NotImplementedError."
+                )
                 unwritten = Message(message, function=subject)
                 result.status, result.message = "waiting", unwritten
                 continue
