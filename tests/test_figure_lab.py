@@ -26,7 +26,10 @@ CELLS = {
         "PositionFigure(WORDS, X, W_q, W_k, W_v, encoding=1, start=10)",
         ".abh-position .abh-gap",
     ),
-    "masking": ("from figures.masking import MaskingFigure\nMaskingFigure(machine=True)", ".abh-masking .abh-slider output"),
+    "masking": (
+        "from figures.masking import MaskingFigure\nMaskingFigure(machine=True)",
+        ".abh-masking .abh-slider output",
+    ),
     "multihead": (
         "from figures.multihead import MultiHeadFigure, train\nMultiHeadFigure([train(2, steps=2)])",
         ".abh-multihead .abh-rows",

@@ -123,7 +123,7 @@ def by_hand_third_word():
     label="query not projected",
     hint="The second word itself was compared with the keys. Its query is the second row of X W_q.",
 )
-def by_hand_query_not_projected():
+def by_hand_unprojected_query():
     return asked_with([1, 1])
 
 
@@ -132,7 +132,7 @@ def by_hand_query_not_projected():
     label="keys not projected",
     hint="The query was compared with the words themselves. Their keys are the rows of X W_k.",
 )
-def by_hand_keys_not_projected():
+def by_hand_unprojected_keys():
     return asked_with([2, 2], keys=WORDS)
 
 
@@ -141,7 +141,7 @@ def by_hand_keys_not_projected():
     label="values not projected",
     hint="The weights are right, but the words themselves were mixed. Their values are the rows of X W_v.",
 )
-def by_hand_values_not_projected():
+def by_hand_unprojected_values():
     return [8 / 9, 2 / 3]
 
 
@@ -150,13 +150,13 @@ def by_hand_values_not_projected():
     label="keys used as values",
     hint="The weights are right, but the keys were mixed. What is mixed are the values, the rows of X W_v.",
 )
-def by_hand_keys_as_values():
+def by_hand_mixes_keys():
     return asked_with([2, 2], values=KEYS)
 
 
 @misconception(
     "by_hand",
-    label="Q and K swapped",
+    label="queries and keys exchanged",
     hint="The key of the second word was compared with all queries. Compare its query with all keys.",
 )
 def by_hand_swapped():
@@ -169,25 +169,25 @@ def by_hand_swapped():
     hint="The matrices were turned over, or stood on the left. Words are rows: entry j of x W is x times column j of "
     "W.",
 )
-def by_hand_transposed():
+def by_hand_turned():
     return asked_with([4, 0], [[np.log(2), 1], [np.log(2), 0], [0, -2]], [[9, 0], [18, 18], [18, 36]])
 
 
 @misconception(
     "by_hand",
-    label="W_q transposed",
+    label="query matrix transposed",
     hint="W_q was turned over, or stood on the left. Words are rows: entry j of x W_q is x times column j of W_q.",
 )
-def by_hand_query_transposed():
+def by_hand_query_turned():
     return asked_with([4, 0])
 
 
 @misconception(
     "by_hand",
-    label="W_v transposed",
+    label="value matrix transposed",
     hint="The weights are right. W_v was turned over: entry j of x W_v is x times column j of W_v.",
 )
-def by_hand_values_transposed():
+def by_hand_values_turned():
     return [14, 12]
 
 
@@ -966,7 +966,7 @@ def weighted_sum_all_pairs_of_sequences(A, V):
 
 @misconception(
     "weighted_sum",
-    label="the book's form for one query",
+    label="form for one query alone",
     hint="This is the form for one query, as in the book's code. Here `A` has a row for each query, and batch axes "
     "may stand in front.",
 )
@@ -976,7 +976,7 @@ def weighted_sum_one_query(A, V):
 
 @misconception(
     "weighted_sum",
-    label="one query at a time, without a batch",
+    label="one query at a time, no batch",
     hint="A loop over the rows of `A` fits a single sequence: with batch axes in front, it runs over the batch. Use "
     "axes counted from the end, as `@` does.",
 )
@@ -1253,7 +1253,7 @@ def soft_lookup_drops_rest(Q, K, V):
 
 @misconception(
     "soft_lookup",
-    label="the book's form for one query",
+    label="form for one query alone",
     hint="This is the form for one query, as in the book's code. Here `Q` has a row for each query, and batch axes "
     "may stand in front. If you "
     "call your own `scores` and `weighted_sum` here, look at their checks first.",
@@ -1265,7 +1265,7 @@ def soft_lookup_one_query(Q, K, V):
 
 @misconception(
     "soft_lookup",
-    label="one query at a time, without a batch",
+    label="one query at a time, no batch",
     hint="A loop over the rows of `Q` fits a single sequence: with batch axes in front, it runs over the batch. Your "
     "`scores` and `weighted_sum` take all queries at once.",
 )
