@@ -70,6 +70,16 @@ def by_hand_first_pair():
     return [-1, -2, 3, 1]
 
 
+@misconception(
+    "by_hand",
+    label="the 2 in the exponent forgotten",
+    hint="The second pair was turned by the position times base to the power of -i/d. The exponent is -2i/d, here "
+    "-2/4.",
+)
+def by_hand_half_exponent():
+    return [-1, -2, 2**0.5, 2 * 2**0.5]
+
+
 # by_hand: right
 
 

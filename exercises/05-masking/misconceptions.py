@@ -75,6 +75,15 @@ def by_hand_zero_scores():
 
 @misconception(
     "by_hand",
+    label="a score of 0 given no weight",
+    hint="Words with the score 0 got the weight 0. Take exponentials before dividing: e to the power of 0 is 1.",
+)
+def by_hand_zero_for_zero():
+    return [[1, 0, 0], [1, 0, 0], [3 / 5, 2 / 5, 0]]
+
+
+@misconception(
+    "by_hand",
     label="mask turned over",
     hint="Words see what comes after them, and not what came before. Row i may see the columns up to i.",
 )

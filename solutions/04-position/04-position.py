@@ -96,7 +96,7 @@ checks.run("by_hand", points=0)
 # - Places and positions are counted from 0. The words of a sequence are the rows of its array: (n, d) is n words of
 #   d numbers each. `...` in front stands for any number of leading batch axes (none, one, several).
 # - If sizes do not fit (each function names its own under *Raises*), raise `ValueError`, also where one of the two is 1.
-#   (NumPy's broadcasting stretches a 1 without a word, and indexing never counts: compare the sizes yourself.)
+#   (NumPy's broadcasting stretches a 1 without a word, and indexing doesn't check lengths: compare the sizes yourself.)
 # - A result that is made from an array `X` has the floating dtype of `X`: float32 in, float32 out, and so
 #   for float16 and float64. Integers in `X` are not asked about.
 # - The inputs are left as they were.
@@ -237,10 +237,11 @@ checks.run("sinusoidal_encoding", points=6)
 # (x, y) \;\to\; (x \cos t - y \sin t,\;\; x \sin t + y \cos t) .
 # $$
 #
-# When a query at position $p_q$ and a key at position $p_k$ have been turned, their dot product knows the two only by the
-# distance $p_q - p_k$: turning both by the same angle changes nothing. `X` has shape (..., n, d) with an even d, and `positions` (n,) holds the
-# position of each row, the same for all leading axes. Positions are any numbers: they need not start at 0 (a model that
-# writes adds one word at a time, at its own position), nor be in order, whole or positive.
+# When a query at position $p_q$ and a key at position $p_k$ have been turned, their dot product depends on the
+# positions only by the distance $p_q - p_k$: turning both by the same angle changes nothing. `X` has shape (..., n, d)
+# with an even d, and `positions` (n,) holds the position of each row, the same for all leading axes. Positions are any
+# numbers: they need not start at 0 (a model that writes adds one word at a time, at its own position), nor be in order,
+# whole or positive.
 #
 # By hand, with n = 1, d = 4 and base = 10000, at position $\pi/2$: the first pair turns by
 # $\frac{\pi}{2} \cdot 10000^0$, a quarter of a circle, the second by
@@ -249,7 +250,7 @@ checks.run("sinusoidal_encoding", points=6)
 
 # %% rotary
 def rotary(X, positions, base=10000.0):
-    """Turn each pair of columns by an angle that grows with the position (RoPE; Su et al., 2021).
+    """Turn each pair of columns by an angle that grows with the position (RoPE; Su et al., 2024).
 
     Parameters
     ----------

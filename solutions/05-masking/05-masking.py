@@ -2,9 +2,9 @@
 # # 5. Masks
 #
 # A mask says which query may attend to which key. You write the two masks that nearly every model uses,
-# `causal_mask` and `padding_mask`, a softmax that keeps its word whatever stands at a masked place,
+# `causal_mask` and `padding_mask`, a softmax that is right whatever stands at a masked place,
 # `masked_softmax`, and with it `masked_attention`. Each is a few lines of NumPy. Read chapter 5 of the book first;
-# it shows what becomes of rows that may attend to nothing. What goes wrong with -1e9 and with float16 stands on its
+# it shows what becomes of rows that may attend to nothing. What goes wrong with -1e9 and with float16 is told on its
 # second page, *Going deeper*.
 #
 # *About 75 minutes · medium ●●○*
