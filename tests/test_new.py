@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+import test_exercises
 from typer.testing import CliRunner
 
 from autograder import authoring, cli, verify
@@ -39,10 +40,14 @@ def test_all_that_its_lists_lack_is_length(course):
     assert verify.fault(folder) == ""
     exercise = authoring.load(folder)
     idle = {check.__name__ for check in exercise.suite.checks}
-    for wrong, failed in authoring.caught(exercise, "centred", seed=0):
-        assert failed and failed[0].cause == wrong.__name__
-        idle -= {result.name for result in failed}
+    for subject in exercise.subjects:
+        for wrong, failed in authoring.caught(exercise, subject, seed=0):
+            assert failed and failed[0].cause == wrong.__name__
+            idle -= {result.name for result in failed}
     assert not idle
+    # What every exercise has beside its functions.
+    test_exercises.test_time_and_difficulty_stand_below_each_heading(folder)
+    test_exercises.test_a_question_for_a_pencil_comes_first_and_costs_nothing(folder)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@
 # gradients. Read chapter 6 of the book first; it shows the split and the merge as boxes, and the reshape that looks
 # right and is wrong.
 #
-# *About 120 minutes · hard ●●●*
+# *About 135 minutes · hard ●●●*
 #
 # **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` by your
 # code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
@@ -20,11 +20,45 @@
 # readable: open `checks.py` beside this notebook. Later classes may use earlier functions, so mend from the top.
 #
 # **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
-# sheet of paper. Two things at the end bring no points and cost none: a question to think about, and a stretch task, which
-# is not counted in the time above.
+# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# question to think about, and a stretch task, which is not counted in the time above.
 #
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
 # has, `06-multi-head.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+
+# %% ask_by_hand [markdown]
+# ## With a pencil: two heads and what they bring back
+#
+# *About 10 minutes · medium ●●○*
+#
+# One query meets two keys, with $d_\text{model} = 4$ and two heads. Its scores, divided by $\sqrt{d_\text{head}}$ already, are
+# $(\ln 3, 0)$ in head 1 and $(0, \ln 3)$ in head 2. Head 1 has the first two columns of the values, head 2 the last two:
+#
+# $$
+# V = \left(\begin{array}{rr|rr} 4 & 0 & 0 & 8 \\ 0 & 4 & 8 & 0 \end{array}\right) \qquad
+# W_o = \begin{pmatrix} 1 & 0 & 1 & 0 \\ 0 & 1 & 0 & 1 \\ 2 & 0 & 0 & 0 \\ 0 & 2 & 0 & 0 \end{pmatrix}
+# $$
+#
+# **Find the output**, four numbers: the weights of each head ($e^{\ln 3} = 3$), what each head brings back, both side by side,
+# and this row times $W_o$.
+
+# %% by_hand
+def by_hand():
+    """Return the output of multi-head attention for this query, worked out with a pencil.
+
+    Returns
+    -------
+    list of 4 numbers
+        A tuple, an array or a tensor will do as well.
+    """
+    ### BEGIN SOLUTION
+    return [15, 5, 3, 1]
+    ### END SOLUTION
+
+# %% check_by_hand
+import checks
+
+checks.run("by_hand", points=0)
 
 # %% conventions [markdown]
 # ## Seven rules for this notebook

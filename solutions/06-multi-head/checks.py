@@ -20,6 +20,7 @@ from checking import (
     backward,
     expect,
     expect_agrees,
+    expect_by_hand,
     expect_close,
     expect_gradients,
     expect_parameters,
@@ -34,6 +35,7 @@ torch.set_num_threads(1)  # everything here is small
 suite = Suite(
     __name__,
     read={
+        "by_hand": "chapter 6, By hand",
         "split_heads": "chapter 6, Splitting and merging",
         "merge_heads": "chapter 6, Splitting and merging",
         "MultiHeadAttentionLoop": "chapter 6, One batched tensor or a list of heads",
@@ -48,6 +50,19 @@ REFUSED = (ValueError, RuntimeError, IndexError)
 RESULTS = ("out", "weights")
 PROJECTIONS = ("W_q", "W_k", "W_v")
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
+
+# by_hand
+
+
+@check()
+def by_hand_two_heads(by_hand, draw):
+    """The four numbers are what both heads bring back, side by side, times W_o."""
+    scores = np.log([[3.0, 1.0], [1.0, 3.0]])  # (h, n_k)
+    V = np.array([[4.0, 0, 0, 8], [0, 4, 8, 0]])  # (n_k, d_model)
+    W_o = np.array([[1.0, 0, 1, 0], [0, 1, 0, 1], [2, 0, 0, 0], [0, 2, 0, 0]])
+    brought = [np.exp(s) / np.exp(s).sum() @ own for s, own in zip(scores, np.split(V, 2, axis=1), strict=True)]
+    expect_by_hand(by_hand(), np.concatenate(brought) @ W_o)
 
 
 # Inputs

@@ -44,6 +44,68 @@ def share(S, mask=None):
     return S.masked_fill(~mask, torch.finfo(S.dtype).min).softmax(-1) * mask
 
 
+# by_hand: wrong
+
+
+@misconception(
+    "by_hand",
+    label="weights averaged over the heads",
+    hint="Both heads got the same weights. Each head has a softmax of its own: (3/4, 1/4) and (1/4, 3/4).",
+)
+def by_hand_averaged():
+    return [10, 10, 2, 2]
+
+
+@misconception(
+    "by_hand",
+    label="columns of the other head",
+    hint="Head 1 took the last two columns of the values, and head 2 the first two. It is the other way round.",
+)
+def by_hand_exchanged():
+    return [4, 12, 2, 6]
+
+
+@misconception(
+    "by_hand",
+    label="W_o left out",
+    hint="This is what the heads bring back, side by side. It still has to be multiplied by W_o.",
+)
+def by_hand_without_output():
+    return [3, 1, 6, 2]
+
+
+@misconception(
+    "by_hand",
+    label="W_o transposed",
+    hint="The row was multiplied by the transpose of W_o. Rows stand on the left: column j of W_o gives number j.",
+)
+def by_hand_transposed():
+    return [9, 3, 6, 2]
+
+
+@misconception(
+    "by_hand",
+    label="shares made without exponentials",
+    hint="The scores themselves were shared out, so that a score of 0 got nothing. Take exponentials first: 3 and 1.",
+)
+def by_hand_no_exponentials():
+    return [20, 0, 4, 0]
+
+
+# by_hand: right
+
+
+@right("by_hand")
+def by_hand_as_a_tuple():
+    return 15, 5, 3, 1
+
+
+@right("by_hand")
+def by_hand_as_a_tensor():
+    first, second = torch.tensor([3.0, 1.0]), torch.tensor([6.0, 2.0])
+    return torch.cat([first + 2 * second, first])
+
+
 # split_heads: wrong
 
 

@@ -2,12 +2,19 @@
 
 import numpy as np
 
-from checking import Suite, expect_array, expect_close, expect_dtypes, expect_unchanged
+from checking import Suite, expect_array, expect_by_hand, expect_close, expect_dtypes, expect_unchanged
 
 # For each function, the heading in its chapter to read: {"centred": "chapter N, What the heading says"}.
 suite = Suite(__name__, read={})
 check = suite.check
 run = suite.run
+
+
+@check()
+def two_columns_by_hand(by_hand, draw):
+    """The four numbers are the rows, less the means of their columns."""
+    X = np.array([[1.0, 0.0], [5.0, 2.0]])
+    expect_by_hand(by_hand(), X - X.mean(axis=0))
 
 
 @check()

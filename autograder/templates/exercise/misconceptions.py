@@ -1,12 +1,50 @@
 """Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
 
-To do: at least ten wrong answers and five right ones for each function. The tests ask for that, and that each
-check is failed by a wrong answer of this list. `families` makes some of them, which any function can have.
+To do: at least ten wrong answers and five right ones for each function, three and two for the question for a pencil.
+The tests ask for that, and that each check is failed by a wrong answer of this list. `families` makes some of them,
+which any function can have.
 """
 
 import numpy as np
 
 from checking import families, misconception, right
+
+
+@misconception(
+    "by_hand",
+    label="means of the rows",
+    hint="From each row its own mean was taken. The mean of a column runs over the rows.",
+)
+def by_hand_rows():
+    return [[0.5, -0.5], [1.5, -1.5]]
+
+
+@misconception(
+    "by_hand",
+    label="one mean for all numbers",
+    hint="One number was taken from all four. Each column has a mean of its own.",
+)
+def by_hand_one_mean():
+    return [[-1, -2], [3, 0]]
+
+
+@misconception(
+    "by_hand",
+    label="mean less the number",
+    hint="The numbers were taken from the means. Take the means from the numbers.",
+)
+def by_hand_negated():
+    return [[2, 1], [-2, -1]]
+
+
+@right("by_hand")
+def by_hand_as_an_array():
+    return np.array([[-2.0, -1.0], [2.0, 1.0]])
+
+
+@right("by_hand")
+def by_hand_in_one_row():
+    return -2, -1, 2, 1
 
 
 @misconception(
