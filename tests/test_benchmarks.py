@@ -121,9 +121,10 @@ def test_a_mixed_class_has_mistakes_where_it_says_so(benchmarks, folder):
 def test_every_kind_of_error_is_one(benchmarks, folder):
     classes = benchmarks("classes")
     answers = classes.Answers(folder.name)
+    given = run(source for check, written, source in code_of(answers.released) if not check and not written)
     for name, spoil in classes.ERRORS.items():
         for subject in answers.subjects:
-            namespace = run([spoil(answers.stubs[subject], 7)])
+            namespace = run([spoil(answers.stubs[subject], 7)], given)
             assert (subject not in namespace) == (name == "no Python")
             assert scores(answers, subject, namespace.get(subject)) == [0, 0]
 

@@ -26,6 +26,42 @@
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
 # has, `06-multi-head.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
 
+# %% given
+import math
+
+import matplotlib.pyplot as plt
+import torch
+from torch import nn
+
+
+def masked_softmax(S, mask=None):
+    """Softmax over the keys that may be attended to, weight 0 for the others (given; exercise 5 is about it).
+
+    Parameters
+    ----------
+    S : tensor, shape (..., n_q, n_k)
+        Scores.
+    mask : tensor of bool, optional
+        True where the query may attend to the key. It broadcasts to `S`, as shapes do: from the last axis on, which is n_k. None: everywhere.
+
+    Returns
+    -------
+    tensor, shape (..., n_q, n_k)
+        Weights of the dtype of `S`. Each row sums to 1, or is all 0 where the mask leaves nothing.
+
+    Raises
+    ------
+    ValueError, RuntimeError
+        If the mask does not fit the scores, which are never stretched to it.
+    """
+    if mask is None:
+        return S.softmax(-1)
+    if mask.shape[-1] != S.shape[-1]:
+        raise ValueError(f"the mask is for {mask.shape[-1]} keys, and there are {S.shape[-1]}")
+    mask = mask.broadcast_to(S.shape)
+    nothing = ~mask.any(-1, keepdim=True)
+    return S.masked_fill(~mask, -torch.inf).masked_fill(nothing, 0).softmax(-1).masked_fill(nothing, 0)
+
 # %% ask_by_hand [markdown]
 # ## With a pencil: two heads and what they bring back
 #
@@ -75,42 +111,6 @@ checks.run("by_hand", points=0)
 # - The result has the floating dtype of inputs and parameters, which is one for all. Integers are not asked about.
 # - Gradients flow from the result to every input and every parameter: no `detach`, no `.data`, no NumPy on the way.
 # - The inputs are left as they were; nothing is dropped at random, in training mode either.
-
-# %% given
-import math
-
-import matplotlib.pyplot as plt
-import torch
-from torch import nn
-
-
-def masked_softmax(S, mask=None):
-    """Softmax over the keys that may be attended to, weight 0 for the others (given; exercise 5 is about it).
-
-    Parameters
-    ----------
-    S : tensor, shape (..., n_q, n_k)
-        Scores.
-    mask : tensor of bool, optional
-        True where the query may attend to the key. It broadcasts to `S`, as shapes do: from the last axis on, which is n_k. None: everywhere.
-
-    Returns
-    -------
-    tensor, shape (..., n_q, n_k)
-        Weights of the dtype of `S`. Each row sums to 1, or is all 0 where the mask leaves nothing.
-
-    Raises
-    ------
-    ValueError, RuntimeError
-        If the mask does not fit the scores, which are never stretched to it.
-    """
-    if mask is None:
-        return S.softmax(-1)
-    if mask.shape[-1] != S.shape[-1]:
-        raise ValueError(f"the mask is for {mask.shape[-1]} keys, and there are {S.shape[-1]}")
-    mask = mask.broadcast_to(S.shape)
-    nothing = ~mask.any(-1, keepdim=True)
-    return S.masked_fill(~mask, -torch.inf).masked_fill(nothing, 0).softmax(-1).masked_fill(nothing, 0)
 
 # %% ask_split_heads [markdown]
 # ## 6.1 `split_heads`: one tensor, many heads
@@ -487,8 +487,8 @@ checks.run("fuse", points=3)
 #
 # $$
 # \begin{pmatrix} 1 & 2 \\ 3 & 4 \\ 5 & 6 \\ 7 & 8 \\ 9 & 10 \\ 11 & 12 \end{pmatrix} \to
-# W_q = \begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}, \
-# W_k = \begin{pmatrix} 5 & 6 \\ 7 & 8 \end{pmatrix}, \
+# W_q = \begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}, \quad
+# W_k = \begin{pmatrix} 5 & 6 \\ 7 & 8 \end{pmatrix}, \quad
 # W_v = \begin{pmatrix} 9 & 10 \\ 11 & 12 \end{pmatrix}
 # $$
 #
