@@ -31,6 +31,8 @@ def built(tmp_path_factory):
         def build(results=None, more=""):
             root = tmp_path_factory.mktemp("pages")
             (root / "book").mkdir()
+            (root / "exercises" / "99-new").mkdir(parents=True)
+            (root / "exercises" / "99-new" / "99-new.ipynb").touch()
             myst = 'myst_enable_extensions = ["colon_fence", "deflist"]\nexclude_patterns = ["benchmarks"]\n'
             (root / "conf.py").write_text(f"extensions = ['myst_parser', 'corpus', 'grading']\n{myst}")
             (root / "index.md").write_text("# Book\n\n```{toctree}\nbook/grading\nbook/hostile\n```\n")
@@ -157,6 +159,7 @@ def test_benchmarks_are_shown_where_there_are_any(built, pages):
     page, _, warned = built(MEASURED)
     assert not warned
     assert "It was not measured" not in page and "21.0 s (9.5/s)" in text(page)
+    assert "Not measured yet: 99-new." in text(page)
 
 
 def test_an_unknown_group_is_warned_of(built):

@@ -44,7 +44,6 @@ HEADINGS = re.compile(r"<(/?)h([1-6])\b")
 HEADED = re.compile(r"<h1>(.*)</h1>\s*", re.DOTALL)
 UNTOUCHED = ("malformed", "infrastructure")
 """Kinds of outcome of which the notebook is the released one."""
-FORMULA = re.compile(r"\$|\\\(|\\\[|\\begin\b")
 
 TIMES = (
     (86400, "{count} day", "{count} days"),

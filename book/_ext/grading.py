@@ -2,7 +2,7 @@
 
 * `{limits}` lists what a submission may use: names, values and meanings are those of `autograder.limits.Limits`.
 * `{benchmarks}` shows what benchmarks/results.json holds, as `benchmarks/run.py --table` prints it
-  (`benchmarks/tables.py` makes both); without that file, it says so.
+  (`benchmarks/tables.py` makes both), and which exercises are not in it yet; without that file, it says so.
 """
 
 import importlib.util
@@ -55,11 +55,20 @@ class BenchmarksDirective(SphinxDirective):
         if not results.exists():
             text = _("It was not measured on this checkout: there is no benchmarks/results.json yet.")
             return [nodes.paragraph("", text, classes=["abh-unmeasured"])]
-        lines = _tables().markdown(json.loads(results.read_text(encoding="utf8"))).splitlines()
+        measured = json.loads(results.read_text(encoding="utf8"))
+        lines = _tables().markdown(measured).splitlines()
+        if missing := unmeasured(measured):
+            lines += ["", _("Not measured yet: %s.") % ", ".join(missing)]
         box = nodes.container(classes=["abh-measured"])
         source = StringList(lines, source=str(results))
         self.state.nested_parse(source, self.lineno - 1, box)
         return [box]
+
+
+def unmeasured(results):
+    """Return the exercises of the course that the results have no class of."""
+    released = sorted(path.parent.name for path in BENCHMARKS.parent.glob("exercises/*/*.ipynb"))
+    return [name for name in released if name not in results.get("class", {})]
 
 
 def _tables():
