@@ -55,6 +55,17 @@ os.environ[STARTED_BY] = str(os.getpid())
 LONGEST = ["test_batch", "test_hostile", "test_book", "test_grading"]
 
 
+def toy_course(root, settings=""):
+    """Write the toy course of the corpus below `root`, with these lines behind our nbgrader_config.py; return it."""
+    from autograder.corpus import TOY
+    from autograder.course import Course
+
+    shutil.copytree(TOY, root, dirs_exist_ok=True)
+    text = (ROOT / "nbgrader_config.py").read_text(encoding="utf-8")
+    (root / "nbgrader_config.py").write_text(text + settings, encoding="utf-8")
+    return Course(root=root)
+
+
 def pytest_configure(config):
     """Leave out warnings that are none; named in pyproject.toml, their modules would load before `lean.begin`."""
     for name in ("sqlalchemy.exc.SAWarning", "nbformat.warnings.DuplicateCellId"):

@@ -1,5 +1,6 @@
 """For tests of interactive figures: their JavaScript under node, the chapter's own Python, a screen of a phone."""
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -46,6 +47,17 @@ def in_node(tmp_path, name, expression, cases):
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+@contextlib.contextmanager
+def opened(browser, address, part):
+    """Open a page, which may be long, and wait until this part of its figure (a CSS selector) is there."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.goto(address)
+    page.locator(part).first.wait_for(state="attached", timeout=30_000)
+    yield page
+    context.close()
 
 
 def fits_a_phone(browser, address, figure):

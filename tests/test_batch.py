@@ -12,12 +12,12 @@ import time
 import nbformat
 import psutil
 import pytest
+from conftest import toy_course
 from nbgrader.api import Gradebook
 
 from autograder import gradebook, words
-from autograder.corpus import TOY
 from autograder.corpus.case import RIGHT, WRONG
-from autograder.course import ROOT, Course
+from autograder.course import Course
 from autograder.grading import backends, batch
 from autograder.grading.session import Session
 from autograder.grading.submissions import Submission
@@ -31,10 +31,7 @@ COUNT = 24
 def course(isolated, tmp_path_factory):
     """A toy course and a class of right, wrong, deadly and malformed submissions; the command that grades it."""
     root = tmp_path_factory.mktemp("batch")
-    shutil.copytree(TOY, root, dirs_exist_ok=True)
-    text = (ROOT / "nbgrader_config.py").read_text() + "\nc.Limits.cpu_seconds = 3\n"
-    (root / "nbgrader_config.py").write_text(text)
-    own = Course(root=root)
+    own = toy_course(root, "\nc.Limits.cpu_seconds = 3\n")
     release(own, own.sources()[0])
     draw = random.Random(3)
     odd = {"add": "import os\nos._exit(0)", "twice": "def twice(a):\n    import os\n    os.abort()"}

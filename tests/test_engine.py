@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import shutil
 import socket
 import threading
 
@@ -11,10 +10,10 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from conftest import toy_course
 
 from autograder.cells import is_check, points_of
-from autograder.corpus import TOY
-from autograder.course import ROOT, Course
+from autograder.course import ROOT
 from autograder.grading.judge import Judge
 from autograder.grading.remote import Fault
 from autograder.grading.run import execute
@@ -31,10 +30,7 @@ LIMITS = {**Limits().plain(), "cpu_seconds": 6, "idle_seconds": 3, "run_all_cell
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory):
     """A released toy course."""
-    root = tmp_path_factory.mktemp("engine")
-    shutil.copytree(TOY, root, dirs_exist_ok=True)
-    shutil.copy(ROOT / "nbgrader_config.py", root)
-    course = Course(root=root)
+    course = toy_course(tmp_path_factory.mktemp("engine"))
     for exercise in course.sources():
         release(course, exercise)
     return course

@@ -2,17 +2,15 @@
 
 import json
 import re
-import shutil
 
 import nbformat
 import numpy as np
 import pytest
+from conftest import toy_course
 from typer.testing import CliRunner
 
 from autograder import authoring, cli, explain
-from autograder.corpus import TOY
 from autograder.corpus.case import Case
-from autograder.course import ROOT, Course
 from autograder.release import release
 from autograder.sandbox import bubblewrap
 
@@ -24,10 +22,7 @@ HELPED = "from helper import plus\n\ndef add(a, b):\n    return plus(a, b)"
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
     """A released course of one small exercise; minus and helped have handed in."""
-    root = tmp_path_factory.mktemp("course")
-    shutil.copytree(TOY, root, dirs_exist_ok=True)
-    shutil.copy(ROOT / "nbgrader_config.py", root)
-    own = Course(root=root)
+    own = toy_course(tmp_path_factory.mktemp("course"))
     release(own, own.sources()[0])
     for student, add in (("minus", MINUS), ("helped", HELPED)):
         folder = Case(student, 0, "", {}, "wrong", cells={"add": add}).write(

@@ -163,12 +163,8 @@ def models():
 @pytest.fixture(scope="module")
 def opened(browser, site):
     """The chapter, opened once: it is a long page."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page = context.new_page()
-    page.goto(site + PAGE)
-    page.locator(f"{FIGURE} input").first.wait_for(state="attached", timeout=30_000)
-    yield page
-    context.close()
+    with figure_tools.opened(browser, site + PAGE, f"{FIGURE} input") as page:
+        yield page
 
 
 @pytest.fixture

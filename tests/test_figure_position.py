@@ -222,12 +222,8 @@ def check_shown(course, now, order, encoding="none", start=0):
 @pytest.fixture(scope="module")
 def opened(browser, site):
     """The chapter, opened once: it is a long page."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page = context.new_page()
-    page.goto(site + PAGE)
-    page.locator(f"{FIGURE} .abh-grip").first.wait_for(state="attached", timeout=30_000)
-    yield page
-    context.close()
+    with figure_tools.opened(browser, site + PAGE, f"{FIGURE} .abh-grip") as page:
+        yield page
 
 
 @pytest.fixture

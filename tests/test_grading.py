@@ -17,12 +17,12 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
+from conftest import toy_course
 from nbgrader.api import Gradebook
 from servers import jupyter
 from typer.testing import CliRunner
 
 from autograder import cli, gradebook, words
-from autograder.corpus import TOY
 from autograder.course import ROOT, Course, UserError
 from autograder.grading import backends, batch, notebook
 from autograder.grading.judge import Judge
@@ -37,10 +37,7 @@ RIGHT = {"add": "def add(a, b):\n    return b + a", "twice": "def twice(a):\n   
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory):
     """A released toy course in a folder whose name has a space."""
-    root = tmp_path_factory.mktemp("a course")
-    shutil.copytree(TOY, root, dirs_exist_ok=True)
-    shutil.copy(ROOT / "nbgrader_config.py", root)
-    course = Course(root=root)
+    course = toy_course(tmp_path_factory.mktemp("a course"))
     for exercise in course.sources():
         release(course, exercise)
     return course

@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import os
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,11 +12,12 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
+from conftest import toy_course
 from nbgrader.api import Gradebook
 from typer.testing import CliRunner
 
 from autograder import cli, words
-from autograder.corpus import CASES, TOY
+from autograder.corpus import CASES
 from autograder.corpus import case as cases
 from autograder.course import ROOT, Course
 from autograder.grading import batch
@@ -52,10 +52,7 @@ class Graded:
 
 def make(root, names=tuple(BY_NAME)):
     """Make the toy course and a class of these cases; return the course and the folder of submissions."""
-    shutil.copytree(TOY, root / "course")
-    text = (ROOT / "nbgrader_config.py").read_text()
-    (root / "course" / "nbgrader_config.py").write_text(text + QUICK)
-    course = Course(root=root / "course", into=root / "course")
+    course = toy_course(root / "course", QUICK)
     release(course, course.sources()[0])
     submitted = root / "submitted"
     for name in names:

@@ -5,12 +5,11 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import assert_nothing_left, still_running
+from conftest import assert_nothing_left, still_running, toy_course
 from typer.testing import CliRunner
 
 from autograder import cli
-from autograder.corpus import TOY
-from autograder.course import ROOT, Course, UserError
+from autograder.course import Course, UserError
 from autograder.release import release
 
 
@@ -41,9 +40,7 @@ def test_what_ends_soon_after_a_test_is_waited_for():
 @pytest.mark.usefixtures("isolated")
 def test_a_grading_that_is_refused_leaves_no_warm_parent(tmp_path, monkeypatch):
     """It is refused when its warm parent has begun to start: the gradebook is none."""
-    shutil.copytree(TOY, tmp_path, dirs_exist_ok=True)
-    shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
-    course = Course(root=tmp_path, into=tmp_path)
+    course = toy_course(tmp_path)
     exercise = course.sources()[0]
     release(course, exercise)
     folder = tmp_path / "submitted" / "ada" / exercise.name

@@ -3,7 +3,6 @@
 import base64
 import copy
 import io
-import shutil
 import time
 from dataclasses import replace
 
@@ -13,15 +12,14 @@ import pytest
 from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from bs4 import BeautifulSoup
+from conftest import toy_course
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbgrader.apps import NbGraderAPI
 from PIL import Image
 from test_outputs import ACTING, LIMITS, ONLY_IN_MARKDOWN, SECONDS, SLOW
 
 from autograder import gradebook
-from autograder.corpus import TOY
 from autograder.corpus.case import RIGHT, live
-from autograder.course import ROOT, Course
 from autograder.feedback import head, outputs
 from autograder.feedback import page as feedback_page
 from autograder.feedback.page import render
@@ -43,9 +41,7 @@ PROOF = "Because $a + b = b + a$ for *all* numbers; 1 < 2."
 def graded(tmp_path_factory):
     """A course, an ordinary notebook graded in it, and what the gradebook says of that."""
     root = tmp_path_factory.mktemp("page") / "course"
-    shutil.copytree(TOY, root)
-    (root / "nbgrader_config.py").write_text((ROOT / "nbgrader_config.py").read_text())
-    course = Course(root=root)
+    course = toy_course(root)
     exercise = course.sources()[0]
     release(course, exercise)
     notebook = nbformat.read(exercise.notebook, as_version=4)

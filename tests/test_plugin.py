@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -12,9 +11,9 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
+from conftest import toy_course
 from nbgrader.api import Gradebook
 
-from autograder.corpus import TOY
 from autograder.corpus.case import RIGHT, WRONG, ZERO
 from autograder.course import ROOT, Course
 from autograder.release import release
@@ -45,10 +44,8 @@ bubblewrap.missing = missing
 def course(isolated, tmp_path_factory):
     """The toy course with the course's own nbgrader_config.py, and a class of six."""
     root = tmp_path_factory.mktemp("plugin") / "course"
-    shutil.copytree(TOY, root)
-    shutil.copy(ROOT / "nbgrader_config.py", root)
+    own = toy_course(root)
     (root / ".course-secret").write_text(SECRET)
-    own = Course(root=root)
     release(own, own.sources()[0])
     for student, answers in CLASS.items():
         folder = root / "submitted" / student / "01-toy"

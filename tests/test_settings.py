@@ -1,16 +1,14 @@
 """What `exercise.toml` may say, what it changes, and how a fault in it is named."""
 
-import shutil
-
 import nbformat
 import pytest
+from conftest import toy_course
 from test_source import write
 from typer.testing import CliRunner
 
 from autograder import cli, doctor, seeds
-from autograder.corpus import TOY
 from autograder.corpus.case import Case
-from autograder.course import ROOT, Course, Exercise, Settings, UserError
+from autograder.course import Exercise, Settings, UserError
 from autograder.grading.setting import Setting
 from autograder.limits import Limits
 from autograder.release import release
@@ -35,10 +33,7 @@ FAULTS = {
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
     """A released course of one small exercise, which allows two limits less and prints them."""
-    root = tmp_path_factory.mktemp("course")
-    shutil.copytree(TOY, root, dirs_exist_ok=True)
-    shutil.copy(ROOT / "nbgrader_config.py", root)
-    own = Course(root=root)
+    own = toy_course(tmp_path_factory.mktemp("course"))
     said = 'title = "Adding"\npreload = ["colorsys"]\n[limits]\ndescriptors = 99\noutput_kb = 1'
     write(own.sources()[0].solution / "exercise.toml", said)
     release(own, own.sources()[0])

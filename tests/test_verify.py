@@ -5,11 +5,11 @@ import shutil
 import time
 
 import pytest
+from conftest import toy_course
 from typer.testing import CliRunner
 
 from autograder import cli, verify
 from autograder.corpus import TOY
-from autograder.course import ROOT, Course
 
 TEXT, CHECKS, LISTED = "01-toy.py", "checks.py", "misconceptions.py"
 RIGHT = '@right("add")\ndef other(a, b):\n    return {}\n'
@@ -147,9 +147,7 @@ def released(course, *names):
 
 def test_release_verifies_what_changed_and_refuses_what_has_a_fault(tmp_path):
     """Each step is one an author takes; what was released stays until what follows it has no fault."""
-    shutil.copytree(TOY, tmp_path, dirs_exist_ok=True)
-    shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
-    course = Course(root=tmp_path)
+    course = toy_course(tmp_path)
     exercise = course.sources()[0]
     assert released(course)[:2] == (0, "Released exercises/01-toy\n")
     notebook = exercise.notebook.read_bytes()

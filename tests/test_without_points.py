@@ -13,11 +13,11 @@ import nbformat
 import numpy as np
 import pytest
 from bs4 import BeautifulSoup
+from conftest import toy_course
 from nbgrader.api import Gradebook
 from typer.testing import CliRunner
 
 from autograder import authoring, cli, verify, words
-from autograder.corpus import TOY
 from autograder.corpus.case import RIGHT
 from autograder.course import ROOT, Course
 from autograder.grading.batch import record_of
@@ -82,8 +82,7 @@ ANSWERS = {
 
 def made(folder):
     """Write a toy course with a question for a pencil before its two functions."""
-    shutil.copytree(TOY, folder, dirs_exist_ok=True)
-    shutil.copy(ROOT / "nbgrader_config.py", folder)
+    toy_course(folder)
     own = folder / "solutions" / "01-toy"
     for name, change in {
         "01-toy.py": lambda text: text.replace("\n# %% add\n", TEXT),
