@@ -42,7 +42,9 @@ release: install
 book: install
 	@$(PY) book/build.py
 
+# A gradebook belongs to one release: the sample's begins anew when an exercise is newer than it.
 sample: release
+	@test -z "$$(find exercises -newer _build/sample/gradebook.db 2>/dev/null | head -n 1)" || rm -rf _build/sample
 	@$(PY) -m autograder grade --submitted examples/class --into _build/sample --fall-back
 	@$(PY) -m autograder report --into _build/sample
 

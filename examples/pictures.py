@@ -27,6 +27,7 @@ def main():
         page = browser.new_page(viewport={"width": 1180, "height": 1500})
         page.goto(f"http://127.0.0.1:{server.server_port}/book/01-qkv.html")
         page.locator(".abh-qkv").wait_for()
+        page.locator(".abh-qkv").get_by_role("radio", name="5 Add").check(force=True)
         page.add_style_tag(content=".bd-header, .bd-header-article, #pst-skip-link { display: none !important }")
         page.wait_for_timeout(1500)
         page.locator(".abh-qkv").screenshot(path=ROOT / "examples/book.png")
