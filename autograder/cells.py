@@ -96,8 +96,8 @@ def _literal(node: ast.expr) -> Any:
 
 
 def last_graded(cells: Iterable[Cell]) -> int:
-    """Return the place of the last graded cell, or -1: what stands behind it changes no grade."""
-    return max((place for place, cell in enumerate(cells) if is_graded(cell)), default=-1)
+    """Return the place of the last graded cell of code, or -1: what stands behind it changes no grade."""
+    return max((place for place, cell in enumerate(cells) if is_code(cell) and is_graded(cell)), default=-1)
 
 
 def new_output(kind: str, **parts: Any) -> Cell:

@@ -52,11 +52,19 @@ def lab(tmp_path_factory):
         yield server
 
 
+def answer(dialog):
+    """Say yes to a dialog of Lab, or close one that cannot be said yes to; what it said stands in a failure's output."""
+    print("Lab asked:", dialog.inner_text())
+    dialog.locator(".jp-Dialog-footer button").last.click()
+
+
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("name", CELLS)
 def test_the_figure_works_in_jupyterlab(lab, page, name):
     address, token = lab
+    # Lab asks now and then, on a busy machine: which kernel, or whether to go on without the server.
+    page.add_locator_handler(page.locator(".jp-Dialog"), answer)
     page.goto(f"{address}lab/tree/{name}.ipynb?reset&token={token}")  # without the tabs of the test before
     cell = page.locator(".jp-Notebook .jp-CodeCell .cm-content").first
     cell.click(timeout=60_000)

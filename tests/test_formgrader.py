@@ -82,6 +82,8 @@ def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
         page.get_by_text("Submission #1").first.wait_for()
         page.goto(f"{address}formgrader/submissions/{number}/?index=0")
         answer = page.locator(".nbgrader_cell", has=page.locator(f"#{PROOF}"))
+        # What is typed before the page has its grades and comments goes nowhere.
+        page.wait_for_function("formgrader.grades?.loaded && formgrader.comments?.loaded")
         assert "independent and have a common mean" in answer.inner_text()
         assert answer.locator("math mi", has_text="Var").count() == 1  # without MathJax, which no network brings
         with page.expect_response(lambda r: "/api/grade/" in r.url and r.request.method == "PUT"):

@@ -87,6 +87,12 @@ class Judge:
         self.room = 0
         self.checked = Checked()
 
+    def load(self) -> None:
+        """Load the checks before they are needed, where there is time; what is wrong with them is said when they run."""
+        _read_checks_from(self.exercise.released)
+        with contextlib.suppress(Exception):
+            importlib.import_module("checks")
+
     def check(self, cell: Cell, guest: Guest) -> Checked:
         """Run one check cell.
 

@@ -92,6 +92,8 @@ class Single:
             guest_seed=seeds.fresh_seed(),
         )
         self._mark("reading the notebook")
+        self.worker.judges[self.exercise.name].load()
+        self._mark("loading the checks, the guest starting beside them")
 
     def grade(self, on_cell: Callable[[Any], None]) -> Outcome:
         """Return what the notebook is worth, and why.

@@ -12,6 +12,11 @@ from pathlib import Path
 PROGRAM = Path(__file__).parent / "inside"
 INSIDE = "/guest"
 NOBODY = "65534"
+EVERYWHERE = {
+    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+}
+"""What guests find in their environment, isolated or not: figures stand in the notebook, and one takes one core."""
 PROBE_SECONDS = 60
 
 
@@ -123,7 +128,6 @@ def _environment():
         "TZ": os.environ.get("TZ", "UTC"),
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
-        **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+        **EVERYWHERE,
     }
     return [part for name, value in variables.items() for part in ("--setenv", name, value)]

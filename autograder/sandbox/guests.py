@@ -463,7 +463,7 @@ class Bare:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=os.name == "posix",
-            env={**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"},
+            env={**os.environ, **bubblewrap.EVERYWHERE},
         )
         return listener, process, token.encode(), folder
 

@@ -45,11 +45,16 @@ def broken(
 np.einsum("ij,jk->ik", np.eye(3), np.eye(3)); np.linalg.norm(np.eye(3))
 """
 
+# A gradient that is given, and the first step of an optimizer, load what takes half a second and more.
 REHEARSAL_OF_TORCH = """
 %%rehearsal
 import torch
-torch.softmax(torch.randn(3, 4, requires_grad=True) @ torch.randn(4, 5), -1).sum().backward()
-torch.nn.Linear(3, 4)(torch.randn(2, 3))
+torch.softmax(torch.randn(3, 4, requires_grad=True) @ torch.randn(4, 5), -1).backward(torch.ones(3, 5))
+layer = torch.nn.Linear(3, 4)
+layer.load_state_dict(layer.state_dict())
+optimizer = torch.optim.Adam(layer.parameters())
+torch.nn.functional.cross_entropy(layer(torch.randn(2, 3)), torch.tensor([0, 1])).backward()
+optimizer.step()
 """
 
 
