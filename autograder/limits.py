@@ -38,7 +38,7 @@ class Limits(Configurable):
     beside_mb = Integer(20, help="Size of the other files that a student hands in, in MB.").tag(config=True)
     judge_seconds = Float(20, help="Seconds that one check cell may make the judge compute.").tag(config=True)
     run_all_cells = Bool(
-        False, help="Whether to run the cells behind the last graded one, which change no grade."
+        False, help="Whether to run the cells behind the last graded cell of code, which change no grade."
     ).tag(config=True)
     received_mb = Integer(1000, help="Data that a submission may send to the judge in all, in MB.").tag(config=True)
     deaths = Integer(6, help="How often a submission may end Python itself, until the rest is not run.").tag(

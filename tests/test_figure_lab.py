@@ -53,7 +53,7 @@ def lab(tmp_path_factory):
 
 
 def answer(dialog):
-    """Say yes to a dialog of Lab, or close one that cannot be said yes to; what it said stands in a failure's output."""
+    """Say yes to a dialog of Lab, or close one that asks nothing; a failing test shows what it said."""
     print("Lab asked:", dialog.inner_text())
     dialog.locator(".jp-Dialog-footer button").last.click()
 

@@ -88,7 +88,7 @@ class Judge:
         self.checked = Checked()
 
     def load(self) -> None:
-        """Load the checks before they are needed, where there is time; what is wrong with them is said when they run."""
+        """Load the checks while there is time; what is wrong with them is said when they run."""
         _read_checks_from(self.exercise.released)
         with contextlib.suppress(Exception):
             importlib.import_module("checks")
