@@ -31,6 +31,14 @@ def normal(name):
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def markers():
+    """Return the markers of what is made for some machines only, by normal names: the lock repeats them for pip."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = [line for each in (project["dependencies"], *project["optional-dependencies"].values()) for line in each]
+    found = [(re.match(r"[\w.-]+", line)[0], line.partition(";")[2].strip()) for line in lines]
+    return {normal(name): marker for name, marker in found if "platform_machine" in marker}
+
+
 def groups():
     """Return the groups of pyproject.toml: their headings, and the normal names of the packages that they declare."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -71,17 +79,17 @@ def main():
     for name in upgrade or ():
         kept.pop(normal(name), None)
     found = resolve({**kept, **{name: version for name, (version, _) in HELD.items()}})
-    text, left = HEAD, dict(found)
+    text, left, where = HEAD, dict(found), markers()
     for heading, names in groups().items():
         here = sorted(name for name in names if name in left)
-        text += f"\n# {heading}\n" + "".join(_line(*left.pop(name)) for name in here)
-    text += "\n# what those need\n" + "".join(_line(*left[name]) for name in sorted(left))
+        text += f"\n# {heading}\n" + "".join(_line(*left.pop(name), where) for name in here)
+    text += "\n# what those need\n" + "".join(_line(*left[name], where) for name in sorted(left))
     LOCK.write_text(text, encoding="utf-8")
 
 
-def _line(name, version):
-    reason = HELD.get(normal(name), ("", ""))[1]
-    return f"{name}=={version}" + (f"  # {reason}" if reason else "") + "\n"
+def _line(name, version, where):
+    marker, reason = where.get(normal(name), ""), HELD.get(normal(name), ("", ""))[1]
+    return f"{name}=={version}" + (f"; {marker}" if marker else "") + (f"  # {reason}" if reason else "") + "\n"
 
 
 if __name__ == "__main__":

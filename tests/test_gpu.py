@@ -1,0 +1,351 @@
+"""The reference kernel and layer are right, without a GPU and with one; the benchmark runs, and its record holds.
+
+Kernels run in processes of their own: whether Triton interprets or compiles is settled when it is imported.
+"""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from conftest import ROOT
+from torch import nn
+
+BENCHMARK = ROOT / "benchmarks" / "gpu.py"
+RECORD = ROOT / "book" / "data" / "gpu.json"
+SEED = 7
+
+
+def absent(reason):
+    """Leave a test out, and say why."""
+    print(reason)
+    pytest.skip(reason)
+
+
+def python(*arguments, **environment):
+    """Run Python with arguments, in `benchmarks/`; return what it printed."""
+    known = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, "-W", "ignore", *map(str, arguments)]
+    known.update(environment)
+    found = subprocess.run(command, cwd=BENCHMARK.parent, env=known, capture_output=True, text=True, timeout=600)
+    assert found.returncode == 0, found.stdout[-3000:] + found.stderr[-3000:]
+    return found.stdout
+
+
+@pytest.fixture(scope="module")
+def triton():
+    """Triton is installed, where there is one for this machine."""
+    if importlib.util.find_spec("triton") is None:
+        absent("no triton: it is made for Linux on x86-64")
+
+
+@pytest.fixture(scope="module")
+def benchmarks():
+    """Imports a module of benchmarks/ by its name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCHMARK.parent))
+        yield importlib.import_module
+
+
+@pytest.fixture(scope="module")
+def layer(benchmarks):
+    """The class MultiHeadLayer."""
+    return benchmarks("multi_head_layer").MultiHeadLayer
+
+
+# The kernel.
+
+
+@pytest.mark.slow
+def test_the_kernel_is_right_in_the_interpreter(triton):
+    """Out, log-sum-exp and gradients: ragged lengths, more queries than keys, widths of 16 to 128, each dtype."""
+    shown = python(BENCHMARK, "check", "--quick")
+    for what in ("out", "lse", "dq", "dk", "dv"):
+        for dtype in ("float32", "float16", "bfloat16"):
+            assert f"{what}, {dtype}" in shown
+
+
+@pytest.mark.slow
+def test_the_kernel_is_right_on_a_gpu(triton, tmp_path):
+    if not torch.cuda.is_available():
+        absent("no CUDA device: the kernel is not verified natively here")
+    assert "layer" in python(BENCHMARK, "check", "--record", tmp_path / "gpu.json")
+
+
+COMPILE = """
+import itertools
+import sys
+
+import flash_attention as kernels
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+for (name, size), d in itertools.product(kernels.TUNED, map(int, sys.argv[1:])):
+    kernel = {"forward": "_forward", "queries": "_backward_queries", "keys": "_backward_keys"}[name]
+    kernel, blocks = getattr(kernels, kernel), kernels.TUNED[name, size][kernels._width(d)]
+    options = kernels._options(*torch.empty(2, 1, 1, 8, d), True, blocks)
+    constants = {key: value for key, value in options.items() if key.isupper()}
+    kinds = {"n_q": "i32", "n_k": "i32", "scale": "fp32", "lse": "*fp32", "delta": "*fp32"}
+    matrix = "*bf16" if size == 2 else "*fp32"
+    types = {key: "constexpr" if key in constants else kinds.get(key, matrix) for key in kernel.arg_names}
+    aligned = [number for number, key in enumerate(types) if types[key].startswith("*")]
+    source = ASTSource(kernel, types, constants, {(number,): [["tt.divisibility", 16]] for number in aligned})
+    launch = {"num_warps": blocks.warps, "num_stages": blocks.stages}
+    made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=launch)
+    print(name, size, d, made.metadata.shared <= kernels.SHARED, *(s in made.asm["ptx"] for s in ("wgmma", "tf32")))
+"""
+
+
+@pytest.mark.slow
+def test_the_kernels_compile_for_a_gpu_where_there_is_none(triton, tmp_path):
+    """For an H100: within its shared memory; half floats on its tensor cores, float32 without TF32."""
+    shown = python("-c", COMPILE, 48, TRITON_CACHE_DIR=str(tmp_path)).splitlines()
+    assert len(shown) == 6
+    for line in shown:
+        name, size, _, fits, tensor_cores, tf32 = line.split()
+        assert (fits, tensor_cores, tf32) == ("True", str(size == "2"), "False"), line
+
+
+REFUSED = """
+import torch
+from flash_attention import flash_attention
+x = torch.ones(1, 2, 5, 16)
+for wrong in ([x, x[..., :8], x[..., :8]], [x, x, x[:, :, :4]], [x, x.half(), x], [x[0]] * 3, [x.double()] * 3,
+              [x, x[:, :1], x[:, :1]], [torch.ones(1, 1, 2, 129)] * 3, [x] * 3):
+    try:
+        flash_attention(*wrong)
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_what_does_not_fit_is_refused(triton):
+    shown = python("-c", REFUSED).splitlines()
+    assert len(shown) == 8 and "TRITON_INTERPRET" in shown[-1] and "(1, 2, 5, 16)" in shown[0]
+
+
+# The layer.
+
+
+def reference(made, x, mask):
+    """What a layer without grouped heads computes, as the formula says, in its own dtype; mask (b, h, n, n_k)."""
+    q, k, v = (own.unflatten(-1, (made.num_heads, -1)).transpose(1, 2) for own in made.W_qkv(x).chunk(3, -1))
+    scores = (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).masked_fill(~mask, -torch.inf)
+    z = scores.softmax(-1).nan_to_num(0) @ v
+    return made.W_o(z.transpose(1, 2).flatten(-2))
+
+
+def causal(n):
+    return torch.ones(n, n, dtype=torch.bool).tril()
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_the_layer_is_that_of_torch(layer, dtype, is_causal):
+    torch.manual_seed(SEED)
+    theirs = nn.MultiheadAttention(24, 3, batch_first=True).to(dtype)
+    nn.init.normal_(theirs.in_proj_bias), nn.init.normal_(theirs.out_proj.bias)
+    ours = layer(24, 3).to(dtype)
+    names = {"W_qkv.weight": "in_proj_weight", "W_qkv.bias": "in_proj_bias"}
+    names |= {"W_o.weight": "out_proj.weight", "W_o.bias": "out_proj.bias"}
+    ours.load_state_dict({own: theirs.state_dict()[name] for own, name in names.items()})
+    x = torch.randn(2, 7, 24, dtype=dtype)
+    unseen = ~causal(7) if is_causal else None
+    expected = theirs(x, x, x, attn_mask=unseen, need_weights=True)[0]
+    tolerance = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}[dtype]
+    found = ours(x, is_causal=is_causal)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("shape", [(5, 5), (2, 1, 5), (2, 5, 5), (1, 3, 5, 5), (2, 1, 1, 5), (2, 3, 5, 5)], ids=str)
+def test_masks_of_each_shape_and_their_gradients(layer, shape, is_causal):
+    """Rows that see nothing give 0, and their gradients are 0 and never NaN."""
+    torch.manual_seed(SEED)
+    made = layer(12, 3).double()
+    x = torch.randn(2, 5, 12, dtype=torch.float64, requires_grad=True)
+    mask = torch.rand(shape) < 0.5
+    mask[..., 0, :] = False
+    full = (mask[:, None] if mask.dim() == 3 else mask).expand(2, 3, 5, 5)
+    expected = reference(made, x, full & causal(5) if is_causal else full)
+    found = made(x, mask, is_causal)
+    torch.testing.assert_close(found, expected)
+    inputs = [x, *made.parameters()]
+    upstream = torch.randn_like(found)
+    grads = torch.autograd.grad(found, inputs, upstream)
+    assert all(own.isfinite().all() for own in grads)
+    seen = full.any(-1).all()  # where some row sees nothing, the formula's gradient is NaN
+    for own, other in zip(grads, torch.autograd.grad(expected, inputs, upstream), strict=True) if seen else ():
+        torch.testing.assert_close(own, other)
+
+
+def test_gradients_are_those_of_the_formula(layer):
+    torch.manual_seed(SEED)
+    made = layer(12, 3).double()
+    x = torch.randn(2, 5, 12, dtype=torch.float64, requires_grad=True)
+    upstream, inputs = torch.randn(2, 5, 12, dtype=torch.float64), [x, *made.parameters()]
+    found = torch.autograd.grad(made(x, is_causal=True), inputs, upstream)
+    expected = torch.autograd.grad(reference(made, x, causal(5)), inputs, upstream)
+    for own, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(own, other)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_grouped_heads_are_repeated_ones(layer, heads):
+    torch.manual_seed(SEED)
+    grouped, whole = layer(24, 6, heads).double(), layer(24, 6).double()
+    q, k, v = grouped.W_qkv.weight.split([24, 4 * heads, 4 * heads])
+    bias = grouped.W_qkv.bias.split([24, 4 * heads, 4 * heads])
+
+    def repeated(own):
+        return own.unflatten(0, (heads, 4)).repeat_interleave(6 // heads, 0).flatten(0, 1)
+
+    state = whole.state_dict() | grouped.W_o.state_dict(prefix="W_o.")
+    state["W_qkv.weight"] = torch.cat([q, repeated(k), repeated(v)])
+    state["W_qkv.bias"] = torch.cat([bias[0], repeated(bias[1]), repeated(bias[2])])
+    whole.load_state_dict(state)
+    x = torch.randn(2, 5, 24, dtype=torch.float64)
+    torch.testing.assert_close(grouped(x, is_causal=True), whole(x, is_causal=True))
+
+
+class Cache:
+    """Keys and values so far."""
+
+    def __init__(self):
+        self.pair = None
+
+    def append(self, k, v):
+        new = (k, v)
+        self.pair = new if self.pair is None else tuple(map(lambda a, b: torch.cat([a, b], -2), self.pair, new))
+        return self.pair
+
+
+@pytest.mark.parametrize("heads", [4, 2])
+def test_through_a_cache_the_layer_says_the_same(layer, benchmarks, monkeypatch, heads):
+    monkeypatch.setattr(benchmarks("multi_head_layer"), "CHUNK", 3)
+    torch.manual_seed(SEED)
+    made, x = layer(16, 4, heads).double(), torch.randn(2, 14, 16, dtype=torch.float64)
+    cache = Cache()
+    parts = [made(part, is_causal=True, cache=cache) for part in x.split([1, 4, 1, 8], dim=1)]
+    torch.testing.assert_close(torch.cat(parts, dim=1), made(x, is_causal=True))
+    assert cache.pair[0].shape == (2, heads, 14, 4)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_compiled_without_a_break(layer, is_causal):
+    torch.manual_seed(SEED)
+    made = layer(16, 4, 2)
+    compiled = torch.compile(made, backend="aot_eager", fullgraph=True)
+    x, mask = torch.randn(2, 6, 16, requires_grad=True), torch.rand(2, 1, 6) < 0.5
+    for own in (None, mask):
+        torch.testing.assert_close(compiled(x, own, is_causal), made(x, own, is_causal))
+    compiled(x, None, is_causal).sum().backward()
+    assert x.grad.isfinite().all()
+
+
+def test_sizes_that_do_not_fit_raise(layer):
+    for sizes in ((10, 3), (12, 4, 3), (12, 0), (12, 4, 0)):
+        with pytest.raises(ValueError):
+            layer(*sizes)
+    made, x = layer(12, 3), torch.randn(2, 5, 12)
+    for mask in (
+        torch.ones(5, 4),
+        torch.ones(5, 1),
+        torch.ones(3, 5, 5),
+        torch.ones(2, 2, 5, 5),
+        torch.ones(1, 1, 1, 5, 5),
+    ):
+        with pytest.raises(ValueError):
+            made(x, mask.bool())
+    for wrong in (torch.randn(2, 5, 11), torch.randn(5, 12)):
+        with pytest.raises(ValueError):
+            made(wrong)
+
+
+def test_the_layer_never_holds_n_by_n(layer, benchmarks, monkeypatch):
+    """What each operation returns is smaller than n x n, forward and backward; with a cache too, forward."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Largest(TorchDispatchMode):
+        found = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            out = func(*args, **(kwargs or {}))
+            for own in torch.utils._pytree.tree_leaves(out):
+                if isinstance(own, torch.Tensor):
+                    Largest.found = max(Largest.found, own.untyped_storage().nbytes())
+            return out
+
+    monkeypatch.setattr(benchmarks("multi_head_layer"), "CHUNK", 16)
+    n, made = 2048, layer(16, 2, 1)
+    x = torch.randn(1, n, 16, requires_grad=True)
+    with Largest():
+        made(x, is_causal=True).sum().backward()
+        with torch.no_grad():
+            cache = Cache()
+            for part in x.split([n // 2, n // 2], dim=1):
+                made(part, is_causal=True, cache=cache)
+    assert 4 * n * 16 <= Largest.found < n * n / 4  # bytes: not even a quarter of a boolean mask
+
+
+# The benchmark and its record.
+
+
+@pytest.mark.slow
+def test_the_benchmark_runs_on_a_cpu_and_leaves_the_record(triton):
+    """All parts, in the interpreter, except the one that is a test of its own; the tables show them."""
+    before = RECORD.read_bytes()
+    parts = ["ceilings", "timing", "leaderboard", "layer", "accuracy", "rnn"]
+    shown = python(BENCHMARK, "--quick", *parts)
+    for heading in ("Ceilings", "The layer", "Accuracy", "A recurrent layer beside attention"):
+        assert f"## {heading}\n\n|" in shown
+    assert RECORD.read_bytes() == before
+
+
+def test_the_record_says_on_what_and_when():
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    machine = record["machine"]
+    assert all(machine[name] for name in ("device", "date", "torch", "triton", "cuda", "driver"))
+    assert record["ceilings"]["copy_gb_s"] > 0
+    assert set(record["ceilings"]["matmul_tflop_s"]) == {"float32", "tf32", "float16", "bfloat16"}
+    assert record["measured"] and all(record[part] for part in record["measured"])
+
+
+def test_the_tables_of_the_record(benchmarks):
+    """What was measured is shown; of the rest, only that it was not."""
+    tables, record = benchmarks("gpu_tables"), json.loads(RECORD.read_text(encoding="utf-8"))
+    shown = tables.everything(record)
+    assert record["machine"]["device"] in shown and record["machine"]["date"] in shown
+    assert f"{record['ceilings']['copy_gb_s']:.0f} GB/s" in shown
+    empty = tables.everything({"machine": record["machine"]})
+    assert empty.count("*Not yet measured.*") == len(tables.TABLES) - 1  # the goals have a row each
+
+
+def attention(name, direction, milliseconds, n=4096):
+    about = {"implementation": name, "direction": direction, "causal": True, "dtype": "bfloat16", "n": n, "heads": 16}
+    more = {"d_head": 128, "batch": 1, "milliseconds": milliseconds, "tflop_s": milliseconds and 1.0}
+    return {**about, **more, "peak_bytes": None, **({} if milliseconds else {"why": "out of memory"})}
+
+
+def test_goals_are_reckoned_from_the_rows(benchmarks):
+    tables = benchmarks("gpu_tables")
+    rows = [
+        attention("kernel", "forward", 2.0),
+        attention("cudnn", "forward", 1.5),
+        attention("flash", "forward", 1.8),
+    ]
+    rows += [attention("kernel", "backward", 4.0), attention("cudnn", "backward", 3.0)]
+    rows += [attention("cudnn", "forward+backward", 5.0), attention("naive", "forward", None)]
+    step = {"direction": "forward+backward", "n": 4096, "d_model": 2048, "heads": 16}
+    layers = {"layer": 10.0, "projections": 4.0, "nn.MultiheadAttention with weights": 40.0}
+    record = {"machine": {"device": "a chip", "date": "2026-01-01"}, "attention": rows}
+    record["layer"] = [{**step, "implementation": name, "milliseconds": own} for name, own in layers.items()]
+    assert [reached for _, reached, _ in tables.goals(record)] == [0.75, 0.75, 4.0, 0.9]
+    shown = tables.everything(record)
+    assert "out of memory" in shown and "2 ms, 1 TFLOP/s" in shown
