@@ -118,15 +118,12 @@ def in_terms(calls, results, terms, lead):
     parts = []
     for name, share, length in zip(terms, shares, lengths, strict=True):
         if abs(share) > 1e-8 * np.linalg.norm(results):
-            often = Fraction(share / length).limit_denominator(24)
-            if abs(share / length - often) > 1e-5 * abs(often):
-                return ""
-            number = "" if abs(often) == 1 and name != "1" else f"{abs(often)}"
-            unit = "" if name == "1" else name
-            parts.append(f"{'-' if often < 0 else '+'} {number} {unit}".replace("  ", " ").strip())
-    if len(parts) > 4:
-        return ""
-    return f" {lead} {' '.join(parts).removeprefix('+ ')}."
+            often = abs(share / length)
+            simple = Fraction(often).limit_denominator(24)
+            number = f"{simple}" if abs(often - simple) < 1e-6 * often else f"{often:.6g}"
+            words = [own for own in (number, name) if own != "1"] or ["1"]
+            parts.append(f"{'-' if share < 0 else '+'} {' '.join(words)}")
+    return f"{lead} {' '.join(parts).removeprefix('+ ')}. " if len(parts) <= 4 else ""
 
 
 def explained(subject, calls, terms, lead="Your results are"):
@@ -138,20 +135,21 @@ def explained(subject, calls, terms, lead="Your results are"):
 
 
 def expect_counts(subject, calls, specification, names, why):
-    """Fail unless the function counts in each call what `specification` does; `why` says more about what came."""
+    """Fail unless the function counts in each call what `specification` does; `why` says first what came."""
     results = [as_number(subject(*call)) for call in calls]
     wanted = [specification(*call) for call in calls]
     right = [abs(got - own) <= EXACT * abs(own) for got, own in zip(results, wanted, strict=True)]
     if all(right):
         return
     at = right.index(False)
-    message = (
+    message = why()
+    message += (
         f"For {named(calls[at], names)} the result should be {written(wanted[at])}, and is {written(results[at])}."
     )
     if results[at] < 0:
         message += " A count is negative where 32 bits were too few for it: count with Python's own whole numbers."
     held = [f"{sum(right)} of {len(right)} results are right"] if any(right) else []
-    raise Failed(message + why(), held)
+    raise Failed(message, held)
 
 
 # by_hand
@@ -212,9 +210,10 @@ def attention_flops_projections(attention_flops, draw):
         part, wanted = (4 * once - twice) / 2, four_projections(n, d_model)
         if abs(part - wanted) > EXACT * abs(once):
             raise Failed(
-                f"For d_model = {d_model}, num_heads = {num_heads} and n = {n} and {2 * n} the results are "
+                f"{flops_explained(attention_flops, draw)}For d_model = {d_model}, num_heads = {num_heads} and "
+                f"n = {n} and {2 * n} the results are "
                 f"{written(once)} and {written(twice)}. Of the first, {written(part)} grows in proportion to n, and "
-                f"should be {written(wanted)}.{flops_explained(attention_flops, draw)}",
+                f"should be {written(wanted)}.",
             )
 
 
@@ -226,9 +225,10 @@ def attention_flops_products(attention_flops, draw):
         part, wanted = (twice - 2 * once) / 2, two_products(n, d_model, num_heads)
         if abs(part - wanted) > EXACT * abs(once):
             raise Failed(
-                f"For d_model = {d_model}, num_heads = {num_heads} and n = {n} and {2 * n} the results are "
+                f"{flops_explained(attention_flops, draw)}For d_model = {d_model}, num_heads = {num_heads} and "
+                f"n = {n} and {2 * n} the results are "
                 f"{written(once)} and {written(twice)}. Of the first, {written(part)} grows with the square of n, "
-                f"and should be {written(wanted)}.{flops_explained(attention_flops, draw)}",
+                f"and should be {written(wanted)}.",
             )
 
 
@@ -239,9 +239,9 @@ def attention_flops_heads(attention_flops, draw):
     d_model = few * more
     counts = {h: as_number(attention_flops(n, d_model, h)) for h in (1, few, more, d_model)}
     if max(counts.values()) - min(counts.values()) > EXACT * abs(counts[1]):
-        shown = ", ".join(f"{written(count)} for {h}" for h, count in counts.items())
+        shown = ", ".join(f"{written(counts[h])} for {h}" for h in sorted(counts))
         message = f"For n = {n} and d_model = {d_model} the result depends on the number of heads: {shown}."
-        raise Failed(message + flops_explained(attention_flops, draw))
+        raise Failed(flops_explained(attention_flops, draw) + message)
 
 
 @check(weight=1.5, needs=[attention_flops_projections, attention_flops_products, attention_flops_heads])
@@ -309,15 +309,14 @@ def bytes_explained(attention_bytes, draw):
     return explained(attention_bytes, in_memory(draw, 26), BYTES_TERMS)
 
 
-def expect_ratio(attention_bytes, draw, calls, ratio, sentence):
-    """Fail unless the second of two calls gives so many times what the first one does."""
+def expect_ratio(attention_bytes, draw, calls, ratio, change):
+    """Fail unless the second of two calls gives so many times what the first one does; `change` says what is new."""
     first, second = (as_number(attention_bytes(*call)) for call in calls)
     if abs(second - ratio * first) > EXACT * abs(second):
-        shown = "; ".join(
-            f"{written(count)} for {named(call, BYTES_NAMES)}"
-            for count, call in zip((first, second), calls, strict=True)
+        raise Failed(
+            f"{bytes_explained(attention_bytes, draw)}For {named(calls[0], BYTES_NAMES)} the result is "
+            f"{written(first)}. {change} should make it {written(ratio * first)}, and makes it {written(second)}."
         )
-        raise Failed(f"{sentence} The results are {shown}.{bytes_explained(attention_bytes, draw)}")
 
 
 @check(weight=0.5)
@@ -331,7 +330,7 @@ def attention_bytes_length(attention_bytes, draw):
     """Twice as many tokens take four times the memory: each attends to each."""
     n, *rest = in_memory(draw, 1)[0]
     calls = [(n, *rest), (2 * n, *rest)]
-    expect_ratio(attention_bytes, draw, calls, 4, "Twice n should make it four times as much.")
+    expect_ratio(attention_bytes, draw, calls, 4, "Twice n")
 
 
 @check(weight=1, needs=[attention_bytes_number])
@@ -340,8 +339,7 @@ def attention_bytes_heads(attention_bytes, draw):
     n, few, times = draw.sizes(3)
     b = int(draw.rng.choice(VALUE_SIZES))
     calls = [(n, few * times, few, b), (n, few * times, few * times, b)]
-    sentence = f"{few * times} heads in place of {few} should make it {times} times as much."
-    expect_ratio(attention_bytes, draw, calls, times, sentence)
+    expect_ratio(attention_bytes, draw, calls, times, f"num_heads = {few * times}")
 
 
 @check(weight=0.5, needs=[attention_bytes_number])
@@ -349,7 +347,7 @@ def attention_bytes_width(attention_bytes, draw):
     """The width d_model makes no difference: a weight is one number, however wide the vectors are."""
     n, d_model, num_heads, b = in_memory(draw, 1)[0]
     calls = [(n, d_model, num_heads, b), (n, 3 * d_model, num_heads, b)]
-    expect_ratio(attention_bytes, draw, calls, 1, "Another d_model should change nothing.")
+    expect_ratio(attention_bytes, draw, calls, 1, f"d_model = {3 * d_model}")
 
 
 @check(weight=0.5, needs=[attention_bytes_number])
@@ -358,7 +356,7 @@ def attention_bytes_values(attention_bytes, draw):
     for b in VALUE_SIZES[:-1]:
         *rest, _ = in_memory(draw, 1)[0]
         calls = [(*rest, b), (*rest, 2 * b)]
-        expect_ratio(attention_bytes, draw, calls, 2, "Twice bytes_per_value should make it twice as much.")
+        expect_ratio(attention_bytes, draw, calls, 2, f"bytes_per_value = {2 * b}")
 
 
 @check(
@@ -443,9 +441,9 @@ def parameter_count_biases(parameter_count, draw):
         more, wanted = with_them - without, numbers_in(d_model, True) - numbers_in(d_model, False)
         if abs(more - wanted) > EXACT * abs(with_them):
             raise Failed(
-                f"For d_model = {d_model} the result is {written(with_them)} with biases and {written(without)} "
-                f"without: {written(more)} for the biases, where it should be {written(wanted)}."
-                + parameters_explained(parameter_count, bias=True)
+                f"{parameters_explained(parameter_count, bias=True)}For d_model = {d_model} the result is "
+                f"{written(with_them)} with biases and {written(without)} without: {written(more)} for the biases, "
+                f"where it should be {written(wanted)}."
             )
 
 
@@ -476,11 +474,11 @@ def expect_crossing(crossover_length, d_model):
     ratio = two_products(n, d_model) / four_projections(n, d_model)
     if abs(ratio - 1) > EXACT:
         products, projections = written(two_products(n, d_model)), written(four_projections(n, d_model))
-        message = (
-            f"For d_model = {d_model} the result is {written(n)}. At that length the two products cost {products} "
-            f"FLOPs and the four projections {projections}: {ratio:.6g} times as much."
+        raise Failed(
+            explained(crossover_length, [(d,) for d in PRIMES], COUNT_TERMS)
+            + f"For d_model = {d_model} the result is {written(n)}. At that length the two products cost {products} "
+            f"FLOPs, {ratio:.6g} times as much as the four projections, which cost {projections}."
         )
-        raise Failed(message + explained(crossover_length, [(d,) for d in PRIMES], COUNT_TERMS))
 
 
 @check(weight=0.5)
@@ -531,15 +529,17 @@ def few(values):
     return f"({shown}{', ...' if len(values) > 6 else ''})"
 
 
-def expect_slope(fit_exponent, lengths, seconds, what="the least-squares line"):
+def expect_slope(fit_exponent, lengths, seconds, what="the slope of the least-squares line"):
     """Fail unless the result is the slope of the least-squares line through the logarithms of these points."""
     got, wanted = as_number(fit_exponent(lengths, seconds)), slope(lengths, seconds)
     if abs(got - wanted) > SLOPE:
-        message = (
-            f"For the lengths {few(lengths)} and the seconds {few(seconds)}, the exponent of {what} is {wanted:.4g}, "
-            f"and the result {got:.4g}."
+        raise Failed(
+            f"The result is {got:.5g}, and {what} is {wanted:.5g}: for the lengths {few(lengths)} and the seconds "
+            f"{few(seconds)}."
         )
-        raise Failed(message)
+
+
+EXACTLY = "the power of n that the seconds follow exactly"
 
 
 @check(weight=0.5)
@@ -554,7 +554,7 @@ def fit_exponent_power(fit_exponent, draw):
     for _ in range(3):
         lengths, power = lengths_of(draw, 6), power_of(draw)
         seconds = draw.rng.uniform(1, 9) * 1e-5 * lengths**power
-        expect_slope(fit_exponent, lengths, seconds, "the power that they follow without a rest")
+        expect_slope(fit_exponent, lengths, seconds, EXACTLY)
 
 
 @check(weight=3, needs=[fit_exponent_power])
@@ -569,7 +569,7 @@ def fit_exponent_falling(fit_exponent, draw):
     """What falls as n grows has an exponent below 0, and what stays the same has 0."""
     for power in (-power_of(draw), 0.0):
         lengths = lengths_of(draw, 6)
-        expect_slope(fit_exponent, lengths, 1000.0 * lengths**power, "the power that they follow without a rest")
+        expect_slope(fit_exponent, lengths, 1000.0 * lengths**power, EXACTLY)
 
 
 @check(weight=1, needs=[fit_exponent_line])

@@ -267,6 +267,15 @@ def attention_flops_one_product_of_three(n, d_model, num_heads):
 
 @misconception(
     "attention_flops",
+    label="no output projection for one head",
+    hint="With a single head the output projection is left out. It is one of the four whatever the number of heads.",
+)
+def attention_flops_unmixed(n, d_model, num_heads):
+    return flops(n, d_model, num_heads, projections=3 if num_heads == 1 else 4)
+
+
+@misconception(
+    "attention_flops",
     label="softmax counted as well",
     hint="Softmax is counted as well, with 3 operations for each weight: e to the power, the sum, the division. It "
     "is work, but here only matrix products are counted.",
@@ -1628,6 +1637,17 @@ def fit_exponent_principal_axis(lengths, seconds):
     x, y = logarithms(lengths, seconds)
     axis = np.linalg.eigh(np.cov(x, y))[1][:, -1]
     return float(axis[1] / axis[0])
+
+
+@misconception(
+    "fit_exponent",
+    label="distances in the lengths, not the seconds",
+    hint="The line is fitted with lengths and seconds exchanged, and its slope turned over. That is another line: "
+    "its distances are those of ln n. But n is known, and t was measured.",
+)
+def fit_exponent_turned_over(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return 1 / line(y, x) if np.ptp(y) > 1e-9 else 0.0
 
 
 @misconception(

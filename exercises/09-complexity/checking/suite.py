@@ -784,7 +784,7 @@ def _same(a, b):
             is_module(a) and is_module(b)
         )  # modules show what they are when they are asked
         return x is y and alike and (not isinstance(a, str) or a == b)
-    if x.shape != y.shape or x.dtype != y.dtype:
+    if x.shape != y.shape or not _same_kind(x, y):
         return False
     if not x.size or np.array_equal(x, y):
         return True
@@ -793,6 +793,11 @@ def _same(a, b):
         scale = np.abs(y[np.isfinite(y)]).max(initial=0.0) or 1.0
         close = np.abs(x - y) <= RTOL * scale
         return bool((close | (x == y) | (np.isnan(x) & np.isnan(y))).all())
+
+
+def _same_kind(x, y):
+    """Tell whether two arrays have one dtype; of single numbers, whether both are numbers, or both truth values."""
+    return x.dtype == y.dtype or (not x.ndim and "b" not in (x.dtype.kind, y.dtype.kind))
 
 
 def _where(failure, most=6):
