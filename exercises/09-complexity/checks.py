@@ -119,8 +119,8 @@ def in_terms(calls, results, terms, lead):
     for name, share, length in zip(terms, shares, lengths, strict=True):
         if abs(share) > 1e-8 * np.linalg.norm(results):
             often = abs(share / length)
-            simple = Fraction(often).limit_denominator(24)
-            number = f"{simple}" if abs(often - simple) < 1e-6 * often else f"{often:.6g}"
+            simple = [Fraction(often).limit_denominator(24), Fraction(1, max(round(1 / often), 1))]
+            number = next((str(own) for own in simple if abs(often - own) < 1e-6 * often), f"{often:.6g}")
             words = [own for own in (number, name) if own != "1"] or ["1"]
             parts.append(f"{'-' if share < 0 else '+'} {' '.join(words)}")
     return f"{lead} {' '.join(parts).removeprefix('+ ')}. " if len(parts) <= 4 else ""

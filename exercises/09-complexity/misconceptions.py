@@ -1316,22 +1316,21 @@ def crossover_length_ratio(d_model):
 
 @right("crossover_length")
 def crossover_length_bisection(d_model):
-    low, high = 1, 2**40
-    while low < high:
+    low, high = 0, 2**40
+    for _ in range(40):
         n = (low + high) // 2
         if flops(n, d_model, 1, projections=0) < flops(n, d_model, 1, products=0):
-            low = n + 1
+            low = n
         else:
             high = n
-    return low
+    return high
 
 
 @right("crossover_length")
-def crossover_length_step_by_step(d_model):
-    n = 1
-    while flops(n, d_model, 1) < 2 * flops(n, d_model, 1, products=0):
-        n += 1
-    return n
+def crossover_length_of_all(d_model):
+    n = np.arange(1, 3 * d_model + 1)
+    dearer = n * n * 4 * d_model >= n * 8 * d_model**2
+    return n[dearer][0]
 
 
 @right("crossover_length")
