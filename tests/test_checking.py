@@ -631,6 +631,26 @@ def test_a_truth_value_is_no_number_and_dtypes_of_arrays_count(list_wrong):
         assert own.examine("f", lambda n, got=got: got, 1, SEED).results[0].cause == cause
 
 
+def test_a_check_may_find_a_relation_itself_which_is_said_where_there_is_no_cause(list_wrong):
+    own = Suite("checks", read={})
+
+    @own.check()
+    def at_two(f, draw):
+        """f(2) is 4."""
+        failure = Failed("It is not.")
+        failure.relation = f"It is {f(2) / 4:g} times 4."
+        raise failure
+
+    @misconception("f", hint="Three times.")
+    def thrice(n):
+        return 3 * n
+
+    list_wrong(thrice)
+    for function, cause, relation in [(thrice, "thrice", ""), (lambda n: 4 * n, "", "It is 2 times 4.")]:
+        (result,) = own.examine("f", function, 1, SEED).results
+        assert (result.cause, result.relation) == (cause, relation)
+
+
 def test_a_listed_answer_of_ours_that_breaks_costs_nobody_a_point(suite, list_wrong):
     broken = misconception("double", hint="x")(lambda A: A)
     del broken.hint
