@@ -123,7 +123,7 @@ def in_terms(calls, results, terms, lead):
             number = next((str(own) for own in simple if abs(often - own) < 1e-6 * often), f"{often:.6g}")
             words = [own for own in (number, name) if own != "1"] or ["1"]
             parts.append(f"{'-' if share < 0 else '+'} {' '.join(words)}")
-    return f"{lead} {' '.join(parts).removeprefix('+ ')}. " if len(parts) <= 4 else ""
+    return f"{lead} {' '.join(parts).removeprefix('+ ')}." if len(parts) <= 4 else ""
 
 
 def explained(subject, calls, terms, lead="Your results are"):
@@ -134,22 +134,28 @@ def explained(subject, calls, terms, lead="Your results are"):
         return ""
 
 
+def failed(message, relation, held=()):
+    """Return the failure with a message, and with what was found out about the results besides."""
+    failure = Failed(message, held)
+    failure.relation = relation
+    return failure
+
+
 def expect_counts(subject, calls, specification, names, why):
-    """Fail unless the function counts in each call what `specification` does; `why` says first what came."""
+    """Fail unless the function counts in each call what `specification` does; `why` finds out more on what came."""
     results = [as_number(subject(*call)) for call in calls]
     wanted = [specification(*call) for call in calls]
     right = [abs(got - own) <= EXACT * abs(own) for got, own in zip(results, wanted, strict=True)]
     if all(right):
         return
     at = right.index(False)
-    message = why()
-    message += (
+    message = (
         f"For {named(calls[at], names)} the result should be {written(wanted[at])}, and is {written(results[at])}."
     )
     if results[at] < 0:
         message += " A count is negative where 32 bits were too few for it: count with Python's own whole numbers."
     held = [f"{sum(right)} of {len(right)} results are right"] if any(right) else []
-    raise Failed(message, held)
+    raise failed(message, why(), held)
 
 
 # by_hand
@@ -209,11 +215,11 @@ def attention_flops_projections(attention_flops, draw):
         # For a n + b n^2, four times the first without the second is 2 a n.
         part, wanted = (4 * once - twice) / 2, four_projections(n, d_model)
         if abs(part - wanted) > EXACT * abs(once):
-            raise Failed(
-                f"{flops_explained(attention_flops, draw)}For d_model = {d_model}, num_heads = {num_heads} and "
-                f"n = {n} and {2 * n} the results are "
+            raise failed(
+                f"For d_model = {d_model}, num_heads = {num_heads} and n = {n} and {2 * n} the results are "
                 f"{written(once)} and {written(twice)}. Of the first, {written(part)} grows in proportion to n, and "
                 f"should be {written(wanted)}.",
+                flops_explained(attention_flops, draw),
             )
 
 
@@ -224,11 +230,11 @@ def attention_flops_products(attention_flops, draw):
         once, twice = (as_number(attention_flops(length, d_model, num_heads)) for length in (n, 2 * n))
         part, wanted = (twice - 2 * once) / 2, two_products(n, d_model, num_heads)
         if abs(part - wanted) > EXACT * abs(once):
-            raise Failed(
-                f"{flops_explained(attention_flops, draw)}For d_model = {d_model}, num_heads = {num_heads} and "
-                f"n = {n} and {2 * n} the results are "
+            raise failed(
+                f"For d_model = {d_model}, num_heads = {num_heads} and n = {n} and {2 * n} the results are "
                 f"{written(once)} and {written(twice)}. Of the first, {written(part)} grows with the square of n, "
                 f"and should be {written(wanted)}.",
+                flops_explained(attention_flops, draw),
             )
 
 
@@ -241,7 +247,7 @@ def attention_flops_heads(attention_flops, draw):
     if max(counts.values()) - min(counts.values()) > EXACT * abs(counts[1]):
         shown = ", ".join(f"{written(counts[h])} for {h}" for h in sorted(counts))
         message = f"For n = {n} and d_model = {d_model} the result depends on the number of heads: {shown}."
-        raise Failed(flops_explained(attention_flops, draw) + message)
+        raise failed(message, flops_explained(attention_flops, draw))
 
 
 @check(weight=1.5, needs=[attention_flops_projections, attention_flops_products, attention_flops_heads])
@@ -313,9 +319,10 @@ def expect_ratio(attention_bytes, draw, calls, ratio, change):
     """Fail unless the second of two calls gives so many times what the first one does; `change` says what is new."""
     first, second = (as_number(attention_bytes(*call)) for call in calls)
     if abs(second - ratio * first) > EXACT * abs(second):
-        raise Failed(
-            f"{bytes_explained(attention_bytes, draw)}For {named(calls[0], BYTES_NAMES)} the result is "
-            f"{written(first)}. {change} should make it {written(ratio * first)}, and makes it {written(second)}."
+        raise failed(
+            f"For {named(calls[0], BYTES_NAMES)} the result is {written(first)}. {change} should make it "
+            f"{written(ratio * first)}, and makes it {written(second)}.",
+            bytes_explained(attention_bytes, draw),
         )
 
 
@@ -440,10 +447,11 @@ def parameter_count_biases(parameter_count, draw):
         with_them, without = (as_number(parameter_count(d_model, bias)) for bias in (True, False))
         more, wanted = with_them - without, numbers_in(d_model, True) - numbers_in(d_model, False)
         if abs(more - wanted) > EXACT * abs(with_them):
-            raise Failed(
-                f"{parameters_explained(parameter_count, bias=True)}For d_model = {d_model} the result is "
+            raise failed(
+                f"For d_model = {d_model} the result is "
                 f"{written(with_them)} with biases and {written(without)} without: {written(more)} for the biases, "
-                f"where it should be {written(wanted)}."
+                f"where it should be {written(wanted)}.",
+                parameters_explained(parameter_count, bias=True),
             )
 
 
@@ -474,10 +482,10 @@ def expect_crossing(crossover_length, d_model):
     ratio = two_products(n, d_model) / four_projections(n, d_model)
     if abs(ratio - 1) > EXACT:
         products, projections = written(two_products(n, d_model)), written(four_projections(n, d_model))
-        raise Failed(
-            explained(crossover_length, [(d,) for d in PRIMES], COUNT_TERMS)
-            + f"For d_model = {d_model} the result is {written(n)}. At that length the two products cost {products} "
-            f"FLOPs, {ratio:.6g} times as much as the four projections, which cost {projections}."
+        raise failed(
+            f"For d_model = {d_model} the result is {written(n)}. At that length the two products cost {products} "
+            f"FLOPs, {ratio:.6g} times as much as the four projections, which cost {projections}.",
+            explained(crossover_length, [(d,) for d in PRIMES], COUNT_TERMS),
         )
 
 
@@ -529,13 +537,14 @@ def few(values):
     return f"({shown}{', ...' if len(values) > 6 else ''})"
 
 
-def expect_slope(fit_exponent, lengths, seconds, what="the slope of the least-squares line"):
+def expect_slope(fit_exponent, lengths, seconds, what="the slope of the least-squares line", why=lambda: ""):
     """Fail unless the result is the slope of the least-squares line through the logarithms of these points."""
     got, wanted = as_number(fit_exponent(lengths, seconds)), slope(lengths, seconds)
     if abs(got - wanted) > SLOPE:
-        raise Failed(
+        raise failed(
             f"The result is {got:.5g}, and {what} is {wanted:.5g}: for the lengths {few(lengths)} and the seconds "
-            f"{few(seconds)}."
+            f"{few(seconds)}.",
+            why(),
         )
 
 
@@ -551,10 +560,12 @@ def fit_exponent_number(fit_exponent, draw):
 @check(weight=2, needs=[fit_exponent_number])
 def fit_exponent_power(fit_exponent, draw):
     """Where the seconds are a number times n to some power, that power comes back."""
-    for _ in range(3):
-        lengths, power = lengths_of(draw, 6), power_of(draw)
-        seconds = draw.rng.uniform(1, 9) * 1e-5 * lengths**power
-        expect_slope(fit_exponent, lengths, seconds, EXACTLY)
+    lengths = lengths_of(draw, 6)
+    calls = [(lengths, draw.rng.uniform(1, 9) * 1e-5 * lengths ** power_of(draw)) for _ in range(6)]
+    terms = {"p": slope, "1": lambda *call: 1}
+    why = functools.partial(explained, fit_exponent, calls, terms, "With p for the exponent, your results are")
+    for points in calls:
+        expect_slope(fit_exponent, *points, EXACTLY, why)
 
 
 @check(weight=3, needs=[fit_exponent_power])

@@ -491,7 +491,10 @@ class Suite:
         answer = max(answers, key=lambda own: hasattr(own, "families"), default=None)  # of equals, the first
         for check in self.of(subject):
             result = next(result for result in results if result.name == check.__name__)
-            if result.status != "failed" or result.cause or failures[result.name].seconds > QUICK:
+            if result.status != "failed" or result.cause:
+                continue
+            result.relation = failures[result.name].relation
+            if result.relation or failures[result.name].seconds > QUICK:
                 continue
             if not any(call.arguments for call in calls[result.name]):  # the same in each draw, whatever holds
                 continue
