@@ -563,7 +563,9 @@ def fit_exponent_power(fit_exponent, draw):
     lengths = lengths_of(draw, 6)
     calls = [(lengths, draw.rng.uniform(1, 9) * 1e-5 * lengths ** power_of(draw)) for _ in range(6)]
     terms = {"p": slope, "1": lambda *call: 1}
-    why = functools.partial(explained, fit_exponent, calls, terms, "With p for the exponent, your results are")
+    why = functools.partial(
+        explained, fit_exponent, calls, terms, "At these lengths, with p for the exponent, your results are"
+    )
     for points in calls:
         expect_slope(fit_exponent, *points, EXACTLY, why)
 
