@@ -19,6 +19,7 @@ from checking.answers import FAMILIES, listed
 from checking.draw import noncontiguous, read_only
 from checking.expect import (
     describe,
+    expect,
     expect_agrees,
     expect_array,
     expect_close,
@@ -588,6 +589,66 @@ def test_the_cause_that_explains_most_checks_wins_and_the_first_of_equals(list_w
     assert [result.cause for result in report.results] == ["more", "more", ""]
     report = own.examine("f", table("", 7, 4, 9), 1, SEED)  # both explain the first, each with one check more
     assert [result.cause for result in report.results] == ["part", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("got", "cause"), [(6, "thrice"), (6.0, "thrice"), (np.float32(6), "thrice"), (np.int64(6), "thrice"), (7, "")]
+)
+def test_a_mistake_is_recognised_in_whatever_kind_of_number_it_comes(list_wrong, got, cause):
+    own = Suite("checks", read={})
+
+    @own.check()
+    def at_two(f, draw):
+        """f(2) is 4."""
+        expect_close(np.asarray(f(2)), 4)
+
+    @misconception("f", hint="Three times.")
+    def thrice(n):
+        return 3 * n
+
+    list_wrong(thrice)
+    assert own.examine("f", lambda n: got, 1, SEED).results[0].cause == cause
+
+
+def test_a_truth_value_is_no_number_and_dtypes_of_arrays_count(list_wrong):
+    own = Suite("checks", read={})
+
+    @own.check()
+    def at_one(f, draw):
+        """f(1) is 2."""
+        expect(np.asarray(f(1)).max() == 2, "It is not.")
+
+    @misconception("f", hint="One.")
+    def one(n):
+        return 1
+
+    @misconception("f", hint="Ones.")
+    def ones(n):
+        return np.ones(3)
+
+    list_wrong(one, ones)
+    for got, cause in [(1.0, "one"), (True, ""), (np.ones(3), "ones"), (np.ones(3, dtype=int), "")]:
+        assert own.examine("f", lambda n, got=got: got, 1, SEED).results[0].cause == cause
+
+
+def test_a_check_may_find_a_relation_itself_which_is_said_where_there_is_no_cause(list_wrong):
+    own = Suite("checks", read={})
+
+    @own.check()
+    def at_two(f, draw):
+        """f(2) is 4."""
+        failure = Failed("It is not.")
+        failure.relation = f"It is {f(2) / 4:g} times 4."
+        raise failure
+
+    @misconception("f", hint="Three times.")
+    def thrice(n):
+        return 3 * n
+
+    list_wrong(thrice)
+    for function, cause, relation in [(thrice, "thrice", ""), (lambda n: 4 * n, "", "It is 2 times 4.")]:
+        (result,) = own.examine("f", function, 1, SEED).results
+        assert (result.cause, result.relation) == (cause, relation)
 
 
 def test_a_listed_answer_of_ours_that_breaks_costs_nobody_a_point(suite, list_wrong):

@@ -1,0 +1,452 @@
+# %% title [markdown]
+# # 9. What attention costs
+#
+# You count what one layer of attention costs, before you believe any clock: its operations (`attention_flops`), the
+# memory of its weights (`attention_bytes`), its parameters (`parameter_count`), and the length from which on the
+# square of n is the larger part (`crossover_length`). Then you write what turns measured times into an exponent
+# (`fit_exponent`). The last figures put both side by side: what you counted, and what this machine takes. Read
+# chapter 9 of the book first.
+#
+# *About 65 minutes · medium ●●○*
+#
+# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your code,
+# run that cell, then run the check below it. Run the check as often as you like: it draws new inputs every time.
+#
+# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
+# (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when it
+# recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("attention_flops", points=5, seed=...)` in a cell of your own. Points are partial, and the checks are
+# readable: open `checks.py` beside this notebook.
+#
+# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# question to think about, and a stretch task, which is not counted in the time above.
+#
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it has,
+# `09-complexity.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+
+# %% given
+import math
+import time
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+
+def self_attention(X, W_q, W_k, W_v, W_o, num_heads):
+    """Multi-head self-attention of one sequence, without biases (given; chapter 6 is about it).
+
+    Parameters
+    ----------
+    X : array, shape (n, d_model)
+    W_q, W_k, W_v, W_o : arrays, shape (d_model, d_model)
+    num_heads : int
+        Divides d_model.
+
+    Returns
+    -------
+    array, shape (n, d_model)
+    """
+    n, d_model = X.shape
+    # (n, d_model) -> (num_heads, n, d_head)
+    Q, K, V = (np.swapaxes((X @ W).reshape(n, num_heads, -1), 0, 1) for W in (W_q, W_k, W_v))
+    S = Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])  # (num_heads, n, n)
+    E = np.exp(S - S.max(axis=-1, keepdims=True))
+    A = E / E.sum(axis=-1, keepdims=True)
+    Z = np.swapaxes(A @ V, 0, 1).reshape(n, d_model)  # the heads side by side again
+    return Z @ W_o
+
+# %% ask_by_hand [markdown]
+# ## With a pencil: three words in two heads
+#
+# *About 10 minutes · medium ●●○*
+#
+# Three words, $n = 3$, go through a layer with $d_\text{model} = 4$ and two heads, so that each head is 2 wide.
+# **Find four numbers:**
+#
+# 1. how many multiplications there are in the projection to the queries, $X W_q$;
+# 2. how many there are in the scores $Q K^\top$ of both heads together;
+# 3. how many FLOPs the layer takes: all four projections, scores and weighted sums of both heads, and an addition for
+#    each multiplication;
+# 4. how many bytes the attention weights of both heads take in float32, where a number has 4 bytes.
+#
+# An entry of a matrix product is a sum. Count the entries, and then the terms of each sum.
+
+# %% by_hand
+def by_hand():
+    """Return what three words in two heads cost, worked out with a pencil.
+
+    Returns
+    -------
+    list of 4 numbers
+        Multiplications of a projection, multiplications of all scores, FLOPs of the layer, bytes of the weights. A
+        tuple or an array will do as well.
+    """
+    ### BEGIN SOLUTION
+    return [48, 36, 528, 72]
+    ### END SOLUTION
+
+# %% check_by_hand
+import checks
+
+checks.run("by_hand", points=0)
+
+# %% conventions [markdown]
+# ## Five rules for counting
+#
+# - What is counted is **one layer** of multi-head self-attention for **one sequence** of n tokens, on the way
+#   forward. Queries, keys, values and the output each have a projection with weights (d_model, d_model). Each head is
+#   d_head = d_model / num_heads wide, and has weights (n, n) of its own for the attention. There is no mask.
+# - A sum of k products counts as k multiplications and k additions, **2k FLOPs**. So the product of an array (a, k)
+#   with an array (k, b) counts 2 a k b. Only matrix products are counted: no softmax, no scaling, no biases.
+# - Sizes are whole numbers from 1. In the functions that take both, num_heads divides d_model; if it does not, they
+#   raise `ValueError`.
+# - Results are whole numbers, not in thousands or millions. (`6.0` is as good as `6`.)
+# - n may be a million. So count by formula, with Python's own numbers: no array of that size fits into memory, and a
+#   number of 32 bits is too small for what comes out.
+
+# %% ask_attention_flops [markdown]
+# ## 9.1 `attention_flops`: how many operations?
+#
+# *About 15 minutes · medium ●●○*
+#
+# Count the FLOPs of the four projections, and of the two matrix products in each head: queries with keys, weights
+# with values.
+#
+# By hand, with n = 2, d_model = 4, num_heads = 2: a projection is (2, 4) times (4, 4), 8 entries of 4 products each,
+# 64 FLOPs. In each head the scores are (2, 2) times (2, 2), 4 entries of 2 products each, 16 FLOPs, and the weighted
+# sums as many. Together: $4 \cdot 64 + 2 \cdot (16 + 16) = 320$.
+
+# %% attention_flops
+def attention_flops(n, d_model, num_heads):
+    """Return the FLOPs of one layer of self-attention for one sequence.
+
+    Parameters
+    ----------
+    n : int
+        The number of tokens.
+    d_model : int
+        The width of the layer.
+    num_heads : int
+        The number of heads, each d_model / num_heads wide.
+
+    Returns
+    -------
+    int
+        Four projections, and in each head two products; 2 for each multiplication and its addition.
+
+    Raises
+    ------
+    ValueError
+        If num_heads does not divide d_model.
+    """
+    ### BEGIN SOLUTION
+    if d_model % num_heads:
+        raise ValueError(f"{num_heads} heads do not divide d_model = {d_model}")
+    projections = 4 * 2 * n * d_model * d_model
+    products = 2 * 2 * n * n * d_model  # num_heads products, each d_model / num_heads wide
+    return projections + products
+    ### END SOLUTION
+
+# %%
+# Yours to play with. Write the function, then take the # away.
+# attention_flops(2, 4, 2)
+
+# %% check_attention_flops
+import checks
+
+checks.run("attention_flops", points=5)
+
+# %% ask_attention_bytes [markdown]
+# ## 9.2 `attention_bytes`: how much memory do the weights take?
+#
+# *About 5 minutes · easy ●○○*
+#
+# Count the bytes of the attention weights of the layer, an array (num_heads, n, n), when all of them are in memory at
+# one time.
+#
+# By hand, with n = 2, d_model = 4, num_heads = 2 and 2 bytes for each number (float16): each head has $2 \cdot 2$
+# weights, both have 8, and these take 16 bytes.
+
+# %% attention_bytes
+def attention_bytes(n, d_model, num_heads, bytes_per_value):
+    """Return the bytes of the attention weights of one layer for one sequence.
+
+    Parameters
+    ----------
+    n : int
+        The number of tokens.
+    d_model : int
+        The width of the layer.
+    num_heads : int
+        The number of heads.
+    bytes_per_value : int
+        The bytes of one number: 4 for float32, 2 for float16, 8 for float64.
+
+    Returns
+    -------
+    int
+        The size of an array (num_heads, n, n) in bytes.
+
+    Raises
+    ------
+    ValueError
+        If num_heads does not divide d_model.
+    """
+    ### BEGIN SOLUTION
+    if d_model % num_heads:
+        raise ValueError(f"{num_heads} heads do not divide d_model = {d_model}")
+    return num_heads * n * n * bytes_per_value
+    ### END SOLUTION
+
+# %%
+# Yours to play with. How many gigabytes are it for 100,000 tokens, 32 heads and float16?
+# attention_bytes(2, 4, 2, 2)
+
+# %% check_attention_bytes
+import checks
+
+checks.run("attention_bytes", points=3)
+
+# %% ask_parameter_count [markdown]
+# ## 9.3 `parameter_count`: how many numbers are learned?
+#
+# *About 5 minutes · easy ●○○*
+#
+# Count the parameters of the four projections. Each has weights (d_model, d_model), and with `bias=True` a bias
+# (d_model,). Neither the length of the sequence nor the number of heads is in it.
+#
+# By hand, with d_model = 2: each projection has 4 weights, and with biases 6 parameters. All four have 16 without
+# biases, and 24 with them.
+
+# %% parameter_count
+def parameter_count(d_model, bias=True):
+    """Return the number of parameters of the four projections.
+
+    Parameters
+    ----------
+    d_model : int
+        The width of the layer.
+    bias : bool, optional
+        Whether the projections have biases. Default: they do.
+
+    Returns
+    -------
+    int
+    """
+    ### BEGIN SOLUTION
+    weights = d_model * d_model
+    biases = d_model if bias else 0
+    return 4 * (weights + biases)
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# parameter_count(2), parameter_count(2, bias=False)
+
+# %% check_parameter_count
+import checks
+
+checks.run("parameter_count", points=3)
+
+# %% ask_crossover_length [markdown]
+# ## 9.4 `crossover_length`: from when on does the square count?
+#
+# *About 10 minutes · medium ●●○*
+#
+# What the projections cost grows in proportion to n, what the two products cost grows with its square. For short
+# sequences the projections are the larger part, for long ones the products. Find the length n at which both cost the
+# same, in FLOPs. It depends on d_model alone, not on the number of heads.
+#
+# To try your formula: at n = 2 and d_model = 4, by hand in 9.1, the projections cost 256 and the products 64. So the
+# crossover for d_model = 4 lies above 2, and `attention_flops` has all that is needed to find it.
+
+# %% crossover_length
+def crossover_length(d_model):
+    """Return the length at which the two products of attention cost what its four projections cost.
+
+    Parameters
+    ----------
+    d_model : int
+        The width of the layer.
+
+    Returns
+    -------
+    int
+        The number of tokens n for which both take equally many FLOPs.
+    """
+    ### BEGIN SOLUTION
+    return 2 * d_model  # 4 n^2 d_model = 8 n d_model^2
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# crossover_length(4)
+
+# %% check_crossover_length
+import checks
+
+checks.run("crossover_length", points=2)
+
+# %% ask_fit_exponent [markdown]
+# ## 9.5 `fit_exponent`: which power of n does the clock follow?
+#
+# *About 15 minutes · medium ●●○*
+#
+# Somebody measured how many seconds a program takes for some lengths. If the time follows a power law, $t = c\, n^p$,
+# then $\ln t = \ln c + p \ln n$: the logarithms lie on a line, and its slope is the exponent p. Measured points
+# scatter around that line. Return the slope of the **least-squares line** through the points $(\ln n_i, \ln t_i)$,
+# the one with the least sum of squared distances in $\ln t$:
+#
+# $$
+# p = \frac{\sum_i (x_i - \bar x)(y_i - \bar y)}{\sum_i (x_i - \bar x)^2} , \qquad x_i = \ln n_i , \quad y_i = \ln t_i ,
+# $$
+#
+# with the means $\bar x$ and $\bar y$. All points count, and all alike. A function of a library may do it for you;
+# one trap is that `np.polyfit` raises `TypeError`, and not `ValueError`, where the sizes differ.
+#
+# By hand: the lengths $(1, 2, 4)$ take $(3, 12, 48)$ seconds, four times as many each time that the length doubles.
+# The exponent is 2. If the last took 96 seconds, it would be 2.5. With logarithms to base 2, which changes no slope,
+# x is $(0, 1, 2)$ with the mean 1, and y is $(0, 2, 5)$ plus $\log_2 3$, which falls out; so the slope is
+# $(-1 \cdot 0 + 0 \cdot 2 + 1 \cdot 5) / (1 + 0 + 1)$.
+
+# %% fit_exponent
+def fit_exponent(lengths, seconds):
+    """Return the exponent of the power law that measured times follow.
+
+    Parameters
+    ----------
+    lengths : array or list of numbers, shape (m,)
+        How long each input was: above 0, in any order, with at least two different ones among them.
+    seconds : array or list of numbers, shape (m,)
+        What each measurement took: above 0, in any unit.
+
+    Returns
+    -------
+    float
+        The slope of the least-squares line through the logarithms.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many seconds as lengths, also where one of the two is alone.
+    """
+    ### BEGIN SOLUTION
+    x, y = np.log(lengths), np.log(seconds)
+    if x.shape != y.shape:
+        raise ValueError(f"there are {len(x)} lengths and {len(y)} seconds")
+    x = x - x.mean()
+    return float((x * (y - y.mean())).sum() / (x * x).sum())
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# fit_exponent([1, 2, 4], [3, 12, 48]), fit_exponent([1, 2, 4], [3, 12, 96])
+
+# %% check_fit_exponent
+import checks
+
+checks.run("fit_exponent", points=5)
+
+# %% counted [markdown]
+# ## What you counted
+#
+# A layer with d_model = 1024 and 16 heads, from your four functions. On the left its FLOPs in two parts: a projection
+# takes 2 FLOPs for each of its weights and each token, so that the four together take 2 n times `parameter_count`;
+# what is left of `attention_flops` are the two products. They meet at `crossover_length`. On the right its memory in
+# float16: the attention weights of one sequence, beside the parameters, which are the same for each length.
+
+# %% demo_counted
+d_model, num_heads = 1024, 16
+lengths = [2**i for i in range(5, 18)]
+projections = [2 * n * parameter_count(d_model, False) for n in lengths]
+products = [attention_flops(n, d_model, num_heads) - cost for n, cost in zip(lengths, projections, strict=True)]
+weights = [attention_bytes(n, d_model, num_heads, 2) for n in lengths]
+crossing = crossover_length(d_model)
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8))
+left.loglog(lengths, projections, "s-", color="#009e73", label="four projections")
+left.loglog(lengths, products, "o--", color="#d55e00", label="two products")
+left.axvline(crossing, color="0.5", linestyle=":", label=f"crossover: n = {crossing}")
+left.set(xlabel="n (tokens)", ylabel="FLOPs", title="Operations")
+left.legend()
+right.loglog(lengths, weights, "o--", color="#cc79a7", label="attention weights")
+right.axhline(2 * parameter_count(d_model), color="#009e73", label="parameters")
+right.set(xlabel="n (tokens)", ylabel="bytes", title="Memory in float16")
+right.legend()
+figure.tight_layout()
+
+# %% measured [markdown]
+# ## What the clock says
+#
+# `self_attention`, given at the top, is timed on this machine for a narrower layer, d_model = 128 with 4 heads: the
+# fastest of five runs or more for each length. Your `fit_exponent` turns the times of the shortest and of the longest
+# sequences into exponents, and does the same with the FLOPs that you counted. Do the two agree? Where they do not,
+# something takes time that is not counted, such as softmax, memory, or the call of a function; or there is more of
+# the machine to be used than was.
+
+# %% demo_measured
+d_model, num_heads = 128, 4
+lengths = [16, 32, 64, 128, 256, 512, 1024, 2048]
+rng = np.random.default_rng(9)
+W = rng.standard_normal((4, d_model, d_model), dtype=np.float32) / math.sqrt(d_model)
+
+
+def fastest(n, at_least=0.05):
+    """Return the seconds of the fastest run: of five, or of as many as fit into so many seconds."""
+    X = rng.standard_normal((n, d_model), dtype=np.float32)
+    taken = []
+    while len(taken) < 5 or sum(taken) < at_least:
+        begun = time.perf_counter()
+        self_attention(X, *W, num_heads)
+        taken.append(time.perf_counter() - begun)
+    return min(taken)
+
+
+seconds = [fastest(n) for n in lengths]
+flops = [attention_flops(n, d_model, num_heads) for n in lengths]
+for name, part in [("shortest four", slice(4)), ("longest four", slice(-4, None))]:
+    by_clock, by_count = (fit_exponent(lengths[part], values[part]) for values in (seconds, flops))
+    print(f"{name}, n = {lengths[part]}: exponent {by_clock:.2f} by the clock, {by_count:.2f} by the count")
+
+figure, axes = plt.subplots(figsize=(6, 3.8))
+axes.loglog(lengths, seconds, "o-", color="#0072b2", label="measured")
+share = seconds[-1] / flops[-1]
+axes.loglog(lengths, [share * count for count in flops], "--", color="0.5", label="FLOPs counted, to scale at the end")
+axes.set(xlabel="n (tokens)", ylabel="seconds", title=f"self_attention, d_model = {d_model}, {num_heads} heads")
+axes.legend()
+figure.tight_layout()
+
+# %% think [markdown]
+# ## To think about: nearly linear?
+#
+# *About 5 minutes · medium ●●○*
+#
+# Somebody times a layer with d_model = 1024 for n = 64, 128, 256 and 512, fits an exponent of 1.1, and writes:
+# "Attention is nearly linear in practice; that it is quadratic is theory." What is right about the measurement, and
+# what is wrong with the sentence? What would you ask them to measure? Nothing is checked here.
+#
+# <details><summary>An answer</summary>
+#
+# The exponent may be right: for these lengths. The crossover of this layer is at n = 2048, so up to 512 the
+# projections are at least four fifths of the operations, and those grow in proportion to n. What is more, each call
+# takes some time whatever n is, and a large matrix product uses a machine better than a small one; both make the
+# exponent smaller still. An exponent belongs to a range of lengths. Beyond it, the part with the square comes
+# through: ask for times at n = 8192, 16384 and 32768, if the memory of the weights lets them get there.
+#
+# </details>
+
+# %% stretch [markdown]
+# ## A stretch task: the exponent where you stand
+#
+# *About 30 minutes · hard ●●●*
+#
+# For a smooth cost f(n), the slope of the log-log curve at one length is $n f'(n) / f(n)$. Find it for the FLOPs of
+# attention, as a formula in n and d_model. What is it at the crossover? From which length on is it above 1.9? Test
+# your formula with `fit_exponent` on the counts at two lengths that lie close together. Then count a whole block: a
+# feed-forward network with weights (d_model, 4 d_model) and (4 d_model, d_model) stands behind the attention. Where
+# does its crossover lie, and what does that say about a model with d_model = 4096 that reads 2000 tokens? There are
+# no points for it, and no check.
+
+# %%
+# Yours: the stretch task, or anything else.

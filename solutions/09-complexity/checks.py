@@ -1,0 +1,638 @@
+"""Checks of exercise 9. Yours to read: each is one sentence about a function, and inputs that would show it false.
+
+Counts are compared with a specification that adds up matrix products, or the entries of arrays, one by one. `EXACT`
+is the tolerance: a count that is computed with floating numbers is rounded by less than that. A slope may be off by
+`SLOPE`; that of a right answer is off by less than 1e-9, or by 1e-5 if it computes in float32, and the points are
+drawn so that other slopes are further away.
+"""
+
+import functools
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+
+from checking import (
+    Failed,
+    Suite,
+    expect,
+    expect_by_hand,
+    expect_inputs_kept,
+    expect_raises,
+)
+from checking.draw import PRIMES
+from checking.expect import as_plain, describe
+
+EXACT = 1e-9
+SLOPE = 1e-4
+
+suite = Suite(
+    __name__,
+    read={
+        "by_hand": "chapter 9, By hand",
+        "attention_flops": "chapter 9, Counting operations",
+        "attention_bytes": "chapter 9, Counting bytes",
+        "parameter_count": "chapter 9, Counting parameters",
+        "crossover_length": "chapter 9, Where the two costs cross",
+        "fit_exponent": "chapter 9, By the clock",
+    },
+)
+check = suite.check
+run = suite.run
+
+
+# What is asked, product by product and array by array.
+
+
+def matrix_product(rows, terms, columns):
+    """Return the FLOPs of (rows, terms) times (terms, columns): an addition for each multiplication."""
+    return sum([rows * columns] * 2) * terms
+
+
+def four_projections(n, d_model, num_heads=1):
+    return sum(matrix_product(n, d_model, d_model) for _ in ("Q", "K", "V", "out"))
+
+
+def two_products(n, d_model, num_heads=1):
+    d_head = d_model // num_heads
+    return sum(matrix_product(n, d_head, n) + matrix_product(n, n, d_head) for _ in range(num_heads))
+
+
+def both(n, d_model, num_heads):
+    return four_projections(n, d_model, num_heads) + two_products(n, d_model, num_heads)
+
+
+def bytes_of_weights(n, d_model, num_heads, bytes_per_value):
+    """Ask NumPy: for an array of one entry that pretends to have this shape, so that it takes no memory."""
+    return np.broadcast_to(np.empty((), dtype=f"V{bytes_per_value}"), (num_heads, n, n)).nbytes
+
+
+def numbers_in(d_model, bias):
+    shapes = [(d_model, d_model)] * 4 + [(d_model,)] * (4 if bias else 0)
+    return sum(math.prod(shape) for shape in shapes)
+
+
+def slope(lengths, seconds):
+    """Return the slope of the least-squares line through the logarithms: numbers in Python, one at a time."""
+    x, y = ([math.log(float(value)) for value in values] for values in (lengths, seconds))
+    x_mean, y_mean = math.fsum(x) / len(x), math.fsum(y) / len(y)
+    along = math.fsum((a - x_mean) * (b - y_mean) for a, b in zip(x, y, strict=True))
+    return along / math.fsum((a - x_mean) ** 2 for a in x)
+
+
+# What a result is, and what many results have in common.
+
+
+def as_number(result):
+    """Return a result as a float, whatever kind of number it is, or say what it is instead."""
+    if isinstance(result, (bool, np.bool_)):
+        raise Failed(f"The result should be a number, and is {result}.")
+    plain = as_plain(float(result) if isinstance(result, (int, Fraction, Decimal)) else result)
+    expect(plain is not None and not plain.ndim, f"The result should be one number, and is {describe(result)}.")
+    expect(np.isfinite(plain), f"The result should be a finite number, and is {float(plain)}.")
+    return float(plain)
+
+
+def written(number):
+    """Return a number as text: whole numbers with all their digits, in groups of three."""
+    return f"{number:,.0f}" if number == round(number) and abs(number) < 1e16 else f"{number:,.6g}"
+
+
+def named(call, names):
+    return ", ".join(f"{name} = {value}" for name, value in zip(names, call, strict=False))
+
+
+def in_terms(calls, results, terms, lead):
+    """Return a sentence on what all results are made of, where they are a sum of a few terms; or an empty text.
+
+    `lead` begins it. `terms` has a function of a call's arguments for each text. How often each term is in them is a
+    least-squares problem; it is told only if nothing is left over.
+    """
+    columns = np.array([[float(term(*call)) for term in terms.values()] for call in calls])
+    results, lengths = np.array(results), np.linalg.norm(columns, axis=0)
+    shares, _, rank, _ = np.linalg.lstsq(columns / lengths, results, rcond=None)
+    left = np.abs(columns / lengths @ shares - results).max()
+    if rank < len(terms) or not results.any() or left > 1e-9 * np.abs(results).max():
+        return ""
+    parts = []
+    for name, share, length in zip(terms, shares, lengths, strict=True):
+        if abs(share) > 1e-8 * np.linalg.norm(results):
+            often = abs(share / length)
+            simple = [Fraction(often).limit_denominator(24), Fraction(1, max(round(1 / often), 1))]
+            number = next((str(own) for own in simple if abs(often - own) < 1e-6 * often), f"{often:.6g}")
+            words = [own for own in (number, name) if own != "1"] or ["1"]
+            parts.append(f"{'-' if share < 0 else '+'} {' '.join(words)}")
+    return f"{lead} {' '.join(parts).removeprefix('+ ')}." if len(parts) <= 4 else ""
+
+
+def explained(subject, calls, terms, lead="Your results are"):
+    """Return a sentence on what the results of so many calls are made of; an empty text where it cannot be told."""
+    try:
+        return in_terms(calls, [as_number(subject(*call)) for call in calls], terms, lead)
+    except Failed:
+        return ""
+
+
+def failed(message, relation, held=()):
+    """Return the failure with a message, and with what was found out about the results besides."""
+    failure = Failed(message, held)
+    failure.relation = relation
+    return failure
+
+
+def expect_counts(subject, calls, specification, names, why):
+    """Fail unless the function counts in each call what `specification` does; `why` finds out more on what came."""
+    results = [as_number(subject(*call)) for call in calls]
+    wanted = [specification(*call) for call in calls]
+    right = [abs(got - own) <= EXACT * abs(own) for got, own in zip(results, wanted, strict=True)]
+    if all(right):
+        return
+    at = right.index(False)
+    message = (
+        f"For {named(calls[at], names)} the result should be {written(wanted[at])}, and is {written(results[at])}."
+    )
+    if results[at] < 0:
+        message += " A count is negative where 32 bits were too few for it: count with Python's own whole numbers."
+    held = [f"{sum(right)} of {len(right)} results are right"] if any(right) else []
+    raise failed(message, why(), held)
+
+
+# by_hand
+
+
+@check()
+def by_hand_counts(by_hand, draw):
+    """The four numbers are those of three words in two heads: multiplications, operations, bytes."""
+    n, d_model, num_heads = 3, 4, 2
+    query = matrix_product(n, d_model, d_model) / 2
+    scores = num_heads * matrix_product(n, d_model // num_heads, n) / 2
+    weights = bytes_of_weights(n, d_model, num_heads, np.dtype(np.float32).itemsize)
+    expect_by_hand(by_hand(), [query, scores, both(n, d_model, num_heads), weights])
+
+
+# attention_flops
+
+
+FLOPS_NAMES = ["n", "d_model", "num_heads"]
+FLOPS_TERMS = {
+    "n d_model²": lambda n, d, h: n * d**2,
+    "n² d_model": lambda n, d, h: n**2 * d,
+    "num_heads n d_model²": lambda n, d, h: h * n * d**2,
+    "num_heads n² d_model": lambda n, d, h: h * n**2 * d,
+    "n d_model² / num_heads": lambda n, d, h: n * d**2 / h,
+    "n² d_model / num_heads": lambda n, d, h: n**2 * d / h,
+    "n d_model": lambda n, d, h: n * d,
+    "num_heads n d_model": lambda n, d, h: h * n * d,
+    "num_heads n²": lambda n, d, h: h * n**2,
+    "n²": lambda n, d, h: n**2,
+    "n² d_model²": lambda n, d, h: (n * d) ** 2,
+    "d_model²": lambda n, d, h: d**2,
+}
+
+
+def layers(draw, count):
+    """Return so many layers (n, d_model, num_heads), whose n, num_heads and d_head are different odd primes."""
+    drawn = [draw.sizes(3) for _ in range(count)]
+    return [(n, num_heads * d_head, num_heads) for n, num_heads, d_head in drawn]
+
+
+def flops_explained(attention_flops, draw):
+    return explained(attention_flops, layers(draw, 24), FLOPS_TERMS)
+
+
+@check(weight=0.5)
+def attention_flops_number(attention_flops, draw):
+    """The result is one number."""
+    as_number(attention_flops(*layers(draw, 1)[0]))
+
+
+@check(weight=2, needs=[attention_flops_number])
+def attention_flops_projections(attention_flops, draw):
+    """The part that grows in proportion to n is what the four projections cost."""
+    for n, d_model, num_heads in layers(draw, 3):
+        once, twice = (as_number(attention_flops(length, d_model, num_heads)) for length in (n, 2 * n))
+        # For a n + b n^2, four times the first without the second is 2 a n.
+        part, wanted = (4 * once - twice) / 2, four_projections(n, d_model)
+        if abs(part - wanted) > EXACT * abs(once):
+            raise failed(
+                f"For d_model = {d_model}, num_heads = {num_heads} and n = {n} and {2 * n} the results are "
+                f"{written(once)} and {written(twice)}. Of the first, {written(part)} grows in proportion to n, and "
+                f"should be {written(wanted)}.",
+                flops_explained(attention_flops, draw),
+            )
+
+
+@check(weight=2, needs=[attention_flops_number])
+def attention_flops_products(attention_flops, draw):
+    """The part that grows with the square of n is what the two products of all heads cost."""
+    for n, d_model, num_heads in layers(draw, 3):
+        once, twice = (as_number(attention_flops(length, d_model, num_heads)) for length in (n, 2 * n))
+        part, wanted = (twice - 2 * once) / 2, two_products(n, d_model, num_heads)
+        if abs(part - wanted) > EXACT * abs(once):
+            raise failed(
+                f"For d_model = {d_model}, num_heads = {num_heads} and n = {n} and {2 * n} the results are "
+                f"{written(once)} and {written(twice)}. Of the first, {written(part)} grows with the square of n, "
+                f"and should be {written(wanted)}.",
+                flops_explained(attention_flops, draw),
+            )
+
+
+@check(weight=1, needs=[attention_flops_number])
+def attention_flops_heads(attention_flops, draw):
+    """More heads cost no more: each is narrower by as much as there are more of them."""
+    n, few, more = draw.sizes(3)
+    d_model = few * more
+    counts = {h: as_number(attention_flops(n, d_model, h)) for h in (1, few, more, d_model)}
+    if max(counts.values()) - min(counts.values()) > EXACT * abs(counts[1]):
+        shown = ", ".join(f"{written(counts[h])} for {h}" for h in sorted(counts))
+        message = f"For n = {n} and d_model = {d_model} the result depends on the number of heads: {shown}."
+        raise failed(message, flops_explained(attention_flops, draw))
+
+
+@check(weight=1.5, needs=[attention_flops_projections, attention_flops_products, attention_flops_heads])
+def attention_flops_values(attention_flops, draw):
+    """The count is right for sizes that differ, for sizes that are all alike, for hundreds of tokens, and for one."""
+    (k,) = draw.sizes(1)
+    n, d_model, num_heads = layers(draw, 1)[0]
+    calls = [
+        *layers(draw, 4),
+        (k, k, k),
+        (d_model, d_model, num_heads),
+        (draw.long(), d_model, num_heads),
+        (n, 2 * draw.long(), 2),
+        (1, d_model, num_heads),
+        (n, 1, 1),
+        (1, 1, 1),
+    ]
+    expect_counts(attention_flops, calls, both, FLOPS_NAMES, lambda: flops_explained(attention_flops, draw))
+
+
+@check(weight=1, needs=[attention_flops_values])
+def attention_flops_large(attention_flops, draw):
+    """A million tokens are counted as well: nothing overflows, and no array is made."""
+    n = 1_000_000 + draw.sizes(1)[0]
+    expect_counts(attention_flops, [(n, 4096, 32), (n, 12288, 96)], both, FLOPS_NAMES, lambda: "")
+
+
+@check(weight=1, needs=[attention_flops_number])
+def attention_flops_refuses(attention_flops, draw):
+    """A number of heads that does not divide d_model raises `ValueError`."""
+    for num_heads, d_head in (draw.sizes(2) for _ in range(3)):
+        for d_model in (num_heads * d_head + 1, num_heads - 1):
+            because = f"{num_heads} heads do not divide d_model = {d_model}"
+            expect_raises([ValueError], attention_flops, draw.long(), d_model, num_heads, because=because)
+
+
+# attention_bytes
+
+
+BYTES_NAMES = ["n", "d_model", "num_heads", "bytes_per_value"]
+BYTES_TERMS = {
+    "num_heads n² bytes_per_value": lambda n, d, h, b: h * n**2 * b,
+    "n² bytes_per_value": lambda n, d, h, b: n**2 * b,
+    "n² bytes_per_value / num_heads": lambda n, d, h, b: n**2 * b / h,
+    "n d_model bytes_per_value": lambda n, d, h, b: n * d * b,
+    "num_heads n d_model bytes_per_value": lambda n, d, h, b: h * n * d * b,
+    "n² d_model bytes_per_value": lambda n, d, h, b: n**2 * d * b,
+    "num_heads n² d_model bytes_per_value": lambda n, d, h, b: h * n**2 * d * b,
+    "n² d_model bytes_per_value / num_heads": lambda n, d, h, b: n**2 * d * b / h,
+    "num_heads n bytes_per_value": lambda n, d, h, b: h * n * b,
+    "d_model² bytes_per_value": lambda n, d, h, b: d**2 * b,
+    "num_heads n²": lambda n, d, h, b: h * n**2,
+    "n²": lambda n, d, h, b: n**2,
+    "n d_model": lambda n, d, h, b: n * d,
+}
+VALUE_SIZES = [1, 2, 4, 8]
+
+
+def in_memory(draw, count):
+    """Return so many layers as `layers` does, each with a number of bytes per value."""
+    return [(*layer, int(draw.rng.choice(VALUE_SIZES))) for layer in layers(draw, count)]
+
+
+def bytes_explained(attention_bytes, draw):
+    return explained(attention_bytes, in_memory(draw, 26), BYTES_TERMS)
+
+
+def expect_ratio(attention_bytes, draw, calls, ratio, change):
+    """Fail unless the second of two calls gives so many times what the first one does; `change` says what is new."""
+    first, second = (as_number(attention_bytes(*call)) for call in calls)
+    if abs(second - ratio * first) > EXACT * abs(second):
+        raise failed(
+            f"For {named(calls[0], BYTES_NAMES)} the result is {written(first)}. {change} should make it "
+            f"{written(ratio * first)}, and makes it {written(second)}.",
+            bytes_explained(attention_bytes, draw),
+        )
+
+
+@check(weight=0.5)
+def attention_bytes_number(attention_bytes, draw):
+    """The result is one number."""
+    as_number(attention_bytes(*in_memory(draw, 1)[0]))
+
+
+@check(weight=1, needs=[attention_bytes_number])
+def attention_bytes_length(attention_bytes, draw):
+    """Twice as many tokens take four times the memory: each attends to each."""
+    n, *rest = in_memory(draw, 1)[0]
+    calls = [(n, *rest), (2 * n, *rest)]
+    expect_ratio(attention_bytes, draw, calls, 4, "Twice n")
+
+
+@check(weight=1, needs=[attention_bytes_number])
+def attention_bytes_heads(attention_bytes, draw):
+    """Every head has weights of its own: with d_model as it is, the memory grows in proportion to the heads."""
+    n, few, times = draw.sizes(3)
+    b = int(draw.rng.choice(VALUE_SIZES))
+    calls = [(n, few * times, few, b), (n, few * times, few * times, b)]
+    expect_ratio(attention_bytes, draw, calls, times, f"num_heads = {few * times}")
+
+
+@check(weight=0.5, needs=[attention_bytes_number])
+def attention_bytes_width(attention_bytes, draw):
+    """The width d_model makes no difference: a weight is one number, however wide the vectors are."""
+    n, d_model, num_heads, b = in_memory(draw, 1)[0]
+    calls = [(n, d_model, num_heads, b), (n, 3 * d_model, num_heads, b)]
+    expect_ratio(attention_bytes, draw, calls, 1, f"d_model = {3 * d_model}")
+
+
+@check(weight=0.5, needs=[attention_bytes_number])
+def attention_bytes_values(attention_bytes, draw):
+    """Twice the bytes per value take twice the memory."""
+    for b in VALUE_SIZES[:-1]:
+        *rest, _ = in_memory(draw, 1)[0]
+        calls = [(*rest, b), (*rest, 2 * b)]
+        expect_ratio(attention_bytes, draw, calls, 2, f"bytes_per_value = {2 * b}")
+
+
+@check(
+    weight=2,
+    needs=[attention_bytes_length, attention_bytes_heads, attention_bytes_width, attention_bytes_values],
+)
+def attention_bytes_count(attention_bytes, draw):
+    """The count is that of an array (num_heads, n, n): for sizes that differ, sizes all alike, long, and of 1."""
+    n, d_model, num_heads, b = in_memory(draw, 1)[0]
+    calls = [
+        *in_memory(draw, 4),
+        (n, n, n, b),
+        (draw.long(), d_model, num_heads, b),
+        (n, 520, 520, b),
+        (1, d_model, num_heads, b),
+        (n, d_model, 1, b),
+        (1, 1, 1, 1),
+    ]
+    expect_counts(
+        attention_bytes, calls, bytes_of_weights, BYTES_NAMES, lambda: bytes_explained(attention_bytes, draw)
+    )
+
+
+@check(weight=0.5, needs=[attention_bytes_count])
+def attention_bytes_large(attention_bytes, draw):
+    """A million tokens are counted as well: nothing overflows, and no array is made."""
+    n = 1_000_000 + draw.sizes(1)[0]
+    # The first is more than a process can address, so that no machine begins to make such an array.
+    expect_counts(attention_bytes, [(n, 12288, 96, 4), (n, 4096, 32, 2)], bytes_of_weights, BYTES_NAMES, lambda: "")
+
+
+@check(weight=1, needs=[attention_bytes_number])
+def attention_bytes_refuses(attention_bytes, draw):
+    """A number of heads that does not divide d_model raises `ValueError`."""
+    for n, num_heads, d_head in (draw.sizes(3) for _ in range(3)):
+        for d_model in (num_heads * d_head + 1, num_heads - 1):
+            because = f"{num_heads} heads do not divide d_model = {d_model}"
+            expect_raises([ValueError], attention_bytes, n, d_model, num_heads, 4, because=because)
+
+
+# parameter_count
+
+
+COUNT_TERMS = {
+    "d_model²": lambda d, *bias: d**2,
+    "d_model": lambda d, *bias: d,
+    "1": lambda d, *bias: 1,
+}
+
+
+def parameters_explained(parameter_count, bias):
+    lead = f"{'With' if bias else 'Without'} biases your results are"
+    return explained(parameter_count, [(d_model, bias) for d_model in PRIMES], COUNT_TERMS, lead)
+
+
+def widths(draw):
+    """Return widths: two small ones, a long one, and 1."""
+    return [*draw.sizes(2), draw.long(), 1]
+
+
+@check(weight=0.5)
+def parameter_count_number(parameter_count, draw):
+    """The result is one number, with biases and without."""
+    (d_model,) = draw.sizes(1)
+    for bias in (True, False):
+        as_number(parameter_count(d_model, bias))
+
+
+@check(weight=2, needs=[parameter_count_number])
+def parameter_count_weights(parameter_count, draw):
+    """Without biases it is the numbers in the weights of the four projections."""
+    calls = [(d_model, False) for d_model in widths(draw)]
+    why = functools.partial(parameters_explained, parameter_count, bias=False)
+    expect_counts(parameter_count, calls, numbers_in, ["d_model", "bias"], why)
+
+
+@check(weight=2, needs=[parameter_count_number])
+def parameter_count_biases(parameter_count, draw):
+    """Biases add a number for each column of each projection."""
+    for d_model in widths(draw):
+        with_them, without = (as_number(parameter_count(d_model, bias)) for bias in (True, False))
+        more, wanted = with_them - without, numbers_in(d_model, True) - numbers_in(d_model, False)
+        if abs(more - wanted) > EXACT * abs(with_them):
+            raise failed(
+                f"For d_model = {d_model} the result is "
+                f"{written(with_them)} with biases and {written(without)} without: {written(more)} for the biases, "
+                f"where it should be {written(wanted)}.",
+                parameters_explained(parameter_count, bias=True),
+            )
+
+
+@check(weight=0.5, needs=[parameter_count_number])
+def parameter_count_default(parameter_count, draw):
+    """There are biases unless `bias=False` is said."""
+    for d_model in draw.sizes(3):
+        said, unsaid = as_number(parameter_count(d_model, True)), as_number(parameter_count(d_model))
+        message = f"For d_model = {d_model} the result is {written(said)} with bias=True, and "
+        expect(said == unsaid, message + f"{written(unsaid)} without a word about it.")
+
+
+@check(weight=0.5, needs=[parameter_count_weights, parameter_count_biases])
+def parameter_count_large(parameter_count, draw):
+    """A very wide layer is counted as well: nothing overflows, and no array is made."""
+    # The first is more than a process can address, so that no machine begins to make such an array.
+    calls = [(d_model + draw.sizes(1)[0], bias) for d_model in (12_000_000, 65536) for bias in (True, False)]
+    expect_counts(parameter_count, calls, numbers_in, ["d_model", "bias"], lambda: "")
+
+
+# crossover_length
+
+
+def expect_crossing(crossover_length, d_model):
+    """Fail unless the two products cost as much as the four projections at the length that the function returns."""
+    n = as_number(crossover_length(d_model))
+    expect(n > 0, f"For d_model = {d_model} the length should be above 0, and is {written(n)}.")
+    ratio = two_products(n, d_model) / four_projections(n, d_model)
+    if abs(ratio - 1) > EXACT:
+        products, projections = written(two_products(n, d_model)), written(four_projections(n, d_model))
+        raise failed(
+            f"For d_model = {d_model} the result is {written(n)}. At that length the two products cost {products} "
+            f"FLOPs, {ratio:.6g} times as much as the four projections, which cost {projections}.",
+            explained(crossover_length, [(d,) for d in PRIMES], COUNT_TERMS),
+        )
+
+
+@check(weight=0.5)
+def crossover_length_number(crossover_length, draw):
+    """The result is one number: a length."""
+    as_number(crossover_length(draw.sizes(1)[0]))
+
+
+@check(weight=2, needs=[crossover_length_number])
+def crossover_length_equal(crossover_length, draw):
+    """At that length the two products cost what the four projections cost."""
+    for d_model in draw.sizes(3):
+        expect_crossing(crossover_length, d_model)
+
+
+@check(weight=1, needs=[crossover_length_equal])
+def crossover_length_widths(crossover_length, draw):
+    """So it is for d_model = 1, for widths that models have, and for very wide layers."""
+    for d_model in (1, 2, draw.long(), 768, 12288 + draw.sizes(1)[0]):
+        expect_crossing(crossover_length, d_model)
+
+
+# fit_exponent
+
+
+def lengths_of(draw, count):
+    """Return so many lengths in rising order, unevenly spaced: each 1.4 to 3 times the one before."""
+    steps = draw.rng.uniform(1.4, 3.0, size=count - 1)
+    return np.round(draw.rng.uniform(20, 60) * np.cumprod([1.0, *steps])).astype(np.int64)
+
+
+def scattered(draw, count, power):
+    """Return lengths, and seconds that lie off the line n^power: far off at the end, and at one place inside."""
+    lengths = lengths_of(draw, count)
+    off = draw.rng.uniform(-0.15, 0.15, size=count)
+    off[-1] += draw.rng.uniform(0.5, 0.8)
+    off[draw.rng.integers(1, count - 2)] -= draw.rng.uniform(0.4, 0.6)
+    return lengths, draw.rng.uniform(1, 9) * 1e-5 * lengths**power * np.exp(off)
+
+
+def power_of(draw):
+    return float(draw.rng.uniform(1.15, 1.85) + draw.rng.integers(0, 2))
+
+
+def few(values):
+    """Return numbers as text, the first six of them."""
+    shown = ", ".join(f"{value:.4g}" for value in list(values)[:6])
+    return f"({shown}{', ...' if len(values) > 6 else ''})"
+
+
+def expect_slope(fit_exponent, lengths, seconds, what="the slope of the least-squares line", why=lambda: ""):
+    """Fail unless the result is the slope of the least-squares line through the logarithms of these points."""
+    got, wanted = as_number(fit_exponent(lengths, seconds)), slope(lengths, seconds)
+    if abs(got - wanted) > SLOPE:
+        raise failed(
+            f"The result is {got:.5g}, and {what} is {wanted:.5g}: for the lengths {few(lengths)} and the seconds "
+            f"{few(seconds)}.",
+            why(),
+        )
+
+
+EXACTLY = "the power of n that the seconds follow exactly"
+
+
+@check(weight=0.5)
+def fit_exponent_number(fit_exponent, draw):
+    """The result is one number."""
+    as_number(fit_exponent(*scattered(draw, 6, power_of(draw))))
+
+
+@check(weight=2, needs=[fit_exponent_number])
+def fit_exponent_power(fit_exponent, draw):
+    """Where the seconds are a number times n to some power, that power comes back."""
+    lengths = lengths_of(draw, 6)
+    calls = [(lengths, draw.rng.uniform(1, 9) * 1e-5 * lengths ** power_of(draw)) for _ in range(6)]
+    terms = {"p": slope, "1": lambda *call: 1}
+    why = functools.partial(
+        explained, fit_exponent, calls, terms, "At these lengths, with p for the exponent, your results are"
+    )
+    for points in calls:
+        expect_slope(fit_exponent, *points, EXACTLY, why)
+
+
+@check(weight=3, needs=[fit_exponent_power])
+def fit_exponent_line(fit_exponent, draw):
+    """Where the points scatter, it is the slope of the least-squares line: all of them count, and all alike."""
+    for count in (6, 5, 9):
+        expect_slope(fit_exponent, *scattered(draw, count, power_of(draw)))
+
+
+@check(weight=0.5, needs=[fit_exponent_power])
+def fit_exponent_falling(fit_exponent, draw):
+    """What falls as n grows has an exponent below 0, and what stays the same has 0."""
+    for power in (-power_of(draw), 0.0):
+        lengths = lengths_of(draw, 6)
+        expect_slope(fit_exponent, lengths, 1000.0 * lengths**power, EXACTLY)
+
+
+@check(weight=1, needs=[fit_exponent_line])
+def fit_exponent_units(fit_exponent, draw):
+    """The units make no difference: nanoseconds for seconds, years for seconds, thousands of tokens for tokens."""
+    lengths, seconds = scattered(draw, 7, power_of(draw))
+    for per_token, per_second in [(1, 1e9), (1, 3e-8), (1e-3, 1), (1, 1e-7)]:
+        expect_slope(fit_exponent, per_token * lengths, per_second * seconds)
+
+
+@check(weight=1, needs=[fit_exponent_line])
+def fit_exponent_order(fit_exponent, draw):
+    """Points may come in any order, and a length may have been measured several times."""
+    lengths, seconds = scattered(draw, 8, power_of(draw))
+    order = np.roll(draw.rng.permutation(8), 1)
+    expect_slope(fit_exponent, lengths[order], seconds[order])
+    expect_slope(fit_exponent, lengths[::-1].copy(), seconds[::-1].copy())
+    again = draw.rng.uniform(1.5, 2.5, size=8) * seconds
+    expect_slope(fit_exponent, np.repeat(lengths, 2), np.stack([seconds, again], axis=1).ravel())
+    expect_slope(fit_exponent, np.tile(lengths, 2), np.concatenate([seconds, again]))
+
+
+@check(weight=0.5, needs=[fit_exponent_line])
+def fit_exponent_counts(fit_exponent, draw):
+    """Two points do, and so do hundreds."""
+    lengths, seconds = scattered(draw, 5, power_of(draw))
+    expect_slope(fit_exponent, lengths[2:4], seconds[2:4])
+    many = np.arange(1, draw.long() + 1) * 8
+    off = np.where(np.arange(len(many)) < 512, 0.0, 1.5) + draw.rng.uniform(-0.1, 0.1, size=len(many))
+    expect_slope(fit_exponent, many, 1e-6 * many ** power_of(draw) * np.exp(off))
+
+
+@check(weight=0.5, needs=[fit_exponent_line])
+def fit_exponent_lists(fit_exponent, draw):
+    """Lists of numbers do as well as arrays."""
+    lengths, seconds = scattered(draw, 6, power_of(draw))
+    expect_slope(fit_exponent, lengths.tolist(), seconds.tolist())
+
+
+@check(weight=1, needs=[fit_exponent_number])
+def fit_exponent_refuses(fit_exponent, draw):
+    """As many seconds as lengths, or `ValueError`: one more, one fewer, and one alone are refused."""
+    lengths, seconds = scattered(draw, 7, power_of(draw))
+    for left, right in [(7, 6), (5, 6), (7, 1), (1, 7)]:
+        because = f"there are {left} lengths and {right} seconds"
+        expect_raises([ValueError], fit_exponent, lengths[:left], seconds[:right], because=because)
+
+
+@check(weight=0.5, needs=[fit_exponent_number])
+def fit_exponent_inputs(fit_exponent, draw):
+    """`lengths` and `seconds` are as they were after the call, and may be read-only."""
+    lengths, seconds = scattered(draw, 6, power_of(draw))
+    expect_inputs_kept(fit_exponent, ["lengths", "seconds"], lengths[::-1].astype(float), seconds[::-1].copy())

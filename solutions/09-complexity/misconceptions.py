@@ -1,0 +1,1999 @@
+"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+
+A check that fails is explained by the listed answer that behaves as the student's function does. The tests
+of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+"""
+
+import math
+
+import numpy as np
+
+from checking import families, misconception, right
+from checking.pieces import fits
+
+
+def divided(d_model, num_heads):
+    """Return the width of a head; raise `ValueError` if the heads do not divide d_model."""
+    if d_model % num_heads:
+        raise ValueError(f"{num_heads} heads do not divide {d_model}")
+    return d_model // num_heads
+
+
+def flops(n, d_model, num_heads, projections=4, products=2):
+    """Return the FLOPs of so many projections and products."""
+    divided(d_model, num_heads)
+    return 2 * projections * n * d_model**2 + 2 * products * n**2 * d_model
+
+
+def logarithms(lengths, seconds):
+    x, y = np.log(lengths), np.log(seconds)
+    fits(len(x), len(y), "number of points")
+    return x, y
+
+
+def line(x, y):
+    """Return the slope of the least-squares line."""
+    x = x - x.mean()
+    return float((x @ (y - y.mean())) / (x @ x))
+
+
+# by_hand: wrong
+
+
+@misconception(
+    "by_hand",
+    label="additions not counted",
+    hint="These are the multiplications alone. In FLOPs each multiplication comes with an addition: twice as many.",
+)
+def by_hand_multiplications():
+    return [48, 36, 264, 72]
+
+
+@misconception(
+    "by_hand",
+    label="scores at full width",
+    hint="Each head is 2 wide, not 4: an entry of its scores is a sum of two products. Both heads together cost "
+    "what one head of full width would.",
+)
+def by_hand_full_width():
+    return [48, 72, 672, 72]
+
+
+@misconception(
+    "by_hand",
+    label="scores of one head only",
+    hint="These are the scores of one head. Both heads have some: 9 entries each.",
+)
+def by_hand_one_head():
+    return [48, 18, 456, 36]
+
+
+@misconception(
+    "by_hand",
+    label="output projection left out",
+    hint="There are four projections: queries, keys, values, and the one that mixes the heads at the end.",
+)
+def by_hand_three_projections():
+    return [48, 36, 432, 72]
+
+
+@misconception(
+    "by_hand",
+    label="weighted sum left out",
+    hint="The scores are one of two products. Weights times values is the other, and costs as much.",
+)
+def by_hand_one_product():
+    return [48, 36, 456, 72]
+
+
+@misconception(
+    "by_hand",
+    label="weights of one head only",
+    hint="The bytes are those of one head's weights. Each head has weights (3, 3) of its own.",
+)
+def by_hand_bytes_of_one_head():
+    return [48, 36, 528, 36]
+
+
+@misconception(
+    "by_hand",
+    label="bits instead of bytes",
+    hint="A number in float32 has 32 bits, which are 4 bytes.",
+)
+def by_hand_bits():
+    return [48, 36, 528, 576]
+
+
+# by_hand: right
+
+
+@right("by_hand")
+def by_hand_tuple():
+    return 3 * 4 * 4, 2 * 3 * 3 * 2, 4 * 96 + 2 * 72, 2 * 9 * 4
+
+
+@right("by_hand")
+def by_hand_array():
+    return np.array([48.0, 36.0, 528.0, 72.0])
+
+
+# attention_flops: wrong
+
+
+@misconception(
+    "attention_flops",
+    label="multiply-add counted once",
+    hint="Each multiplication is counted, and not the addition that comes with it. A sum of k products is 2k FLOPs.",
+)
+def attention_flops_once(n, d_model, num_heads):
+    return flops(n, d_model, num_heads) // 2
+
+
+@misconception(
+    "attention_flops",
+    label="one product, or products without additions",
+    hint="The projections are right, and the products half of what they cost. Either one of them is left out, "
+    "queries with keys or weights with values, or their multiplications are counted without the additions.",
+)
+def attention_flops_products_once(n, d_model, num_heads):
+    return flops(n, d_model, num_heads, products=1)
+
+
+@misconception(
+    "attention_flops",
+    label="two projections, or projections without additions",
+    hint="The products are right, and the projections half of what they cost. Either two of the four are left out, "
+    "or their multiplications are counted without the additions.",
+)
+def attention_flops_projections_once(n, d_model, num_heads):
+    return flops(n, d_model, num_heads, projections=2)
+
+
+@misconception(
+    "attention_flops",
+    label="three projections instead of four",
+    hint="These are three projections. The output has one as well, which mixes what the heads bring back.",
+)
+def attention_flops_three_projections(n, d_model, num_heads):
+    return flops(n, d_model, num_heads, projections=3)
+
+
+@misconception(
+    "attention_flops",
+    label="one projection instead of four",
+    hint="This is one projection. There are four: queries, keys, values, and the output.",
+)
+def attention_flops_one_projection(n, d_model, num_heads):
+    return flops(n, d_model, num_heads, projections=1)
+
+
+@misconception(
+    "attention_flops",
+    label="projections left out",
+    hint="These are the two products alone. The four projections cost as well: for short sequences they cost more.",
+)
+def attention_flops_without_projections(n, d_model, num_heads):
+    return flops(n, d_model, num_heads, projections=0)
+
+
+@misconception(
+    "attention_flops",
+    label="products left out",
+    hint="These are the projections alone. Queries with keys, and weights with values, are two products more.",
+)
+def attention_flops_without_products(n, d_model, num_heads):
+    return flops(n, d_model, num_heads, products=0)
+
+
+@misconception(
+    "attention_flops",
+    label="every head at full width",
+    hint="The products are counted with the full width d_model for each head. A head is d_model / num_heads wide, "
+    "so that all heads together cost what one of full width would.",
+)
+def attention_flops_full_width(n, d_model, num_heads):
+    return flops(n, d_model, num_heads, products=2 * num_heads)
+
+
+@misconception(
+    "attention_flops",
+    label="everything times num_heads",
+    hint="The whole is multiplied by the number of heads. The projections are counted for all heads already, and "
+    "each head's products are narrower by as much as there are more of them.",
+)
+def attention_flops_times_heads(n, d_model, num_heads):
+    return flops(n, d_model, num_heads) * num_heads
+
+
+@misconception(
+    "attention_flops",
+    label="projections times num_heads",
+    hint="The projections are multiplied by the number of heads. (d_model, d_model) has the columns of all heads "
+    "already.",
+)
+def attention_flops_projections_times_heads(n, d_model, num_heads):
+    return flops(n, d_model, num_heads, projections=4 * num_heads)
+
+
+@misconception(
+    "attention_flops",
+    label="products of one head only",
+    hint="The products are those of one head, d_model / num_heads wide. There are num_heads of them.",
+)
+def attention_flops_one_head(n, d_model, num_heads):
+    d_head = divided(d_model, num_heads)
+    return 8 * n * d_model**2 + 4 * n**2 * d_head
+
+
+@misconception(
+    "attention_flops",
+    label="all of one head only",
+    hint="Projections and products are those of one head. There are num_heads of them.",
+)
+def attention_flops_all_of_one_head(n, d_model, num_heads):
+    return flops(n, d_model, num_heads) // num_heads
+
+
+@misconception(
+    "attention_flops",
+    label="projections of one head only",
+    hint="The projections have the width of one head, d_model / num_heads columns. Together the heads have d_model.",
+)
+def attention_flops_projections_of_one_head(n, d_model, num_heads):
+    d_head = divided(d_model, num_heads)
+    return 8 * n * d_model * d_head + 4 * n**2 * d_model
+
+
+@misconception(
+    "attention_flops",
+    label="n and d_model exchanged",
+    hint="n and d_model have changed places. A projection is (n, d_model) times (d_model, d_model): n d_model² "
+    "multiplications.",
+)
+def attention_flops_exchanged(n, d_model, num_heads):
+    divided(d_model, num_heads)
+    return flops(d_model, n, 1)
+
+
+@misconception(
+    "attention_flops",
+    label="three projections and one product",
+    hint="Queries, keys, values and their scores are counted: three projections and one product. The weighted sum "
+    "of the values is a product as well, and the output has a projection.",
+)
+def attention_flops_one_product_of_three(n, d_model, num_heads):
+    return flops(n, d_model, num_heads, projections=3, products=1)
+
+
+@misconception(
+    "attention_flops",
+    label="no output projection for one head",
+    hint="With a single head the output projection is left out. It is one of the four whatever the number of heads.",
+)
+def attention_flops_unmixed(n, d_model, num_heads):
+    return flops(n, d_model, num_heads, projections=3 if num_heads == 1 else 4)
+
+
+@misconception(
+    "attention_flops",
+    label="softmax counted as well",
+    hint="Softmax is counted as well, with 3 operations for each weight: e to the power, the sum, the division. It "
+    "is work, but here only matrix products are counted.",
+)
+def attention_flops_softmax(n, d_model, num_heads):
+    return flops(n, d_model, num_heads) + 3 * num_heads * n**2
+
+
+@misconception(
+    "attention_flops",
+    label="softmax and scaling counted as well",
+    hint="Softmax and the scaling of the scores are counted as well, with 4 operations for each weight. Here only "
+    "matrix products are counted.",
+)
+def attention_flops_softmax_and_scaling(n, d_model, num_heads):
+    return flops(n, d_model, num_heads) + 4 * num_heads * n**2
+
+
+@misconception(
+    "attention_flops",
+    label="softmax and maximum counted as well",
+    hint="Softmax is counted as well, with 5 operations for each weight. Here only matrix products are counted.",
+)
+def attention_flops_stable_softmax(n, d_model, num_heads):
+    return flops(n, d_model, num_heads) + 5 * num_heads * n**2
+
+
+@misconception(
+    "attention_flops",
+    label="scaling of the scores counted",
+    hint="One operation for each score is counted besides: the division by the root. Here only matrix products are "
+    "counted.",
+)
+def attention_flops_scaling(n, d_model, num_heads):
+    return flops(n, d_model, num_heads) + num_heads * n**2
+
+
+@misconception(
+    "attention_flops",
+    label="biases counted as well",
+    hint="The additions of the biases are counted as well, one for each entry of a projection. Here only matrix "
+    "products are.",
+)
+def attention_flops_biases(n, d_model, num_heads):
+    return flops(n, d_model, num_heads) + 4 * n * d_model
+
+
+@misconception(
+    "attention_flops",
+    label="one addition fewer per sum",
+    hint="A sum of k products is counted with k - 1 additions, which is exact. By the rule of this notebook, and of "
+    "most papers, it counts k: 2k FLOPs, as if it began at 0.",
+)
+def attention_flops_exact_additions(n, d_model, num_heads):
+    d_head = divided(d_model, num_heads)
+    projections = 4 * n * d_model * (2 * d_model - 1)
+    return projections + num_heads * n**2 * (2 * d_head - 1) + n * d_model * (2 * n - 1)
+
+
+@misconception(
+    "attention_flops",
+    label="feed-forward network counted as well",
+    hint="The feed-forward network behind the attention is counted as well, 16 n d_model². The layer of attention "
+    "alone is asked.",
+)
+def attention_flops_feed_forward(n, d_model, num_heads):
+    return flops(n, d_model, num_heads, projections=12)
+
+
+@misconception(
+    "attention_flops",
+    label="backward pass counted as well",
+    hint="The way back is counted as well, which costs twice as much as the way forward: three times the number in "
+    "all. Only the way forward is asked.",
+)
+def attention_flops_backward(n, d_model, num_heads):
+    return 3 * flops(n, d_model, num_heads)
+
+
+@misconception(
+    "attention_flops",
+    label="only pairs up to the diagonal",
+    hint="Only the pairs that a causal mask would leave are counted, n (n + 1) / 2 of them. There is no mask here, "
+    "and the usual matrix product computes all n² either way.",
+)
+def attention_flops_causal(n, d_model, num_heads):
+    divided(d_model, num_heads)
+    return 8 * n * d_model**2 + 2 * n * (n + 1) * d_model
+
+
+@misconception(
+    "attention_flops",
+    label="pairs of different tokens only",
+    hint="A token attends to itself as well: there are n² pairs, not n (n - 1).",
+)
+def attention_flops_without_itself(n, d_model, num_heads):
+    divided(d_model, num_heads)
+    return 8 * n * d_model**2 + 4 * n * (n - 1) * d_model
+
+
+@misconception(
+    "attention_flops",
+    label="products linear in n",
+    hint="The products grow in proportion to n here. Each of n tokens meets each of n: n² scores.",
+)
+def attention_flops_linear(n, d_model, num_heads):
+    divided(d_model, num_heads)
+    return 8 * n * d_model**2 + 4 * n * d_model
+
+
+@misconception(
+    "attention_flops",
+    label="projections not multiplied by n",
+    hint="The projections are counted for one token. There are n of them.",
+)
+def attention_flops_one_token(n, d_model, num_heads):
+    divided(d_model, num_heads)
+    return 8 * d_model**2 + 4 * n**2 * d_model
+
+
+@misconception(
+    "attention_flops",
+    label="projections linear in d_model",
+    hint="Each entry of a projection is a sum of d_model products, and there are n d_model entries: n d_model² in "
+    "all.",
+)
+def attention_flops_entries(n, d_model, num_heads):
+    divided(d_model, num_heads)
+    return 8 * n * d_model + 4 * n**2 * d_model
+
+
+@misconception(
+    "attention_flops",
+    label="entries of the products only",
+    hint="The entries of the scores are counted, and not the terms of each: an entry is a sum of d_head products.",
+)
+def attention_flops_entries_of_scores(n, d_model, num_heads):
+    divided(d_model, num_heads)
+    return 8 * n * d_model**2 + 4 * num_heads * n**2
+
+
+@misconception(
+    "attention_flops",
+    label="caret instead of a power",
+    hint="`^` is no power in Python: `5 ^ 2` is 7, since it compares bits. Write `n**2` or `n * n`.",
+)
+def attention_flops_caret(n, d_model, num_heads):
+    divided(d_model, num_heads)
+    return 8 * n * (d_model ^ 2) + 4 * (n ^ 2) * d_model
+
+
+@misconception(
+    "attention_flops",
+    label="in GFLOPs",
+    hint="The result is divided by 10⁹. Return the number of FLOPs itself.",
+)
+def attention_flops_billions(n, d_model, num_heads):
+    return flops(n, d_model, num_heads) / 1e9
+
+
+@misconception(
+    "attention_flops",
+    label="length capped at 512",
+    hint="From 512 tokens on nothing is added: a length is written into the code. Use `n`.",
+)
+def attention_flops_512_tokens(n, d_model, num_heads):
+    return flops(min(n, 512), d_model, num_heads)
+
+
+@misconception(
+    "attention_flops",
+    label="head width 64 whatever it is",
+    hint="The products are counted with heads that are 64 wide. Their width is d_model / num_heads.",
+)
+def attention_flops_width_64(n, d_model, num_heads):
+    divided(d_model, num_heads)
+    return 8 * n * d_model**2 + 4 * num_heads * n**2 * 64
+
+
+@misconception(
+    "attention_flops",
+    label="overflow of 32 bits",
+    hint="The numbers have 32 bits (`np.int32`), and from 2³¹ on they begin again below 0. Use Python's own whole "
+    "numbers, which have no end.",
+)
+def attention_flops_in_32_bits(n, d_model, num_heads):
+    divided(d_model, num_heads)
+    n, d_model = np.array([n], dtype=np.int32), np.array([d_model], dtype=np.int32)
+    return int((8 * n * d_model * d_model + 4 * n * n * d_model)[0])
+
+
+@misconception(
+    "attention_flops",
+    label="heads that don't fit accepted",
+    hint="Where num_heads does not divide d_model a number came back. There is no such layer: raise `ValueError`.",
+)
+def attention_flops_accepts(n, d_model, num_heads):
+    return flops(n, d_model, 1)
+
+
+@misconception(
+    "attention_flops",
+    label="width of a head rounded down",
+    hint="`d_model // num_heads` drops the rest without a word. Look at `d_model % num_heads` first, and raise "
+    "`ValueError` if it is not 0.",
+)
+def attention_flops_rounds_down(n, d_model, num_heads):
+    return flops(n, d_model, 1, products=0) + 4 * n**2 * num_heads * (d_model // num_heads)
+
+
+@misconception(
+    "attention_flops",
+    label="all in heads rounded down",
+    hint="`d_model // num_heads` drops the rest, and the projections lose columns with it. Look at `d_model % "
+    "num_heads` first, and raise `ValueError` if it is not 0.",
+)
+def attention_flops_all_rounded_down(n, d_model, num_heads):
+    return flops(n, num_heads * (d_model // num_heads), 1)
+
+
+# attention_flops: right
+
+
+@families("returns nothing", "assert instead of ValueError")
+@right("attention_flops")
+def attention_flops_formula(n, d_model, num_heads):
+    if d_model % num_heads != 0:
+        raise ValueError("num_heads has to divide d_model")
+    return 8 * n * d_model**2 + 4 * n**2 * d_model
+
+
+@right("attention_flops")
+def attention_flops_factored(n, d_model, num_heads):
+    divided(d_model, num_heads)
+    return 4 * n * d_model * (2 * d_model + n)
+
+
+@right("attention_flops")
+def attention_flops_head_by_head(n, d_model, num_heads):
+    d_head = divided(d_model, num_heads)
+    total = 0
+    for _ in range(num_heads):
+        total += 3 * 2 * n * d_model * d_head  # the columns of this head, of queries, keys and values
+        total += 2 * n * d_head * n + 2 * n * n * d_head
+    return total + 2 * n * d_model * d_model
+
+
+@right("attention_flops")
+def attention_flops_in_shifts(n, d_model, num_heads):
+    divided(d_model, num_heads)
+    return (n * d_model * d_model << 3) + (n * n * d_model << 2)
+
+
+@right("attention_flops")
+def attention_flops_of_products(n, d_model, num_heads):
+    d_head = divided(d_model, num_heads)
+    shapes = [(n, d_model, d_model)] * 4 + [(n, d_head, n), (n, n, d_head)] * num_heads
+    return sum(2 * math.prod(shape) for shape in shapes)
+
+
+@right("attention_flops")
+def attention_flops_floating(n, d_model, num_heads):
+    d_head = d_model / num_heads
+    if d_head != int(d_head):
+        raise ValueError(f"d_model {d_model} is not {num_heads} times a whole number")
+    return 8.0 * n * d_model**2 + num_heads * 4 * n**2 * d_head
+
+
+@right("attention_flops")
+def attention_flops_in_64_bits(n, d_model, num_heads):
+    divided(d_model, num_heads)
+    sizes = np.array([2 * n, d_model, d_model, 4], dtype=np.int64), np.array([4 * n, n, d_model], dtype=np.int64)
+    return np.prod(sizes[0]) + np.prod(sizes[1])
+
+
+@right("attention_flops")
+def attention_flops_by_parameters(n, d_model, num_heads):
+    weights = 4 * d_model * d_model
+    pairs = n * n
+    if num_heads * (d_model // num_heads) < d_model:
+        raise ValueError(f"{d_model} and {num_heads}")
+    return 2 * (n * weights + 2 * pairs * d_model)
+
+
+# attention_bytes: wrong
+
+
+def entries(n, d_model, num_heads):
+    divided(d_model, num_heads)
+    return num_heads * n**2
+
+
+@misconception(
+    "attention_bytes",
+    label="heads forgotten",
+    hint="These are the weights of one head. Each of the num_heads heads has weights (n, n) of its own.",
+)
+def attention_bytes_one_head(n, d_model, num_heads, bytes_per_value):
+    return entries(n, d_model, num_heads) // num_heads * bytes_per_value
+
+
+@misconception(
+    "attention_bytes",
+    label="divided by the heads",
+    hint="The weights are divided by the number of heads. What heads share out is d_model; of weights (n, n) each "
+    "has its own.",
+)
+def attention_bytes_by_heads(n, d_model, num_heads, bytes_per_value):
+    divided(d_model, num_heads)
+    return n**2 * bytes_per_value / num_heads
+
+
+@misconception(
+    "attention_bytes",
+    label="divided by the heads, rounded down",
+    hint="`n * n // num_heads`: the weights are divided by the number of heads, and rounded. Each head has weights "
+    "(n, n).",
+)
+def attention_bytes_by_heads_rounded(n, d_model, num_heads, bytes_per_value):
+    divided(d_model, num_heads)
+    return n**2 * bytes_per_value // num_heads
+
+
+@misconception(
+    "attention_bytes",
+    label="bits instead of bytes",
+    hint="These are bits, 8 for each byte. `bytes_per_value` counts in bytes already.",
+)
+def attention_bytes_bits(n, d_model, num_heads, bytes_per_value):
+    return 8 * entries(n, d_model, num_heads) * bytes_per_value
+
+
+@misconception(
+    "attention_bytes",
+    label="always 4 bytes per value",
+    hint="4 bytes are written into the code, which is right for float32 alone. Use `bytes_per_value`.",
+)
+def attention_bytes_float32(n, d_model, num_heads, bytes_per_value):
+    return 4 * entries(n, d_model, num_heads)
+
+
+@misconception(
+    "attention_bytes",
+    label="always 8 bytes per value",
+    hint="8 bytes are written into the code, or come from an array of NumPy's usual float64. Use `bytes_per_value`.",
+)
+def attention_bytes_float64(n, d_model, num_heads, bytes_per_value):
+    return 8 * entries(n, d_model, num_heads)
+
+
+@misconception(
+    "attention_bytes",
+    label="always 2 bytes per value",
+    hint="2 bytes are written into the code, which is right for float16 alone. Use `bytes_per_value`.",
+)
+def attention_bytes_float16(n, d_model, num_heads, bytes_per_value):
+    return 2 * entries(n, d_model, num_heads)
+
+
+@misconception(
+    "attention_bytes",
+    label="numbers counted, not bytes",
+    hint="This is how many weights there are. Each takes `bytes_per_value` bytes.",
+)
+def attention_bytes_entries(n, d_model, num_heads, bytes_per_value):
+    return entries(n, d_model, num_heads)
+
+
+@misconception(
+    "attention_bytes",
+    label="size of the output instead",
+    hint="(n, d_model) is the shape of the output, and of queries, keys and values. The weights have an entry for "
+    "each pair of tokens, in each head.",
+)
+def attention_bytes_of_output(n, d_model, num_heads, bytes_per_value):
+    divided(d_model, num_heads)
+    return n * d_model * bytes_per_value
+
+
+@misconception(
+    "attention_bytes",
+    label="weights of the projections instead",
+    hint="(d_model, d_model) are the weights that a projection learned. Asked are the attention weights, "
+    "(num_heads, n, n).",
+)
+def attention_bytes_of_projection(n, d_model, num_heads, bytes_per_value):
+    divided(d_model, num_heads)
+    return 4 * d_model**2 * bytes_per_value
+
+
+@misconception(
+    "attention_bytes",
+    label="a vector for each pair",
+    hint="Each pair of tokens is counted with d_head numbers in each head. A weight is one number: the dot product "
+    "has been added up.",
+)
+def attention_bytes_vectors(n, d_model, num_heads, bytes_per_value):
+    divided(d_model, num_heads)
+    return n**2 * d_model * bytes_per_value
+
+
+@misconception(
+    "attention_bytes",
+    label="width and heads both counted",
+    hint="d_model is a factor here. The weights are (num_heads, n, n): vectors of width d_model are no part of them.",
+)
+def attention_bytes_wide(n, d_model, num_heads, bytes_per_value):
+    return entries(n, d_model, num_heads) * d_model * bytes_per_value
+
+
+@misconception(
+    "attention_bytes",
+    label="width of a head for their number",
+    hint="d_model / num_heads is the width of a head. How many there are is num_heads itself.",
+)
+def attention_bytes_of_width(n, d_model, num_heads, bytes_per_value):
+    return n**2 * divided(d_model, num_heads) * bytes_per_value
+
+
+@misconception(
+    "attention_bytes",
+    label="linear in n",
+    hint="n stands once. Each of n queries has a weight for each of n keys: n².",
+)
+def attention_bytes_linear(n, d_model, num_heads, bytes_per_value):
+    divided(d_model, num_heads)
+    return num_heads * n * bytes_per_value
+
+
+@misconception(
+    "attention_bytes",
+    label="scores counted as well",
+    hint="This is twice the size of the weights: the scores before softmax are counted as well. The weights alone "
+    "are asked.",
+)
+def attention_bytes_with_scores(n, d_model, num_heads, bytes_per_value):
+    return 2 * entries(n, d_model, num_heads) * bytes_per_value
+
+
+@misconception(
+    "attention_bytes",
+    label="queries, keys, values counted as well",
+    hint="Queries, keys and values, 3 n d_model numbers, are counted as well. The weights alone are asked.",
+)
+def attention_bytes_with_inputs(n, d_model, num_heads, bytes_per_value):
+    return (entries(n, d_model, num_heads) + 3 * n * d_model) * bytes_per_value
+
+
+@misconception(
+    "attention_bytes",
+    label="only pairs up to the diagonal",
+    hint="Only the weights that a causal mask would leave are counted. There is no mask here, and an array keeps "
+    "the zeros of a mask too.",
+)
+def attention_bytes_causal(n, d_model, num_heads, bytes_per_value):
+    divided(d_model, num_heads)
+    return num_heads * (n * (n + 1) // 2) * bytes_per_value
+
+
+@misconception(
+    "attention_bytes",
+    label="in MiB",
+    hint="The result is divided by 2²⁰. Return the number of bytes itself.",
+)
+def attention_bytes_mebibytes(n, d_model, num_heads, bytes_per_value):
+    return entries(n, d_model, num_heads) * bytes_per_value / 2**20
+
+
+@misconception(
+    "attention_bytes",
+    label="in MB",
+    hint="The result is divided by 10⁶. Return the number of bytes itself.",
+)
+def attention_bytes_megabytes(n, d_model, num_heads, bytes_per_value):
+    return entries(n, d_model, num_heads) * bytes_per_value / 1e6
+
+
+@misconception(
+    "attention_bytes",
+    label="caret instead of a power",
+    hint="`^` is no power in Python: `5 ^ 2` is 7, since it compares bits. Write `n**2` or `n * n`.",
+)
+def attention_bytes_caret(n, d_model, num_heads, bytes_per_value):
+    divided(d_model, num_heads)
+    return num_heads * (n ^ 2) * bytes_per_value
+
+
+@misconception(
+    "attention_bytes",
+    label="length capped at 512",
+    hint="From 512 tokens on nothing is added: a length is written into the code. Use `n`.",
+)
+def attention_bytes_512_tokens(n, d_model, num_heads, bytes_per_value):
+    return entries(min(n, 512), d_model, num_heads) * bytes_per_value
+
+
+@misconception(
+    "attention_bytes",
+    label="number of heads capped at 128",
+    hint="Heads after the 128th are not counted: a number is written into the code. Use `num_heads`.",
+)
+def attention_bytes_128_heads(n, d_model, num_heads, bytes_per_value):
+    divided(d_model, num_heads)
+    return min(num_heads, 128) * n**2 * bytes_per_value
+
+
+@misconception(
+    "attention_bytes",
+    label="overflow of 32 bits",
+    hint="The numbers have 32 bits (`np.int32`), and from 2³¹ on they begin again below 0. Use Python's own whole "
+    "numbers, which have no end.",
+)
+def attention_bytes_in_32_bits(n, d_model, num_heads, bytes_per_value):
+    divided(d_model, num_heads)
+    return int(np.prod(np.array([num_heads, n, n, bytes_per_value], dtype=np.int32), dtype=np.int32))
+
+
+@misconception(
+    "attention_bytes",
+    label="array really made",
+    hint="An array of this size is made, only to ask for its `nbytes`. For a million tokens no machine has the "
+    "memory: multiply the sizes.",
+)
+def attention_bytes_of_array(n, d_model, num_heads, bytes_per_value):
+    divided(d_model, num_heads)
+    dtype = {1: np.int8, 2: np.float16, 4: np.float32, 8: np.float64}[bytes_per_value]
+    return np.zeros((num_heads, n, n), dtype=dtype).nbytes
+
+
+@misconception(
+    "attention_bytes",
+    label="heads that don't fit accepted",
+    hint="Where num_heads does not divide d_model a number came back. The formula needs no d_model, and yet there "
+    "is no such layer: raise `ValueError`.",
+)
+def attention_bytes_accepts(n, d_model, num_heads, bytes_per_value):
+    return num_heads * n**2 * bytes_per_value
+
+
+# attention_bytes: right
+
+
+@families("returns nothing", "assert instead of ValueError")
+@right("attention_bytes")
+def attention_bytes_formula(n, d_model, num_heads, bytes_per_value):
+    if d_model % num_heads != 0:
+        raise ValueError("num_heads has to divide d_model")
+    return bytes_per_value * num_heads * n**2
+
+
+@right("attention_bytes")
+def attention_bytes_of_shape(n, d_model, num_heads, bytes_per_value):
+    divided(d_model, num_heads)
+    return math.prod((num_heads, n, n)) * bytes_per_value
+
+
+@right("attention_bytes")
+def attention_bytes_head_by_head(n, d_model, num_heads, bytes_per_value):
+    divided(d_model, num_heads)
+    total = 0
+    for _ in range(num_heads):
+        total += n * n * bytes_per_value
+    return total
+
+
+@right("attention_bytes")
+def attention_bytes_floating(n, d_model, num_heads, bytes_per_value):
+    if d_model / num_heads % 1:
+        raise ValueError(f"d_head would be {d_model / num_heads}")
+    return math.pow(n, 2) * num_heads * bytes_per_value
+
+
+@right("attention_bytes")
+def attention_bytes_in_64_bits(n, d_model, num_heads, bytes_per_value):
+    divided(d_model, num_heads)
+    return np.prod([num_heads, n, n, bytes_per_value], dtype=np.int64)
+
+
+@right("attention_bytes")
+def attention_bytes_of_rows(n, d_model, num_heads, bytes_per_value):
+    if divmod(d_model, num_heads)[1]:
+        raise ValueError(f"{d_model} and {num_heads}")
+    row = n * bytes_per_value
+    return num_heads * (n * row)
+
+
+# parameter_count: wrong
+
+
+@misconception(
+    "parameter_count",
+    label="three projections instead of four",
+    hint="These are three projections: queries, keys, values. The output has one as well, with a bias of its own.",
+)
+def parameter_count_three(d_model, bias=True):
+    return 3 * (d_model**2 + bias * d_model)
+
+
+@misconception(
+    "parameter_count",
+    label="one projection instead of four",
+    hint="This is one projection. There are four: queries, keys, values, and the output.",
+)
+def parameter_count_one(d_model, bias=True):
+    return d_model**2 + bias * d_model
+
+
+@misconception(
+    "parameter_count",
+    label="biases never counted",
+    hint="The biases are left out whatever `bias` says. With `bias=True` each projection has d_model more.",
+)
+def parameter_count_without_biases(d_model, bias=True):
+    return 4 * d_model**2
+
+
+@misconception(
+    "parameter_count",
+    label="biases always counted",
+    hint="The biases are counted whatever `bias` says. With `bias=False` there are none.",
+)
+def parameter_count_always(d_model, bias=True):
+    return 4 * (d_model**2 + d_model)
+
+
+@misconception(
+    "parameter_count",
+    label="bias upside down",
+    hint="The biases are counted where `bias` is False, and left out where it is True.",
+)
+def parameter_count_upside_down(d_model, bias=True):
+    return 4 * (d_model**2 + (not bias) * d_model)
+
+
+@misconception(
+    "parameter_count",
+    label="biases left out by default",
+    hint="Without a word about `bias` it is True: write `bias=True` in the first line, as it was given.",
+)
+def parameter_count_default_false(d_model, bias=False):
+    return 4 * (d_model**2 + bias * d_model)
+
+
+@misconception(
+    "parameter_count",
+    label="bias of one projection only",
+    hint="The bias is counted once. Each of the four projections has one: the factor 4 stands before both.",
+)
+def parameter_count_one_bias(d_model, bias=True):
+    return 4 * d_model**2 + bias * d_model
+
+
+@misconception(
+    "parameter_count",
+    label="output without a bias",
+    hint="Three biases are counted. The output's projection has one too.",
+)
+def parameter_count_three_biases(d_model, bias=True):
+    return 4 * d_model**2 + 3 * bias * d_model
+
+
+@misconception(
+    "parameter_count",
+    label="one number for each bias",
+    hint="A bias is counted as one number. It is a vector (d_model,): one for each column of the projection.",
+)
+def parameter_count_scalar_biases(d_model, bias=True):
+    return 4 * (d_model**2 + bias)
+
+
+@misconception(
+    "parameter_count",
+    label="d_model + 1 on both sides",
+    hint="`(d_model + 1)**2` adds a row and a column. A bias adds one row alone: d_model (d_model + 1) for each "
+    "projection.",
+)
+def parameter_count_row_and_column(d_model, bias=True):
+    return 4 * (d_model + bias) ** 2
+
+
+@misconception(
+    "parameter_count",
+    label="biases as large as the weights",
+    hint="Each bias is counted with d_model² numbers. It is a vector (d_model,), the same for each token.",
+)
+def parameter_count_square_biases(d_model, bias=True):
+    return 4 * (d_model**2 + bias * d_model**2)
+
+
+@misconception(
+    "parameter_count",
+    label="weights linear in d_model",
+    hint="The weights of a projection are (d_model, d_model): d_model² numbers.",
+)
+def parameter_count_linear(d_model, bias=True):
+    return 4 * (d_model + bias * d_model)
+
+
+@misconception(
+    "parameter_count",
+    label="feed-forward network counted as well",
+    hint="The feed-forward network is counted as well, weights (d_model, 4 d_model) and (4 d_model, d_model). The "
+    "four projections alone are asked.",
+)
+def parameter_count_feed_forward(d_model, bias=True):
+    return 12 * d_model**2 + bias * 9 * d_model
+
+
+@misconception(
+    "parameter_count",
+    label="layer normalisation counted as well",
+    hint="2 d_model numbers more are counted, as a layer normalisation has them. The four projections alone are "
+    "asked.",
+)
+def parameter_count_norm(d_model, bias=True):
+    return 4 * (d_model**2 + bias * d_model) + 2 * d_model
+
+
+@misconception(
+    "parameter_count",
+    label="bytes instead of numbers",
+    hint="This is 4 times as much: bytes in float32. The number of parameters is asked.",
+)
+def parameter_count_bytes(d_model, bias=True):
+    return 16 * (d_model**2 + bias * d_model)
+
+
+@misconception(
+    "parameter_count",
+    label="operations instead of numbers",
+    hint="This is twice as much: the FLOPs of one token, 2 for each weight. The number of parameters is asked.",
+)
+def parameter_count_flops(d_model, bias=True):
+    return 8 * (d_model**2 + bias * d_model)
+
+
+@misconception(
+    "parameter_count",
+    label="in millions",
+    hint="The result is divided by 10⁶. Return the number of parameters itself.",
+)
+def parameter_count_millions(d_model, bias=True):
+    return 4 * (d_model**2 + bias * d_model) / 1e6
+
+
+@misconception(
+    "parameter_count",
+    label="caret instead of a power",
+    hint="`^` is no power in Python: `5 ^ 2` is 7, since it compares bits. Write `d_model**2`.",
+)
+def parameter_count_caret(d_model, bias=True):
+    return 4 * ((d_model ^ 2) + bias * d_model)
+
+
+@misconception(
+    "parameter_count",
+    label="width capped at 512",
+    hint="From 512 on the width counts no more: a number is written into the code. Use `d_model`.",
+)
+def parameter_count_512(d_model, bias=True):
+    return 4 * (min(d_model, 512) ** 2 + bias * d_model)
+
+
+@misconception(
+    "parameter_count",
+    label="overflow of 32 bits",
+    hint="The numbers have 32 bits (`np.int32`), and from 2³¹ on they begin again below 0. Use Python's own whole "
+    "numbers, which have no end.",
+)
+def parameter_count_in_32_bits(d_model, bias=True):
+    d_model = np.array([d_model], dtype=np.int32)
+    return int((4 * d_model * d_model + 4 * bias * d_model)[0])
+
+
+@misconception(
+    "parameter_count",
+    label="arrays really made",
+    hint="Arrays of this size are made, only to ask for their `size`. For a very wide layer no machine has the "
+    "memory: multiply the sizes.",
+)
+def parameter_count_of_arrays(d_model, bias=True):
+    return 4 * (np.zeros((d_model, d_model)).size + (np.zeros(d_model).size if bias else 0))
+
+
+# parameter_count: right
+
+
+@families("returns nothing")
+@right("parameter_count")
+def parameter_count_formula(d_model, bias=True):
+    return 4 * d_model * d_model + (4 * d_model if bias else 0)
+
+
+@right("parameter_count")
+def parameter_count_rows(d_model, bias=True):
+    return 4 * d_model * (d_model + bias)
+
+
+@right("parameter_count")
+def parameter_count_in_two_returns(d_model, bias=True):
+    if bias:
+        return 4 * d_model * (d_model + 1)
+    return 4 * d_model**2
+
+
+@right("parameter_count")
+def parameter_count_of_shapes(d_model, bias=True):
+    total = 0
+    for _ in ("W_q", "W_k", "W_v", "W_o"):
+        total += math.prod([d_model, d_model])
+        if bias:
+            total += d_model
+    return total
+
+
+@right("parameter_count")
+def parameter_count_in_shifts(d_model, bias=True):
+    return (d_model * d_model << 2) + (int(bias) * d_model << 2)
+
+
+@right("parameter_count")
+def parameter_count_fused(d_model, bias=True):
+    inside = 3 * d_model * d_model + (3 * d_model if bias else 0)  # queries, keys and values in one array
+    outside = d_model * d_model + (d_model if bias else 0)
+    return float(inside + outside)
+
+
+@right("parameter_count")
+def parameter_count_in_64_bits(d_model, bias=True):
+    width = np.int64(d_model)
+    return 4 * (width**2 + np.where(bias, width, 0))
+
+
+# crossover_length: wrong
+
+
+@misconception(
+    "crossover_length",
+    label="d_model itself",
+    hint="At n = d_model the products cost half of what the projections cost: there are four projections, and two "
+    "products.",
+)
+def crossover_length_width(d_model):
+    return d_model
+
+
+@misconception(
+    "crossover_length",
+    label="one product against four projections",
+    hint="One product is set against four projections. There are two: queries with keys, and weights with values.",
+)
+def crossover_length_one_product(d_model):
+    return 4 * d_model
+
+
+@misconception(
+    "crossover_length",
+    label="half of d_model",
+    hint="The ratio is upside down. n² d_model for each of two products, n d_model² for each of four projections: "
+    "solve for n.",
+)
+def crossover_length_half(d_model):
+    return d_model / 2
+
+
+@misconception(
+    "crossover_length",
+    label="half of d_model, rounded down",
+    hint="The ratio is upside down, and rounded. n² d_model for each of two products, n d_model² for each of four "
+    "projections: solve for n.",
+)
+def crossover_length_half_rounded(d_model):
+    return d_model // 2
+
+
+@misconception(
+    "crossover_length",
+    label="three projections against two products",
+    hint="Three projections are set against two products. The output has a projection as well: there are four.",
+)
+def crossover_length_three_projections(d_model):
+    return 3 * d_model / 2
+
+
+@misconception(
+    "crossover_length",
+    label="three projections, rounded down",
+    hint="Three projections are set against two products, and the length is rounded. There are four projections.",
+)
+def crossover_length_three_projections_rounded(d_model):
+    return 3 * d_model // 2
+
+
+@misconception(
+    "crossover_length",
+    label="three projections against one product",
+    hint="Three projections are set against one product. There are four projections, and two products.",
+)
+def crossover_length_three_to_one(d_model):
+    return 3 * d_model
+
+
+@misconception(
+    "crossover_length",
+    label="feed-forward network counted as well",
+    hint="The feed-forward network is counted among the projections. Four projections alone are set against the "
+    "products.",
+)
+def crossover_length_feed_forward(d_model):
+    return 6 * d_model
+
+
+@misconception(
+    "crossover_length",
+    label="additions counted on one side only",
+    hint="2 FLOPs for each multiplication of the projections are set against 1 for each of the products, and one of "
+    "two products is missing. Count both sides alike: then the factor falls out.",
+)
+def crossover_length_one_side(d_model):
+    return 8 * d_model
+
+
+@misconception(
+    "crossover_length",
+    label="square of d_model",
+    hint="One d_model is lost: 4 n² d_model = 8 n d_model² has it on both sides. Divide both by 4 n d_model.",
+)
+def crossover_length_square(d_model):
+    return 2 * d_model**2
+
+
+@misconception(
+    "crossover_length",
+    label="root of d_model",
+    hint="A root was taken. Divide 4 n² d_model = 8 n d_model² by n first: it stands on both sides.",
+)
+def crossover_length_root(d_model):
+    return math.sqrt(2 * d_model)
+
+
+@misconception(
+    "crossover_length",
+    label="cost instead of length",
+    hint="This is what both cost at the crossover, in FLOPs. The length is asked at which they do.",
+)
+def crossover_length_cost(d_model):
+    return 16 * d_model**3
+
+
+@misconception(
+    "crossover_length",
+    label="first length at which products cost more",
+    hint="At this length the products cost more already. At the one before it both cost the same: compare with "
+    "`>=`, not `>`.",
+)
+def crossover_length_one_more(d_model):
+    return 2 * d_model + 1
+
+
+@misconception(
+    "crossover_length",
+    label="last length at which products cost less",
+    hint="At this length the products still cost less. At the next one both cost the same.",
+)
+def crossover_length_one_less(d_model):
+    return 2 * d_model - 1
+
+
+@misconception(
+    "crossover_length",
+    label="search in powers of two",
+    hint="The length is doubled until the products cost as much. What is found is a power of two, and the crossover "
+    "need not be one.",
+)
+def crossover_length_doubling(d_model):
+    n = 1
+    while n < 2 * d_model:
+        n *= 2
+    return n
+
+
+@misconception(
+    "crossover_length",
+    label="search that ends too early",
+    hint="The search ends at some length, and returns it or nothing where the crossover lies further. There is a "
+    "formula, which needs no search.",
+)
+def crossover_length_search(d_model):
+    for n in range(1, 1000):
+        if n >= 2 * d_model:
+            return n
+    return 1000
+
+
+@misconception(
+    "crossover_length",
+    label="always 1024",
+    hint="1024 comes back whatever d_model is, right for d_model = 512 alone.",
+)
+def crossover_length_fixed(d_model):
+    return 1024
+
+
+@misconception(
+    "crossover_length",
+    label="length returned with its cost",
+    hint="Length and cost came back together. The length alone is asked.",
+)
+def crossover_length_and_cost(d_model):
+    return 2 * d_model, 16 * d_model**3
+
+
+# crossover_length: right
+
+
+@families("returns nothing")
+@right("crossover_length")
+def crossover_length_formula(d_model):
+    return 2 * d_model
+
+
+@right("crossover_length")
+def crossover_length_sum(d_model):
+    return d_model + d_model
+
+
+@right("crossover_length")
+def crossover_length_shift(d_model):
+    return d_model << 1
+
+
+@right("crossover_length")
+def crossover_length_ratio(d_model):
+    per_token = 4 * 2 * d_model**2  # of the projections
+    per_pair = 2 * 2 * d_model  # of the products
+    return per_token / per_pair
+
+
+@right("crossover_length")
+def crossover_length_bisection(d_model):
+    low, high = 0, 2**40
+    for _ in range(40):
+        n = (low + high) // 2
+        if flops(n, d_model, 1, projections=0) < flops(n, d_model, 1, products=0):
+            low = n
+        else:
+            high = n
+    return high
+
+
+@right("crossover_length")
+def crossover_length_of_all(d_model):
+    n = np.arange(1, 3 * d_model + 1)
+    dearer = n * n * 4 * d_model >= n * 8 * d_model**2
+    return n[dearer][0]
+
+
+@right("crossover_length")
+def crossover_length_roots(d_model):
+    return np.roots([4 * d_model, -8 * d_model**2, 0]).max()
+
+
+# fit_exponent: wrong
+
+
+@misconception(
+    "fit_exponent",
+    label="no logarithms",
+    hint="This is the slope of seconds against lengths, without logarithms: seconds per token. An exponent is the "
+    "slope between the logarithms of both.",
+)
+def fit_exponent_linear(lengths, seconds):
+    logarithms(lengths, seconds)
+    return line(np.asarray(lengths, dtype=float), np.asarray(seconds, dtype=float))
+
+
+@misconception(
+    "fit_exponent",
+    label="logarithm of the seconds only",
+    hint="Only the seconds are taken to logarithms. That finds the rate of an exponential; of a power law both are.",
+)
+def fit_exponent_of_seconds(lengths, seconds):
+    _, y = logarithms(lengths, seconds)
+    return line(np.asarray(lengths, dtype=float), y)
+
+
+@misconception(
+    "fit_exponent",
+    label="logarithm of the lengths only",
+    hint="Only the lengths are taken to logarithms. Take the logarithm of both.",
+)
+def fit_exponent_of_lengths(lengths, seconds):
+    x, _ = logarithms(lengths, seconds)
+    return line(x, np.asarray(seconds, dtype=float))
+
+
+@misconception(
+    "fit_exponent",
+    label="lengths and seconds exchanged",
+    hint="This is the slope of the lengths against the seconds: the two have changed places. `np.polyfit` wants x "
+    "first.",
+)
+def fit_exponent_exchanged(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return line(y, x)
+
+
+@misconception(
+    "fit_exponent",
+    label="log2 with the natural logarithm",
+    hint="One side has logarithms to base 2, the other natural ones. Any base does, if it is the same on both sides.",
+)
+def fit_exponent_mixed_two(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return line(x / math.log(2), y)
+
+
+@misconception(
+    "fit_exponent",
+    label="natural logarithm with log2",
+    hint="The lengths have natural logarithms, the seconds those to base 2. Any base does, if it is the same on "
+    "both sides.",
+)
+def fit_exponent_mixed_two_turned(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return line(x, y / math.log(2))
+
+
+@misconception(
+    "fit_exponent",
+    label="log10 with the natural logarithm",
+    hint="The lengths have logarithms to base 10, the seconds natural ones. Any base does, if it is the same on "
+    "both sides.",
+)
+def fit_exponent_mixed_ten(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return line(x / math.log(10), y)
+
+
+@misconception(
+    "fit_exponent",
+    label="natural logarithm with log10",
+    hint="The lengths have natural logarithms, the seconds those to base 10. Any base does, if it is the same on "
+    "both sides.",
+)
+def fit_exponent_mixed_ten_turned(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return line(x, y / math.log(10))
+
+
+@misconception(
+    "fit_exponent",
+    label="log1p instead of log",
+    hint="`np.log1p(t)` is ln(1 + t). For times of less than a second that is about t itself. Use `np.log`.",
+)
+def fit_exponent_log1p(lengths, seconds):
+    logarithms(lengths, seconds)
+    return line(np.log1p(lengths), np.log1p(seconds))
+
+
+@misconception(
+    "fit_exponent",
+    label="line through the origin",
+    hint="The line is forced through the origin: `sum(x * y) / sum(x * x)` without the means. The factor c is "
+    "unknown, so subtract both means, or fit an intercept as well.",
+)
+def fit_exponent_through_origin(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return float(x @ y / (x @ x))
+
+
+@misconception(
+    "fit_exponent",
+    label="ratio of the logarithms",
+    hint="ln t is divided by ln n, and the quotients averaged. That would be the exponent only if c were 1. What "
+    "counts is how ln t changes when ln n does.",
+)
+def fit_exponent_ratio(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return float((y / x).mean())
+
+
+@misconception(
+    "fit_exponent",
+    label="squares without the mean subtracted",
+    hint="The upper sum has the means subtracted, the lower one has not: subtract it from x in both.",
+)
+def fit_exponent_raw_squares(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return float(((x - x.mean()) @ (y - y.mean())) / (x @ x))
+
+
+@misconception(
+    "fit_exponent",
+    label="intercept instead of slope",
+    hint="This is the intercept, ln c. `np.polyfit(x, y, 1)` returns the slope first, then the intercept.",
+)
+def fit_exponent_intercept(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return float(y.mean() - line(x, y) * x.mean())
+
+
+@misconception(
+    "fit_exponent",
+    label="slope and intercept returned",
+    hint="Slope and intercept came back together. The slope alone is asked: `np.polyfit(x, y, 1)[0]`.",
+)
+def fit_exponent_both(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return np.polyfit(x, y, 1)
+
+
+@misconception(
+    "fit_exponent",
+    label="slopes instead of one slope",
+    hint="There is a slope for each two neighbours. One number is asked: the slope of the line through all points.",
+)
+def fit_exponent_slopes(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return np.diff(y) / np.diff(x)
+
+
+@misconception(
+    "fit_exponent",
+    label="last two points only",
+    hint="Only the last two points count here. One measurement that is off then decides: fit a line through all of "
+    "them.",
+)
+def fit_exponent_last_two(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return float((y[-1] - y[-2]) / (x[-1] - x[-2]))
+
+
+@misconception(
+    "fit_exponent",
+    label="first two points only",
+    hint="Only the first two points count here. Fit a line through all of them.",
+)
+def fit_exponent_first_two(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return float((y[1] - y[0]) / (x[1] - x[0]))
+
+
+@misconception(
+    "fit_exponent",
+    label="first and last point only",
+    hint="The line goes through the first and the last point, whatever lies between. The least-squares line heeds "
+    "all points.",
+)
+def fit_exponent_ends(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return float((y[-1] - y[0]) / (x[-1] - x[0]))
+
+
+@misconception(
+    "fit_exponent",
+    label="last point left out",
+    hint="The last point is left out (`[:-1]`, or a loop that ends too early). All points count.",
+)
+def fit_exponent_without_last(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return line(x[:-1], y[:-1]) if len(x) > 2 else line(x, y)
+
+
+@misconception(
+    "fit_exponent",
+    label="first point left out",
+    hint="The first point is left out, as a warm-up perhaps. All points count.",
+)
+def fit_exponent_without_first(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return line(x[1:], y[1:]) if len(x) > 2 else line(x, y)
+
+
+@misconception(
+    "fit_exponent",
+    label="mean of neighbours' slopes",
+    hint="The slopes between neighbours are averaged. In that sum nearly all points between fall out, and steps of "
+    "different length count alike. The least-squares line is asked.",
+)
+def fit_exponent_mean_slope(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return float((np.diff(y) / np.diff(x)).mean())
+
+
+@misconception(
+    "fit_exponent",
+    label="median of neighbours' slopes",
+    hint="This is the median of the slopes between neighbours. The least-squares line is asked.",
+)
+def fit_exponent_median_slope(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return float(np.median(np.diff(y) / np.diff(x)))
+
+
+@misconception(
+    "fit_exponent",
+    label="mean slope from the first point",
+    hint="Each point is set against the first one, and the slopes are averaged. An error of the first point is then "
+    "in all of them. Subtract the means in place of the first point.",
+)
+def fit_exponent_from_first(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return float(((y - y[0])[1:] / (x - x[0])[1:]).mean())
+
+
+@misconception(
+    "fit_exponent",
+    label="line through the first point",
+    hint="Lengths and seconds are divided by the first ones, and the line is forced through that point. Subtract "
+    "the means of the logarithms instead.",
+)
+def fit_exponent_through_first(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    x, y = x - x[0], y - y[0]
+    return float(x @ y / (x @ x))
+
+
+@misconception(
+    "fit_exponent",
+    label="weighted by the lengths",
+    hint="Long inputs count more here: weights are handed to the fit. All points count alike.",
+)
+def fit_exponent_by_lengths(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return float(np.polyfit(x, y, 1, w=np.asarray(lengths, dtype=float))[0])
+
+
+@misconception(
+    "fit_exponent",
+    label="weighted by the seconds",
+    hint="Slow runs count more here: weights are handed to the fit, or the power law was fitted to the seconds and "
+    "not to their logarithms. All points count alike.",
+)
+def fit_exponent_by_seconds(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return float(np.polyfit(x, y, 1, w=np.asarray(seconds, dtype=float))[0])
+
+
+@misconception(
+    "fit_exponent",
+    label="parabola instead of a line",
+    hint="A polynomial of degree 2 is fitted, and its first coefficient is how the line bends. A line has degree 1: "
+    "`np.polyfit(x, y, 1)`.",
+)
+def fit_exponent_parabola(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return float(np.polyfit(x, y, 2)[0])
+
+
+@misconception(
+    "fit_exponent",
+    label="distances to the line, not in seconds",
+    hint="The distances are taken at right angles to the line, as the first principal axis does. Least squares here "
+    "are those of ln t: x is known, and t was measured.",
+)
+def fit_exponent_principal_axis(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    axis = np.linalg.eigh(np.cov(x, y))[1][:, -1]
+    return float(axis[1] / axis[0])
+
+
+@misconception(
+    "fit_exponent",
+    label="distances in the lengths, not the seconds",
+    hint="The line is fitted with lengths and seconds exchanged, and its slope turned over. That is another line: "
+    "its distances are those of ln n. But n is known, and t was measured.",
+)
+def fit_exponent_turned_over(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return 1 / line(y, x) if np.ptp(y) > 1e-9 else 0.0
+
+
+@misconception(
+    "fit_exponent",
+    label="ratio of the standard deviations",
+    hint="This is how far ln t spreads, divided by how far ln n does. The slope is the covariance divided by the "
+    "variance of ln n.",
+)
+def fit_exponent_deviations(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return float(y.std() / x.std())
+
+
+@misconception(
+    "fit_exponent",
+    label="correlation instead of slope",
+    hint="This is the correlation of the logarithms, which is never above 1. The slope is asked.",
+)
+def fit_exponent_correlation(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return float(np.corrcoef(x, y)[0, 1])
+
+
+@misconception(
+    "fit_exponent",
+    label="covariance and variance divided differently",
+    hint="`np.cov` divides by m - 1, and `np.var` by m, so that the slope is off by that factor. Use `np.cov(x, "
+    "y)[0, 0]`, or `ddof=1` in both.",
+)
+def fit_exponent_two_divisors(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return float(np.cov(x, y)[0, 1] / np.var(x))
+
+
+@misconception(
+    "fit_exponent",
+    label="covariance not divided",
+    hint="This is the covariance of the logarithms. Divide by the variance of those of the lengths.",
+)
+def fit_exponent_covariance(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return float(((x - x.mean()) * (y - y.mean())).mean())
+
+
+@misconception(
+    "fit_exponent",
+    label="factor per doubling instead of exponent",
+    hint="This is how many times longer twice the length takes, 2 to the exponent. The exponent itself is asked.",
+)
+def fit_exponent_doubling(lengths, seconds):
+    return 2 ** line(*logarithms(lengths, seconds))
+
+
+@misconception(
+    "fit_exponent",
+    label="exponent minus one",
+    hint="The seconds are divided by the lengths first: this is the exponent of the time per token, 1 less than "
+    "that of the time.",
+)
+def fit_exponent_per_token(lengths, seconds):
+    return line(*logarithms(lengths, seconds)) - 1
+
+
+@misconception(
+    "fit_exponent",
+    label="sign dropped",
+    hint="The sign is taken off. What falls as n grows has an exponent below 0.",
+)
+def fit_exponent_absolute(lengths, seconds):
+    return abs(line(*logarithms(lengths, seconds)))
+
+
+@misconception(
+    "fit_exponent",
+    label="rounded to two decimals",
+    hint="The exponent is rounded. Return it as it is; whoever prints it may round.",
+)
+def fit_exponent_rounded(lengths, seconds):
+    return round(line(*logarithms(lengths, seconds)), 2)
+
+
+@misconception(
+    "fit_exponent",
+    label="lengths and seconds sorted apart",
+    hint="Lengths and seconds are sorted, each for itself, so that a time may come to another length than its own. "
+    "The order of the points does not matter: leave them as they are.",
+)
+def fit_exponent_sorted_apart(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return line(np.sort(x), np.sort(y))
+
+
+@misconception(
+    "fit_exponent",
+    label="lengths sorted, seconds not",
+    hint="The lengths are sorted, and the seconds are not: a time comes to another length than its own. The order "
+    "of the points does not matter: leave them as they are.",
+)
+def fit_exponent_lengths_sorted(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return line(np.sort(x), y)
+
+
+@misconception(
+    "fit_exponent",
+    label="one measurement per length kept",
+    hint="Where a length was measured several times, only one measurement is kept (a dictionary, `np.unique`). Each "
+    "is a point of its own.",
+)
+def fit_exponent_last_of_each(lengths, seconds):
+    logarithms(lengths, seconds)
+    kept = dict(zip(np.asarray(lengths).tolist(), np.asarray(seconds).tolist(), strict=True))
+    return line(np.log(list(kept)), np.log(list(kept.values())))
+
+
+@misconception(
+    "fit_exponent",
+    label="best measurement per length kept",
+    hint="Where a length was measured several times, only the fastest, or the first, is kept. Each measurement is a "
+    "point of its own.",
+)
+def fit_exponent_best_of_each(lengths, seconds):
+    logarithms(lengths, seconds)
+    kept = {}
+    for n, t in zip(np.asarray(lengths).tolist(), np.asarray(seconds).tolist(), strict=True):
+        kept[n] = min(t, kept.get(n, t))
+    return line(np.log(list(kept)), np.log(list(kept.values())))
+
+
+@misconception(
+    "fit_exponent",
+    label="small number inside the logarithm",
+    hint="A small number is added inside the logarithm, such as 1e-8, and a time of nanoseconds vanishes beside it. "
+    "Times are above 0: take `np.log(seconds)` itself.",
+)
+def fit_exponent_small_number(lengths, seconds):
+    logarithms(lengths, seconds)
+    return line(np.log(lengths), np.log(np.asarray(seconds) + 1e-8))
+
+
+@misconception(
+    "fit_exponent",
+    label="lengths made whole numbers",
+    hint="The lengths are cut to whole numbers (`dtype=int`, `int(...)`). They may be counted in thousands: leave "
+    "them.",
+)
+def fit_exponent_whole_lengths(lengths, seconds):
+    _, y = logarithms(lengths, seconds)
+    return line(np.log(np.asarray(lengths).astype(int)), y)
+
+
+@misconception(
+    "fit_exponent",
+    label="three points at least",
+    hint="Two points are refused, or one of them is left out. Two different lengths make a line.",
+)
+def fit_exponent_three_points(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    if len(x) < 3:
+        raise ValueError("at least three points are needed")
+    return line(x, y)
+
+
+@misconception(
+    "fit_exponent",
+    label="only the first 512 points",
+    hint="Points after the 512th are left out: a number is written into the code. Use all.",
+)
+def fit_exponent_512_points(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    return line(x[:512], y[:512])
+
+
+@misconception(
+    "fit_exponent",
+    label="works for arrays only",
+    hint="A list has no `.mean()` or `.shape`, and cannot be divided. Begin with `np.asarray(lengths)`, or with "
+    "`np.log`, which takes lists.",
+)
+def fit_exponent_arrays_only(lengths, seconds):
+    fits(lengths.shape, seconds.shape, "number of points")
+    return line(np.log(lengths), np.log(seconds))
+
+
+@misconception(
+    "fit_exponent",
+    label="a TypeError instead of a ValueError",
+    hint="`np.polyfit` raises `TypeError` where the sizes differ, and so may other functions. Compare the sizes "
+    "yourself, and raise `ValueError`.",
+)
+def fit_exponent_type_error(lengths, seconds):
+    return float(np.polyfit(np.log(lengths), np.log(seconds), 1)[0])
+
+
+@misconception(
+    "fit_exponent",
+    label="surplus points dropped",
+    hint="`zip` ends with the shorter of the two, and drops the rest without a word: `zip(..., strict=True)` raises "
+    "`ValueError`. Or compare the sizes.",
+)
+def fit_exponent_zip(lengths, seconds):
+    points = [(math.log(n), math.log(t)) for n, t in zip(lengths, seconds)]  # noqa: B905
+    return line(*np.array(points).T) if len(points) > 1 else 0.0
+
+
+@misconception(
+    "fit_exponent",
+    label="size of 1 stretched",
+    hint="Where one of the two has a size of 1 it is stretched to the other: broadcasting does that without a word. "
+    "Compare the sizes, and raise `ValueError`.",
+)
+def fit_exponent_stretched(lengths, seconds):
+    x, y = np.broadcast_arrays(np.log(lengths), np.log(seconds))
+    x, y = x - x.mean(), y - y.mean()
+    return float((x * y).sum() / (x * x).sum())
+
+
+@misconception(
+    "fit_exponent",
+    label="logarithms written into the arguments",
+    hint="`np.log(lengths, out=lengths)` or `lengths[:] = ...` writes into the caller's own array. Make a new one.",
+)
+def fit_exponent_in_place(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    for own, new in ((lengths, x), (seconds, y)):
+        if isinstance(own, np.ndarray) and own.dtype.kind == "f":
+            own[:] = new
+    return line(x, y)
+
+
+@misconception(
+    "fit_exponent",
+    label="arguments sorted in place",
+    hint="`lengths.sort()` sorts the caller's own array. The order of the points does not matter: leave them as "
+    "they are.",
+)
+def fit_exponent_sorts_in_place(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    if isinstance(lengths, np.ndarray) and isinstance(seconds, np.ndarray):
+        order = np.argsort(lengths)
+        lengths[:], seconds[:] = lengths[order], seconds[order]
+    return line(x, y)
+
+
+# fit_exponent: right
+
+
+@families(
+    "returns nothing",
+    "decimals cut off",
+    "assert instead of ValueError",
+    hints={"decimals cut off": "`int(...)` or `round(...)` cuts the decimals off. Return the slope as it is."},
+)
+@right("fit_exponent")
+def fit_exponent_centred(lengths, seconds):
+    x, y = np.log(np.asarray(lengths)), np.log(np.asarray(seconds))
+    if len(x) != len(y):
+        raise ValueError(f"{len(x)} lengths and {len(y)} seconds")
+    return ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
+
+
+@right("fit_exponent")
+def fit_exponent_polyfit(lengths, seconds):
+    if len(lengths) != len(seconds):
+        raise ValueError("as many seconds as lengths are needed")
+    slope, _ = np.polyfit(np.log(lengths), np.log(seconds), 1)
+    return slope
+
+
+@right("fit_exponent")
+def fit_exponent_lstsq(lengths, seconds):
+    if len(lengths) != len(seconds):
+        raise ValueError("as many seconds as lengths are needed")
+    A = np.stack([np.log2(lengths), np.ones(len(lengths))], axis=1)
+    return np.linalg.lstsq(A, np.log2(seconds), rcond=None)[0][0]
+
+
+@right("fit_exponent")
+def fit_exponent_covariances(lengths, seconds):
+    if np.shape(lengths) != np.shape(seconds):
+        raise ValueError(f"{np.shape(lengths)} and {np.shape(seconds)}")
+    C = np.cov(np.log10(lengths), np.log10(seconds))
+    return C[0, 1] / C[0, 0]
+
+
+@right("fit_exponent")
+def fit_exponent_in_python(lengths, seconds):
+    x = [math.log10(n) for n in lengths]
+    y = [math.log10(t) for t in seconds]
+    x_mean, y_mean = sum(x) / len(x), sum(y) / len(y)
+    above = below = 0.0
+    for a, b in zip(x, y, strict=True):
+        above += (a - x_mean) * (b - y_mean)
+        below += (a - x_mean) ** 2
+    return above / below
+
+
+@right("fit_exponent")
+def fit_exponent_sums(lengths, seconds):
+    m = len(lengths)
+    if m != len(seconds):
+        raise ValueError(f"{m} lengths and {len(seconds)} seconds")
+    x, y = np.log(lengths), np.log(seconds)
+    return (m * (x * y).sum() - x.sum() * y.sum()) / (m * (x**2).sum() - x.sum() ** 2)
+
+
+@right("fit_exponent")
+def fit_exponent_all_pairs(lengths, seconds):
+    # The slope is that between each two points, weighted with the square of their distance.
+    x, y = logarithms(lengths, seconds)
+    dx, dy = x[:, None] - x, y[:, None] - y
+    return float((dx * dy).sum() / (dx * dx).sum())
+
+
+@right("fit_exponent")
+def fit_exponent_correlated(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    if y.std() < 1e-12:
+        return 0.0
+    return float(np.corrcoef(x, y)[0, 1] * y.std() / x.std())
+
+
+@right("fit_exponent")
+def fit_exponent_statistics(lengths, seconds):
+    from statistics import linear_regression
+
+    if len(lengths) != len(seconds):
+        raise ValueError("as many seconds as lengths are needed")
+    return linear_regression([math.log(n) for n in lengths], [math.log(t) for t in seconds]).slope
+
+
+@right("fit_exponent")
+def fit_exponent_polynomial(lengths, seconds):
+    if np.size(lengths) != np.size(seconds):
+        raise ValueError("as many seconds as lengths are needed")
+    return np.polynomial.Polynomial.fit(np.log(lengths), np.log(seconds), 1).deriv()(0.0)
+
+
+@right("fit_exponent")
+def fit_exponent_in_float32(lengths, seconds):
+    x, y = (np.log(np.asarray(own, dtype=np.float32)) for own in (lengths, seconds))
+    fits(len(x), len(y), "number of points")
+    return line(x, y)
+
+
+@right("fit_exponent")
+def fit_exponent_ratios(lengths, seconds):
+    n, t = np.asarray(lengths) / lengths[0], np.asarray(seconds) / seconds[0]
+    fits(n.size, t.size, "number of points")
+    return np.polyfit(np.log(n), np.log(t), 1)[0]
