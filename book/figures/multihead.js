@@ -150,7 +150,7 @@ function render({ model, el }) {
     [text.try_silence, () => present(2, [0]), has(2)],
     [text.try_one, () => present(1), has(1)],
     [text.try_four, () => present(4), has(4)],
-    [text.try_neighbours, () => present(null, silent, deals[1], next2()), true],
+    [text.try_neighbours, () => present(2, [], deals[1], next2()), true],
     [text.try_deal, () => present(null, silent, shuffled()), true],
   ].filter(([, , there]) => there).map(([name, press]) => button(name, press));
 

@@ -100,7 +100,8 @@ checks.run("by_hand", points=0)
 # ## Seven rules for this notebook
 #
 # - b is the number of sequences, n (n_q, n_k) the number of tokens, h = `num_heads` the number of heads, and
-#   d_head = d_model / h the width of one. Everything comes in batches: three axes (b, n, d_model), always.
+#   d_head = d_model / h the width of one. Everything comes in batches: three axes (b, n, d_model), always. The chapter's
+#   code is for one sentence, without b. Heads are counted from 0, as Python does; the chapter's text counts from 1.
 # - A mask is a boolean tensor, and True means "may attend". It has the shape (n_q, n_k); or (b, n_q, n_k) or
 #   (b, 1, n_k), one for each sequence; or four axes that fit (b, h, n_q, n_k), each of the first three in full or 1.
 #   Not asked about: two axes (1, n_k), and three of which the first is 1 while b is not.
@@ -212,12 +213,15 @@ checks.run("merge_heads", points=2)
 #
 # The first way to many heads: h single heads, each with projections of its own from d_model to d_head = d_model / h.
 # Every head does all of attention by itself, $A_i = \text{softmax}(q_i k_i^\top / \sqrt{d_\text{head}})$ and $z_i = A_i v_i$;
-# their results come side by side, head 0 first, and `W_o` mixes them: $(z_0, \dots, z_{h-1}) \, W_O^\top$ plus its bias.
+# their results come side by side, head 0 first, and `W_o` mixes them: $(z_0 \mid \dots \mid z_{h-1})$ times the transpose of `W_o.weight`, plus its bias.
 #
 # Names matter, because weights are stored and moved under them: `heads` is an `nn.ModuleList`, and each entry has `W_q`,
 # `W_k` and `W_v`, three `nn.Linear`; `W_o` is one `nn.Linear` from d_model to d_model. With `bias=False` none of them has a
 # bias. So the `state_dict` has `heads.0.W_q.weight` of shape (d_head, d_model), and so on. For one head, write a small class
 # in the same cell, or take an `nn.ModuleDict`. What a new `nn.Linear` draws is good enough to begin with.
+#
+# A single head has scores (b, n_q, n_k). Of a mask with four axes it gets its own part: entry i of the second axis, or the
+# only one where that axis is 1. With any other number of entries the mask does not fit.
 #
 # By hand, with d_model = 2 and h = 2, so d_head = 1, without biases: head i reads column i alone, from queries, keys and values.
 # The query $(\ln 3, \ln 3)$ meets the keys $(1, 0)$ and $(0, 1)$ with the values $(4, 0)$ and $(8, 12)$.
@@ -544,7 +548,8 @@ checks.run("from_torch", points=2)
 # No training here: the weights are set by hand, so that you know what each head is for. A token is its place (one of
 # six) and its word (one of five). Head 0 compares places, and looks one to the left; head 1 compares words, and looks wherever
 # the same word stands. Each passes on what it is built to: head 0 the word that it finds, head 1 the place. A single softmax row would
-# have to share its weight between the two, and would pass on a mixture.
+# have to share its weight between the two, and would pass on a mixture. (The first token has nobody on its left: its query
+# in head 0 is 0, and its weights are even.)
 #
 # The layer is built as a list of heads, and fused by your function.
 
@@ -613,7 +618,8 @@ print(f"shapes of the weights: yours {tuple(weights.shape)}, theirs by default {
 #
 # The columns of `W_o.weight` that read these heads, d_head each: column block 0 mixes what head 0 found, and has to follow
 # it. Then only the order of a sum has changed, $\sum_i z_i W_i^\top$, where $W_i$ is column block i of `W_o.weight`. The
-# bias of `W_o` stays. There are h! orders of the heads, so at least h! layers compute the same function. "Head 3" means
+# bias of `W_o` stays. There are h! orders of the heads, so at least h! layers compute the same function. (In truth there are
+# infinitely many: turn the queries and keys of a head by the same rotation, and no score changes.) "Head 3" means
 # nothing by itself: two trainings of one model may find the same heads in another order.
 #
 # </details>

@@ -1536,6 +1536,17 @@ class MultiHeadAttentionLoop_weights_cat(MultiHeadAttentionLoop):
         return out, A.transpose(1, 2).flatten(2)
 
 
+@misconception(
+    "MultiHeadAttentionLoop",
+    label="mask for more heads accepted",
+    hint="A mask for more heads than there are is accepted: head i takes its entry, and the rest is ignored. The "
+    "second of four axes is h or 1: `mask.expand(-1, self.num_heads, -1, -1)` raises where it is neither.",
+)
+class MultiHeadAttentionLoop_more_masks(MultiHeadAttentionLoop):
+    def four(self, mask):
+        return super().four(mask)[:, : self.num_heads]
+
+
 # MultiHeadAttentionLoop: right
 
 
