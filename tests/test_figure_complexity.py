@@ -17,7 +17,7 @@ CARD = {
     "memory": 8e10,
 }
 RECORD = {
-    "machine": {"device": "a card", "torch": "9.0+x", "date": "2026-01-01", "memory_gb": 80},
+    "machine": {"device": "a card", "torch": "9+x", "date": "2026-01-01", "memory_gb": 80},
     "ceilings": {"copy_gb_s": 3000.0, "matmul_tflop_s": {"float32": 50.0, "bfloat16": 800.0}},
 }
 
@@ -123,12 +123,12 @@ def test_each_thing_to_try_is_what_the_page_says_of_it(course):
     short, crossing, long, many, token, _card = (in_python(course, state, CARD) for state in figure.TRIES)
     assert (short["least"][0] + short["least"][4]) / short["total"] > 0.5
     assert crossing["ratio"] == 1 and crossing["steps"][2][0] == 0 and crossing["least"][2] > crossing["floors"][1][0]
-    assert long["ratio"] == 16 and long["memory"][2] > 100 * sum(long["memory"][:2])
+    assert long["ratio"] == 16 and long["memory"][2] > 50 * sum(long["memory"][:2])
     assert many["memory"][2] == 8 * long["memory"][2] and sum(many["memory"][:2]) == sum(long["memory"][:2])
     assert sum(step[0] for step in many["steps"]) == sum(step[0] for step in long["steps"])
     assert token["limit"] == "traffic"
-    batch = in_python(course, figure.START | {"n": 1, "batch": 16}, CARD)
-    assert batch["total"] < 1.5 * token["total"]
+    few = in_python(course, figure.START | {"n": 1, "batch": 8}, CARD)
+    assert few["total"] < 1.1 * token["total"]
 
 
 def test_a_recorded_gpu_is_read_as_it_was_written():

@@ -63,6 +63,8 @@ export const inBytes = (x) => withUnit(x, [["B", 1], ["KB", 1e3], ["MB", 1e6], [
 
 // ---- drawing ---------------------------------------------------------------------------------------------
 
+const SIZES = ["n", "d_model", "num_heads", "batch"]; // in the order of the sliders
+
 /** "d_model" and "W_o" with what stands behind the underscore set low, and single letters in italics. */
 function set(text) {
   return text.split(/([A-Za-z]+_[a-z]+|\b[A-Za-z]\b)/).map((part, i) => {
@@ -77,7 +79,7 @@ function render({ model, el }) {
   const machines = model.get("machines");
   const stops = model.get("stops");
   const dtypes = model.get("dtypes");
-  const names = Object.keys(dtypes);
+  const names = Object.keys(dtypes).sort((a, b) => dtypes[b] - dtypes[a]);
   const id = newId("abh-complexity");
   let state = { ...model.get("state") };
 
@@ -89,7 +91,7 @@ function render({ model, el }) {
   });
   const dtype = choice(`${id}-dtype`, text.dtype, names, names.indexOf(state.dtype),
     (i) => { state = { ...state, dtype: names[i] }; draw(); });
-  const sliders = Object.keys(stops).map((name) => {
+  const sliders = SIZES.map((name) => {
     const made = slider(text[name], { min: 0, max: stops[name].length - 1, step: 1 },
       (i) => { state = { ...state, [name]: stops[name][i] }; draw(); }, (i) => stops[name][i].toLocaleString("en"));
     made.row.firstChild.replaceChildren(...set(text[name]));
@@ -175,6 +177,7 @@ function render({ model, el }) {
     root.dataset.limit = now.limit;
     root.dataset.now = JSON.stringify({ state, ...now });
     words.limit = fill(text[`by_${now.limit}`], words);
+    words.compared = fill(now.ratio === 1 ? text.level : text.times, words);
     summary.say(fill(text.summary, words));
   }
 

@@ -42,7 +42,7 @@ TRIES = [
 
 
 def shortest(f, budget=0.2):
-    """Return the seconds of the shortest of three runs or more, after one to warm up: what disturbs a run adds to it."""
+    """Return the seconds of the shortest of some runs, after one to warm up: what disturbs a run adds to it."""
     f()
     times = []
     while len(times) < 3 or sum(times) < budget:
@@ -218,8 +218,9 @@ TEXT = {
     "weights": "scores, weights",
     "share": "{total} of {capacity}",
     "alone": "{total}",
-    "summary": "One layer takes at least {time} on {machine} ({what}). {limit} The two products cost {ratio} times "
-    "what the four projections cost.",
+    "summary": "One layer takes at least {time} on {machine} ({what}). {limit} {compared}",
+    "times": "The two products cost {ratio} times what the four projections cost.",
+    "level": "The two products cost as much as the four projections.",
     "by_arithmetic": "Arithmetic limits it.",
     "by_traffic": "Memory traffic limits it: numbers arrive too slowly.",
     "by_size": "But it can’t run: it needs {total} of memory, and there are {capacity}.",
