@@ -168,7 +168,7 @@ def test_sizes_in_sentences(count, said):
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(0.0312, "31 milliseconds"), (1.96, "2.0 seconds"), (150, "2.5 minutes"), (9000, "2.5 hours")],
+    [(0.0312, "31 milliseconds"), (0.97, "1.0 seconds"), (150, "2.5 minutes"), (9000, "2.5 hours")],
 )
 def test_times_in_sentences(seconds, said):
     assert figure.duration(seconds) == said

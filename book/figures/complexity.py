@@ -189,7 +189,7 @@ def size(count):
 def duration(seconds):
     """Return a time as a sentence has it, with two digits: 0.0312 -> 31 milliseconds."""
     units = ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"), (1e-3, "milliseconds"))
-    unit, name = next((one for one in units if seconds >= 1.95 * one[0]), units[-1])
+    unit, name = next((one for one in units if seconds >= (1.95 if one[0] > 1 else 0.95) * one[0]), units[-1])
     value = seconds / unit
     return f"{value:.{0 if value >= 9.95 else 1}f} {name}"
 
