@@ -9,7 +9,7 @@ import re
 from pathlib import PurePosixPath
 
 from docutils import nodes
-from sphinx_external_toc.collectors import TocTreeCollectorWithStyles as Collector
+from sphinx.environment.collectors.toctree import TocTreeCollector
 
 CHAPTER = re.compile(r"(\d\d)-")
 
@@ -36,9 +36,10 @@ def renumbered(assign):
 
 
 def put_right(app):
-    """Follow whatever numbers the sections, once in a process."""
-    if not hasattr(Collector.assign_section_numbers, "by_name"):
-        Collector.assign_section_numbers = renumbered(Collector.assign_section_numbers)
+    """Follow whatever numbers the sections, Sphinx or what took its place, once in a process."""
+    for collector in TocTreeCollector.__subclasses__() or [TocTreeCollector]:
+        if not hasattr(collector.assign_section_numbers, "by_name"):
+            collector.assign_section_numbers = renumbered(collector.assign_section_numbers)
 
 
 def setup(app):
