@@ -1,7 +1,8 @@
 """Runs the code of the book's pages before the book is built: several at once, and only those that changed.
 
 What a page's cells gave goes into Jupyter Book's own cache, from which its build takes it. A page has changed when
-its code has, or a module under `figures/` that it imports, or a file of `data/` that it names.
+its code has, or a module under `figures/` that it imports, or a file of `data/` that it names. A page that measures
+time, which has a cell tagged `clock`, runs when the others have, alone.
 """
 
 import ast
@@ -75,6 +76,11 @@ def read(page):
     return create_nb_reader(str(page), MdParserConfig(), NbParserConfig(), text).read(text)
 
 
+def measures_time(page):
+    """Tell whether a page has a cell tagged `clock`."""
+    return any("clock" in cell.metadata.get("tags", []) for cell in read(page).cells)
+
+
 def quiet():
     """Let kernels warn of their own affairs to nobody: what matters of a page is in its outputs."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
@@ -84,6 +90,16 @@ def execute(page):
     """Run a page's cells in a kernel of its own; return the notebook, the seconds, and what went wrong."""
     done = single_nb_execution(read(page), cwd=str(page.parent), timeout=SECONDS, allow_errors=False)
     return done.nb, done.time, done.exc_string and f"{page.name}: {done.exc_string}"
+
+
+def executed(pool, pages):
+    """Yield each page with what `execute` returns: several at once, and then one by one those that measure time."""
+    alone = [page for page in pages if measures_time(page)]
+    jobs = {pool.submit(execute, page): page for page in pages if page not in alone}
+    for job in as_completed(jobs):
+        yield jobs[job], job.result()
+    for page in alone:
+        yield page, pool.submit(execute, page).result()
 
 
 def run(report=lambda text: None):
@@ -102,10 +118,7 @@ def run(report=lambda text: None):
     stale.sort(key=lambda page: -stamps.get(page.name, {}).get("seconds", 1e9))
     cache, complaints = get_cache(str(CACHE)), []
     with ProcessPoolExecutor(min(len(stale), os.cpu_count() or 1) or 1, initializer=quiet) as pool:
-        jobs = {pool.submit(execute, page): page for page in stale}
-        for number, job in enumerate(as_completed(jobs), 1):
-            page = jobs[job]
-            notebook, seconds, fault = job.result()
+        for number, (page, (notebook, seconds, fault)) in enumerate(executed(pool, stale), 1):
             report(f"{number} of {len(stale)} run")
             if fault:
                 complaints += fault.splitlines()[-30:]

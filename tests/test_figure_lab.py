@@ -34,6 +34,10 @@ CELLS = {
         "from figures.multihead import MultiHeadFigure, train\nMultiHeadFigure([train(2, steps=2)])",
         ".abh-multihead .abh-rows",
     ),
+    "complexity": (
+        "from figures.complexity import ComplexityFigure, here\nComplexityFigure([here(64, 1), None])",
+        ".abh-complexity .abh-slider output",
+    ),
 }
 # What is moved: a slider or a handle; where a figure has neither, a choice.
 CONTROLS = ":is(input[type=range], .abh-handle, .abh-cards input)"

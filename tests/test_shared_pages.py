@@ -196,6 +196,16 @@ def test_the_map_has_every_chapter_and_builds_on_earlier_ones():
         assert set(row["after"]) <= set(list(rows)[:number])
 
 
+def test_a_chapter_has_the_number_of_its_file(html):
+    for path in CHAPTERS:
+        page = (html / "book" / f"{path.stem}.html").read_text(encoding="utf8")
+        number = re.search(r'<h1>\s*<span class="section-number">(\d+)\.', page)[1]
+        assert int(number) == int(path.stem[:2])
+        numbered = re.findall(r'<span class="caption-number">[^<]*?(\d+)\.\d+', page)
+        numbered += re.findall(r'<span class="eqno">\((\d+)\.\d+\)', page)
+        assert set(map(int, numbered)) <= {int(number)}
+
+
 def test_lines_of_the_map_do_not_run_over_each_other():
     from chapters import lanes
 

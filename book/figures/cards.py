@@ -111,6 +111,21 @@ def heads():
     return axes
 
 
+def costs():
+    """Operations against length, both logarithmic: the projections, the two products, and their sum."""
+    axes = _panel()
+    n = np.logspace(-1.5, 1.5, 61)  # in units of the crossing
+
+    def at(cost):
+        return 74 + 32 * np.log10(n), 56 - 15 * np.log10(cost)
+
+    axes.plot(*at(n), color=drawing.QUIET, lw=1.6)
+    axes.plot(*at(n**2), color=drawing.WEIGHT, lw=1.6)
+    axes.plot(*at(n + n**2), color=drawing.INK, lw=2.6)
+    _dot(axes, 74, 56, drawing.INK, 8)
+    return axes
+
+
 DRAWINGS = {
     "01-qkv": queries,
     "02-scaling": walks,
@@ -118,6 +133,7 @@ DRAWINGS = {
     "04-position": clocks,
     "05-masking": mask,
     "06-multi-head": heads,
+    "09-complexity": costs,
 }
 
 
