@@ -418,7 +418,7 @@ def small_differences(made, draw):
 
 @of_both(weight=2, needs=[values])
 def masked(made, draw):
-    """With a `mask` (n, n) a token attends only where it is True; without, everywhere: nothing is causal by itself."""
+    """With a `mask` (n, n) a token attends only where it is True; without, everywhere: it is not causal by itself."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
@@ -430,7 +430,7 @@ def masked(made, draw):
 
 @of_both(weight=1, needs=[masked])
 def masked_otherwise(made, draw):
-    """A `mask` may also be one for each sequence, (b, n, n) or (b, 1, n), or have four axes, as attention takes it."""
+    """A `mask` may also be one for each sequence, (b, n, n) or (b, 1, n), or have four axes, as in exercise 6."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
@@ -734,7 +734,7 @@ def TinyGPT_sees(TinyGPT, draw):
 
 @check(weight=2, needs=[TinyGPT_sees])
 def TinyGPT_positions(TinyGPT, draw):
-    """The order of tokens matters: with two earlier ones exchanged, the logits after them are others, in one layer."""
+    """The order of tokens matters: where two are exchanged, the logits after them change, with one layer too."""
     vocab_size, *rest, max_len = sizes_of_model(draw, num_layers=1)
     model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
     first = torch.tensor(draw.rng.permutation(vocab_size)[:max_len]).repeat(max_len - 1, 1)

@@ -19,8 +19,8 @@ from checking import families, misconception, right
 @misconception(
     "by_hand",
     label="post-norm instead of pre-norm",
-    hint="The norms were taken after the sums. Here each part gets the normed stream, and what it finds is added to the "
-    "stream as it was.",
+    hint="The norms were taken after the sums. Here each part gets the normed stream, and what it finds is "
+    "added to the stream as it was.",
 )
 def by_hand_post_norm():
     return [0.19, 0.67, -1.71, 0.84]
@@ -38,7 +38,8 @@ def by_hand_without_residual():
 @misconception(
     "by_hand",
     label="added to x instead of x'",
-    hint="What the feed-forward network finds was added to x. It is added to x', which has what attention found in it.",
+    hint="What the feed-forward network finds was added to x. It is added to x', which has what attention "
+    "found in it.",
 )
 def by_hand_added_to_x():
     return [6, 11, 5, 3]
@@ -125,7 +126,8 @@ class FeedForward_tanh_gelu(FeedForward):
 @misconception(
     "FeedForward",
     label="SiLU instead of GELU",
-    hint="The curve is t sigmoid(t), which is SiLU. GELU has the normal distribution in its place: `nn.functional.gelu`.",
+    hint="The curve is t sigmoid(t), which is SiLU. GELU has the normal distribution in its place: "
+    "`nn.functional.gelu`.",
 )
 class FeedForward_silu(FeedForward):
     def curve(self, hidden):
@@ -365,7 +367,8 @@ class FeedForward_float32(FeedForward):
 @misconception(
     "FeedForward",
     label="hidden units cut off",
-    hint="`linear1` learns nothing: behind it `detach` or `.data` cuts autograd off. `linear2` still gets its gradient.",
+    hint="`linear1` learns nothing: behind it `detach` or `.data` cuts autograd off. `linear2` still gets its "
+    "gradient.",
 )
 class FeedForward_detached(FeedForward):
     def curve(self, hidden):
@@ -374,8 +377,7 @@ class FeedForward_detached(FeedForward):
 
 LAYERS = {
     "a list instead of an array": "Lists came back. Leave `.tolist()` out: the result is a tensor.",
-    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is still a batch, one token a "
-    "row.",
+    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is a batch, a token a row.",
     "only the first sequence": "`[0]` takes the first sequence and forgets the rest of the batch. Keep the axis b.",
 }
 FAMILIES = [*LAYERS, "returns nothing", "an array instead of a tensor", "cut off from autograd"]
@@ -674,8 +676,8 @@ class residual_from_the_beginning:
 
 @of_both(
     label="parts beside each other",
-    hint="All parts are given x as it came in, and what they find is added at the end. Each gets the stream as the one "
-    "before left it.",
+    hint="All parts are given x as it came in, and what they find is added at the end. Each gets the stream as"
+    " the one before left it.",
 )
 class parallel:
     def through(self, x, memory=None, mask=None, memory_mask=None):
@@ -757,8 +759,8 @@ class single_norm:
 
 @of_both(
     label="a norm too many",
-    hint="There is one norm more than asked for, at the end. In a pre-norm model it stands once, after the last layer, "
-    "and belongs to the model.",
+    hint="There is one norm more than asked for, at the end. In a pre-norm model it stands once, after the "
+    "last layer, and belongs to the model.",
 )
 class norm_at_the_end:
     def __init__(self, d_model, num_heads, d_ff):
@@ -818,7 +820,8 @@ class unbiased:
 
 @of_both(
     label="another number below the root",
-    hint="The norm adds another number than 1e-5 to the variance, such as `eps=1e-6`. Leave it as `nn.LayerNorm` has it.",
+    hint="The norm adds another number than 1e-5 to the variance, such as `eps=1e-6`. Leave it as "
+    "`nn.LayerNorm` has it.",
 )
 class other_eps:
     def norm_of(self, d_model):
@@ -838,7 +841,8 @@ class eps_outside:
 
 @of_both(
     label="nothing added to the variance",
-    hint="Where all numbers of a token are alike the variance is 0, and 0 / 0 is NaN: the norm adds 1e-5 to it first.",
+    hint="Where all numbers of a token are alike the variance is 0, and 0 / 0 is NaN: the norm adds 1e-5 to it"
+    " first.",
 )
 class no_eps:
     def norm_of(self, d_model):
@@ -849,8 +853,8 @@ class no_eps:
 
 @of_both(
     label="normed over the whole sequence",
-    hint="Mean and variance are taken over all tokens of a sequence together. A layer norm takes them of each token by "
-    "itself: over the last axis.",
+    hint="Mean and variance are taken over all tokens of a sequence together. A layer norm takes them of each "
+    "token by itself: over the last axis.",
 )
 class normed_over_tokens:
     def norm_of(self, d_model):
@@ -862,7 +866,8 @@ class normed_over_tokens:
 
 @of_both(
     label="norms without weight and bias",
-    hint="The norms have no weight and no bias: `elementwise_affine=False`. Leave `nn.LayerNorm(d_model)` as it comes.",
+    hint="The norms have no weight and no bias: `elementwise_affine=False`. Leave `nn.LayerNorm(d_model)` as "
+    "it comes.",
 )
 class norms_bare:
     def norm_of(self, d_model):
@@ -962,8 +967,8 @@ class relu:
 
 @of_both(
     label="keys and values not normed",
-    hint="Queries come from the normed stream, keys and values from the stream as it is. In self-attention all three are "
-    "the same: `self_attn(norm1(x))`.",
+    hint="Queries come from the normed stream, keys and values from the stream as it is. In self-attention all"
+    " three are the same: `self_attn(norm1(x))`.",
 )
 class queries_normed_alone:
     def through(self, x, memory=None, mask=None, memory_mask=None):
@@ -989,8 +994,8 @@ class values_not_normed:
 
 @of_both(
     label="tuple handed on or returned",
-    hint="`MultiHeadAttention` returns a tuple, output and weights. A layer goes on with the output, `[0]`, and returns "
-    "a tensor.",
+    hint="`MultiHeadAttention` returns a tuple, output and weights. A layer goes on with the output, `[0]`, "
+    "and returns a tensor.",
 )
 class tuple_returned:
     def through(self, *arguments, **masks):
@@ -999,8 +1004,8 @@ class tuple_returned:
 
 @of_both(
     label="batch and tokens exchanged",
-    hint="The first axis is taken for the tokens, as PyTorch's layers do without `batch_first=True`. Here the batch comes "
-    "first.",
+    hint="The first axis is taken for the tokens, as PyTorch's layers do without `batch_first=True`. Here the "
+    "batch comes first.",
 )
 class tokens_first:
     def own(self, x, mask):
@@ -1021,8 +1026,8 @@ class unmasked:
 
 @of_both(
     label="mask turned round",
-    hint="The mask is upside down: True means *may* attend here. PyTorch's layers mean the opposite; yours hands it on as "
-    "it is.",
+    hint="The mask is upside down: True means *may* attend here. PyTorch's layers mean the opposite; yours "
+    "hands it on as it is.",
 )
 class inverted:
     def own(self, x, mask):
@@ -1076,8 +1081,8 @@ class first_heads_mask:
 
 @of_both(
     label="hidden tokens set to 0",
-    hint="Tokens that the mask hides from others are set to 0 as well, or left out of the sum. The mask says what may be "
-    "attended to; the stream of each token goes through.",
+    hint="Tokens that the mask hides from others are set to 0 as well, or left out of the sum. The mask says "
+    "what may be attended to; the stream of each token goes through.",
 )
 class zeroed:
     def own(self, x, mask):
@@ -1089,8 +1094,8 @@ class zeroed:
 
 @of_both(
     label="NaN where nothing may be seen",
-    hint="A token that may attend to nothing comes out as NaN. The given `MultiHeadAttention` makes the weighted sum 0 "
-    "there; `scaled_dot_product_attention` and other softmaxes may not.",
+    hint="A token that may attend to nothing comes out as NaN. The given `MultiHeadAttention` makes the "
+    "weighted sum 0 there; `scaled_dot_product_attention` and other softmaxes may not.",
 )
 class nan_rows:
     def own(self, x, mask):
@@ -1116,8 +1121,8 @@ class mask_stretched:
 
 @of_both(
     label="stream cut off",
-    hint="The stream is detached before a part is added: what stands before this layer learns through the parts alone. "
-    "Leave `detach` and `.data` out.",
+    hint="The stream is detached before a part is added: what stands before this layer learns through the "
+    "parts alone. Leave `detach` and `.data` out.",
 )
 class stream_detached:
     def add(self, x, norm, part):
@@ -1135,8 +1140,8 @@ class attention_detached:
 
 @of_both(
     label="dropout in training mode",
-    hint="In training mode some of what a part finds is dropped at random, as PyTorch's layers do by default. Nobody asked "
-    "for it here.",
+    hint="In training mode some of what a part finds is dropped at random, as PyTorch's layers do by default. "
+    "Nobody asked for it here.",
 )
 class dropout:
     def add(self, x, norm, part):
@@ -1210,8 +1215,8 @@ class first_512:
 
 @of_both(
     label="same mistake where sizes agree",
-    hint="Where there are as many sequences as tokens, a mask for each sequence is taken for one of all. Which axis is "
-    "which does not depend on sizes.",
+    hint="Where there are as many sequences as tokens, a mask for each sequence is taken for one of all. Which"
+    " axis is which does not depend on sizes.",
 )
 class by_size:
     def own(self, x, mask):
@@ -1226,7 +1231,8 @@ class by_size:
 @misconception(
     "EncoderLayer",
     label="a decoder layer instead",
-    hint="There is a cross-attention too, and a third norm. An encoder layer has self-attention and feed-forward alone.",
+    hint="There is a cross-attention too, and a third norm. An encoder layer has self-attention and "
+    "feed-forward alone.",
 )
 class EncoderLayer_decoder(DecoderLayer):
     def forward(self, x, mask=None):
@@ -1247,8 +1253,8 @@ class EncoderLayer_no_module:
 @misconception(
     "EncoderLayer",
     label="weights divided at random heads",
-    hint="A d_model that is no multiple of num_heads was accepted: the heads were made fewer. Let `MultiHeadAttention` "
-    "raise.",
+    hint="A d_model that is no multiple of num_heads was accepted: the heads were made fewer. Let "
+    "`MultiHeadAttention` raise.",
 )
 class EncoderLayer_rounds(EncoderLayer):
     def attention(self, d_model, num_heads):
@@ -1339,8 +1345,8 @@ class EncoderLayer_sdpa(EncoderLayer):
 @misconception(
     "DecoderLayer",
     label="self-attention twice",
-    hint="Cross-attention takes keys and values from the stream: the memory is never looked at. Hand it on as the key: "
-    "`multihead_attn(norm2(x), memory)`.",
+    hint="Cross-attention takes keys and values from the stream: the memory is never looked at. Hand it on as "
+    "the key: `multihead_attn(norm2(x), memory)`.",
 )
 class DecoderLayer_self_twice(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -1360,8 +1366,8 @@ class DecoderLayer_values_of_x(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="queries from the memory",
-    hint="Cross-attention takes its queries from the memory, so that there are as many results as memory has tokens. The "
-    "queries come from the stream: they ask, the memory answers.",
+    hint="Cross-attention takes its queries from the memory, so that there are as many results as memory has "
+    "tokens. The queries come from the stream: they ask, the memory answers.",
 )
 class DecoderLayer_queries_of_memory(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -1449,7 +1455,8 @@ class DecoderLayer_norm2_twice(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="norm2 and norm3 exchanged",
-    hint="`norm3` stands before cross-attention, and `norm2` before the feed-forward network. It is the other way round.",
+    hint="`norm3` stands before cross-attention, and `norm2` before the feed-forward network. It is the other "
+    "way round.",
 )
 class DecoderLayer_norms_exchanged(DecoderLayer):
     def parts(self, *given):
@@ -1472,8 +1479,8 @@ class DecoderLayer_queries_not_normed(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="memory put before the stream",
-    hint="The memory stands in front of the stream, and one attention looks at both. There are two attentions, one after "
-    "the other.",
+    hint="The memory stands in front of the stream, and one attention looks at both. There are two attentions,"
+    " one after the other.",
 )
 class DecoderLayer_joined(DecoderLayer):
     def own(self, x, mask):
@@ -1487,8 +1494,8 @@ class DecoderLayer_joined(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="the two masks exchanged",
-    hint="`mask` went to cross-attention, and `memory_mask` to self-attention. It is the other way round; where m = n, "
-    "nobody complains.",
+    hint="`mask` went to cross-attention, and `memory_mask` to self-attention. It is the other way round; "
+    "where m = n, nobody complains.",
 )
 class DecoderLayer_masks_exchanged(DecoderLayer):
     def through(self, x, memory=None, mask=None, memory_mask=None):
@@ -1528,8 +1535,8 @@ class DecoderLayer_mask_for_both(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="mask for cross-attention where it fits",
-    hint="Where there is no `memory_mask` and m = n, `mask` is used in its place. None means that all of the memory may "
-    "be seen.",
+    hint="Where there is no `memory_mask` and m = n, `mask` is used in its place. None means that all of the "
+    "memory may be seen.",
 )
 class DecoderLayer_both_masks_joined(DecoderLayer):
     def through(self, x, memory=None, mask=None, memory_mask=None):
@@ -1540,8 +1547,8 @@ class DecoderLayer_both_masks_joined(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="cross-attention causal",
-    hint="Cross-attention hides later parts of the memory. All of the other sequence is there already: only `memory_mask` "
-    "hides something.",
+    hint="Cross-attention hides later parts of the memory. All of the other sequence is there already: only "
+    "`memory_mask` hides something.",
 )
 class DecoderLayer_causal_cross(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -1584,7 +1591,8 @@ class DecoderLayer_returns_memory(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="an encoder layer instead",
-    hint="There is no cross-attention: this is an encoder layer. A decoder layer has `multihead_attn` and `norm3` besides.",
+    hint="There is no cross-attention: this is an encoder layer. A decoder layer has `multihead_attn` and "
+    "`norm3` besides.",
 )
 class DecoderLayer_encoder(EncoderLayer):
     def forward(self, x, memory, mask=None, memory_mask=None):
@@ -1705,7 +1713,7 @@ class DecoderLayer_sequence_by_sequence(DecoderLayer):
             return mask if mask is None or mask.dim() == 2 or len(mask) == 1 else mask[s : s + 1]
 
         several = range(len(x))
-        for given, keys in ((mask, x), (memory_mask, memory)):
+        for given in (mask, memory_mask):
             if given is not None and given.dim() > 2 and len(given) not in (1, len(x)):
                 raise ValueError("another number of sequences")
         found = [self.through(x[s : s + 1], memory[s : s + 1], own(mask, s), own(memory_mask, s)) for s in several]
@@ -1773,8 +1781,8 @@ def waves(max_len, d_model):
 @misconception(
     "TinyGPT",
     label="no causal mask",
-    hint="Tokens see later ones: no mask is handed to the layers. While it is trained, the model reads off what it should "
-    "predict. `torch.ones(n, n, dtype=torch.bool).tril()`.",
+    hint="Tokens see later ones: no mask is handed to the layers. While it is trained, the model reads off "
+    "what it should predict. `torch.ones(n, n, dtype=torch.bool).tril()`.",
 )
 class TinyGPT_unmasked(TinyGPT):
     def mask(self, x):
@@ -1795,8 +1803,8 @@ class TinyGPT_inverted(TinyGPT):
 @misconception(
     "TinyGPT",
     label="mask transposed",
-    hint="The mask is turned over: each token sees itself and *later* ones. Row i belongs to token i, which sees columns 0 to "
-    "i: `tril`, not `triu`.",
+    hint="The mask is turned over: each token sees itself and *later* ones. Row i belongs to token i, which "
+    "sees columns 0 to i: `tril`, not `triu`.",
 )
 class TinyGPT_turned(TinyGPT):
     def mask(self, x):
@@ -1806,8 +1814,8 @@ class TinyGPT_turned(TinyGPT):
 @misconception(
     "TinyGPT",
     label="one token too many seen",
-    hint="Each token sees the next one, which it is to predict: the mask is one diagonal too wide. `tril()` without a "
-    "`diagonal`.",
+    hint="Each token sees the next one, which it is to predict: the mask is one diagonal too wide. `tril()` "
+    "without a `diagonal`.",
 )
 class TinyGPT_next_seen(TinyGPT):
     def mask(self, x):
@@ -1829,7 +1837,8 @@ class TinyGPT_first_masked(TinyGPT):
 @misconception(
     "TinyGPT",
     label="mask only while training",
-    hint="The mask is left out after `eval()`. A token must not see later ones then either: that is how it was trained.",
+    hint="The mask is left out after `eval()`. A token must not see later ones then either: that is how it was"
+    " trained.",
 )
 class TinyGPT_masked_in_training(TinyGPT):
     def mask(self, x):
@@ -1839,8 +1848,8 @@ class TinyGPT_masked_in_training(TinyGPT):
 @misconception(
     "TinyGPT",
     label="no positions",
-    hint="Nothing tells the model where a token stands: exchanged tokens give the same logits after them. Add positions to "
-    "the embedding.",
+    hint="Nothing tells the model where a token stands: exchanged tokens give the same logits after them. Add "
+    "positions to the embedding.",
 )
 class TinyGPT_no_positions(TinyGPT):
     def placed(self, x):
@@ -1850,7 +1859,8 @@ class TinyGPT_no_positions(TinyGPT):
 @misconception(
     "TinyGPT",
     label="same position for all tokens",
-    hint="Every token gets the same position, such as number 0 or number n. Token i gets position i: `torch.arange(n)`.",
+    hint="Every token gets the same position, such as number 0 or number n. Token i gets position i: "
+    "`torch.arange(n)`.",
 )
 class TinyGPT_same_position(TinyGPT):
     def placed(self, x):
@@ -1875,8 +1885,8 @@ class TinyGPT_position_of_token(TinyGPT):
 @misconception(
     "TinyGPT",
     label="whole table of positions added",
-    hint="All `max_len` positions are added whatever n is, which raises, or stretches a single token. Take the first n: "
-    "`torch.arange(n)`, or `[:n]`.",
+    hint="All `max_len` positions are added whatever n is, which raises, or stretches a single token. Take the"
+    " first n: `torch.arange(n)`, or `[:n]`.",
 )
 class TinyGPT_whole_table(TinyGPT):
     def placed(self, x):
@@ -1886,8 +1896,8 @@ class TinyGPT_whole_table(TinyGPT):
 @misconception(
     "TinyGPT",
     label="positions counted from the end",
-    hint="The last token gets position 0, or the last position: where a token stands then depends on how many follow. Count "
-    "from the first.",
+    hint="The last token gets position 0, or the last position: where a token stands then depends on how many "
+    "follow. Count from the first.",
 )
 class TinyGPT_from_the_end(TinyGPT):
     def placed(self, x):
@@ -1911,8 +1921,8 @@ class TinyGPT_relative_positions(TinyGPT):
 @misconception(
     "TinyGPT",
     label="too many tokens cut without a word",
-    hint="More than max_len tokens are cut to max_len, and the caller never learns of it. Raise `ValueError`; to cut is the "
-    "work of `generate`.",
+    hint="More than max_len tokens are cut to max_len, and the caller never learns of it. Raise `ValueError`; "
+    "to cut is the work of `generate`.",
 )
 class TinyGPT_cuts(TinyGPT):
     def forward(self, tokens):
@@ -1961,7 +1971,8 @@ class TinyGPT_one_less(TinyGPT):
 @misconception(
     "TinyGPT",
     label="n always max_len",
-    hint="The model takes max_len tokens and no fewer. n may be anything from 1 to max_len: take it from `tokens.shape`.",
+    hint="The model takes max_len tokens and no fewer. n may be anything from 1 to max_len: take it from "
+    "`tokens.shape`.",
 )
 class TinyGPT_fixed_length(TinyGPT):
     def fits(self, n):
@@ -1987,8 +1998,8 @@ class TinyGPT_forgets(TinyGPT):
 @misconception(
     "TinyGPT",
     label="probabilities instead of logits",
-    hint="Softmax is taken at the end. The loss takes softmax itself, and of shares between 0 and 1 it can make little: "
-    "return the logits.",
+    hint="Softmax is taken at the end. The loss takes softmax itself, and of shares between 0 and 1 it can "
+    "make little: return the logits.",
 )
 class TinyGPT_probabilities(TinyGPT):
     def said(self, x):
@@ -1998,7 +2009,8 @@ class TinyGPT_probabilities(TinyGPT):
 @misconception(
     "TinyGPT",
     label="logits at the last token alone",
-    hint="Only the logits at the last token came back. Those at every token are asked: each is a prediction to learn from.",
+    hint="Only the logits at the last token came back. Those at every token are asked: each is a prediction to"
+    " learn from.",
 )
 class TinyGPT_last(TinyGPT):
     def forward(self, tokens):
@@ -2008,7 +2020,8 @@ class TinyGPT_last(TinyGPT):
 @misconception(
     "TinyGPT",
     label="vocabulary before the tokens",
-    hint="The logits came as (b, vocab_size, n), as `cross_entropy` wants them. Here tokens come before the vocabulary.",
+    hint="The logits came as (b, vocab_size, n), as `cross_entropy` wants them. Here tokens come before the "
+    "vocabulary.",
 )
 class TinyGPT_transposed(TinyGPT):
     def forward(self, tokens):
@@ -2028,7 +2041,8 @@ class TinyGPT_stream(TinyGPT):
 @misconception(
     "TinyGPT",
     label="vocab_size and d_model exchanged",
-    hint="The embedding was made as `nn.Embedding(d_model, vocab_size)`. The number of tokens comes first, then the width.",
+    hint="The embedding was made as `nn.Embedding(d_model, vocab_size)`. The number of tokens comes first, "
+    "then the width.",
 )
 class TinyGPT_exchanged(TinyGPT):
     def embed(self, vocab_size, d_model):
@@ -2038,8 +2052,8 @@ class TinyGPT_exchanged(TinyGPT):
 @misconception(
     "TinyGPT",
     label="one layer taken num_layers times",
-    hint="`[layer] * num_layers` is the same layer over and over: they share their weights. Make a new one each time, "
-    "`[EncoderLayer(...) for _ in range(num_layers)]`.",
+    hint="`[layer] * num_layers` is the same layer over and over: they share their weights. Make a new one "
+    "each time, `[EncoderLayer(...) for _ in range(num_layers)]`.",
 )
 class TinyGPT_shared_layers(TinyGPT):
     def stack(self, d_model, num_heads, num_layers):
@@ -2049,8 +2063,8 @@ class TinyGPT_shared_layers(TinyGPT):
 @misconception(
     "TinyGPT",
     label="layers not registered",
-    hint="The layers are in a Python list, and a module does not look into lists: `parameters()` does not have them, and "
-    "no optimiser trains them. `nn.ModuleList([...])`.",
+    hint="The layers are in a Python list, and a module does not look into lists: `parameters()` does not have"
+    " them, and no optimiser trains them. `nn.ModuleList([...])`.",
 )
 class TinyGPT_list(TinyGPT):
     def stack(self, d_model, num_heads, num_layers):
@@ -2087,8 +2101,8 @@ class TinyGPT_skips_last(TinyGPT):
 @misconception(
     "TinyGPT",
     label="every layer from the embedding",
-    hint="Each layer is given the embedding, and only what the last one makes goes on. The stream goes through them one "
-    "after another: `x = layer(x, mask)`.",
+    hint="Each layer is given the embedding, and only what the last one makes goes on. The stream goes through"
+    " them one after another: `x = layer(x, mask)`.",
 )
 class TinyGPT_from_the_embedding(TinyGPT):
     def through(self, x):
@@ -2143,8 +2157,8 @@ class TinyGPT_across(TinyGPT):
 @misconception(
     "TinyGPT",
     label="mean over the batch subtracted",
-    hint="The norm takes its mean over the batch: what a sequence gets depends on the others. `nn.LayerNorm` takes it of each "
-    "token by itself.",
+    hint="The norm takes its mean over the batch: what a sequence gets depends on the others. `nn.LayerNorm` "
+    "takes it of each token by itself.",
 )
 class TinyGPT_batch_norm(TinyGPT):
     def said(self, x):
@@ -2164,8 +2178,9 @@ class TinyGPT_normed_over_tokens(TinyGPT):
 @misconception(
     "TinyGPT",
     label="embedding too large for the last layer",
-    hint="The logits of a new model are large: it is sure of something, and has learnt nothing. Embeddings drawn with "
-    "variance 1 and used as the last layer's weights do that, or embeddings times sqrt(d_model): draw them smaller.",
+    hint="The logits of a new model are large: it is sure of something, and has learnt nothing. Embeddings "
+    "drawn with variance 1 and used as the last layer's weights do that, or embeddings times "
+    "sqrt(d_model): draw them smaller.",
 )
 class TinyGPT_tied_too_large(TinyGPT):
     def __init__(self, *sizes):
@@ -2176,8 +2191,8 @@ class TinyGPT_tied_too_large(TinyGPT):
 @misconception(
     "TinyGPT",
     label="logits too large",
-    hint="The logits are multiplied by something, such as sqrt(d_model) or a number of tokens. The last linear layer's are "
-    "asked as they are.",
+    hint="The logits are multiplied by something, such as sqrt(d_model) or a number of tokens. The last linear"
+    " layer's are asked as they are.",
 )
 class TinyGPT_loud(TinyGPT):
     def said(self, x):
@@ -2187,8 +2202,8 @@ class TinyGPT_loud(TinyGPT):
 @misconception(
     "TinyGPT",
     label="tokens taken for numbers",
-    hint="The token's number is multiplied with a vector: token 8 is then twice token 4, and large numbers make large "
-    "logits. A token is a name: `nn.Embedding`.",
+    hint="The token's number is multiplied with a vector: token 8 is then twice token 4, and large numbers "
+    "make large logits. A token is a name: `nn.Embedding`.",
 )
 class TinyGPT_numbers(TinyGPT):
     def embed(self, vocab_size, d_model):
@@ -2244,8 +2259,8 @@ class TinyGPT_dropout(TinyGPT):
 @misconception(
     "TinyGPT",
     label="positions no part of the module",
-    hint="The table of positions is a plain tensor: it keeps its dtype and its device when the model changes its own. "
-    '`self.register_buffer("positions", ...)`.',
+    hint="The table of positions is a plain tensor: it keeps its dtype and its device when the model changes "
+    'its own. `self.register_buffer("positions", ...)`.',
 )
 class TinyGPT_plain_table(TinyGPT):
     def place(self, max_len, d_model):
@@ -2268,7 +2283,8 @@ class TinyGPT_float32(TinyGPT):
 @misconception(
     "TinyGPT",
     label="tokens changed in place",
-    hint="The tokens themselves were changed, such as by writing a first one into them. Whoever called still needs them.",
+    hint="The tokens themselves were changed, such as by writing a first one into them. Whoever called still "
+    "needs them.",
 )
 class TinyGPT_in_place(TinyGPT):
     def forward(self, tokens):
@@ -2483,8 +2499,8 @@ def generate_first_place(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="logits at the last token but one",
-    hint="The logits at the token before the last are used: they say what the last one might be. What follows stands at "
-    "the last, `[:, -1]`.",
+    hint="The logits at the token before the last are used: they say what the last one might be. What follows "
+    "stands at the last, `[:, -1]`.",
 )
 def generate_last_but_one(model, prompt, num_new_tokens):
     def choose(logits):
@@ -2547,7 +2563,8 @@ def generate_last_token(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="the prompt shown each time",
-    hint="The model is shown the prompt each time, and never what was written since: the same token comes again and again.",
+    hint="The model is shown the prompt each time, and never what was written since: the same token comes "
+    "again and again.",
 )
 def generate_prompt_alone(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens, see=lambda model, tokens: seen(model, prompt))
@@ -2588,8 +2605,8 @@ def generate_smaller_window(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="begun anew when the window is full",
-    hint="When the model has seen max_len tokens, it begins again with the newest alone. The window moves on by one: it "
-    "always holds the last max_len.",
+    hint="When the model has seen max_len tokens, it begins again with the newest alone. The window moves on "
+    "by one: it always holds the last max_len.",
 )
 def generate_blocks(model, prompt, num_new_tokens):
     def see(model, tokens):
@@ -2680,8 +2697,8 @@ def generate_never_none(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="all new tokens from one look",
-    hint="The model is asked once, and its predictions at all tokens are put behind the prompt. Each new token has to be "
-    "shown to the model before the next.",
+    hint="The model is asked once, and its predictions at all tokens are put behind the prompt. Each new token"
+    " has to be shown to the model before the next.",
 )
 def generate_at_once(model, prompt, num_new_tokens):
     places = model(seen(model, prompt)).argmax(-1)
@@ -2727,8 +2744,8 @@ def generate_tuple(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="left in evaluation mode",
-    hint="`model.eval()` is called and never taken back: whoever goes on training does so in the wrong mode. Remember "
-    "`model.training`, and end with `model.train(...)`.",
+    hint="`model.eval()` is called and never taken back: whoever goes on training does so in the wrong mode. "
+    "Remember `model.training`, and end with `model.train(...)`.",
 )
 def generate_leaves_eval(model, prompt, num_new_tokens):
     model.eval()
@@ -2738,7 +2755,8 @@ def generate_leaves_eval(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="left in training mode",
-    hint="`model.train()` is called at the end whatever the mode was before. Remember `model.training`, and put that back.",
+    hint="`model.train()` is called at the end whatever the mode was before. Remember `model.training`, and "
+    "put that back.",
 )
 def generate_leaves_training(model, prompt, num_new_tokens):
     model.eval()
@@ -2770,11 +2788,14 @@ def generate_512(model, prompt, num_new_tokens):
 # generate: right
 
 
-@families("returns nothing", "a list instead of an array", "an array instead of a tensor", "axis squeezed away", hints={
+TOKENS = {
     "a list instead of an array": "A list came back. Leave `.tolist()` out: the result is a tensor.",
     "an array instead of a tensor": "An array of NumPy's came back. Tokens are a tensor.",
     "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is still a batch.",
-})  # fmt: skip
+}
+
+
+@families("returns nothing", *TOKENS, hints=TOKENS)
 @right("generate")
 def generate_in_steps(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens)

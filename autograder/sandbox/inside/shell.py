@@ -408,7 +408,7 @@ class Responder:
         reply["value"] = self.encoder(out).encode(value)
 
     def do_run(self, message, blobs, reply, out):
-        """Run a function of the checks' own, which came as text, with something of the student's; return its result."""
+        """Run a function of the checks' own, which came as text, with something of the student's."""
         self.outputs.begin()
         decoder = wire.Decoder(blobs, self.reference)
         target = self.target(message)

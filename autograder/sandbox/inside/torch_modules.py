@@ -1,7 +1,7 @@
 """How a module of torch crosses from judge to guest: its class, arguments and parameters, built again there.
 
-One whose class is the check's own stays with the judge. What stands for it in the guest is a module too, with the same
-parameters and plain attributes; to call it is to call the judge's.
+One whose class is the check's own stays with the judge. What stands for it in the guest is a module too, with the
+same parameters and plain attributes; to call it is to call the judge's.
 """
 
 import importlib
