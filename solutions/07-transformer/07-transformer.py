@@ -432,7 +432,7 @@ checks.run("DecoderLayer", points=5)
 #   or on other sequences;
 # - each layer has parameters of its own, which `parameters()` finds;
 # - a new model knows nothing: its loss is about $\ln(\text{vocab\_size})$, as if it guessed;
-# - it can be trained: in 80 steps it learns to copy.
+# - it can be trained: in 60 steps it learns to copy.
 
 # %% TinyGPT
 class TinyGPT(nn.Module):
