@@ -391,10 +391,11 @@ def shape_of_result(made, draw):
     expect_tensor(layer(*inputs(draw, made.name, b, n, m, d_model)), (b, n, d_model))
 
 
-@of_both(weight=4, needs=[shape_of_result])
+@of_both(weight=3, needs=[shape_of_result])
 def values(made, draw):
     """With the same weights, the results are those of PyTorch's layer with `norm_first=True, activation="gelu"`."""
-    b, n, m, h, d_head = sizes(draw)
+    b, n, m = (int(size) for size in draw.rng.permutation([4, 5, 7]))
+    h, d_head = (int(size) for size in draw.rng.permutation([2, 3]))  # few columns, where n is not n - 1
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
     layer = loaded(made, own, h)
@@ -404,6 +405,30 @@ def values(made, draw):
     expect_close(layer(*map(noncontiguous, arguments)), expected)
 
 
+def silenced(values, *parts):
+    """Return the same parameters, except that these linear layers are all 0: what comes through them adds nothing."""
+    return {name: 0 * own if name.rpartition(".")[0] in parts else own for name, own in values.items()}
+
+
+@of_both(weight=1, needs=[shape_of_result])
+def attention_alone(made, draw):
+    """Where `linear2` is all 0 the feed-forward network adds nothing: x is left and what attention finds."""
+    b, n, m, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
+    expect_layer(made, loaded(made, own, h), own, h, *inputs(draw, made.name, b, n, m, d_model))
+
+
+@of_both(weight=1, needs=[shape_of_result])
+def feed_forward_alone(made, draw):
+    """Where `W_o` is all 0 attention adds nothing: x is left and what the feed-forward network finds."""
+    b, n, m, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = parameters(draw, made.name, d_model, wide(draw))
+    own = silenced(own, *[f"{part}.W_o" for part in PARTS[made.name]])
+    expect_layer(made, loaded(made, own, h), own, h, *inputs(draw, made.name, b, n, m, d_model))
+
+
 @of_both(weight=1, needs=[values])
 def small_differences(made, draw):
     """Where a token's numbers hardly differ, the 10⁻⁵ counts that a layer norm adds to the variance."""
@@ -411,17 +436,17 @@ def small_differences(made, draw):
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
     layer = loaded(made, own, h)
-    for factor in (1e-2, 1e-3, 0):
+    for factor in (1e-3, 1e-2, 0):
         x, *memory = inputs(draw, made.name, b, n, m, d_model)
         expect_layer(made, layer, own, h, 1 + factor * x, *memory)
 
 
-@of_both(weight=2, needs=[values])
+@of_both(weight=2, needs=[attention_alone])
 def masked(made, draw):
     """With a `mask` (n, n) a token attends only where it is True; without, everywhere: it is not causal by itself."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
-    own = parameters(draw, made.name, d_model, wide(draw))
+    own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
     layer = loaded(made, own, h)
     arguments = inputs(draw, made.name, b, n, m, d_model)
     for mask in (some(draw, n, n), torch.ones(n, n, dtype=torch.bool).tril()):
@@ -433,7 +458,7 @@ def masked_otherwise(made, draw):
     """A `mask` may also be one for each sequence, (b, n, n) or (b, 1, n), or have four axes, as in exercise 6."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
-    own = parameters(draw, made.name, d_model, wide(draw))
+    own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
     layer = loaded(made, own, h)
     arguments = inputs(draw, made.name, b, n, m, d_model)
     for shape in [(b, n), (b, 1), (b, h, n), (1, h, 1), (b, 1, 1)]:
@@ -445,7 +470,7 @@ def nothing_to_attend_to(made, draw):
     """A token that may attend to nothing still goes through: attention adds `W_o`'s bias to it, and no NaN."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
-    own = parameters(draw, made.name, d_model, wide(draw))
+    own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
     layer = loaded(made, own, h)
     mask = some(draw, b, n, n)
     mask[:, 0] = mask[0] = False
@@ -466,8 +491,8 @@ def sizes_alike(made, draw):
         own = parameters(draw, made.name, d_model, d_ff)
         layer = loaded(made, own, h)
         arguments = inputs(draw, made.name, b, n, m, d_model)
-        expect_layer(made, layer, own, h, *arguments)
-        expect_layer(made, layer, own, h, *arguments, late(n, n) if n > 512 else some(draw, n, n))
+        for mask in [late(n, n)] if n > 512 else [None, some(draw, n, n)]:
+            expect_layer(made, layer, own, h, *arguments, mask)
 
 
 @of_both(weight=1, needs=[values])
@@ -520,7 +545,7 @@ def dtype(made, draw):
         expect_tensor(layer(*[part.to(kind) for part in arguments], mask), (b, n, d_model), kind)
 
 
-@of_both(weight=1, needs=[values])
+@of_both(weight=1, needs=[shape_of_result])
 def refuses_sizes(made, draw):
     """Sizes that do not fit raise: another width than d_model, also 1, and a mask for other tokens."""
     b, n, m, h, d_head = sizes(draw)
@@ -554,12 +579,12 @@ def kept(made, draw):
 # DecoderLayer alone
 
 
-@check(weight=2, needs=["DecoderLayer_values"])
+@check(weight=2, needs=["DecoderLayer_attention_alone"])
 def DecoderLayer_memory_masked(DecoderLayer, draw):
     """`memory_mask` (n, m) hides parts of the memory, `mask` those of x: each alone, and both; m = n or not."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
-    own = parameters(draw, DecoderLayer.name, d_model, wide(draw))
+    own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
     layer = loaded(DecoderLayer, own, h)
     for length in (m, n):
         arguments = inputs(draw, DecoderLayer.name, b, n, length, d_model)
@@ -572,7 +597,7 @@ def DecoderLayer_memory_masked_otherwise(DecoderLayer, draw):
     """A `memory_mask` may be (b, 1, m) or have four axes; where it leaves a token nothing, `W_o`'s bias is added."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
-    own = parameters(draw, DecoderLayer.name, d_model, wide(draw))
+    own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
     layer = loaded(DecoderLayer, own, h)
     arguments = inputs(draw, DecoderLayer.name, b, n, m, d_model)
     for shape in [(b, n), (b, 1), (b, h, n), (1, h, 1)]:
@@ -586,7 +611,7 @@ def DecoderLayer_long_memory(DecoderLayer, draw):
     """A memory of any length does, longer than 512 or as short as 1, and one that is masked in part."""
     b, n, _, h, d_head = sizes(draw)
     d_model = h * d_head
-    own = parameters(draw, DecoderLayer.name, d_model, wide(draw))
+    own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
     layer = loaded(DecoderLayer, own, h)
     for length in (draw.long(), 1):
         arguments = inputs(draw, DecoderLayer.name, b, n, length, d_model)
@@ -671,7 +696,43 @@ def TinyGPT_refuses(TinyGPT, draw):
     expect_raises(REFUSED, TinyGPT, vocab_size, 7, 3, num_layers, max_len, because="d_model is 7, and h is 3")
 
 
-@check(weight=1, needs=[TinyGPT_shape])
+def count(model):
+    """Return the number of a module's parameters that can be trained, each counted once."""
+    return sum(part.numel() for part in model.parameters() if part.requires_grad)
+
+
+def without_gradient(model, tokens):
+    """Return which parameters that can be trained get no gradient from the logits, by name."""
+    import torch
+
+    with torch.enable_grad():
+        logits = model(tokens)
+        torch.nn.functional.cross_entropy(logits.flatten(0, -2), tokens.flatten()).backward()
+    return [name for name, part in model.named_parameters() if part.requires_grad and part.grad is None]
+
+
+@check(weight=1.5, needs=[TinyGPT_shape])
+def TinyGPT_layers(TinyGPT, draw):
+    """There are `num_layers` layers: each adds the same number of parameters of its own, and each of them is used."""
+    vocab_size, d_model, h, _, max_len = sizes_of_model(draw)
+    models = [TinyGPT.module(vocab_size, d_model, h, num_layers, max_len) for num_layers in (1, 2, 3, 4)]
+    counts = [model.there(count) for model in models]
+    more = np.diff(counts)
+    message = (
+        "With 1, 2, 3 and 4 layers {counts} parameters can be trained: each layer should bring as many of its"
+        " own. Is each made anew, and do they stand in an `nn.ModuleList`?"
+    )
+    named = Message(message, counts=", ".join(map(str, counts)))
+    expect(more.min() > 0 and more.min() == more.max(), named)
+    lacks = models[2].there(without_gradient, words(draw, vocab_size, 2, max_len))
+    message = (
+        "No gradient comes to {count} of the parameters, such as `{name}`: the result does not depend on "
+        "them. It may also be `detach` that cuts them off."
+    )
+    expect(not lacks, Message(message, count=len(lacks), name=str(lacks[:1])[2:-2][:60]))
+
+
+@check(weight=1, needs=[TinyGPT_layers])
 def TinyGPT_sequences(TinyGPT, draw):
     """Sequences do not see each other: each has the logits that it has alone."""
     vocab_size, *rest, max_len = sizes_of_model(draw)
@@ -738,8 +799,8 @@ def TinyGPT_sees(TinyGPT, draw):
             blind = np.flatnonzero(distances(logits[0, j:], logits[j + 1, j:]) < CHANGES)
             if len(blind):
                 message = (
-                    "Token {j} was changed, and the logits at token {i} stayed as they were. Each token sees itself and "
-                    "all before it: is there attention in each layer, and does its mask hide too much?"
+                    "Token {j} was changed, and the logits at token {i} stayed as they were. Each token sees itself "
+                    "and all before it: is there attention in each layer, and does its mask hide too much?"
                 )
                 raise Failed(Message(message, j=j, i=j + int(blind[0])))
 
@@ -762,43 +823,7 @@ def TinyGPT_positions(TinyGPT, draw):
         expect(change > CHANGES, Message(message, i=i, j=i + 1))
 
 
-def count(model):
-    """Return the number of a module's parameters that can be trained, each counted once."""
-    return sum(part.numel() for part in model.parameters() if part.requires_grad)
-
-
-def without_gradient(model, tokens):
-    """Return which parameters that can be trained get no gradient from the logits, by name."""
-    import torch
-
-    with torch.enable_grad():
-        logits = model(tokens)
-        torch.nn.functional.cross_entropy(logits.flatten(0, -2), tokens.flatten()).backward()
-    return [name for name, part in model.named_parameters() if part.requires_grad and part.grad is None]
-
-
-@check(weight=1.5, needs=[TinyGPT_shape])
-def TinyGPT_layers(TinyGPT, draw):
-    """There are `num_layers` layers: each adds the same number of parameters of its own, and each of them is used."""
-    vocab_size, d_model, h, _, max_len = sizes_of_model(draw)
-    models = [TinyGPT.module(vocab_size, d_model, h, num_layers, max_len) for num_layers in (1, 2, 3, 4)]
-    counts = [model.there(count) for model in models]
-    more = np.diff(counts)
-    message = (
-        "With 1, 2, 3 and 4 layers {counts} parameters can be trained: each layer should bring as many of its"
-        " own. Is each made anew, and do they stand in an `nn.ModuleList`?"
-    )
-    named = Message(message, counts=", ".join(map(str, counts)))
-    expect(more.min() > 0 and more.min() == more.max(), named)
-    lacks = models[2].there(without_gradient, words(draw, vocab_size, 2, max_len))
-    message = (
-        "No gradient comes to {count} of the parameters, such as `{name}`: the result does not depend on "
-        "them. It may also be `detach` that cuts them off."
-    )
-    expect(not lacks, Message(message, count=len(lacks), name=str(lacks[:1])[2:-2][:60]))
-
-
-@check(weight=1, needs=[TinyGPT_shape])
+@check(weight=1, needs=[TinyGPT_layers])
 def TinyGPT_in_training(TinyGPT, draw):
     """In training mode, where a new model begins, the logits are the same: nothing is dropped at random."""
     vocab_size, *rest, max_len = sizes_of_model(draw)
@@ -811,7 +836,7 @@ def TinyGPT_in_training(TinyGPT, draw):
     )
 
 
-@check(weight=1, needs=[TinyGPT_shape])
+@check(weight=1, needs=[TinyGPT_layers])
 def TinyGPT_kept(TinyGPT, draw):
     """The logits have the dtype of the parameters, in four of them, and the tokens are as they were."""
     vocab_size, *rest, max_len = sizes_of_model(draw)
@@ -881,7 +906,7 @@ def repeating(draw, vocab_size, n, *lead):
     return torch.tensor(whole[..., :-1]), torch.tensor(targets)
 
 
-@check(weight=3, needs=[TinyGPT_causal, TinyGPT_layers, TinyGPT_in_training])
+@check(weight=3, needs=[TinyGPT_causal, TinyGPT_in_training])
 def TinyGPT_learns(TinyGPT, draw):
     """It can be trained: after 60 steps it goes on with sequences of two tokens that take turns."""
     vocab_size, n = 6, 8

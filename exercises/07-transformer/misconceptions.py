@@ -661,6 +661,16 @@ class without_last_residual:
 
 
 @of_both(
+    label="last residual from the normed stream",
+    hint="What the feed-forward network finds is added to the *normed* stream: norm(x) + part(norm(x)). It is "
+    "added to x as it was.",
+)
+class last_residual_normed:
+    def add(self, x, norm, part):
+        return norm(x) + part(norm(x)) if part == self.fed else super().add(x, norm, part)
+
+
+@of_both(
     label="last residual from the beginning",
     hint="What the feed-forward network finds is added to x as it came in, so that attention is forgotten. Add it to "
     "the stream, which has what attention found in it.",
@@ -983,7 +993,7 @@ class queries_normed_alone:
     label="values not normed",
     hint="Values come from the stream as it is, queries and keys from the normed one. All three are the same.",
 )
-class values_not_normed:
+class values_as_they_come:
     def through(self, x, memory=None, mask=None, memory_mask=None):
         h = self.norm1(x)
         x = x + self.self_attn(h, h, x, mask)[0]
@@ -1114,6 +1124,25 @@ class mask_stretched:
         if mask is not None and mask.shape[-1] == 1:
             mask = mask.expand(*mask.shape[:-1], x.shape[1])
         return super().own(x, mask)
+
+
+@of_both(
+    label="mask given as the key",
+    hint="The mask stands where the key belongs: `self_attn(h, mask)`. Name it: `self_attn(h, mask=mask)`.",
+)
+class mask_as_key:
+    def own(self, x, mask):
+        return self.self_attn(x, mask)[0]
+
+
+@of_both(
+    label="an axis more for the mask",
+    hint="The mask got an axis in front, so that a mask for each sequence is taken for one of each head. Hand it on "
+    "as it is: attention knows all its shapes.",
+)
+class mask_with_an_axis:
+    def own(self, x, mask):
+        return super().own(x, mask if mask is None else mask[None])
 
 
 # Both layers, wrong: gradients, modes, dtypes, inputs
@@ -1382,6 +1411,28 @@ class DecoderLayer_queries_of_memory(DecoderLayer):
 class DecoderLayer_norms_memory(DecoderLayer):
     def cross(self, x, memory, mask):
         return self.multihead_attn(x, self.norm2(memory), mask=mask)[0]
+
+
+@misconception(
+    "DecoderLayer",
+    label="memory normed with norm1",
+    hint="The memory went through `norm1`, as the stream did before self-attention. It is taken as it comes.",
+)
+class DecoderLayer_norm1_of_memory(DecoderLayer):
+    def cross(self, x, memory, mask):
+        return self.multihead_attn(x, self.norm1(memory), mask=mask)[0]
+
+
+@misconception(
+    "DecoderLayer",
+    label="cross-attention added to x",
+    hint="What cross-attention finds is added to x as it came in, so that self-attention is forgotten. Add it to the "
+    "stream, which has what self-attention found in it.",
+)
+class DecoderLayer_cross_added_to_x(DecoderLayer):
+    def through(self, x, memory=None, mask=None, memory_mask=None):
+        first, (norm, part), last = self.parts(memory, mask, memory_mask)
+        return self.add(x + part(norm(self.add(x, *first))), *last)
 
 
 @misconception(
@@ -1851,7 +1902,7 @@ class TinyGPT_masked_in_training(TinyGPT):
     hint="Nothing tells the model where a token stands: exchanged tokens give the same logits after them. Add "
     "positions to the embedding.",
 )
-class TinyGPT_no_positions(TinyGPT):
+class TinyGPT_unplaced(TinyGPT):
     def placed(self, x):
         return x
 

@@ -993,7 +993,7 @@ class queries_normed_alone:
     label="values not normed",
     hint="Values come from the stream as it is, queries and keys from the normed one. All three are the same.",
 )
-class values_not_normed:
+class values_as_they_come:
     def through(self, x, memory=None, mask=None, memory_mask=None):
         h = self.norm1(x)
         x = x + self.self_attn(h, h, x, mask)[0]
@@ -1902,7 +1902,7 @@ class TinyGPT_masked_in_training(TinyGPT):
     hint="Nothing tells the model where a token stands: exchanged tokens give the same logits after them. Add "
     "positions to the embedding.",
 )
-class TinyGPT_no_positions(TinyGPT):
+class TinyGPT_unplaced(TinyGPT):
     def placed(self, x):
         return x
 
