@@ -1,4 +1,4 @@
-"""Make the sample class: eight submissions of exercise 1, and three of exercise 2, from the released notebooks.
+"""Make the sample class, from the released notebooks: eight submissions of exercise 1, three of 2 and two of 7.
 
     python examples/make_class.py [folder]
 
@@ -123,10 +123,126 @@ SCALING = {
         "weights_entropy": "return -(A * np.log(A)).sum(-1)",
     },
 }
-CLASS = {"01-qkv": QKV, "02-scaling": SCALING}
+
+# Of a class, what stands in each method.
+TRANSFORMER = {
+    "by_hand": "return 8, 11, 3, 7",
+    "FeedForward": (
+        """
+self.linear1 = nn.Linear(d_model, d_ff)
+self.linear2 = nn.Linear(d_ff, d_model)
+self.bend = nn.GELU()
+""",
+        """
+x = self.linear1(x)
+x = self.bend(x)
+return self.linear2(x)
+""",
+    ),
+    "EncoderLayer": (
+        """
+self.norm1 = nn.LayerNorm(d_model)
+self.self_attn = MultiHeadAttention(d_model, num_heads)
+self.norm2 = nn.LayerNorm(d_model)
+self.feed_forward = FeedForward(d_model, d_ff)
+""",
+        """
+normed = self.norm1(x)
+x = x + self.self_attn(normed, normed, normed, mask)[0]
+return x + self.feed_forward(self.norm2(x))
+""",
+    ),
+    "DecoderLayer": (
+        """
+self.norm1, self.norm2, self.norm3 = nn.LayerNorm(d_model), nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+self.self_attn = MultiHeadAttention(d_model, num_heads)
+self.multihead_attn = MultiHeadAttention(d_model, num_heads)
+self.feed_forward = FeedForward(d_model, d_ff)
+""",
+        """
+normed = self.norm1(x)
+x = x + self.self_attn(normed, normed, normed, mask)[0]
+x = x + self.multihead_attn(self.norm2(x), memory, memory, memory_mask)[0]
+return x + self.feed_forward(self.norm3(x))
+""",
+    ),
+    "TinyGPT": (
+        """
+self.max_len = max_len
+self.words = nn.Embedding(vocab_size, d_model)
+self.places = nn.Parameter(0.02 * torch.randn(max_len, d_model))
+self.blocks = nn.ModuleList()
+for _ in range(num_layers):
+    self.blocks.append(EncoderLayer(d_model, num_heads, 2 * d_model))
+self.last = nn.Linear(d_model, vocab_size, bias=False)
+""",
+        """
+b, n = tokens.shape
+if n > self.max_len:
+    raise ValueError(f"at most {self.max_len} tokens")
+i = torch.arange(n)
+causal = i[:, None] >= i[None, :]
+x = self.words(tokens) + self.places[:n]
+for block in self.blocks:
+    x = block(x, causal)
+return self.last(x)
+""",
+    ),
+    "generate": """
+found = [prompt]
+for _ in range(num_new_tokens):
+    window = torch.cat(found, dim=1)[:, -model.max_len :]
+    with torch.no_grad():
+        logits = model(window)
+    found.append(torch.argmax(logits[:, -1:], dim=-1))
+return torch.cat(found, dim=1)
+""",
+}
+TRANSFORMERS = {
+    "ada": TRANSFORMER,
+    # Norms after the sums; the memory is not looked at; a GPT without its mask; the front of the text for the model.
+    "chen": TRANSFORMER
+    | {
+        "by_hand": "return [5, 10, 0, -2]",
+        "EncoderLayer": (
+            TRANSFORMER["EncoderLayer"][0],
+            """
+x = self.norm1(x + self.self_attn(x, mask=mask)[0])
+return self.norm2(x + self.feed_forward(x))
+""",
+        ),
+        "DecoderLayer": (
+            TRANSFORMER["DecoderLayer"][0],
+            """
+x = x + self.self_attn(self.norm1(x), mask=mask)[0]
+x = x + self.multihead_attn(self.norm2(x))[0]
+return x + self.feed_forward(self.norm3(x))
+""",
+        ),
+        "TinyGPT": (
+            TRANSFORMER["TinyGPT"][0],
+            """
+if tokens.shape[1] > self.max_len:
+    raise ValueError(f"at most {self.max_len} tokens")
+x = self.words(tokens) + self.places[: tokens.shape[1]]
+for block in self.blocks:
+    x = block(x)
+return self.last(x)
+""",
+        ),
+        "generate": """
+tokens = prompt
+for _ in range(num_new_tokens):
+    logits = model(tokens[:, : model.max_len])
+    tokens = torch.cat([tokens, logits[:, -1].argmax(-1, keepdim=True)], dim=1)
+return tokens
+""",
+    },
+}
+CLASS = {"01-qkv": QKV, "02-scaling": SCALING, "07-transformer": TRANSFORMERS}
 LATE = {"goran": "2026-10-14 08:12:00 UTC\n"}
 BROKEN = {"hana"}
-STUB = "    # YOUR CODE HERE\n    raise NotImplementedError()"
+STUB = "# YOUR CODE HERE\n{indent}raise NotImplementedError()"
 
 
 def submission(released, answers):
@@ -138,10 +254,14 @@ def submission(released, answers):
         if answer and cell.cell_type == "markdown":
             cell.source = answer.strip()
         elif answer:
-            if STUB not in cell.source:
-                raise SystemExit(f"The cell {metadata['grade_id']} has no place for an answer: release it again.")
-            body = "\n".join(f"    {line}".rstrip() for line in answer.strip().splitlines())
-            cell.source = cell.source.replace(STUB, body)
+            several = isinstance(answer, tuple)
+            indent = " " * (8 if several else 4)
+            stub = STUB.format(indent=indent)
+            for body in answer if several else [answer]:
+                if stub not in cell.source:
+                    raise SystemExit(f"The cell {metadata['grade_id']} has no place for an answer: release it again.")
+                lines = "\n".join(f"{indent}{line}".rstrip() for line in body.strip().splitlines())
+                cell.source = cell.source.replace(stub, lines.lstrip(), 1)
     return notebook
 
 

@@ -277,6 +277,88 @@ def test_a_module_is_asked_over_the_wire_as_it_is_here(asked):
         assert torch.equal(again.state()["W.weight"], drawn), "each call draws the same"
 
 
+def doubled(module, values, times):
+    """Runs where the module lives, with nothing of what stands around it."""
+    import torch
+
+    with torch.no_grad():
+        for _ in range(times):
+            module.W.weight.mul_(values[0])
+    return [float(module.W.weight.sum()), values, type(module).__name__]
+
+
+def test_a_function_of_the_checks_runs_where_the_module_is(asked):
+    from checking import Failed, Subject
+
+    own = asked(LAYER)
+    values = {"W.weight": torch.ones(2, 3), "W.bias": torch.zeros(2)}
+    requests = []
+    for function in (own.lookup("Layer"), asked_for(LAYER)["Layer"]):
+        notebook = getattr(function, "_notebook", None)
+        layer = Subject("Layer", function).module(3, 2)
+        if notebook is not None:
+            request = notebook._request
+            notebook._request = lambda *own, request=request, **more: (
+                requests.append(own[0]["op"]) or request(*own, **more)
+            )
+        layer.load(values, torch.bfloat16, training=False)
+        assert layer.there(doubled, [2.0], 3) == [48.0, [2.0], "Layer"]
+        assert layer.calls[-1].what == "doubled" and layer.state()["W.weight"].dtype == torch.bfloat16
+        with pytest.raises(Failed, match=r"Layer\(3, 2\).doubled raised IndexError"):
+            layer.there(doubled, [], 1)
+    assert requests == ["run", "run", "call", "run"], "one request each"
+
+
+def asked_for(source):
+    names = {}
+    exec(source, names)
+    return names
+
+
+class Shown(torch.nn.Module):
+    """A module of the check's own: what it is given is seen here."""
+
+    def __init__(self, seen):
+        super().__init__()
+        self.most, self.seen = 4, seen
+        self.scale = torch.nn.Parameter(torch.tensor([2.0]))
+
+    def forward(self, x, more=0):
+        if len(x) > self.most:
+            raise ValueError("too many")
+        self.seen.append((x.tolist(), more))
+        return 3 * x + more
+
+
+SHOWN = """
+import torch
+def use(model, x):
+    model.eval()
+    (scale,) = model.parameters()
+    with torch.no_grad():
+        try:
+            model(torch.ones(5))
+        except ValueError as error:
+            said = str(error)
+        return [model(x), model(x, more=1), model.most, float(scale), isinstance(model, torch.nn.Module), said]
+"""
+
+
+def test_a_module_of_the_checks_own_class_is_called_back(asked):
+    from checking import Subject
+
+    for function in (asked(SHOWN).lookup("use"), asked_for(SHOWN)["use"]):
+        model = Shown(seen := []).train()
+        subject = Subject("use", function)
+        given = subject.given(model, "model")
+        assert given.read("training") is True
+        once, more, *rest = subject(given, torch.tensor([1.0, 2.0]))
+        assert once.tolist() == [3, 6] and more.tolist() == [4, 7] and rest == [4, 2.0, True, "too many"]
+        assert given.read("training") is False and model.training
+        if hasattr(function, "_notebook"):
+            assert seen == [([1.0, 2.0], 0), ([1.0, 2.0], 1)], "the judge's own was asked"
+
+
 def test_a_name_means_what_it_means_when_it_is_used(asked):
     own = asked("def f():\n    return 1")
     f = own.lookup("f")

@@ -18,7 +18,7 @@ FEWEST_CHARACTERS, MOST_CHARACTERS = 2, 60
 FEWEST_WORDS, MOST_WORDS = 2, 7
 # What a label may begin with in upper case: names, of matrices too.
 NAMES = {"Gini", "Jacobian", "Jacobians", "NaN", "None", "NumPy's", "PyTorch's", "A", "K", "Q", "V", "W", "W_o"}
-NAMES |= {"W_o's", "W_q", "X", "Z"}
+NAMES |= {"W_o's", "W_q", "X", "Z", "GELU", "ReLU", "SiLU"}
 SUBJECTS = [
     (folder, subject)
     for folder in [*authoring.FOLDERS, *SMALL_COURSES]

@@ -85,6 +85,41 @@ def test_names_and_shapes_of_parameters_are_told_when_they_differ():
     assert "`weight` of Linear() should have shape (2, 3), and has (3, 2)" in message
 
 
+def test_a_second_name_of_a_parameter_is_none_too_many():
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(2, 3), nn.Tanh())
+            self.linear = self.net[0]
+
+        def forward(self, x):
+            return self.net(x)
+
+    layer = Subject("Both", Both).module()
+    expected = {"linear.weight": (3, 2), "linear.bias": (3,)}
+    expect_parameters(layer, expected)
+    assert set(layer.shapes()) == {*expected, "net.0.weight", "net.0.bias"}
+    layer.load({"linear.weight": torch.zeros(3, 2), "linear.bias": torch.ones(3)})
+    assert torch.allclose(layer(torch.ones(1, 2)), torch.tensor(1.0).tanh())
+    _, _, named = backward(layer, torch.ones(1, 2))
+    assert expect_gradients(layer, named, expected).keys() == expected.keys()
+    assert "which nobody asked for" in said(expect_parameters, layer, {"linear.weight": (3, 2)})
+
+
+def test_what_is_loaded_converted_and_set_is_one_call():
+    layer = (
+        Subject("Scale", Scale).module(2).load({"weight": torch.tensor([2.0, 3.0])}, torch.float64, training=False)
+    )
+    assert [call.what for call in layer.calls] == ["", "load"] and layer.read("training") is False
+    assert layer.load({}, training=True).read("training") is True
+    assert layer.state()["weight"].dtype == torch.float64
+
+    def tripled(module, times):
+        return [float(module.weight.sum()) * times, type(module).__name__]
+
+    assert layer.there(tripled, 3) == [15.0, "Scale"] and layer.calls[-1].what == "tripled"
+
+
 def test_gradients_of_modules_and_functions_and_where_they_are_cut_off():
     layer = Subject("Linear", lambda: nn.Linear(2, 3)).module()
     x, upstream = torch.ones(4, 2), torch.ones(4, 3)

@@ -69,6 +69,9 @@ class Remote:
     def _keep(self, value):
         return self._notebook.ask("keep", {}, (value,))
 
+    def _run(self, name, source, arguments):
+        return self._notebook.ask("run", self._target, arguments, name=name, source=source)
+
 
 def plain_remote(notebook: "RemoteNotebook", target: dict[str, Any], value: dict[str, Any]) -> Remote:
     """Return a `Remote`: callable only if what it stands for is."""

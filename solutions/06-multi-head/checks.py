@@ -326,8 +326,7 @@ def loaded(made, values, h, bias=True):
     """Return a layer of the class under test with these parameters, set to be used and not to be trained."""
     d_model = len(values["W_o.weight"])
     layer = made.module(d_model, h) if bias else made.module(d_model, h, bias)
-    layer.to(torch.float64).train(False).load(named(made, values, h))
-    return layer
+    return layer.load(named(made, values, h), torch.float64, training=False)
 
 
 def expect_attends(layer, values, h, *arguments):

@@ -1,4 +1,8 @@
-"""How a module of torch crosses from judge to guest: its class, arguments and parameters, built again there."""
+"""How a module of torch crosses from judge to guest: its class, arguments and parameters, built again there.
+
+One whose class is the check's own stays with the judge. What stands for it in the guest is a module too, with the
+same parameters and plain attributes; to call it is to call the judge's.
+"""
 
 import importlib
 import inspect
@@ -7,16 +11,20 @@ import inspect
 def recipe(module):
     """Return how to build a torch module of torch's own again: its class, its arguments, its parameters by name.
 
-    Of a `ModuleList` or `ModuleDict`, its parts instead, and the plain values that were noted on it.
+    Of a `ModuleList` or `ModuleDict`, its parts instead, and the plain values that were noted on it. Of a module that
+    is not torch's own, how to call it, its own parameters, and these values.
     """
     import torch
 
     kind = type(module)
-    if not kind.__module__.startswith("torch.nn.") or not isinstance(module, torch.nn.Module):
-        raise TypeError(f"a {kind.__name__} cannot cross; torch's own modules can")
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"a {kind.__name__} cannot cross; modules of torch can")
+    noted = {name: own for name, own in vars(module).items() if type(own) in (bool, int, float, str)}
+    if not kind.__module__.startswith("torch.nn."):
+        own = {name: part.detach() for name, part in module.named_parameters(recurse=False)}
+        return {"forward": module.forward, "own": own, "noted": noted}
     if isinstance(module, (torch.nn.ModuleList, torch.nn.ModuleDict)):
         parts = {name: recipe(part) for name, part in module.named_children()}
-        noted = {name: own for name, own in vars(module).items() if type(own) in (bool, int, float, str)}
         return {"class": f"{kind.__module__}.{kind.__name__}", "parts": parts, "noted": noted}
     arguments = {}
     for name in list(inspect.signature(kind.__init__).parameters)[1:]:
@@ -36,6 +44,8 @@ def recipe(module):
 
 def rebuild(own):
     """Return the torch module that a `recipe` describes."""
+    if "forward" in own:
+        return _stand_in(own)
     path, _, name = own["class"].rpartition(".")
     if not path.startswith("torch.nn."):
         raise ValueError("a module that is not torch's own")
@@ -52,3 +62,18 @@ def rebuild(own):
         module = module.to(some.dtype)
     module.load_state_dict(own["state"])
     return module.train(own["training"])
+
+
+def _stand_in(own):
+    """Return a module that calls one of the judge's."""
+    import torch
+
+    class StandIn(torch.nn.Module):
+        def forward(self, *arguments, **keywords):
+            return own["forward"](*arguments, **keywords)
+
+    module = StandIn()
+    for name, part in own["own"].items():
+        module.register_parameter(name, torch.nn.Parameter(part))
+    vars(module).update(own["noted"])
+    return module

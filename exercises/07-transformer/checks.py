@@ -1,0 +1,1036 @@
+"""Checks of exercise 7. Yours to read: each is one sentence about a function or a class, and inputs that would show
+it false.
+
+`EncoderLayer` and `DecoderLayer` are compared with PyTorch's own layers, and with a specification that attends with
+einsum and norms by hand where PyTorch's have no answer. Parameters are drawn and loaded by name, in float64 where
+nothing else is said. `TinyGPT` has parameters of its own choice, which are drawn as well; it is asked what depends on
+what, and whether it learns. `generate` is given a model whose next token depends on all that it is shown.
+The tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen.
+"""
+
+import inspect
+import math
+
+import numpy as np
+import torch
+from torch import nn
+
+from checking import (
+    Failed,
+    Message,
+    Suite,
+    backward,
+    expect,
+    expect_by_hand,
+    expect_close,
+    expect_gradients,
+    expect_parameters,
+    expect_raises,
+    expect_tensor,
+    expect_unchanged,
+)
+
+torch.set_num_threads(1)  # everything here is small
+
+suite = Suite(
+    __name__,
+    read={
+        "by_hand": "chapter 7, By hand",
+        "FeedForward": "chapter 7, The feed-forward network",
+        "EncoderLayer": "chapter 7, The encoder layer",
+        "DecoderLayer": "chapter 7, The decoder layer",
+        "TinyGPT": "chapter 7, A tiny GPT",
+        "generate": "chapter 7, Generation",
+    },
+)
+check, run = suite.check, suite.run
+
+REFUSED = (ValueError, RuntimeError, IndexError)
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+PROJECTIONS = ("W_q", "W_k", "W_v")
+PARTS = {"EncoderLayer": ("self_attn",), "DecoderLayer": ("self_attn", "multihead_attn")}
+
+
+# by_hand
+
+
+@check()
+def by_hand_one_token(by_hand, draw):
+    """The four numbers are what the layer makes of the token: twice, a part adds to the stream what it finds."""
+    x = np.array([1.0, 1, 5, 5])
+    W_o = np.array([[0.0, 0, 1, 0], [0, 1, 1, 0], [2, 1, 0, 2], [0, 0, 0, 2]])
+    W_1 = np.array([[0.0, 3], [0, 9], [0, 0], [6, 0]])
+    W_2 = np.array([[0.5, 1, 0, -0.2], [1, 0, 2, 1]])
+
+    def norm(x):
+        return (x - x.mean()) / x.std()
+
+    x = x + norm(x) @ W_o  # one token attends to itself, with weight 1
+    hidden = norm(x) @ W_1
+    expect_by_hand(by_hand(), x + hidden * [0.5 + 0.5 * math.erf(own / 2**0.5) for own in hidden] @ W_2)
+
+
+# Inputs
+
+
+def sizes(draw):
+    """Return five small sizes, all different: for example b, n, m, h and d_head. Their products are no `wide`."""
+    return [int(size) for size in draw.rng.permutation([2, 3, 4, 5, 7])]
+
+
+def wide(draw):
+    """Return a number of hidden units."""
+    return int(draw.rng.choice([11, 13, 17]))
+
+
+def tensor(draw, *shape, dtype=torch.float64):
+    return torch.tensor(draw.array(*shape), dtype=dtype)
+
+
+def noncontiguous(X):
+    """Return the same values, laid out in memory with the last two axes exchanged."""
+    return X.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+def some(draw, *shape):
+    """Return a mask that leaves each query at least one key, and hides at least one from each where there are two."""
+    mask = draw.rng.random(shape) < 0.5
+    order = draw.rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
+    return torch.tensor((mask | (order == 0)) & ((order != 1) | (shape[-1] == 1)))
+
+
+def late(n_q, n_k):
+    """Return a mask that leaves only the last three keys: along a long axis, few others would hardly show."""
+    return (torch.arange(n_k) >= n_k - 3).expand(n_q, n_k).clone()
+
+
+def linear(draw, name, d_in, d_out):
+    """Return weight and bias of an `nn.Linear` by name; of inputs of about 1 it makes outputs of about 1."""
+    return {f"{name}.weight": tensor(draw, d_out, d_in) / d_in**0.5, f"{name}.bias": tensor(draw, d_out)}
+
+
+def of_feed_forward(draw, d_model, d_ff, before=""):
+    return linear(draw, f"{before}linear1", d_model, d_ff) | linear(draw, f"{before}linear2", d_ff, d_model)
+
+
+def parameters(draw, kind, d_model, d_ff):
+    """Return parameters of an `EncoderLayer` or a `DecoderLayer`, by name."""
+    values = {}
+    for part in PARTS[kind]:
+        for name in (*PROJECTIONS, "W_o"):
+            values |= linear(draw, f"{part}.{name}", d_model, d_model)
+    values |= of_feed_forward(draw, d_model, d_ff, "feed_forward.")
+    for i in range(len(PARTS[kind]) + 1):
+        values[f"norm{i + 1}.weight"], values[f"norm{i + 1}.bias"] = tensor(draw, d_model), tensor(draw, d_model)
+    return values
+
+
+def shapes(values):
+    return {name: tuple(value.shape) for name, value in values.items()}
+
+
+def inputs(draw, kind, b, n, m, d_model):
+    """Return what a layer is given beside masks: x, and to a decoder layer a memory."""
+    x = tensor(draw, b, n, d_model)
+    return (x,) if kind == "EncoderLayer" else (x, tensor(draw, b, m, d_model))
+
+
+# Specifications
+
+
+def fed(values, x, before=""):
+    """Return what a feed-forward network with these parameters makes of x."""
+    hidden = x @ values[f"{before}linear1.weight"].T + values[f"{before}linear1.bias"]
+    hidden = hidden * torch.special.ndtr(hidden)
+    return hidden @ values[f"{before}linear2.weight"].T + values[f"{before}linear2.bias"]
+
+
+def normed(values, name, x):
+    x = x - x.mean(-1, keepdim=True)
+    return x * (x.square().mean(-1, keepdim=True) + 1e-5) ** -0.5 * values[f"{name}.weight"] + values[f"{name}.bias"]
+
+
+def attended(values, part, h, query, source, mask):
+    """Return what multi-head attention with these parameters finds in `source`."""
+    found = []
+    for name, X in zip(PROJECTIONS, (query, source, source), strict=True):
+        rows, bias = values[f"{part}.{name}.weight"], values[f"{part}.{name}.bias"]
+        found.append(torch.einsum("bnd,hed->bhne", X, rows.unflatten(0, (h, -1))) + bias.unflatten(0, (h, 1, -1)))
+    q, k, v = found
+    S = torch.einsum("bhie,bhje->bhij", q, k) * q.shape[-1] ** -0.5
+    allowed = torch.ones(S.shape, dtype=torch.bool)
+    if mask is not None:
+        allowed = allowed & (mask[:, None] if mask.ndim == 3 else mask)
+    S = torch.where(allowed, S, -torch.inf)
+    largest = S.detach().amax(-1, keepdim=True)
+    E = torch.where(allowed, torch.exp(S - torch.where(largest > -torch.inf, largest, 0.0)), 0.0)
+    total = E.sum(-1, keepdim=True)
+    A = E / torch.where(total > 0, total, 1.0)
+    mixed = values[f"{part}.W_o.weight"].unflatten(1, (h, -1))  # (d_model, h, d_head)
+    return torch.einsum("bhij,bhje,dhe->bid", A, v, mixed) + values[f"{part}.W_o.bias"]
+
+
+def specified(kind, values, h, *arguments):
+    """Return what a layer with these parameters makes of its arguments, as `forward` takes them."""
+    x, memory, *masks = arguments if kind == "DecoderLayer" else (arguments[0], None, *arguments[1:])
+    mask, memory_mask = [*masks, None, None][:2]
+    own = normed(values, "norm1", x)
+    x = x + attended(values, "self_attn", h, own, own, mask)
+    last = "norm2"
+    if kind == "DecoderLayer":
+        x = x + attended(values, "multihead_attn", h, normed(values, "norm2", x), memory, memory_mask)
+        last = "norm3"
+    return x + fed(values, normed(values, last, x), "feed_forward.")
+
+
+def of_torch(kind, values, h, *arguments):
+    """Return what PyTorch's own layer with these parameters makes of the same arguments."""
+    d_ff, d_model = values["feed_forward.linear1.weight"].shape
+    theirs = nn.TransformerEncoderLayer if kind == "EncoderLayer" else nn.TransformerDecoderLayer
+    layer = theirs(d_model, h, d_ff, 0.0, "gelu", batch_first=True, norm_first=True, dtype=torch.float64)
+    state = {name.removeprefix("feed_forward."): own for name, own in values.items()}
+    for part in PARTS[kind]:
+        for own in ("weight", "bias"):
+            rows = [state.pop(f"{part}.{name}.{own}") for name in PROJECTIONS]
+            state[f"{part}.in_proj_{own}"] = torch.cat(rows)
+            state[f"{part}.out_proj.{own}"] = state.pop(f"{part}.W_o.{own}")
+    layer.load_state_dict(state)
+    turned = [None if own is None else ~own if own.dtype == torch.bool else own for own in arguments]
+    return layer(*turned).detach()  # their masks are True where nothing may be seen
+
+
+# FeedForward
+
+
+def loaded_network(FeedForward, values):
+    d_ff, d_model = values["linear1.weight"].shape
+    return FeedForward.module(d_model, d_ff).load(values, torch.float64, training=False)
+
+
+@check(weight=1)
+def FeedForward_parameters(FeedForward, draw):
+    """Its parameters are `linear1` from d_model to d_ff and `linear2` back, both with a bias, and no others."""
+    d_model, *_ = sizes(draw)
+    d_ff = wide(draw)
+    expect_parameters(FeedForward.module(d_model, d_ff), shapes(of_feed_forward(draw, d_model, d_ff)))
+
+
+@check(weight=1, needs=[FeedForward_parameters])
+def FeedForward_shape(FeedForward, draw):
+    """The result is a tensor of shape (b, n, d_model)."""
+    b, n, d_model, *_ = sizes(draw)
+    network = loaded_network(FeedForward, of_feed_forward(draw, d_model, wide(draw)))
+    expect_tensor(network(tensor(draw, b, n, d_model)), (b, n, d_model))
+
+
+@check(weight=1, needs=[FeedForward_shape])
+def FeedForward_curve(FeedForward, draw):
+    """Between the two layers stands GELU, t times the share of a normal distribution below t: also where t is -3."""
+    b, n, d_model, *_ = sizes(draw)
+    d_ff = wide(draw)
+    values = of_feed_forward(draw, d_model, d_ff)
+    values["linear1.weight"] *= 0
+    values["linear2.bias"] *= 0
+    x = tensor(draw, b, n, d_model)
+    for low, high in [(-3.1, -2.6), (0.3, 3.0)]:
+        values["linear1.bias"] = torch.tensor(draw.rng.uniform(low, high, d_ff))
+        values["linear2.weight"] = values["linear2.weight"].abs()
+        expect_close(loaded_network(FeedForward, values)(x), fed(values, x))
+
+
+@check(weight=2, needs=[FeedForward_curve])
+def FeedForward_values(FeedForward, draw):
+    """Each token is widened by `linear1`, bent by GELU, and brought back by `linear2`; nothing else is done to it."""
+    b, n, d_model, *_ = sizes(draw)
+    values = of_feed_forward(draw, d_model, wide(draw))
+    network = loaded_network(FeedForward, values)
+    x = tensor(draw, b, n, d_model)
+    expect_close(network(x), fed(values, x))
+    expect_close(network(noncontiguous(x)), fed(values, x))
+
+
+@check(weight=1, needs=[FeedForward_values])
+def FeedForward_sizes(FeedForward, draw):
+    """Where all sizes are alike, along a long axis, and where sizes are 1, the axes still mean what they mean."""
+    size, other, *_ = sizes(draw)
+    long = draw.long()
+    cases = [
+        (size, size, size, size),
+        (1, other, size, 2),
+        (size, 1, other, 3),
+        (2, size, 1, other),
+        (2, size, other, 1),
+    ]
+    for b, n, d_model, d_ff in [*cases, (1, long, 2, 3), (1, 2, long, 3), (1, 2, 3, long)]:
+        values = of_feed_forward(draw, d_model, d_ff)
+        x = tensor(draw, b, n, d_model)
+        expect_close(loaded_network(FeedForward, values)(x), fed(values, x))
+
+
+@check(weight=1, needs=[FeedForward_shape])
+def FeedForward_refuses(FeedForward, draw):
+    """A last size that is not d_model raises `ValueError`, `RuntimeError` or `IndexError`; 1 is no exception."""
+    b, n, d_model, *_ = sizes(draw)
+    network = loaded_network(FeedForward, of_feed_forward(draw, d_model, wide(draw)))
+    for d in (d_model + 1, d_model - 1, 1):
+        expect_raises(REFUSED, network, tensor(draw, b, n, d), because=f"d_model is {d_model}")
+
+
+@check(weight=1, needs=[FeedForward_values])
+def FeedForward_gradients(FeedForward, draw):
+    """Gradients flow to each parameter and to x."""
+    b, n, d_model, *_ = sizes(draw)
+    values = of_feed_forward(draw, d_model, wide(draw))
+    network = loaded_network(FeedForward, values)
+    x, upstream = tensor(draw, b, n, d_model), tensor(draw, b, n, d_model)
+    expect_backward(network, lambda values, x: fed(values, x), values, (x,), (), upstream)
+
+
+def expect_backward(layer, specification, values, floating, masks, upstream):
+    """Fail unless the gradients of parameters and inputs are those of a specification of (values, *inputs)."""
+    leaves = [part.clone().requires_grad_() for part in floating]
+    parts = {name: part.clone().requires_grad_() for name, part in values.items()}
+    specification(parts, *leaves, *masks).backward(upstream)
+    _, came, of_parameters = backward(layer, *floating, *masks, upstream=upstream)
+    for name, part in expect_gradients(layer, of_parameters, parts).items():
+        # That of a bias of the keys is 0, since it shifts all scores of a query alike: what comes is rounding.
+        unit = max(np.abs(parts[name].grad.numpy()).max(), 1.0)
+        expect_close(part, parts[name].grad, what=f"the gradient of {name}", unit=np.array(unit))
+    for name, part, leaf in zip(("x", "memory"), came, leaves, strict=False):
+        expect_close(part, leaf.grad, what=f"the gradient of {name}")
+
+
+def expect_same_in_training(layer, expected, *arguments):
+    """Fail unless a layer gives what is expected after `eval()`, and in training mode, where a new one begins."""
+    expect_close(layer(*arguments), expected)
+    layer.train()
+    try:
+        expect_close(layer(*arguments), expected)
+    except Failed as failure:
+        message = "After `eval()` all is right, and in training mode it is not: dropout, or the like. {rest}"
+        raise Failed(Message(message, rest=failure.message)) from None
+
+
+@check(weight=0.5, needs=[FeedForward_values])
+def FeedForward_in_training(FeedForward, draw):
+    """In training mode, where a new module begins, the results are the same: nothing is dropped at random."""
+    b, n, d_model, *_ = sizes(draw)
+    values = of_feed_forward(draw, d_model, wide(draw))
+    x = tensor(draw, b, n, d_model)
+    expect_same_in_training(loaded_network(FeedForward, values), fed(values, x), x)
+
+
+@check(weight=0.5, needs=[FeedForward_shape])
+def FeedForward_kept(FeedForward, draw):
+    """The result has the dtype of parameters and x, in four of them, and x is as it was after the call."""
+    b, n, d_model, *_ = sizes(draw)
+    network = loaded_network(FeedForward, of_feed_forward(draw, d_model, wide(draw)))
+    x = tensor(draw, b, n, d_model)
+    expect_unchanged(network, ["x"], x)
+    for dtype in DTYPES:
+        network.to(dtype)
+        expect_tensor(network(x.to(dtype)), (b, n, d_model), dtype)
+
+
+# EncoderLayer and DecoderLayer, which are asked much the same
+
+
+def of_both(weight=1, needs=()):
+    """Declare a check of each of the two classes; the check `values` of the class NAME is called `NAME_values`."""
+
+    def declare(body):
+        for name in PARTS:
+            check(weight, [f"{name}_{need.__name__}" for need in needs])(_of(name, body))
+        return body
+
+    return declare
+
+
+def _of(name, body):
+    def own(made, draw):
+        body(made, draw)
+
+    own.__name__, own.__doc__ = f"{name}_{body.__name__}", body.__doc__
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    own.__signature__ = inspect.Signature([inspect.Parameter(own, kind) for own in (name, "draw")])
+    return own
+
+
+def loaded(made, values, h):
+    """Return a layer of the class under test with these parameters, set to be used and not to be trained."""
+    d_ff, d_model = values["feed_forward.linear1.weight"].shape
+    return made.module(d_model, h, d_ff).load(values, torch.float64, training=False)
+
+
+def expect_layer(made, layer, values, h, *arguments):
+    """Fail unless a layer returns what the specification does."""
+    expect_close(layer(*arguments), specified(made.name, values, h, *arguments))
+
+
+@of_both(weight=2)
+def parameters_named(made, draw):
+    """Its parameters have the names and the shapes of the text, and no others."""
+    h, d_head, *_ = sizes(draw)
+    d_model, d_ff = h * d_head, wide(draw)
+    expect_parameters(made.module(d_model, h, d_ff), shapes(parameters(draw, made.name, d_model, d_ff)))
+
+
+@of_both(weight=0.5)
+def refuses_heads(made, draw):
+    """A d_model that is no multiple of num_heads raises when the layer is made: `ValueError` or its like."""
+    for d_model, h in [(7, 3), (6, 4), (8, 3), (3, 6)]:
+        expect_raises(REFUSED, made, d_model, h, 5, because=f"d_model is {d_model}, and there are {h} heads")
+
+
+@of_both(weight=1, needs=[parameters_named])
+def shape_of_result(made, draw):
+    """The result is a tensor of shape (b, n, d_model), and no tuple."""
+    b, n, m, h, d_head = sizes(draw)
+    d_model = h * d_head
+    layer = loaded(made, parameters(draw, made.name, d_model, wide(draw)), h)
+    expect_tensor(layer(*inputs(draw, made.name, b, n, m, d_model)), (b, n, d_model))
+
+
+@of_both(weight=3, needs=[shape_of_result])
+def values(made, draw):
+    """With the same weights, the results are those of PyTorch's layer with `norm_first=True, activation="gelu"`."""
+    b, n, m = (int(size) for size in draw.rng.permutation([4, 5, 7]))
+    h, d_head = (int(size) for size in draw.rng.permutation([2, 3]))  # few columns, where n is not n - 1
+    d_model = h * d_head
+    own = parameters(draw, made.name, d_model, wide(draw))
+    layer = loaded(made, own, h)
+    arguments = inputs(draw, made.name, b, n, m, d_model)
+    expected = of_torch(made.name, own, h, *arguments)
+    expect_close(layer(*arguments), expected)
+    expect_close(layer(*map(noncontiguous, arguments)), expected)
+
+
+def silenced(values, *parts):
+    """Return the same parameters, except that these linear layers are all 0: what comes through them adds nothing."""
+    return {name: 0 * own if name.rpartition(".")[0] in parts else own for name, own in values.items()}
+
+
+@of_both(weight=1, needs=[shape_of_result])
+def attention_alone(made, draw):
+    """Where `linear2` is all 0 the feed-forward network adds nothing: x is left and what attention finds."""
+    b, n, m, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
+    expect_layer(made, loaded(made, own, h), own, h, *inputs(draw, made.name, b, n, m, d_model))
+
+
+@of_both(weight=1, needs=[shape_of_result])
+def feed_forward_alone(made, draw):
+    """Where `W_o` is all 0 attention adds nothing: x is left and what the feed-forward network finds."""
+    b, n, m, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = parameters(draw, made.name, d_model, wide(draw))
+    own = silenced(own, *[f"{part}.W_o" for part in PARTS[made.name]])
+    expect_layer(made, loaded(made, own, h), own, h, *inputs(draw, made.name, b, n, m, d_model))
+
+
+@of_both(weight=1, needs=[values])
+def small_differences(made, draw):
+    """Where a token's numbers hardly differ, the 10⁻⁵ counts that a layer norm adds to the variance."""
+    b, n, m, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = parameters(draw, made.name, d_model, wide(draw))
+    layer = loaded(made, own, h)
+    for factor in (1e-3, 1e-2, 0):
+        x, *memory = inputs(draw, made.name, b, n, m, d_model)
+        expect_layer(made, layer, own, h, 1 + factor * x, *memory)
+
+
+@of_both(weight=2, needs=[attention_alone])
+def masked(made, draw):
+    """With a `mask` (n, n) a token attends only where it is True; without, everywhere: it is not causal by itself."""
+    b, n, m, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
+    layer = loaded(made, own, h)
+    arguments = inputs(draw, made.name, b, n, m, d_model)
+    for mask in (some(draw, n, n), torch.ones(n, n, dtype=torch.bool).tril()):
+        expect_close(layer(*arguments, mask), of_torch(made.name, own, h, *arguments, mask))
+
+
+@of_both(weight=1, needs=[masked])
+def masked_otherwise(made, draw):
+    """A `mask` may also be one for each sequence, (b, n, n) or (b, 1, n), or have four axes, as in exercise 6."""
+    b, n, m, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
+    layer = loaded(made, own, h)
+    arguments = inputs(draw, made.name, b, n, m, d_model)
+    for shape in [(b, n), (b, 1), (b, h, n), (1, h, 1), (b, 1, 1)]:
+        expect_layer(made, layer, own, h, *arguments, some(draw, *shape, n))
+
+
+@of_both(weight=1, needs=[masked])
+def nothing_to_attend_to(made, draw):
+    """A token that may attend to nothing still goes through: attention adds `W_o`'s bias to it, and no NaN."""
+    b, n, m, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
+    layer = loaded(made, own, h)
+    mask = some(draw, b, n, n)
+    mask[:, 0] = mask[0] = False
+    expect_layer(made, layer, own, h, *inputs(draw, made.name, b, n, m, d_model), mask)
+
+
+@of_both(weight=1, needs=[values])
+def sizes_alike(made, draw):
+    """Where all sizes are alike, and along a long axis, the axes still mean what they mean."""
+    size = int(draw.rng.integers(3, 5))
+    long = draw.long()
+    for b, n, m, h, d_model, d_ff in [
+        (size, size, size, size, size, size),
+        (size, size, size, 1, size, size),
+        (1, long, 2, 2, 6, 5),
+        (1, 3, 2, 2, 6, long),
+    ]:
+        own = parameters(draw, made.name, d_model, d_ff)
+        layer = loaded(made, own, h)
+        arguments = inputs(draw, made.name, b, n, m, d_model)
+        for mask in [late(n, n)] if n > 512 else [None, some(draw, n, n)]:
+            expect_layer(made, layer, own, h, *arguments, mask)
+
+
+@of_both(weight=1, needs=[values])
+def sizes_of_one(made, draw):
+    """Sizes of 1 stay axes: one sequence, one token, one head, one column for each head, one hidden unit."""
+    for one in range(6):
+        b, n, m, h, d_head, d_ff = (1 if place == one else size for place, size in enumerate([*sizes(draw), 11]))
+        own = parameters(draw, made.name, h * d_head, d_ff)
+        arguments = inputs(draw, made.name, b, n, m, h * d_head)
+        expect_layer(made, loaded(made, own, h), own, h, *arguments, some(draw, b, n, n))
+
+
+@of_both(weight=2, needs=[values])
+def gradients(made, draw):
+    """Gradients flow to each parameter and each input, without a mask, and with one that leaves a token nothing."""
+    b, n, m, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = parameters(draw, made.name, d_model, wide(draw))
+    layer = loaded(made, own, h)
+    mask = some(draw, b, n, n)
+    mask[:, 0] = False
+    for masks in [(), (mask,)]:
+        arguments, upstream = inputs(draw, made.name, b, n, m, d_model), tensor(draw, b, n, d_model)
+
+        def specification(values, *arguments):
+            return specified(made.name, values, h, *arguments)
+
+        expect_backward(layer, specification, own, arguments, masks, upstream)
+
+
+@of_both(weight=1, needs=[values])
+def in_training(made, draw):
+    """In training mode, where a new layer begins, the results are the same: nothing is dropped at random."""
+    b, n, m, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = parameters(draw, made.name, d_model, wide(draw))
+    arguments = inputs(draw, made.name, b, n, m, d_model)
+    expect_same_in_training(loaded(made, own, h), specified(made.name, own, h, *arguments), *arguments)
+
+
+@of_both(weight=1, needs=[shape_of_result])
+def dtype(made, draw):
+    """The result has the dtype of parameters and inputs: float32, float64, float16, bfloat16, with a mask too."""
+    b, n, m, h, d_head = sizes(draw)
+    d_model = h * d_head
+    layer = loaded(made, parameters(draw, made.name, d_model, wide(draw)), h)
+    arguments, mask = inputs(draw, made.name, b, n, m, d_model), some(draw, n, n)
+    for kind in DTYPES:
+        layer.to(kind)
+        expect_tensor(layer(*[part.to(kind) for part in arguments], mask), (b, n, d_model), kind)
+
+
+@of_both(weight=1, needs=[shape_of_result])
+def refuses_sizes(made, draw):
+    """Sizes that do not fit raise: another width than d_model, also 1, and a mask for other tokens."""
+    b, n, m, h, d_head = sizes(draw)
+    d_model = h * d_head
+    layer = loaded(made, parameters(draw, made.name, d_model, wide(draw)), h)
+    x, *memory = inputs(draw, made.name, b, n, m, d_model)
+    for d in (d_model + h, d_model - h, 1):
+        expect_raises(REFUSED, layer, tensor(draw, b, n, d), *memory, because=f"d_model is {d_model}")
+        for other in memory:
+            own = tensor(draw, b, other.shape[1], d)
+            expect_raises(REFUSED, layer, x, own, because=f"d_model is {d_model}")
+    for shape in [(n, n + 1), (n + 1, n), (n, 1), (b, n + 1, n), (1, h + 1, n, n)]:
+        expect_raises(REFUSED, layer, x, *memory, some(draw, *shape), because=f"the mask is {shape}")
+
+
+@of_both(weight=0.5, needs=[shape_of_result])
+def kept(made, draw):
+    """Inputs, mask and parameters are as they were after the call."""
+    b, n, m, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = parameters(draw, made.name, d_model, wide(draw))
+    layer = loaded(made, own, h)
+    arguments = inputs(draw, made.name, b, n, m, d_model)
+    names = ["x", "memory"][: len(arguments)]
+    expect_unchanged(layer, [*names, "mask"], *arguments, some(draw, n, n))
+    after = layer.state()
+    for name, part in own.items():
+        expect_close(after[name], part, what=f"the parameter {name} after the call")
+
+
+# DecoderLayer alone
+
+
+@check(weight=2, needs=["DecoderLayer_attention_alone"])
+def DecoderLayer_memory_masked(DecoderLayer, draw):
+    """`memory_mask` (n, m) hides parts of the memory, `mask` those of x: each alone, and both; m = n or not."""
+    b, n, m, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
+    layer = loaded(DecoderLayer, own, h)
+    for length in (m, n):
+        arguments = inputs(draw, DecoderLayer.name, b, n, length, d_model)
+        for masks in [(None, some(draw, n, length)), (some(draw, n, n), some(draw, n, length))]:
+            expect_close(layer(*arguments, *masks), of_torch(DecoderLayer.name, own, h, *arguments, *masks))
+
+
+@check(weight=1, needs=[DecoderLayer_memory_masked])
+def DecoderLayer_memory_masked_otherwise(DecoderLayer, draw):
+    """A `memory_mask` may be (b, 1, m) or have four axes; where it leaves a token nothing, `W_o`'s bias is added."""
+    b, n, m, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
+    layer = loaded(DecoderLayer, own, h)
+    arguments = inputs(draw, DecoderLayer.name, b, n, m, d_model)
+    for shape in [(b, n), (b, 1), (b, h, n), (1, h, 1)]:
+        mask = some(draw, *shape, m)
+        mask[0] = mask[0] & (shape[0] == 1)  # one sequence sees nothing of its memory
+        expect_layer(DecoderLayer, layer, own, h, *arguments, None, mask)
+
+
+@check(weight=1, needs=[DecoderLayer_memory_masked])
+def DecoderLayer_long_memory(DecoderLayer, draw):
+    """A memory of any length does, longer than 512 or as short as 1, and one that is masked in part."""
+    b, n, _, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
+    layer = loaded(DecoderLayer, own, h)
+    for length in (draw.long(), 1):
+        arguments = inputs(draw, DecoderLayer.name, b, n, length, d_model)
+        expect_layer(DecoderLayer, layer, own, h, *arguments, None, late(n, length))
+
+
+@check(weight=0.5, needs=[DecoderLayer_memory_masked])
+def DecoderLayer_refuses_masks(DecoderLayer, draw):
+    """A `memory_mask` for another number of tokens, or for a memory of another length, raises."""
+    b, n, m, h, d_head = sizes(draw)
+    d_model = h * d_head
+    layer = loaded(DecoderLayer, parameters(draw, DecoderLayer.name, d_model, wide(draw)), h)
+    arguments = inputs(draw, DecoderLayer.name, b, n, m, d_model)
+    for shape in [(n, m + 1), (n + 1, m), (n, 1), (m, n), (b, n + 1, m)]:
+        mask = some(draw, *shape)
+        expect_raises(REFUSED, layer, *arguments, None, mask, because=f"the memory_mask is {shape}, memory {m} long")
+
+
+# TinyGPT
+
+CHANGES = 1e-5  # of the largest logit: what is computed in another order differs by less, what is changed by more
+
+
+def words(draw, vocab_size, *shape):
+    return torch.tensor(draw.rng.integers(vocab_size, size=shape))
+
+
+def sizes_of_model(draw, num_layers=2, max_len=7):
+    """Return the arguments of a `TinyGPT`: a small one. The width of a head is even, as rotary positions want it."""
+    h = int(draw.rng.choice([2, 3]))
+    return int(draw.rng.choice([11, 13])), 4 * h, h, num_layers, max_len
+
+
+def drawn(made, draw, *arguments):
+    """Return a model with parameters that are drawn here, whatever they are: a new one's might be 0, or all alike."""
+    model = made.module(*arguments)
+    values = {name: tensor(draw, *shape) / max([1, *shape[-1:]]) ** 0.5 for name, shape in model.shapes().items()}
+    return model.load(values, torch.float64, training=False)
+
+
+def logits_of(model, tokens, vocab_size):
+    return expect_tensor(model(tokens), (*tokens.shape, vocab_size))
+
+
+def distances(logits, others):
+    """Return how much the logits at each token differ, relative to the largest."""
+    return np.abs(others - logits).max(-1) / (np.abs(logits).max() or 1.0)
+
+
+@check(weight=0.5)
+def TinyGPT_max_len(TinyGPT, draw):
+    """`max_len` can be read from the model, and it is a module with parameters."""
+    vocab_size, d_model, h, num_layers, max_len = sizes_of_model(draw)
+    model = TinyGPT.module(vocab_size, d_model, h, num_layers, max_len)
+    found = model.read("max_len")
+    message = "`max_len` should be {size}, and is {found}."
+    expect(found == max_len, Message(message, size=max_len, found=str(found)[:50]))
+    expect(model.shapes(), "`state_dict` has no parameters: nothing of this model can be trained or saved.")
+
+
+@check(weight=2)
+def TinyGPT_shape(TinyGPT, draw):
+    """The logits have shape (b, n, vocab_size), for every n from 1 to `max_len`, be it 1, and for b = 1."""
+    vocab_size, d_model, h, num_layers, max_len = sizes_of_model(draw)
+    model = TinyGPT.module(vocab_size, d_model, h, num_layers, max_len).train(False)
+    for n in range(max_len, 0, -1):
+        logits_of(model, words(draw, vocab_size, 2, n), vocab_size)
+    logits_of(model, words(draw, vocab_size, 1, 1), vocab_size)
+    model = TinyGPT.module(vocab_size, d_model, 1, 1, 1)
+    logits_of(model, words(draw, vocab_size, 3, 1), vocab_size)
+    long = draw.long()
+    logits_of(TinyGPT.module(3, 2, 1, 1, long), words(draw, 3, 1, long), 3)
+
+
+@check(weight=1, needs=[TinyGPT_shape])
+def TinyGPT_refuses(TinyGPT, draw):
+    """More than `max_len` tokens raise, and so does, when it is made, a d_model that is no multiple of num_heads."""
+    vocab_size, d_model, h, num_layers, max_len = sizes_of_model(draw)
+    model = TinyGPT.module(vocab_size, d_model, h, num_layers, max_len)
+    for n in (max_len + 1, 2 * max_len):
+        expect_raises(REFUSED, model, words(draw, vocab_size, 2, n), because=f"max_len is {max_len}")
+    expect_raises(REFUSED, TinyGPT, vocab_size, 7, 3, num_layers, max_len, because="d_model is 7, and h is 3")
+
+
+def count(model):
+    """Return the number of a module's parameters that can be trained, each counted once."""
+    return sum(part.numel() for part in model.parameters() if part.requires_grad)
+
+
+def without_gradient(model, tokens):
+    """Return which parameters that can be trained get no gradient from the logits, by name."""
+    import torch
+
+    with torch.enable_grad():
+        logits = model(tokens)
+        torch.nn.functional.cross_entropy(logits.flatten(0, -2), tokens.flatten()).backward()
+    return [name for name, part in model.named_parameters() if part.requires_grad and part.grad is None]
+
+
+@check(weight=1.5, needs=[TinyGPT_shape])
+def TinyGPT_layers(TinyGPT, draw):
+    """There are `num_layers` layers: each adds the same number of parameters of its own, and each of them is used."""
+    vocab_size, d_model, h, _, max_len = sizes_of_model(draw)
+    models = [TinyGPT.module(vocab_size, d_model, h, num_layers, max_len) for num_layers in (1, 2, 3, 4)]
+    counts = [model.there(count) for model in models]
+    more = np.diff(counts)
+    message = (
+        "With 1, 2, 3 and 4 layers {counts} parameters can be trained: each layer should bring as many of its"
+        " own. Is each made anew, and do they stand in an `nn.ModuleList`?"
+    )
+    named = Message(message, counts=", ".join(map(str, counts)))
+    expect(more.min() > 0 and more.min() == more.max(), named)
+    lacks = models[2].there(without_gradient, words(draw, vocab_size, 2, max_len))
+    message = (
+        "No gradient comes to {count} of the parameters, such as `{name}`: the result does not depend on "
+        "them. It may also be `detach` that cuts them off."
+    )
+    expect(not lacks, Message(message, count=len(lacks), name=str(lacks[:1])[2:-2][:60]))
+
+
+@check(weight=1, needs=[TinyGPT_layers])
+def TinyGPT_sequences(TinyGPT, draw):
+    """Sequences do not see each other: each has the logits that it has alone."""
+    vocab_size, *rest, max_len = sizes_of_model(draw)
+    model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
+    tokens = words(draw, vocab_size, 3, 5)
+    together = logits_of(model, tokens, vocab_size)
+    for i in range(len(tokens)):
+        alone = logits_of(model, tokens[i : i + 1], vocab_size)
+        message = (
+            "The logits of sequence {i} are others when it stands in a batch with other sequences. An axis is "
+            "taken for another, or a mean is taken over the batch."
+        )
+        expect(distances(alone[0], together[i]).max() < CHANGES, Message(message, i=i))
+
+
+def changed_once(draw, vocab_size, n):
+    """Return a batch: a sequence of n tokens, then as many of which each differs from it in one token, 0 to n - 1."""
+    tokens = words(draw, vocab_size, 1, n).repeat(n + 1, 1)
+    for j in range(n):
+        tokens[j + 1, j] = (tokens[j + 1, j] + int(draw.rng.integers(1, vocab_size))) % vocab_size
+    return tokens
+
+
+@check(weight=3, needs=[TinyGPT_sequences])
+def TinyGPT_causal(TinyGPT, draw):
+    """A later token changes nothing: the logits at a token stay as they are, whatever follows."""
+    vocab_size, *rest, max_len = sizes_of_model(draw)
+    model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
+    logits = logits_of(model, changed_once(draw, vocab_size, max_len), vocab_size)
+    for j in range(1, max_len):
+        leaks = np.flatnonzero(distances(logits[0, :j], logits[j + 1, :j]) > CHANGES)
+        if len(leaks):
+            message = (
+                "Token {j} was changed, and the logits at token {i}, before it, changed with it. Does every layer get"
+                " a causal mask, True where a token may look, at itself and to the left?"
+            )
+            raise Failed(Message(message, j=j, i=int(leaks[-1])))
+
+
+@check(weight=1, needs=[TinyGPT_causal])
+def TinyGPT_prefix(TinyGPT, draw):
+    """How many tokens follow changes nothing either: the first k have the logits that they have alone."""
+    vocab_size, *rest, max_len = sizes_of_model(draw)
+    model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
+    tokens = words(draw, vocab_size, 2, max_len)
+    whole = logits_of(model, tokens, vocab_size)
+    for k in (1, max_len // 2, max_len - 1):
+        alone = logits_of(model, tokens[:, :k], vocab_size)
+        message = (
+            "The logits of the first {k} tokens are others when these stand alone than when more follow. Are "
+            "positions counted from the first token, and is no mean taken over tokens?"
+        )
+        expect(distances(alone, whole[:, :k]).max() < CHANGES, Message(message, k=k))
+
+
+@check(weight=2, needs=[TinyGPT_causal])
+def TinyGPT_sees(TinyGPT, draw):
+    """A token changes the logits at its own place, and at every place after it, with one layer too."""
+    for num_layers in (1, 2):
+        vocab_size, *rest, max_len = sizes_of_model(draw, num_layers)
+        model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
+        logits = logits_of(model, changed_once(draw, vocab_size, max_len), vocab_size)
+        for j in range(max_len):
+            blind = np.flatnonzero(distances(logits[0, j:], logits[j + 1, j:]) < CHANGES)
+            if len(blind):
+                message = (
+                    "Token {j} was changed, and the logits at token {i} stayed as they were. Each token sees itself "
+                    "and all before it: is there attention in each layer, and does its mask hide too much?"
+                )
+                raise Failed(Message(message, j=j, i=j + int(blind[0])))
+
+
+@check(weight=2, needs=[TinyGPT_sees])
+def TinyGPT_positions(TinyGPT, draw):
+    """The order of tokens matters: where two change places, logits after them change, with one layer too."""
+    vocab_size, *rest, max_len = sizes_of_model(draw, num_layers=1)
+    model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
+    first = torch.tensor(draw.rng.permutation(vocab_size)[:max_len]).repeat(max_len - 1, 1)
+    for i in range(max_len - 2):
+        first[i + 1, [i, i + 1]] = first[i + 1, [i + 1, i]]
+    logits = logits_of(model, first, vocab_size)
+    for i in range(max_len - 2):
+        change = distances(logits[0, i + 2 :], logits[i + 1, i + 2 :]).min()
+        message = (
+            "Tokens {i} and {j} were exchanged, and the logits after them stayed as they were. Is the position of"
+            " each token told to the model?"
+        )
+        expect(change > CHANGES, Message(message, i=i, j=i + 1))
+
+
+@check(weight=1, needs=[TinyGPT_layers])
+def TinyGPT_in_training(TinyGPT, draw):
+    """In training mode, where a new model begins, the logits are the same: nothing is dropped at random."""
+    vocab_size, *rest, max_len = sizes_of_model(draw)
+    model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
+    tokens = words(draw, vocab_size, 3, max_len)
+    in_use = logits_of(model, tokens, vocab_size)
+    expect(
+        distances(in_use, logits_of(model.train(), tokens, vocab_size)).max() < CHANGES,
+        "The logits in training mode differ from those after `eval()`: dropout, or the like.",
+    )
+
+
+@check(weight=1, needs=[TinyGPT_layers])
+def TinyGPT_kept(TinyGPT, draw):
+    """The logits have the dtype of the parameters, in four of them, and the tokens are as they were."""
+    vocab_size, *rest, max_len = sizes_of_model(draw)
+    model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
+    tokens = words(draw, vocab_size, 3, max_len)
+    expect_unchanged(model, ["tokens"], tokens)
+    for dtype in DTYPES:
+        model.to(dtype)
+        expect_tensor(model(tokens), (3, max_len, vocab_size), dtype, what="logits")
+
+
+def loss_of(logits, targets):
+    """Return the mean of minus the log probability of each target, in nats."""
+    largest = logits.max(-1, keepdims=True)
+    logs = logits - largest - np.log(np.exp(logits - largest).sum(-1, keepdims=True))
+    return -float(np.take_along_axis(logs, targets[..., None], -1).mean())
+
+
+@check(weight=1, needs=[TinyGPT_shape])
+def TinyGPT_begins(TinyGPT, draw):
+    """A new model guesses: for random tokens its loss is about ln(vocab_size), and less than 1 above it."""
+    vocab_size, max_len = 50, 12
+    model = TinyGPT.module(vocab_size, 32, 4, 2, max_len)
+    tokens = words(draw, vocab_size, 8, max_len + 1)
+    loss = loss_of(logits_of(model, tokens[:, :-1], vocab_size).astype(float), tokens[:, 1:].numpy())
+    message = (
+        "The loss of a new model is {loss}, and ln({vocab_size}) is {guess}: it is sure of what it cannot "
+        "know. Its logits are too large: draw the embeddings or the last layer smaller, or put a norm before "
+        "that."
+    )
+    guess = math.log(vocab_size)
+    expect(loss < guess + 1, Message(message, loss=f"{loss:.2f}", vocab_size=vocab_size, guess=f"{guess:.2f}"))
+
+
+def learn(model, inputs, targets, rate):
+    """Train a model, a step of Adam for each batch; return its loss before each step."""
+    import torch
+
+    parts = [part for part in model.parameters() if part.requires_grad]
+    means, squares = ([torch.zeros_like(part) for part in parts] for _ in range(2))
+    losses = []
+    for step, (batch, wanted) in enumerate(zip(inputs, targets, strict=True), 1):
+        with torch.enable_grad():
+            loss = torch.nn.functional.cross_entropy(model(batch).flatten(0, -2), wanted.flatten())
+            gradients = torch.autograd.grad(loss, parts, allow_unused=True)
+        losses.append(loss.item())
+        with torch.no_grad():
+            for part, gradient, mean, square in zip(parts, gradients, means, squares, strict=True):
+                if gradient is not None:
+                    mean.lerp_(gradient, 0.1)
+                    square.lerp_(gradient.square(), 0.01)
+                    size = (square / (1 - 0.99**step)).sqrt_().add_(1e-8)
+                    part.addcdiv_(mean, size, value=-rate / (1 - 0.9**step))
+    return losses
+
+
+STEPS, SEQUENCES, PERIOD, NO_TARGET = 60, 16, 2, -100
+MOST_LOSS = 0.5  # after training; right models come to 0.02 at most, and one that guesses to 1.8
+
+
+def repeating(draw, vocab_size, n, *lead):
+    """Return tokens in sequences that repeat every `PERIOD` tokens, and the next of each, where that can be known."""
+    first = draw.rng.integers(vocab_size, size=(*lead, PERIOD))
+    whole = np.concatenate([first] * (n // PERIOD + 1), axis=-1)[..., : n + 1]
+    targets = whole[..., 1:].copy()
+    targets[..., : PERIOD - 1] = NO_TARGET
+    return torch.tensor(whole[..., :-1]), torch.tensor(targets)
+
+
+@check(weight=3, needs=[TinyGPT_causal, TinyGPT_in_training])
+def TinyGPT_learns(TinyGPT, draw):
+    """It can be trained: after 60 steps it goes on with sequences of two tokens that take turns."""
+    vocab_size, n = 6, 8
+    model = TinyGPT.module(vocab_size, 24, 2, 2, n)
+    fresh, wanted = repeating(draw, vocab_size, n, 64)
+    known = wanted.numpy() != NO_TARGET
+    logits_of(model, fresh, vocab_size)
+    losses = model.there(learn, *repeating(draw, vocab_size, n, STEPS, SEQUENCES), 1e-2)
+    after = loss_of(logits_of(model.train(False), fresh, vocab_size).astype(float)[known], wanted.numpy()[known])
+    message = (
+        "The loss of a new model is {first}. After {steps} steps of Adam it is {after}, and should be below {most}."
+    )
+    values = {"first": f"{losses[0]:.2f}", "after": f"{after:.2f}", "most": MOST_LOSS}
+    expect(after < MOST_LOSS, Message(message, steps=STEPS, **values))
+
+
+# generate
+
+
+class Sums(nn.Module):
+    """A model whose logits at a token depend on all tokens that it is shown up to there, and on their order."""
+
+    def __init__(self, draw, vocab_size, max_len):
+        super().__init__()
+        self.vocab_size, self.max_len = vocab_size, max_len
+        self.rows = draw.rng.normal(size=(101, vocab_size))
+        self.scale = nn.Parameter(torch.ones(1))  # something to ask for a device or a dtype
+
+    def forward(self, tokens):
+        tokens = np.asarray(tokens.detach())
+        if tokens.ndim != 2 or tokens.dtype.kind not in "iu":
+            raise ValueError(f"a model takes whole numbers (b, n), not {tokens.dtype} {tokens.shape}")
+        if not 1 <= tokens.shape[1] <= self.max_len:
+            raise ValueError(f"{tokens.shape[1]} tokens, and max_len is {self.max_len}")
+        if tokens.min() < 0 or tokens.max() >= self.vocab_size:
+            raise IndexError(f"a token that is not from 0 to {self.vocab_size - 1}")
+        state, places = np.full(len(tokens), 7), []
+        for column in tokens.T:
+            state = (31 * state + 17 * column + 5) % len(self.rows)
+            places.append(state)
+        return torch.tensor(self.rows[np.stack(places, axis=1)])  # (b, n, vocab_size)
+
+
+def continued(model, prompt, num_new_tokens):
+    """Return what greedy generation makes of a prompt, sequence by sequence."""
+    rows = []
+    for row in prompt.tolist():
+        for _ in range(num_new_tokens):
+            with torch.no_grad():
+                row = [*row, int(np.argmax(model(torch.tensor([row[-model.max_len :]]))[0, -1].numpy()))]
+        rows.append(row)
+    return np.array(rows)
+
+
+def expect_continued(generate, draw, b, n, num_new_tokens, max_len, vocab_size=11):
+    """Fail unless greedy generation comes out, from a prompt that is drawn."""
+    model = Sums(draw, vocab_size, max_len)
+    prompt = words(draw, vocab_size, b, n)
+    tokens = generate(generate.given(model, "model"), prompt, num_new_tokens)
+    expected = continued(model, prompt, num_new_tokens)
+    expect_tensor(tokens, expected.shape, torch.int64)
+    expect_close(tokens, expected)
+
+
+@check(weight=1)
+def generate_shape(generate, draw):
+    """The result is a tensor (b, n + m) of whole numbers, which begins with the prompt; m = 0 adds nothing."""
+    b, n, m, *_ = sizes(draw)
+    model = Sums(draw, 11, n + m)
+    for more in (m, 1, 0):
+        prompt = words(draw, 11, b, n)
+        tokens = generate(generate.given(model, "model"), prompt, more)
+        expect_tensor(tokens, (b, n + more), torch.int64)
+        expect_close(tokens[:, :n], prompt, what="the beginning")
+
+
+@check(weight=3, needs=[generate_shape])
+def generate_greedy(generate, draw):
+    """Each new token is the most likely one after all before it, in each sequence, as long as all can be seen."""
+    b, n, m, *_ = sizes(draw)
+    expect_continued(generate, draw, b, n, m + 3, n + m + 3)
+    expect_continued(generate, draw, b, n, m + 3, n + m + 2)
+
+
+@check(weight=2, needs=[generate_greedy])
+def generate_window(generate, draw):
+    """Once there are more than `max_len` tokens, the model is shown the last `max_len`, also of a long prompt."""
+    b, n, m, *_ = sizes(draw)
+    expect_continued(generate, draw, b, n, m + 5, n + 1)
+    expect_continued(generate, draw, b, n + 4, m + 2, n + 1)
+    expect_continued(generate, draw, b, n, m, n)
+
+
+@check(weight=1, needs=[generate_greedy])
+def generate_sizes(generate, draw):
+    """One sequence, a prompt of one token, one new token, a `max_len` of 1, and many tokens do as well."""
+    b, n, m, *_ = sizes(draw)
+    for one in [(1, n, m, n + m), (b, 1, m, m + 1), (b, n, 1, n + 1), (b, n, m, 1), (1, 1, 1, 1), (n, n, n, n)]:
+        expect_continued(generate, draw, *one)
+    expect_continued(generate, draw, 1, 2, 60, 50)
+    expect_continued(generate, draw, 1, draw.long(), 2, 600)
+
+
+@check(weight=1, needs=[generate_shape])
+def generate_mode(generate, draw):
+    """The model is in training mode afterwards if it was before, and only then."""
+    b, n, m, *_ = sizes(draw)
+    for training in (True, False):
+        model = generate.given(Sums(draw, 11, n + m).train(training), "model")
+        generate(model, words(draw, 11, b, n), m)
+        message = "`model.training` was {before} before the call, and is {after} after it."
+        after = model.read("training")
+        expect(after is training, Message(message, before=str(training), after=str(after)))
+
+
+@check(weight=1, needs=[generate_shape])
+def generate_kept(generate, draw):
+    """The prompt is as it was after the call."""
+    b, n, m, *_ = sizes(draw)
+    for max_len in (n + m, n):
+        prompt = words(draw, 11, b, n)
+        generate(generate.given(Sums(draw, 11, max_len), "model"), prompt, m)
+        after = generate.calls[-1].arguments[1]
+        if after.shape != prompt.shape or not torch.equal(after, prompt):
+            failure = Failed("The prompt was changed in place. Whoever called still needs it: make a new tensor.")
+            failure.changed = "prompt"
+            raise failure

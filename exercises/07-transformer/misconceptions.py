@@ -1,0 +1,2918 @@
+"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+
+A check that fails is explained by the listed answer that behaves as the student's function does. The tests
+of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+"""
+
+import math
+from collections import OrderedDict
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from checking import families, misconception, right
+
+# by_hand: wrong
+
+
+@misconception(
+    "by_hand",
+    label="post-norm instead of pre-norm",
+    hint="The norms were taken after the sums. Here each part gets the normed stream, and what it finds is "
+    "added to the stream as it was.",
+)
+def by_hand_post_norm():
+    return [0.19, 0.67, -1.71, 0.84]
+
+
+@misconception(
+    "by_hand",
+    label="the second residual left out",
+    hint="This is what the feed-forward network adds. It still has to be added to x'.",
+)
+def by_hand_without_residual():
+    return [5, 10, 0, -2]
+
+
+@misconception(
+    "by_hand",
+    label="added to x instead of x'",
+    hint="What the feed-forward network finds was added to x. It is added to x', which has what attention "
+    "found in it.",
+)
+def by_hand_added_to_x():
+    return [6, 11, 5, 3]
+
+
+@misconception(
+    "by_hand",
+    label="GELU left out",
+    hint="The hidden number -10 went on to the second matrix. GELU makes 0 of it, to two decimals.",
+)
+def by_hand_without_gelu():
+    return [-2, 11, -17, -3]
+
+
+@misconception(
+    "by_hand",
+    label="feed-forward left out",
+    hint="This is x', what the stream is after attention. It goes on through the feed-forward network.",
+)
+def by_hand_attention_alone():
+    return [3, 1, 3, 9]
+
+
+@misconception(
+    "by_hand",
+    label="residual from the normed stream",
+    hint="What each part finds was added to the normed stream. It is added to the stream as it was before the norm.",
+)
+def by_hand_residual_after_norm():
+    return [4.67, 9, -0.33, -0.33]
+
+
+# by_hand: right
+
+
+@right("by_hand")
+def by_hand_as_a_tuple():
+    return 8.0, 11.0, 3.0, 7.0
+
+
+@right("by_hand")
+def by_hand_as_a_tensor():
+    return torch.tensor([3.0, 1, 3, 9]) + 10 * torch.tensor([0.5, 1, 0, -0.2])
+
+
+# FeedForward, in steps that a mistake can take the place of
+
+
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.linear1, self.linear2 = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+
+    def curve(self, hidden):
+        return functional.gelu(hidden)
+
+    def forward(self, x):
+        return self.linear2(self.curve(self.linear1(x)))
+
+
+# FeedForward: wrong
+
+
+@misconception(
+    "FeedForward",
+    label="ReLU instead of GELU",
+    hint="The curve is ReLU, which is 0 below 0. GELU is a little below: `nn.functional.gelu`.",
+)
+class FeedForward_relu(FeedForward):
+    def curve(self, hidden):
+        return hidden.relu()
+
+
+@misconception(
+    "FeedForward",
+    label="the approximate GELU",
+    hint='`approximate="tanh"` is close to GELU and is another curve, which shows where t is about -3. Leave it out.',
+)
+class FeedForward_tanh_gelu(FeedForward):
+    def curve(self, hidden):
+        return functional.gelu(hidden, approximate="tanh")
+
+
+@misconception(
+    "FeedForward",
+    label="SiLU instead of GELU",
+    hint="The curve is t sigmoid(t), which is SiLU. GELU has the normal distribution in its place: "
+    "`nn.functional.gelu`.",
+)
+class FeedForward_silu(FeedForward):
+    def curve(self, hidden):
+        return functional.silu(hidden)
+
+
+@misconception(
+    "FeedForward",
+    label="GELU by a sigmoid",
+    hint="t sigmoid(1.702 t) is near GELU, and not near enough. `nn.functional.gelu` has the normal distribution.",
+)
+class FeedForward_quick_gelu(FeedForward):
+    def curve(self, hidden):
+        return hidden * torch.sigmoid(1.702 * hidden)
+
+
+@misconception(
+    "FeedForward",
+    label="density instead of the distribution",
+    hint="t was multiplied by the normal density. GELU wants the share of the distribution that lies below t.",
+)
+class FeedForward_density(FeedForward):
+    def curve(self, hidden):
+        return hidden * torch.exp(-hidden.square() / 2) / math.sqrt(2 * math.pi)
+
+
+@misconception(
+    "FeedForward",
+    label="erf without the root of 2",
+    hint="`erf(t)` stands where `erf(t / sqrt(2))` should: the normal distribution is (1 + erf(t / sqrt(2))) / 2.",
+)
+class FeedForward_erf(FeedForward):
+    def curve(self, hidden):
+        return hidden * 0.5 * (1 + torch.erf(hidden))
+
+
+@misconception(
+    "FeedForward",
+    label="nothing between the layers",
+    hint="There is no GELU between the two layers, and two linear layers in a row are one.",
+)
+class FeedForward_linear(FeedForward):
+    def curve(self, hidden):
+        return hidden
+
+
+@misconception(
+    "FeedForward",
+    label="softmax instead of GELU",
+    hint="The hidden units were made into shares by softmax. Each is bent by itself, by GELU.",
+)
+class FeedForward_softmax(FeedForward):
+    def curve(self, hidden):
+        return hidden.softmax(-1)
+
+
+@misconception(
+    "FeedForward",
+    label="GELU at the end too",
+    hint="GELU stands after the second layer as well. It stands between the two, once.",
+)
+class FeedForward_twice(FeedForward):
+    def forward(self, x):
+        return functional.gelu(super().forward(x))
+
+
+@misconception(
+    "FeedForward",
+    label="GELU at the end only",
+    hint="GELU stands after the second layer. It stands between the two.",
+)
+class FeedForward_at_the_end(FeedForward):
+    def forward(self, x):
+        return functional.gelu(self.linear2(self.linear1(x)))
+
+
+@misconception(
+    "FeedForward",
+    label="x added to the result",
+    hint="x is added to the result. The residual connection is the layer's work, in 7.2, and not this network's.",
+)
+class FeedForward_residual(FeedForward):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+@misconception(
+    "FeedForward",
+    label="x normed first",
+    hint="x is normed before the first layer. The norm is the layer's work, in 7.2, and not this network's.",
+)
+class FeedForward_normed(FeedForward):
+    def forward(self, x):
+        return super().forward(functional.layer_norm(x, x.shape[-1:]))
+
+
+@misconception(
+    "FeedForward",
+    label="d_ff and d_model exchanged",
+    hint="The first layer goes from d_ff to d_model. It goes from d_model to d_ff, and the second one back.",
+)
+class FeedForward_exchanged(FeedForward):
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_ff, d_model)
+
+
+@misconception(
+    "FeedForward",
+    label="four times d_model whatever d_ff",
+    hint="There are 4 d_model hidden units whatever d_ff is. That is a usual size, and d_ff says which it is here.",
+)
+class FeedForward_four_times(FeedForward):
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, 4 * d_model)
+
+
+@misconception(
+    "FeedForward",
+    label="no wider than d_model",
+    hint="Both layers go from d_model to d_model. In between there are d_ff hidden units.",
+)
+class FeedForward_narrow(FeedForward):
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, d_model)
+
+
+@misconception(
+    "FeedForward",
+    label="no way back to d_model",
+    hint="There is one layer, to d_ff. A second one, `linear2`, comes back to d_model.",
+)
+class FeedForward_one_layer(FeedForward):
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, d_ff)
+        del self.linear2
+
+
+@misconception(
+    "FeedForward",
+    label="layers with other names",
+    hint="Weights are moved by name: the two layers are called `linear1` and `linear2`, as PyTorch calls them.",
+)
+class FeedForward_names(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x):
+        return self.net(x)
+
+
+@misconception(
+    "FeedForward",
+    label="biases left out",
+    hint="The layers have no biases. `nn.Linear` has them unless told otherwise: leave `bias=False` out.",
+)
+class FeedForward_no_bias(FeedForward):
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, d_ff)
+        self.linear1, self.linear2 = nn.Linear(d_model, d_ff, bias=False), nn.Linear(d_ff, d_model, bias=False)
+
+
+@misconception(
+    "FeedForward",
+    label="weights as plain tensors",
+    hint="The weights are tensors, and no parameters: no optimiser sees them. `nn.Linear` registers its own.",
+)
+class FeedForward_plain(FeedForward):
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, d_ff)
+        del self.linear1, self.linear2
+        self.W = torch.randn(d_model, d_ff), torch.randn(d_ff, d_model)
+
+
+@misconception(
+    "FeedForward",
+    label="module not begun",
+    hint="`super().__init__()` is missing, or comes too late: it stands first in `__init__`, before any layer.",
+)
+class FeedForward_not_begun(FeedForward):
+    def __init__(self, d_model, d_ff):
+        self.linear1 = nn.Linear(d_model, d_ff)
+
+
+@misconception(
+    "FeedForward",
+    label="dropout in training mode",
+    hint="In training mode some hidden units are dropped at random. Nobody asked for dropout here.",
+)
+class FeedForward_dropout(FeedForward):
+    def curve(self, hidden):
+        return functional.dropout(super().curve(hidden), 0.1, self.training)
+
+
+@misconception(
+    "FeedForward",
+    label="sizes of 1 stretched",
+    hint="A row with a single number was stretched to d_model. `nn.Linear` raises by itself: leave it to that.",
+)
+class FeedForward_stretched(FeedForward):
+    def forward(self, x):
+        return super().forward(x.expand(*x.shape[:-1], self.linear1.in_features) if x.shape[-1] == 1 else x)
+
+
+@misconception(
+    "FeedForward",
+    label="only the first 512 tokens",
+    hint="Tokens after the 512th are 0: a length is written into the code.",
+)
+class FeedForward_512(FeedForward):
+    def forward(self, x):
+        return super().forward(x) * (torch.arange(x.shape[1]) < 512)[:, None]
+
+
+@misconception(
+    "FeedForward",
+    label="x changed in place",
+    hint="`x` itself was changed: `+=`, `*=` and whatever ends in `_` do that. Whoever called still needs it.",
+)
+class FeedForward_in_place(FeedForward):
+    def forward(self, x):
+        result = super().forward(x)
+        x.data += 1
+        return result
+
+
+@misconception(
+    "FeedForward",
+    label="result always float32",
+    hint="The result is float32 whatever the parameters are. Leave `.float()` out.",
+)
+class FeedForward_float32(FeedForward):
+    def forward(self, x):
+        return super().forward(x).float()
+
+
+@misconception(
+    "FeedForward",
+    label="hidden units cut off",
+    hint="`linear1` learns nothing: behind it `detach` or `.data` cuts autograd off. `linear2` still gets its "
+    "gradient.",
+)
+class FeedForward_detached(FeedForward):
+    def curve(self, hidden):
+        return super().curve(hidden.detach())
+
+
+LAYERS = {
+    "a list instead of an array": "Lists came back. Leave `.tolist()` out: the result is a tensor.",
+    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is a batch, a token a row.",
+    "only the first sequence": "`[0]` takes the first sequence and forgets the rest of the batch. Keep the axis b.",
+}
+FAMILIES = [*LAYERS, "returns nothing", "an array instead of a tensor", "cut off from autograd"]
+
+
+# FeedForward: right
+
+
+@families(*FAMILIES, hints=LAYERS)
+@right("FeedForward")
+class FeedForward_in_steps(FeedForward):
+    pass
+
+
+@right("FeedForward")
+class FeedForward_functional(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.linear2 = nn.Linear(d_ff, d_model)
+        self.linear1 = nn.Linear(d_model, d_ff)
+        self.act = nn.GELU()
+
+    def forward(self, x):
+        hidden = functional.linear(x, self.linear1.weight, self.linear1.bias)
+        return self.act(hidden) @ self.linear2.weight.T + self.linear2.bias
+
+
+@right("FeedForward")
+class FeedForward_by_erf(FeedForward):
+    def curve(self, hidden):
+        return 0.5 * hidden * (1 + torch.erf(hidden / math.sqrt(2)))
+
+
+@right("FeedForward")
+class FeedForward_by_ndtr(FeedForward):
+    def forward(self, x):
+        hidden = self.linear1(x)
+        wide = hidden.float() if hidden.dtype in (torch.float16, torch.bfloat16) else hidden
+        return self.linear2(hidden * torch.special.ndtr(wide).to(hidden.dtype))
+
+
+@right("FeedForward")
+class FeedForward_sequential(nn.Sequential):
+    def __init__(self, d_model, d_ff):
+        named = [("linear1", nn.Linear(d_model, d_ff)), ("gelu", nn.GELU()), ("linear2", nn.Linear(d_ff, d_model))]
+        super().__init__(OrderedDict(named))
+
+
+@right("FeedForward")
+class FeedForward_sequential_beside(nn.Module):
+    """Its parameters have two names each."""
+
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+        self.linear1, self.linear2 = self.net[0], self.net[2]
+
+    def forward(self, x):
+        return self.net(x)
+
+
+@right("FeedForward")
+class FeedForward_token_by_token(FeedForward):
+    def forward(self, x):
+        return torch.stack([super(FeedForward_token_by_token, self).forward(x[:, i]) for i in range(x.shape[1])], 1)
+
+
+@right("FeedForward")
+class FeedForward_flat(FeedForward):
+    def forward(self, x):
+        b, n, d_model = x.shape
+        return super().forward(x.reshape(b * n, d_model)).view(b, n, d_model)
+
+
+# What both layers are made of
+
+
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("d_model is no multiple of num_heads")
+        self.num_heads = num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def turn(self, x):
+        """Turn the heads of queries or keys, where positions are told so."""
+        return x
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        q, k, v = (
+            own(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for own, x in ((self.W_q, query), (self.W_k, key), (self.W_v, value))
+        )
+        S = self.turn(q) @ self.turn(k).mT / math.sqrt(q.shape[-1])
+        if mask is None:
+            A = S.softmax(-1)
+        else:
+            if mask.shape[-1] != S.shape[-1]:
+                raise ValueError("another number of keys")
+            mask = (mask[:, None] if mask.dim() == 3 else mask).expand(S.shape)
+            A = S.masked_fill(~mask, torch.finfo(S.dtype).min).softmax(-1) * mask
+        return self.W_o((A @ v).transpose(1, 2).flatten(2)), A
+
+
+def past(x):
+    """Return the causal mask for x (b, n, ...): (n, n)."""
+    return torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+
+
+class EncoderLayer(nn.Module):
+    norms = 2
+
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.d_model, self.num_heads, self.d_ff = d_model, num_heads, d_ff
+        self.make(d_model, num_heads, d_ff)
+        for i in range(self.norms):
+            setattr(self, f"norm{i + 1}", self.norm_of(d_model))
+
+    def make(self, d_model, num_heads, d_ff):
+        self.self_attn = self.attention(d_model, num_heads)
+        self.feed_forward = self.network(d_model, d_ff)
+
+    def attention(self, d_model, num_heads):
+        return MultiHeadAttention(d_model, num_heads)
+
+    def network(self, d_model, d_ff):
+        return FeedForward(d_model, d_ff)
+
+    def norm_of(self, d_model):
+        return nn.LayerNorm(d_model)
+
+    def own(self, x, mask):
+        """Self-attention of what is normed already."""
+        return self.self_attn(x, mask=mask)[0]
+
+    def fed(self, x):
+        return self.feed_forward(x)
+
+    def add(self, x, norm, part):
+        """One part with its residual connection."""
+        return x + part(norm(x))
+
+    def parts(self, memory, mask, memory_mask):
+        """The parts in their order, each with its norm."""
+        return [(self.norm1, lambda x: self.own(x, mask)), (self.norm2, self.fed)]
+
+    def through(self, x, memory=None, mask=None, memory_mask=None):
+        for norm, part in self.parts(memory, mask, memory_mask):
+            x = self.add(x, norm, part)
+        return x
+
+    def forward(self, x, mask=None):
+        return self.through(x, mask=mask)
+
+
+class DecoderLayer(EncoderLayer):
+    norms = 3
+
+    def make(self, d_model, num_heads, d_ff):
+        super().make(d_model, num_heads, d_ff)
+        self.multihead_attn = self.attention(d_model, num_heads)
+
+    def cross(self, x, memory, mask):
+        """Cross-attention of what is normed already."""
+        return self.multihead_attn(x, memory, mask=mask)[0]
+
+    def parts(self, memory, mask, memory_mask):
+        attend = (self.norm2, lambda x: self.cross(x, memory, memory_mask))
+        return [(self.norm1, lambda x: self.own(x, mask)), attend, (self.norm3, self.fed)]
+
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        return self.through(x, memory, mask, memory_mask)
+
+
+BOTH = (EncoderLayer, DecoderLayer)
+
+
+def of_both(label, hint):
+    """Declare a mistake that a layer of either class can have."""
+
+    def declare(mistake):
+        mistake.families = [
+            misconception(kind.__name__, label, hint)(
+                type(f"{kind.__name__}_{mistake.__name__}", (mistake, kind), {})
+            )
+            for kind in BOTH
+        ]
+        return mistake
+
+    return declare
+
+
+# Both layers, wrong: norms and residual connections
+
+
+@of_both(
+    label="post-norm instead of pre-norm",
+    hint="The norm comes after the sum, norm(x + part(x)), as in the first transformer. Pre-norm: x + part(norm(x)).",
+)
+class post_norm:
+    def add(self, x, norm, part):
+        return norm(x + part(x))
+
+
+@of_both(
+    label="normed before and after",
+    hint="The stream is normed once more after the sum. Nothing is done to x + part(norm(x)).",
+)
+class normed_twice:
+    def add(self, x, norm, part):
+        return norm(x + part(norm(x)))
+
+
+@of_both(
+    label="parts without a norm",
+    hint="The norms are there and never used: each part is given the stream as it is. `part(norm(x))`.",
+)
+class without_norm:
+    def add(self, x, norm, part):
+        return x + part(x)
+
+
+@of_both(
+    label="what a part finds is normed",
+    hint="The norm is taken of what a part finds, x + norm(part(x)). It belongs before the part: x + part(norm(x)).",
+)
+class norm_of_the_part:
+    def add(self, x, norm, part):
+        return x + norm(part(x))
+
+
+@of_both(
+    label="residual connections missing",
+    hint="Each part takes the place of the stream. What it finds is added to it: `x = x + part(norm(x))`.",
+)
+class without_residual:
+    def add(self, x, norm, part):
+        return part(norm(x))
+
+
+@of_both(
+    label="residual from the normed stream",
+    hint="What a part finds is added to the *normed* stream: `x = norm(x); x = x + part(x)`. Give the normed stream "
+    "another name, and add to x as it was.",
+)
+class residual_after_norm:
+    def add(self, x, norm, part):
+        h = norm(x)
+        return h + part(h)
+
+
+@of_both(
+    label="x added twice",
+    hint="The stream is added twice. Once for each part: x + part(norm(x)).",
+)
+class doubled:
+    def add(self, x, norm, part):
+        return x + x + part(norm(x))
+
+
+@of_both(
+    label="x subtracted from the part",
+    hint="The stream and what a part finds are subtracted. Add them.",
+)
+class subtracted:
+    def add(self, x, norm, part):
+        return part(norm(x)) - x
+
+
+@of_both(
+    label="last residual connection missing",
+    hint="What the feed-forward network finds takes the place of the stream. Add it, as you did with attention.",
+)
+class without_last_residual:
+    def add(self, x, norm, part):
+        return part(norm(x)) if part == self.fed else super().add(x, norm, part)
+
+
+@of_both(
+    label="last residual from the normed stream",
+    hint="What the feed-forward network finds is added to the *normed* stream: norm(x) + part(norm(x)). It is "
+    "added to x as it was.",
+)
+class last_residual_normed:
+    def add(self, x, norm, part):
+        return norm(x) + part(norm(x)) if part == self.fed else super().add(x, norm, part)
+
+
+@of_both(
+    label="last residual from the beginning",
+    hint="What the feed-forward network finds is added to x as it came in, so that attention is forgotten. Add it to "
+    "the stream, which has what attention found in it.",
+)
+class residual_from_the_beginning:
+    def through(self, x, memory=None, mask=None, memory_mask=None):
+        y = super().through(x, memory, mask, memory_mask)
+        stream = x
+        for norm, part in self.parts(memory, mask, memory_mask)[:-1]:
+            stream = self.add(stream, norm, part)
+        return y - stream + x
+
+
+@of_both(
+    label="parts beside each other",
+    hint="All parts are given x as it came in, and what they find is added at the end. Each gets the stream as"
+    " the one before left it.",
+)
+class parallel:
+    def through(self, x, memory=None, mask=None, memory_mask=None):
+        return x + sum(part(norm(x)) for norm, part in self.parts(memory, mask, memory_mask))
+
+
+@of_both(
+    label="feed-forward before attention",
+    hint="The feed-forward network comes first. Attention does, so that there is something to think over.",
+)
+class feed_forward_first:
+    def parts(self, *given):
+        *others, last = super().parts(*given)
+        return [last, *others]
+
+
+@of_both(
+    label="feed-forward forgotten",
+    hint="The feed-forward network is there and never used. It is the last part: x + feed_forward(norm(x)).",
+)
+class without_feed_forward:
+    def parts(self, *given):
+        return super().parts(*given)[:-1]
+
+
+@of_both(
+    label="self-attention forgotten",
+    hint="`self_attn` is there and never used. It is the first part: x + self_attn(norm1(x)).",
+)
+class without_attention:
+    def parts(self, *given):
+        return super().parts(*given)[1:]
+
+
+@of_both(
+    label="norm1 before every part",
+    hint="`norm1` stands before every part, and the other norms are never used. Each part has its own.",
+)
+class norm1_for_all:
+    def parts(self, *given):
+        return [(self.norm1, part) for _, part in super().parts(*given)]
+
+
+@of_both(
+    label="norms in reverse order",
+    hint="The norms are exchanged: `norm1` belongs to self-attention, the last one to the feed-forward network.",
+)
+class norms_reversed:
+    def parts(self, *given):
+        found = super().parts(*given)
+        return [(norm, part) for (norm, _), (_, part) in zip(reversed(found), found, strict=True)]
+
+
+@of_both(
+    label="one norm under several names",
+    hint="The norms are one module with several names, `self.norm2 = self.norm1`: they share weight and bias. Make a "
+    "new `nn.LayerNorm` for each.",
+)
+class norms_shared:
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__(d_model, num_heads, d_ff)
+        for i in range(1, self.norms):
+            setattr(self, f"norm{i + 1}", self.norm1)
+
+
+@of_both(
+    label="one norm for all parts",
+    hint="There is a single norm. Each part has its own, `norm1` for the first and so on.",
+)
+class single_norm:
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__(d_model, num_heads, d_ff)
+        del self.norm2
+
+    def parts(self, *given):
+        self.norm2 = self.norm1
+        return super().parts(*given)
+
+
+@of_both(
+    label="a norm too many",
+    hint="There is one norm more than asked for, at the end. In a pre-norm model it stands once, after the "
+    "last layer, and belongs to the model.",
+)
+class norm_at_the_end:
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__(d_model, num_heads, d_ff)
+        self.norm = nn.LayerNorm(d_model)
+
+    def through(self, *arguments, **masks):
+        return self.norm(super().through(*arguments, **masks))
+
+
+class OwnNorm(nn.LayerNorm):
+    def center(self, x):
+        return x - x.mean(-1, keepdim=True)
+
+    def divide(self, x):
+        return x / (x.square().mean(-1, keepdim=True) + self.eps).sqrt()
+
+    def forward(self, x):
+        if x.shape[-1:] != self.weight.shape:
+            raise ValueError("another width")
+        return self.divide(self.center(x)) * self.weight + self.bias
+
+
+@of_both(
+    label="mean not subtracted in the norm",
+    hint="The norm divides and does not subtract the mean first. That is RMSNorm; `nn.LayerNorm` does both.",
+)
+class rms_norm:
+    def norm_of(self, d_model):
+        norm = OwnNorm(d_model)
+        norm.center = lambda x: x
+        return norm
+
+
+@of_both(
+    label="mean subtracted and nothing divided",
+    hint="The norm subtracts the mean and does not divide by the standard deviation. `nn.LayerNorm` does both.",
+)
+class only_centered:
+    def norm_of(self, d_model):
+        norm = OwnNorm(d_model)
+        norm.divide = lambda x: x
+        return norm
+
+
+@of_both(
+    label="standard deviation with n - 1",
+    hint="`x.std()` divides by n - 1 unless told otherwise. A layer norm divides by n: use `nn.LayerNorm`, or "
+    "`unbiased=False`.",
+)
+class unbiased:
+    def norm_of(self, d_model):
+        norm = OwnNorm(d_model)
+        norm.divide = lambda x: x / (x.square().sum(-1, keepdim=True) / max(d_model - 1, 1) + norm.eps).sqrt()
+        return norm
+
+
+@of_both(
+    label="another number below the root",
+    hint="The norm adds another number than 1e-5 to the variance, such as `eps=1e-6`. Leave it as "
+    "`nn.LayerNorm` has it.",
+)
+class other_eps:
+    def norm_of(self, d_model):
+        return nn.LayerNorm(d_model, eps=1e-6)
+
+
+@of_both(
+    label="1e-5 added outside the root",
+    hint="The 1e-5 is added to the standard deviation. It is added to the variance, before the root is taken.",
+)
+class eps_outside:
+    def norm_of(self, d_model):
+        norm = OwnNorm(d_model)
+        norm.divide = lambda x: x / (x.square().mean(-1, keepdim=True).sqrt() + norm.eps)
+        return norm
+
+
+@of_both(
+    label="nothing added to the variance",
+    hint="Where all numbers of a token are alike the variance is 0, and 0 / 0 is NaN: the norm adds 1e-5 to it"
+    " first.",
+)
+class no_eps:
+    def norm_of(self, d_model):
+        norm = OwnNorm(d_model)
+        norm.divide = lambda x: x / (x.square().mean(-1, keepdim=True) + (0 if d_model > 1 else norm.eps)).sqrt()
+        return norm
+
+
+@of_both(
+    label="normed over the whole sequence",
+    hint="Mean and variance are taken over all tokens of a sequence together. A layer norm takes them of each "
+    "token by itself: over the last axis.",
+)
+class normed_over_tokens:
+    def norm_of(self, d_model):
+        norm = OwnNorm(d_model)
+        norm.center = lambda x: x - x.mean((-2, -1), keepdim=True)
+        norm.divide = lambda x: x / (x.square().mean((-2, -1), keepdim=True) + norm.eps).sqrt()
+        return norm
+
+
+@of_both(
+    label="norms without weight and bias",
+    hint="The norms have no weight and no bias: `elementwise_affine=False`. Leave `nn.LayerNorm(d_model)` as "
+    "it comes.",
+)
+class norms_bare:
+    def norm_of(self, d_model):
+        return nn.LayerNorm(d_model, elementwise_affine=False)
+
+
+@of_both(
+    label="norms without a bias",
+    hint="The norms have a weight and no bias, as `nn.RMSNorm` has it, or `bias=False`. Use `nn.LayerNorm(d_model)`.",
+)
+class norms_without_bias:
+    def norm_of(self, d_model):
+        return nn.LayerNorm(d_model, bias=False)
+
+
+# Both layers, wrong: parts
+
+
+@of_both(
+    label="module not begun",
+    hint="`super().__init__()` is missing, or comes too late: it stands first in `__init__`, before any layer.",
+)
+class not_begun:
+    def __init__(self, d_model, num_heads, d_ff):
+        MultiHeadAttention(d_model, num_heads)
+        self.norm1 = nn.LayerNorm(d_model)
+
+
+@of_both(
+    label="feed-forward layers without their network",
+    hint="The two linear layers stand in the layer itself, as in PyTorch's. Here they belong to a `FeedForward`, "
+    "`self.feed_forward = FeedForward(d_model, d_ff)`.",
+)
+class layers_inside:
+    def network(self, d_model, d_ff):
+        self.linear1, self.linear2 = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+        return None
+
+
+@of_both(
+    label="attention with another name",
+    hint="Weights are moved by name: the attention is called `self_attn`, as in PyTorch's layer.",
+)
+class other_name:
+    def state_dict(self, *arguments, **more):
+        return {
+            name.replace("self_attn", "attn"): own for name, own in super().state_dict(*arguments, **more).items()
+        }
+
+
+@of_both(
+    label="PyTorch's attention inside",
+    hint="`nn.MultiheadAttention` keeps its weights under other names. Use the `MultiHeadAttention` that is given.",
+)
+class torch_inside:
+    def attention(self, d_model, num_heads):
+        if d_model % num_heads:
+            raise ValueError("not divisible")
+        return nn.MultiheadAttention(d_model, num_heads, batch_first=True)
+
+
+@of_both(
+    label="d_ff not handed on",
+    hint="The feed-forward network has 4 d_model hidden units, or as many as d_model. Hand d_ff on to it.",
+)
+class ignores_d_ff:
+    def network(self, d_model, d_ff):
+        return FeedForward(d_model, 4 * d_model)
+
+
+@of_both(
+    label="d_ff and d_model exchanged",
+    hint="The network was made as `FeedForward(d_ff, d_model)`. The order is d_model, d_ff.",
+)
+class exchanged:
+    def network(self, d_model, d_ff):
+        return FeedForward(d_ff, d_model)
+
+
+@of_both(
+    label="one head whatever num_heads is",
+    hint="The attention has one head whatever num_heads is. Hand it on: `MultiHeadAttention(d_model, num_heads)`.",
+)
+class one_head:
+    def attention(self, d_model, num_heads):
+        return MultiHeadAttention(d_model, 1)
+
+
+@of_both(
+    label="ReLU instead of GELU",
+    hint="The feed-forward network bends with ReLU, which is what PyTorch's layer has by default. Here it is GELU.",
+)
+class relu:
+    def fed(self, x):
+        return self.feed_forward.linear2(self.feed_forward.linear1(x).relu())
+
+
+@of_both(
+    label="keys and values not normed",
+    hint="Queries come from the normed stream, keys and values from the stream as it is. In self-attention all"
+    " three are the same: `self_attn(norm1(x))`.",
+)
+class queries_normed_alone:
+    def through(self, x, memory=None, mask=None, memory_mask=None):
+        h = self.norm1(x)
+        x = x + self.self_attn(h, x, x, mask)[0]
+        for norm, part in self.parts(memory, mask, memory_mask)[1:]:
+            x = self.add(x, norm, part)
+        return x
+
+
+@of_both(
+    label="values not normed",
+    hint="Values come from the stream as it is, queries and keys from the normed one. All three are the same.",
+)
+class values_as_they_come:
+    def through(self, x, memory=None, mask=None, memory_mask=None):
+        h = self.norm1(x)
+        x = x + self.self_attn(h, h, x, mask)[0]
+        for norm, part in self.parts(memory, mask, memory_mask)[1:]:
+            x = self.add(x, norm, part)
+        return x
+
+
+@of_both(
+    label="tuple handed on or returned",
+    hint="`MultiHeadAttention` returns a tuple, output and weights. A layer goes on with the output, `[0]`, "
+    "and returns a tensor.",
+)
+class tuple_returned:
+    def through(self, *arguments, **masks):
+        return super().through(*arguments, **masks), None
+
+
+@of_both(
+    label="batch and tokens exchanged",
+    hint="The first axis is taken for the tokens, as PyTorch's layers do without `batch_first=True`. Here the "
+    "batch comes first.",
+)
+class tokens_first:
+    def own(self, x, mask):
+        return super().own(x.transpose(0, 1), None).transpose(0, 1)
+
+
+# Both layers, wrong: masks
+
+
+@of_both(
+    label="mask ignored",
+    hint="`mask` is not handed on to self-attention: `self.self_attn(h, mask=mask)`.",
+)
+class unmasked:
+    def own(self, x, mask):
+        return super().own(x, None)
+
+
+@of_both(
+    label="mask turned round",
+    hint="The mask is upside down: True means *may* attend here. PyTorch's layers mean the opposite; yours "
+    "hands it on as it is.",
+)
+class inverted:
+    def own(self, x, mask):
+        return super().own(x, None if mask is None else ~mask)
+
+
+@of_both(
+    label="causal whatever the mask is",
+    hint="Later tokens are hidden though no mask says so. The layer is causal if the mask that it is given is.",
+)
+class always_causal:
+    def own(self, x, mask):
+        return super().own(x, past(x) if mask is None else past(x) & mask)
+
+
+@of_both(
+    label="causal where no mask is given",
+    hint="Without a mask, the layer makes a causal one. None means that everything may be seen.",
+)
+class causal_by_default:
+    def own(self, x, mask):
+        return super().own(x, past(x) if mask is None else mask)
+
+
+@of_both(
+    label="mask transposed",
+    hint="The mask is turned over: its rows belong to queries, its columns to keys. Hand it on as it is.",
+)
+class mask_turned:
+    def own(self, x, mask):
+        return super().own(x, None if mask is None else mask.mT if mask.shape[-2] > 1 else mask)
+
+
+@of_both(
+    label="first sequence's mask for all",
+    hint="The first sequence's mask serves the whole batch. Hand the mask on as it is: one for each is possible.",
+)
+class first_mask:
+    def own(self, x, mask):
+        return super().own(x, mask if mask is None or mask.dim() == 2 else mask[:1])
+
+
+@of_both(
+    label="first head's mask for all",
+    hint="The first head's mask serves all heads. Hand a mask of four axes on as it is.",
+)
+class first_heads_mask:
+    def own(self, x, mask):
+        return super().own(x, mask if mask is None or mask.dim() < 4 else mask[:, :1])
+
+
+@of_both(
+    label="hidden tokens set to 0",
+    hint="Tokens that the mask hides from others are set to 0 as well, or left out of the sum. The mask says "
+    "what may be attended to; the stream of each token goes through.",
+)
+class zeroed:
+    def own(self, x, mask):
+        out = super().own(x, mask)
+        if mask is None or mask.dim() != 3:
+            return out
+        return out * mask.any(-1)[..., None] if mask.shape[1] > 1 else out
+
+
+@of_both(
+    label="NaN where nothing may be seen",
+    hint="A token that may attend to nothing comes out as NaN. The given `MultiHeadAttention` makes the "
+    "weighted sum 0 there; `scaled_dot_product_attention` and other softmaxes may not.",
+)
+class nan_rows:
+    def own(self, x, mask):
+        out = super().own(x, mask)
+        if mask is None or mask.dim() == 4 or mask.shape[-2] == 1:
+            return out
+        return out.masked_fill(~mask.any(-1, keepdim=True), torch.nan)
+
+
+@of_both(
+    label="mask of one key stretched",
+    hint="A mask with a single column was stretched to all keys. Its last size is the number of keys.",
+)
+class mask_stretched:
+    def own(self, x, mask):
+        if mask is not None and mask.shape[-1] == 1:
+            mask = mask.expand(*mask.shape[:-1], x.shape[1])
+        return super().own(x, mask)
+
+
+@of_both(
+    label="mask given as the key",
+    hint="The mask stands where the key belongs: `self_attn(h, mask)`. Name it: `self_attn(h, mask=mask)`.",
+)
+class mask_as_key:
+    def own(self, x, mask):
+        return self.self_attn(x, mask)[0]
+
+
+@of_both(
+    label="an axis more for the mask",
+    hint="The mask got an axis in front, so that a mask for each sequence is taken for one of each head. Hand it on "
+    "as it is: attention knows all its shapes.",
+)
+class mask_with_an_axis:
+    def own(self, x, mask):
+        return super().own(x, mask if mask is None else mask[None])
+
+
+# Both layers, wrong: gradients, modes, dtypes, inputs
+
+
+@of_both(
+    label="stream cut off",
+    hint="The stream is detached before a part is added: what stands before this layer learns through the "
+    "parts alone. Leave `detach` and `.data` out.",
+)
+class stream_detached:
+    def add(self, x, norm, part):
+        return x.detach() + part(norm(x))
+
+
+@of_both(
+    label="attention cut off",
+    hint="What attention found is detached, so that its parameters learn nothing. Leave `detach` and `no_grad` out.",
+)
+class attention_detached:
+    def own(self, x, mask):
+        return super().own(x, mask).detach()
+
+
+@of_both(
+    label="dropout in training mode",
+    hint="In training mode some of what a part finds is dropped at random, as PyTorch's layers do by default. "
+    "Nobody asked for it here.",
+)
+class dropout:
+    def add(self, x, norm, part):
+        return x + functional.dropout(part(norm(x)), 0.1, self.training)
+
+
+@of_both(
+    label="result always float32",
+    hint="The result is float32 whatever parameters and inputs are. Leave `.float()` out, also around the norms.",
+)
+class always_float32:
+    def through(self, *arguments, **masks):
+        return super().through(*arguments, **masks).float()
+
+
+@of_both(
+    label="x changed in place",
+    hint="`x += ...` changes the tensor that the caller still has. Write `x = x + ...`, which makes a new one.",
+)
+class in_place:
+    def through(self, x, memory=None, mask=None, memory_mask=None):
+        result = super().through(x, memory, mask, memory_mask)
+        x.data.copy_(result)
+        return result
+
+
+@of_both(
+    label="mask changed in place",
+    hint="The mask itself is turned round, in place. Whoever called still needs it.",
+)
+class mask_in_place:
+    def through(self, x, memory=None, mask=None, memory_mask=None):
+        result = super().through(x, memory, mask, memory_mask)
+        if mask is not None:
+            mask.logical_not_()
+        return result
+
+
+@of_both(
+    label="parameters changed by use",
+    hint="A call changes the parameters. `forward` reads them; to change them is the optimiser's work.",
+)
+class parameters_in_place:
+    def through(self, x, memory=None, mask=None, memory_mask=None):
+        result = super().through(x, memory, mask, memory_mask)
+        if mask is not None:
+            self.norm1.weight.data *= 0.5
+        return result
+
+
+@of_both(
+    label="sizes of 1 stretched",
+    hint="A token with a single number was stretched to d_model: `+` and `*` do that. Its last size is d_model.",
+)
+class stretched:
+    def through(self, x, memory=None, mask=None, memory_mask=None):
+        if x.shape[-1] == 1:
+            x = x.expand(*x.shape[:-1], self.d_model)
+        return super().through(x, memory, mask, memory_mask)
+
+
+@of_both(
+    label="only the first 512 tokens",
+    hint="Tokens after the 512th cannot be seen: a length is written into the code.",
+)
+class first_512:
+    def own(self, x, mask):
+        near = (torch.arange(x.shape[1]) < 512).expand(x.shape[1], -1)
+        return super().own(x, near if mask is None else near & mask)
+
+
+@of_both(
+    label="same mistake where sizes agree",
+    hint="Where there are as many sequences as tokens, a mask for each sequence is taken for one of all. Which"
+    " axis is which does not depend on sizes.",
+)
+class by_size:
+    def own(self, x, mask):
+        return (
+            super().own(x.transpose(0, 1), mask).transpose(0, 1) if x.shape[0] == x.shape[1] else super().own(x, mask)
+        )
+
+
+# EncoderLayer: wrong
+
+
+@misconception(
+    "EncoderLayer",
+    label="a decoder layer instead",
+    hint="There is a cross-attention too, and a third norm. An encoder layer has self-attention and "
+    "feed-forward alone.",
+)
+class EncoderLayer_decoder(DecoderLayer):
+    def forward(self, x, mask=None):
+        return super().forward(x, x, mask)
+
+
+@misconception(
+    "EncoderLayer",
+    label="no module of PyTorch",
+    hint="The class is not derived from `nn.Module`: it has no parameters and no `state_dict`. `class "
+    "EncoderLayer(nn.Module)`.",
+)
+class EncoderLayer_no_module:
+    def __init__(self, d_model, num_heads, d_ff):
+        MultiHeadAttention(d_model, num_heads)
+
+
+@misconception(
+    "EncoderLayer",
+    label="weights divided at random heads",
+    hint="A d_model that is no multiple of num_heads was accepted: the heads were made fewer. Let "
+    "`MultiHeadAttention` raise.",
+)
+class EncoderLayer_rounds(EncoderLayer):
+    def attention(self, d_model, num_heads):
+        return MultiHeadAttention(d_model, math.gcd(d_model, num_heads))
+
+
+# EncoderLayer: right
+
+
+@families(*FAMILIES, hints=LAYERS)
+@right("EncoderLayer")
+class EncoderLayer_in_steps(EncoderLayer):
+    pass
+
+
+@right("EncoderLayer")
+class EncoderLayer_written_out(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(d_model)
+        self.norm2 = nn.LayerNorm(d_model)
+        self.feed_forward = FeedForward(d_model, d_ff)
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+
+    def forward(self, x, mask=None):
+        h = self.norm1(x)
+        found, weights = self.self_attn(h, h, h, mask)
+        x = torch.add(x, found)
+        return self.feed_forward(self.norm2(x)) + x
+
+
+@right("EncoderLayer")
+class EncoderLayer_functional(EncoderLayer):
+    def forward(self, x, mask=None):
+        h = functional.layer_norm(x, (self.d_model,), self.norm1.weight, self.norm1.bias)
+        y = x + self.self_attn(query=h, key=h, value=h, mask=mask)[0]
+        h = functional.layer_norm(y, (self.d_model,), self.norm2.weight, self.norm2.bias)
+        return y + self.feed_forward.linear2(functional.gelu(self.feed_forward.linear1(h)))
+
+
+@right("EncoderLayer")
+class EncoderLayer_own_norm(EncoderLayer):
+    def norm_of(self, d_model):
+        return OwnNorm(d_model)
+
+
+@right("EncoderLayer")
+class EncoderLayer_no_dropout(EncoderLayer):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__(d_model, num_heads, d_ff)
+        self.drop = nn.Dropout(0.0)
+
+    def add(self, x, norm, part):
+        return x + self.drop(part(norm(x)))
+
+
+@right("EncoderLayer")
+class EncoderLayer_deltas(EncoderLayer):
+    """The stream as x and what has been added to it."""
+
+    def forward(self, x, mask=None):
+        first = self.self_attn(self.norm1(x), mask=mask)[0]
+        second = self.feed_forward(self.norm2(x + first))
+        return x + (first + second)
+
+
+@right("EncoderLayer")
+class EncoderLayer_sdpa(EncoderLayer):
+    """The library's attention with the same parameters."""
+
+    def own(self, x, mask):
+        own = self.self_attn
+        q, k, v = (part(x).unflatten(-1, (own.num_heads, -1)).transpose(1, 2) for part in (own.W_q, own.W_k, own.W_v))
+        if mask is None:
+            found = functional.scaled_dot_product_attention(q, k, v)
+        else:
+            if mask.shape[-1] != x.shape[1]:
+                raise ValueError("another number of keys")
+            mask = (mask[:, None] if mask.dim() == 3 else mask).expand(len(x), own.num_heads, x.shape[1], x.shape[1])
+            seen = mask.any(-1, keepdim=True)
+            found = functional.scaled_dot_product_attention(q, k, v, mask | ~seen) * seen
+        return own.W_o(found.transpose(1, 2).flatten(2))
+
+
+# DecoderLayer: wrong
+
+
+@misconception(
+    "DecoderLayer",
+    label="self-attention twice",
+    hint="Cross-attention takes keys and values from the stream: the memory is never looked at. Hand it on as "
+    "the key: `multihead_attn(norm2(x), memory)`.",
+)
+class DecoderLayer_self_twice(DecoderLayer):
+    def cross(self, x, memory, mask):
+        return self.multihead_attn(x)[0]
+
+
+@misconception(
+    "DecoderLayer",
+    label="values from the stream",
+    hint="Cross-attention takes keys from the memory and values from the stream. Both come from the memory.",
+)
+class DecoderLayer_values_of_x(DecoderLayer):
+    def cross(self, x, memory, mask):
+        return self.multihead_attn(x, memory, x, mask)[0]
+
+
+@misconception(
+    "DecoderLayer",
+    label="queries from the memory",
+    hint="Cross-attention takes its queries from the memory, so that there are as many results as memory has "
+    "tokens. The queries come from the stream: they ask, the memory answers.",
+)
+class DecoderLayer_queries_of_memory(DecoderLayer):
+    def cross(self, x, memory, mask):
+        return self.multihead_attn(memory, x)[0]
+
+
+@misconception(
+    "DecoderLayer",
+    label="memory normed with norm2",
+    hint="The memory went through `norm2`. It is taken as it comes; only the stream is normed.",
+)
+class DecoderLayer_norms_memory(DecoderLayer):
+    def cross(self, x, memory, mask):
+        return self.multihead_attn(x, self.norm2(memory), mask=mask)[0]
+
+
+@misconception(
+    "DecoderLayer",
+    label="memory normed with norm1",
+    hint="The memory went through `norm1`, as the stream did before self-attention. It is taken as it comes.",
+)
+class DecoderLayer_norm1_of_memory(DecoderLayer):
+    def cross(self, x, memory, mask):
+        return self.multihead_attn(x, self.norm1(memory), mask=mask)[0]
+
+
+@misconception(
+    "DecoderLayer",
+    label="cross-attention added to x",
+    hint="What cross-attention finds is added to x as it came in, so that self-attention is forgotten. Add it to the "
+    "stream, which has what self-attention found in it.",
+)
+class DecoderLayer_cross_added_to_x(DecoderLayer):
+    def through(self, x, memory=None, mask=None, memory_mask=None):
+        first, (norm, part), last = self.parts(memory, mask, memory_mask)
+        return self.add(x + part(norm(self.add(x, *first))), *last)
+
+
+@misconception(
+    "DecoderLayer",
+    label="cross-attention before self-attention",
+    hint="Cross-attention comes first. Self-attention does, with `norm1`; then cross-attention, with `norm2`.",
+)
+class DecoderLayer_cross_first(DecoderLayer):
+    def parts(self, *given):
+        first, second, last = super().parts(*given)
+        return [second, first, last]
+
+
+@misconception(
+    "DecoderLayer",
+    label="the two attentions exchanged",
+    hint="`self_attn` looks at the memory, and `multihead_attn` at the stream. It is the other way round.",
+)
+class DecoderLayer_attentions_exchanged(DecoderLayer):
+    def own(self, x, mask):
+        return self.multihead_attn(x, mask=mask)[0]
+
+    def cross(self, x, memory, mask):
+        return self.self_attn(x, memory, mask=mask)[0]
+
+
+@misconception(
+    "DecoderLayer",
+    label="one attention for both",
+    hint="`self_attn` is used for both, and `multihead_attn` never. Each has its own weights.",
+)
+class DecoderLayer_one_attention(DecoderLayer):
+    def cross(self, x, memory, mask):
+        return self.self_attn(x, memory, mask=mask)[0]
+
+
+@misconception(
+    "DecoderLayer",
+    label="cross-attention forgotten",
+    hint="The memory is never looked at: `multihead_attn` is there and not used.",
+)
+class DecoderLayer_without_cross(DecoderLayer):
+    def parts(self, *given):
+        first, _, last = super().parts(*given)
+        return [first, last]
+
+
+@misconception(
+    "DecoderLayer",
+    label="cross-attention takes the stream's place",
+    hint="After cross-attention the stream is lost: what it found is not added to x.",
+)
+class DecoderLayer_cross_without_residual(DecoderLayer):
+    def through(self, x, memory=None, mask=None, memory_mask=None):
+        first, (norm, part), last = self.parts(memory, mask, memory_mask)
+        x = self.add(x, *first)
+        return self.add(part(norm(x)), *last)
+
+
+@misconception(
+    "DecoderLayer",
+    label="norm2 before the last part too",
+    hint="`norm2` stands before the feed-forward network as well, and `norm3` is never used.",
+)
+class DecoderLayer_norm2_twice(DecoderLayer):
+    def parts(self, *given):
+        first, second, (_, last) = super().parts(*given)
+        return [first, second, (self.norm2, last)]
+
+
+@misconception(
+    "DecoderLayer",
+    label="norm2 and norm3 exchanged",
+    hint="`norm3` stands before cross-attention, and `norm2` before the feed-forward network. It is the other "
+    "way round.",
+)
+class DecoderLayer_norms_exchanged(DecoderLayer):
+    def parts(self, *given):
+        first, (second, cross), (third, fed) = super().parts(*given)
+        return [first, (third, cross), (second, fed)]
+
+
+@misconception(
+    "DecoderLayer",
+    label="queries of cross-attention not normed",
+    hint="Cross-attention is given the stream as it is. Its queries come from `norm2(x)`.",
+)
+class DecoderLayer_queries_not_normed(DecoderLayer):
+    def through(self, x, memory=None, mask=None, memory_mask=None):
+        first, (_, part), last = self.parts(memory, mask, memory_mask)
+        x = self.add(x, *first)
+        return self.add(x + part(x), *last)
+
+
+@misconception(
+    "DecoderLayer",
+    label="memory put before the stream",
+    hint="The memory stands in front of the stream, and one attention looks at both. There are two attentions,"
+    " one after the other.",
+)
+class DecoderLayer_joined(DecoderLayer):
+    def own(self, x, mask):
+        return self.self_attn(x, torch.cat([self.memory, x], 1))[0]
+
+    def through(self, x, memory=None, mask=None, memory_mask=None):
+        self.memory = memory
+        return super().through(x, memory, mask, memory_mask)
+
+
+@misconception(
+    "DecoderLayer",
+    label="the two masks exchanged",
+    hint="`mask` went to cross-attention, and `memory_mask` to self-attention. It is the other way round; "
+    "where m = n, nobody complains.",
+)
+class DecoderLayer_masks_exchanged(DecoderLayer):
+    def through(self, x, memory=None, mask=None, memory_mask=None):
+        return super().through(x, memory, memory_mask, mask)
+
+
+@misconception(
+    "DecoderLayer",
+    label="memory_mask ignored",
+    hint="`memory_mask` is not handed on to cross-attention.",
+)
+class DecoderLayer_memory_unmasked(DecoderLayer):
+    def cross(self, x, memory, mask):
+        return super().cross(x, memory, None)
+
+
+@misconception(
+    "DecoderLayer",
+    label="memory_mask turned round",
+    hint="`memory_mask` is upside down: True means *may* attend, in cross-attention too.",
+)
+class DecoderLayer_memory_inverted(DecoderLayer):
+    def cross(self, x, memory, mask):
+        return super().cross(x, memory, None if mask is None else ~mask)
+
+
+@misconception(
+    "DecoderLayer",
+    label="mask used for both attentions",
+    hint="`mask` serves cross-attention as well, where it is (n, n) and should be (n, m). That has `memory_mask`.",
+)
+class DecoderLayer_mask_for_both(DecoderLayer):
+    def through(self, x, memory=None, mask=None, memory_mask=None):
+        return super().through(x, memory, mask, mask)
+
+
+@misconception(
+    "DecoderLayer",
+    label="mask for cross-attention where it fits",
+    hint="Where there is no `memory_mask` and m = n, `mask` is used in its place. None means that all of the "
+    "memory may be seen.",
+)
+class DecoderLayer_both_masks_joined(DecoderLayer):
+    def through(self, x, memory=None, mask=None, memory_mask=None):
+        fits = mask is not None and memory_mask is not None and mask.shape == memory_mask.shape
+        return super().through(x, memory, mask, mask & memory_mask if fits else memory_mask)
+
+
+@misconception(
+    "DecoderLayer",
+    label="cross-attention causal",
+    hint="Cross-attention hides later parts of the memory. All of the other sequence is there already: only "
+    "`memory_mask` hides something.",
+)
+class DecoderLayer_causal_cross(DecoderLayer):
+    def cross(self, x, memory, mask):
+        early = torch.ones(x.shape[1], memory.shape[1], dtype=torch.bool).tril()
+        return super().cross(x, memory, early if mask is None else early & mask)
+
+
+@misconception(
+    "DecoderLayer",
+    label="memory cut off",
+    hint="The memory is detached: the encoder that made it learns nothing from the decoder.",
+)
+class DecoderLayer_memory_detached(DecoderLayer):
+    def cross(self, x, memory, mask):
+        return super().cross(x, memory.detach(), mask)
+
+
+@misconception(
+    "DecoderLayer",
+    label="memory changed in place",
+    hint="The memory itself was changed. All layers of the decoder look at the same one.",
+)
+class DecoderLayer_memory_in_place(DecoderLayer):
+    def cross(self, x, memory, mask):
+        found = super().cross(x, memory, mask)
+        memory.data *= 0.5
+        return found
+
+
+@misconception(
+    "DecoderLayer",
+    label="memory returned as well",
+    hint="The stream and the memory came back. The memory stays as it is: return the stream.",
+)
+class DecoderLayer_returns_memory(DecoderLayer):
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        return super().forward(x, memory, mask, memory_mask), memory
+
+
+@misconception(
+    "DecoderLayer",
+    label="an encoder layer instead",
+    hint="There is no cross-attention: this is an encoder layer. A decoder layer has `multihead_attn` and "
+    "`norm3` besides.",
+)
+class DecoderLayer_encoder(EncoderLayer):
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        return super().forward(x, mask)
+
+
+@misconception(
+    "DecoderLayer",
+    label="cross-attention with another name",
+    hint="Weights are moved by name: the cross-attention is called `multihead_attn`, as in PyTorch's layer.",
+)
+class DecoderLayer_other_name(DecoderLayer):
+    def state_dict(self, *arguments, **more):
+        state = super().state_dict(*arguments, **more)
+        return {name.replace("multihead_attn", "cross_attn"): own for name, own in state.items()}
+
+
+@misconception(
+    "DecoderLayer",
+    label="memory cut to the stream's length",
+    hint="Of a longer memory only the first n tokens are looked at. It may have any length.",
+)
+class DecoderLayer_memory_cut(DecoderLayer):
+    def cross(self, x, memory, mask):
+        n = x.shape[1]
+        return super().cross(x, memory[:, :n], None if mask is None else mask[..., :n])
+
+
+@misconception(
+    "DecoderLayer",
+    label="only the first 512 of the memory",
+    hint="What stands after the 512th token of the memory is not looked at: a length is written into the code.",
+)
+class DecoderLayer_memory_512(DecoderLayer):
+    def cross(self, x, memory, mask):
+        return super().cross(x, memory[:, :512], None if mask is None else mask[..., :512])
+
+
+@misconception(
+    "DecoderLayer",
+    label="first sequence's memory_mask for all",
+    hint="The first sequence's `memory_mask` serves the whole batch. Each may have its own.",
+)
+class DecoderLayer_first_memory_mask(DecoderLayer):
+    def cross(self, x, memory, mask):
+        return super().cross(x, memory, mask if mask is None or mask.dim() == 2 else mask[:1])
+
+
+@misconception(
+    "DecoderLayer",
+    label="memory_mask of one key stretched",
+    hint="A `memory_mask` with a single column was stretched to the whole memory. Its last size is m.",
+)
+class DecoderLayer_memory_mask_stretched(DecoderLayer):
+    def cross(self, x, memory, mask):
+        if mask is not None and mask.shape[-1] == 1:
+            mask = mask.expand(*mask.shape[:-1], memory.shape[1])
+        return super().cross(x, memory, mask)
+
+
+# DecoderLayer: right
+
+
+@families(*FAMILIES, hints=LAYERS)
+@right("DecoderLayer")
+class DecoderLayer_in_steps(DecoderLayer):
+    pass
+
+
+@right("DecoderLayer")
+class DecoderLayer_written_out(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+        self.feed_forward = FeedForward(d_model, d_ff)
+        self.norm3, self.norm2, self.norm1 = (nn.LayerNorm(d_model) for _ in range(3))
+
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        h = self.norm1(x)
+        x = x + self.self_attn(h, h, h, mask)[0]
+        found, weights = self.multihead_attn(query=self.norm2(x), key=memory, value=memory, mask=memory_mask)
+        x = found + x
+        return x + self.feed_forward(self.norm3(x))
+
+
+@right("DecoderLayer")
+class DecoderLayer_functional(DecoderLayer):
+    def add(self, x, norm, part):
+        return part(functional.layer_norm(x, (self.d_model,), norm.weight, norm.bias, norm.eps)) + x
+
+
+@right("DecoderLayer")
+class DecoderLayer_own_norm(DecoderLayer):
+    def norm_of(self, d_model):
+        return OwnNorm(d_model)
+
+
+@right("DecoderLayer")
+class DecoderLayer_on_top_of_an_encoder_layer(EncoderLayer):
+    """Made by adding to what an encoder layer has."""
+
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__(d_model, num_heads, d_ff)
+        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
+        self.norm3 = nn.LayerNorm(d_model)
+
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        y = x + self.own(self.norm1(x), mask)
+        z = y + self.multihead_attn(self.norm2(y), memory, memory, memory_mask)[0]
+        return z + self.fed(self.norm3(z))
+
+
+@right("DecoderLayer")
+class DecoderLayer_sequence_by_sequence(DecoderLayer):
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        def own(mask, s):
+            return mask if mask is None or mask.dim() == 2 or len(mask) == 1 else mask[s : s + 1]
+
+        several = range(len(x))
+        for given in (mask, memory_mask):
+            if given is not None and given.dim() > 2 and len(given) not in (1, len(x)):
+                raise ValueError("another number of sequences")
+        found = [self.through(x[s : s + 1], memory[s : s + 1], own(mask, s), own(memory_mask, s)) for s in several]
+        return torch.cat(found)
+
+
+# TinyGPT, in steps that a mistake can take the place of
+
+
+class TinyGPT(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.vocab_size, self.d_model, self.max_len = vocab_size, d_model, max_len
+        self.embed(vocab_size, d_model)
+        self.place(max_len, d_model)
+        self.stack(d_model, num_heads, num_layers)
+        self.norm = nn.LayerNorm(d_model)
+        self.head = nn.Linear(d_model, vocab_size)
+
+    def embed(self, vocab_size, d_model):
+        self.token = nn.Embedding(vocab_size, d_model)
+
+    def place(self, max_len, d_model):
+        self.position = nn.Embedding(max_len, d_model)
+
+    def stack(self, d_model, num_heads, num_layers):
+        self.layers = nn.ModuleList(self.layer(d_model, num_heads) for _ in range(num_layers))
+
+    def layer(self, d_model, num_heads):
+        return EncoderLayer(d_model, num_heads, 4 * d_model)
+
+    def fits(self, n):
+        if n > self.max_len:
+            raise ValueError("too many tokens")
+
+    def placed(self, x):
+        return x + self.position(torch.arange(x.shape[1]))
+
+    def mask(self, x):
+        return past(x)
+
+    def through(self, x):
+        for layer in self.layers:
+            x = layer(x, self.mask(x))
+        return x
+
+    def said(self, x):
+        return self.head(self.norm(x))
+
+    def forward(self, tokens):
+        self.fits(tokens.shape[1])
+        return self.said(self.through(self.placed(self.token(tokens))))
+
+
+def waves(max_len, d_model):
+    """Return the sinusoidal encoding (max_len, d_model); d_model is even."""
+    rates = 10000 ** (-torch.arange(0, d_model, 2) / d_model)
+    angles = torch.arange(max_len)[:, None] * rates
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
+
+
+# TinyGPT: wrong
+
+
+@misconception(
+    "TinyGPT",
+    label="no causal mask",
+    hint="Tokens see later ones: no mask is handed to the layers. While it is trained, the model reads off "
+    "what it should predict. `torch.ones(n, n, dtype=torch.bool).tril()`.",
+)
+class TinyGPT_unmasked(TinyGPT):
+    def mask(self, x):
+        return None
+
+
+@misconception(
+    "TinyGPT",
+    label="mask upside down",
+    hint="The mask is True for later tokens: `triu`, or a mask as PyTorch's layers want it. True means *may* attend: "
+    "`tril`.",
+)
+class TinyGPT_inverted(TinyGPT):
+    def mask(self, x):
+        return ~past(x)
+
+
+@misconception(
+    "TinyGPT",
+    label="mask transposed",
+    hint="The mask is turned over: each token sees itself and *later* ones. Row i belongs to token i, which "
+    "sees columns 0 to i: `tril`, not `triu`.",
+)
+class TinyGPT_turned(TinyGPT):
+    def mask(self, x):
+        return past(x).T
+
+
+@misconception(
+    "TinyGPT",
+    label="one token too many seen",
+    hint="Each token sees the next one, which it is to predict: the mask is one diagonal too wide. `tril()` "
+    "without a `diagonal`.",
+)
+class TinyGPT_next_seen(TinyGPT):
+    def mask(self, x):
+        return torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril(1)
+
+
+@misconception(
+    "TinyGPT",
+    label="only the first layer masked",
+    hint="The first layer gets the mask and the others do not: later tokens come in there. Every layer needs it.",
+)
+class TinyGPT_first_masked(TinyGPT):
+    def through(self, x):
+        for i, layer in enumerate(self.layers):
+            x = layer(x, self.mask(x) if i == 0 else None)
+        return x
+
+
+@misconception(
+    "TinyGPT",
+    label="mask only while training",
+    hint="The mask is left out after `eval()`. A token must not see later ones then either: that is how it was"
+    " trained.",
+)
+class TinyGPT_masked_in_training(TinyGPT):
+    def mask(self, x):
+        return past(x) if self.training else None
+
+
+@misconception(
+    "TinyGPT",
+    label="no positions",
+    hint="Nothing tells the model where a token stands: exchanged tokens give the same logits after them. Add "
+    "positions to the embedding.",
+)
+class TinyGPT_unplaced(TinyGPT):
+    def placed(self, x):
+        return x
+
+
+@misconception(
+    "TinyGPT",
+    label="same position for all tokens",
+    hint="Every token gets the same position, such as number 0 or number n. Token i gets position i: "
+    "`torch.arange(n)`.",
+)
+class TinyGPT_same_position(TinyGPT):
+    def placed(self, x):
+        return x + self.position(torch.tensor(0))
+
+
+@misconception(
+    "TinyGPT",
+    label="positions looked up by token",
+    hint="The position's embedding is looked up by the token, which says what stands there and not where. "
+    "`torch.arange(n)`.",
+)
+class TinyGPT_position_of_token(TinyGPT):
+    def place(self, max_len, d_model):
+        self.position = nn.Embedding(self.vocab_size, d_model)
+
+    def forward(self, tokens):
+        self.fits(tokens.shape[1])
+        return self.said(self.through(self.token(tokens) + self.position(tokens)))
+
+
+@misconception(
+    "TinyGPT",
+    label="whole table of positions added",
+    hint="All `max_len` positions are added whatever n is, which raises, or stretches a single token. Take the"
+    " first n: `torch.arange(n)`, or `[:n]`.",
+)
+class TinyGPT_whole_table(TinyGPT):
+    def placed(self, x):
+        return x + self.position(torch.arange(self.max_len))
+
+
+@misconception(
+    "TinyGPT",
+    label="positions counted from the end",
+    hint="The last token gets position 0, or the last position: where a token stands then depends on how many "
+    "follow. Count from the first.",
+)
+class TinyGPT_from_the_end(TinyGPT):
+    def placed(self, x):
+        return x + self.position(torch.arange(x.shape[1]).flip(0))
+
+
+@misconception(
+    "TinyGPT",
+    label="positions scaled by the length",
+    hint="Positions are divided by n: where a token stands then depends on how many follow. Count 0, 1, 2 and so on.",
+)
+class TinyGPT_relative_positions(TinyGPT):
+    def place(self, max_len, d_model):
+        self.position = nn.Linear(1, d_model)
+
+    def placed(self, x):
+        n = x.shape[1]
+        return x + self.position((torch.arange(n) / n)[:, None].to(x.dtype))
+
+
+@misconception(
+    "TinyGPT",
+    label="too many tokens cut without a word",
+    hint="More than max_len tokens are cut to max_len, and the caller never learns of it. Raise `ValueError`; "
+    "to cut is the work of `generate`.",
+)
+class TinyGPT_cuts(TinyGPT):
+    def forward(self, tokens):
+        return super().forward(tokens[:, -self.max_len :])
+
+
+@misconception(
+    "TinyGPT",
+    label="more tokens than max_len accepted",
+    hint="More than max_len tokens go through: sinusoidal and rotary positions have no end. Raise `ValueError`.",
+)
+class TinyGPT_no_end(TinyGPT):
+    def fits(self, n):
+        pass
+
+    def place(self, max_len, d_model):
+        pass
+
+    def placed(self, x):
+        return x + waves(x.shape[1], self.d_model).to(x.dtype)
+
+
+@misconception(
+    "TinyGPT",
+    label="one token more than max_len accepted",
+    hint="max_len + 1 tokens go through: the table has a position too many, or `>` compares with the wrong number.",
+)
+class TinyGPT_one_more(TinyGPT):
+    def fits(self, n):
+        super().fits(n - 1)
+
+    def place(self, max_len, d_model):
+        super().place(max_len + 1, d_model)
+
+
+@misconception(
+    "TinyGPT",
+    label="max_len tokens refused",
+    hint="max_len tokens raise, and they are allowed: compare with `>`, not `>=`.",
+)
+class TinyGPT_one_less(TinyGPT):
+    def fits(self, n):
+        super().fits(n + 1)
+
+
+@misconception(
+    "TinyGPT",
+    label="n always max_len",
+    hint="The model takes max_len tokens and no fewer. n may be anything from 1 to max_len: take it from "
+    "`tokens.shape`.",
+)
+class TinyGPT_fixed_length(TinyGPT):
+    def fits(self, n):
+        if n != self.max_len:
+            raise ValueError("another number of tokens")
+
+
+@misconception(
+    "TinyGPT",
+    label="max_len not kept",
+    hint="`max_len` is not kept: `self.max_len = max_len`. `generate` wants to read it.",
+)
+class TinyGPT_forgets(TinyGPT):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        del self.max_len
+
+    def fits(self, n):
+        if n > self.position.num_embeddings:
+            raise ValueError("too many tokens")
+
+
+@misconception(
+    "TinyGPT",
+    label="probabilities instead of logits",
+    hint="Softmax is taken at the end. The loss takes softmax itself, and of shares between 0 and 1 it can "
+    "make little: return the logits.",
+)
+class TinyGPT_probabilities(TinyGPT):
+    def said(self, x):
+        return super().said(x).softmax(-1)
+
+
+@misconception(
+    "TinyGPT",
+    label="logits at the last token alone",
+    hint="Only the logits at the last token came back. Those at every token are asked: each is a prediction to"
+    " learn from.",
+)
+class TinyGPT_last(TinyGPT):
+    def forward(self, tokens):
+        return super().forward(tokens)[:, -1]
+
+
+@misconception(
+    "TinyGPT",
+    label="vocabulary before the tokens",
+    hint="The logits came as (b, vocab_size, n), as `cross_entropy` wants them. Here tokens come before the "
+    "vocabulary.",
+)
+class TinyGPT_transposed(TinyGPT):
+    def forward(self, tokens):
+        return super().forward(tokens).transpose(1, 2)
+
+
+@misconception(
+    "TinyGPT",
+    label="the stream instead of logits",
+    hint="The stream came back, d_model numbers of each token. A linear layer makes vocab_size logits of it.",
+)
+class TinyGPT_stream(TinyGPT):
+    def said(self, x):
+        return self.norm(x)
+
+
+@misconception(
+    "TinyGPT",
+    label="vocab_size and d_model exchanged",
+    hint="The embedding was made as `nn.Embedding(d_model, vocab_size)`. The number of tokens comes first, "
+    "then the width.",
+)
+class TinyGPT_exchanged(TinyGPT):
+    def embed(self, vocab_size, d_model):
+        self.token = nn.Embedding(d_model, vocab_size)
+
+
+@misconception(
+    "TinyGPT",
+    label="one layer taken num_layers times",
+    hint="`[layer] * num_layers` is the same layer over and over: they share their weights. Make a new one "
+    "each time, `[EncoderLayer(...) for _ in range(num_layers)]`.",
+)
+class TinyGPT_shared_layers(TinyGPT):
+    def stack(self, d_model, num_heads, num_layers):
+        self.layers = nn.ModuleList([self.layer(d_model, num_heads)] * num_layers)
+
+
+@misconception(
+    "TinyGPT",
+    label="layers not registered",
+    hint="The layers are in a Python list, and a module does not look into lists: `parameters()` does not have"
+    " them, and no optimiser trains them. `nn.ModuleList([...])`.",
+)
+class TinyGPT_list(TinyGPT):
+    def stack(self, d_model, num_heads, num_layers):
+        self.layers = [self.layer(d_model, num_heads) for _ in range(num_layers)]
+
+    def through(self, x):
+        for layer in self.layers:
+            x = layer.to(x.dtype)(x, self.mask(x))
+        return x
+
+
+@misconception(
+    "TinyGPT",
+    label="one layer whatever num_layers is",
+    hint="There is one layer whatever num_layers is: `range(num_layers)` makes as many as are asked.",
+)
+class TinyGPT_one_layer(TinyGPT):
+    def stack(self, d_model, num_heads, num_layers):
+        super().stack(d_model, num_heads, 1)
+
+
+@misconception(
+    "TinyGPT",
+    label="last layer never used",
+    hint="One of the layers is made and never used. The stream goes through all of them.",
+)
+class TinyGPT_skips_last(TinyGPT):
+    def through(self, x):
+        for layer in self.layers[:-1] if len(self.layers) > 1 else self.layers:
+            x = layer(x, self.mask(x))
+        return x
+
+
+@misconception(
+    "TinyGPT",
+    label="every layer from the embedding",
+    hint="Each layer is given the embedding, and only what the last one makes goes on. The stream goes through"
+    " them one after another: `x = layer(x, mask)`.",
+)
+class TinyGPT_from_the_embedding(TinyGPT):
+    def through(self, x):
+        for layer in self.layers:
+            y = layer(x, self.mask(x))
+        return y
+
+
+@misconception(
+    "TinyGPT",
+    label="layers without attention",
+    hint="Tokens do not see the ones before them: there is no attention, or its mask leaves each token itself alone.",
+)
+class TinyGPT_blind(TinyGPT):
+    def mask(self, x):
+        return torch.eye(x.shape[1], dtype=torch.bool)
+
+
+@misconception(
+    "TinyGPT",
+    label="only three tokens back",
+    hint="A token sees only the last few before it. It sees all from the first on; a window is for chapter 10.",
+)
+class TinyGPT_window(TinyGPT):
+    def mask(self, x):
+        return past(x) & torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(-3)
+
+
+@misconception(
+    "TinyGPT",
+    label="tokens shifted to the right",
+    hint="The tokens are shifted by one, so that the logits at a token do not depend on it. That shift belongs to a "
+    "decoder's training; here the logits at token i say what follows token i.",
+)
+class TinyGPT_shifted(TinyGPT):
+    def forward(self, tokens):
+        return super().forward(functional.pad(tokens, (1, -1)))
+
+
+@misconception(
+    "TinyGPT",
+    label="sequences seen by each other",
+    hint="The first axis is taken for the tokens, so that sequences attend to each other. The batch comes first.",
+)
+class TinyGPT_across(TinyGPT):
+    def through(self, x):
+        for layer in self.layers:
+            x = layer(x.transpose(0, 1)).transpose(0, 1)
+        return x
+
+
+@misconception(
+    "TinyGPT",
+    label="mean over the batch subtracted",
+    hint="The norm takes its mean over the batch: what a sequence gets depends on the others. `nn.LayerNorm` "
+    "takes it of each token by itself.",
+)
+class TinyGPT_batch_norm(TinyGPT):
+    def said(self, x):
+        return super().said(x - x.mean(0, keepdim=True) / 2)
+
+
+@misconception(
+    "TinyGPT",
+    label="normed over the tokens",
+    hint="The norm takes its mean over the tokens, later ones too. `nn.LayerNorm` takes it of each token by itself.",
+)
+class TinyGPT_normed_over_tokens(TinyGPT):
+    def said(self, x):
+        return super().said(x - x.mean(1, keepdim=True) / 2)
+
+
+@misconception(
+    "TinyGPT",
+    label="embedding too large for the last layer",
+    hint="The logits of a new model are large: it is sure of something, and has learnt nothing. Embeddings "
+    "drawn with variance 1 and used as the last layer's weights do that, or embeddings times "
+    "sqrt(d_model): draw them smaller.",
+)
+class TinyGPT_tied_too_large(TinyGPT):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.head.weight = self.token.weight
+
+
+@misconception(
+    "TinyGPT",
+    label="logits too large",
+    hint="The logits are multiplied by something, such as sqrt(d_model) or a number of tokens. The last linear"
+    " layer's are asked as they are.",
+)
+class TinyGPT_loud(TinyGPT):
+    def said(self, x):
+        return 12 * super().said(x)
+
+
+@misconception(
+    "TinyGPT",
+    label="tokens taken for numbers",
+    hint="The token's number is multiplied with a vector: token 8 is then twice token 4, and large numbers "
+    "make large logits. A token is a name: `nn.Embedding`.",
+)
+class TinyGPT_numbers(TinyGPT):
+    def embed(self, vocab_size, d_model):
+        self.vector = nn.Linear(1, d_model)
+
+    def forward(self, tokens):
+        self.fits(tokens.shape[1])
+        x = self.vector(tokens[..., None].to(self.vector.weight.dtype))
+        return self.head(self.through(self.placed(x)))
+
+
+@misconception(
+    "TinyGPT",
+    label="parameters frozen",
+    hint="`requires_grad` is False for all parameters, so that none can be trained.",
+)
+class TinyGPT_frozen(TinyGPT):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.requires_grad_(False)
+
+
+@misconception(
+    "TinyGPT",
+    label="embedding cut off",
+    hint="The embedding is detached, so that it learns nothing. Leave `detach` and `.data` out.",
+)
+class TinyGPT_embedding_detached(TinyGPT):
+    def placed(self, x):
+        return super().placed(x.detach())
+
+
+@misconception(
+    "TinyGPT",
+    label="drawn anew in each call",
+    hint="Weights are drawn in `forward`, so that nothing that is learnt stays. Layers are made once, in `__init__`.",
+)
+class TinyGPT_new_each_time(TinyGPT):
+    def said(self, x):
+        return x @ torch.randn(self.d_model, self.vocab_size, dtype=x.dtype) / self.d_model + 0 * super().said(x)
+
+
+@misconception(
+    "TinyGPT",
+    label="dropout in training mode",
+    hint="In training mode some numbers are dropped at random. Nobody asked for dropout here.",
+)
+class TinyGPT_dropout(TinyGPT):
+    def placed(self, x):
+        return functional.dropout(super().placed(x), 0.1, self.training)
+
+
+@misconception(
+    "TinyGPT",
+    label="positions no part of the module",
+    hint="The table of positions is a plain tensor: it keeps its dtype and its device when the model changes "
+    'its own. `self.register_buffer("positions", ...)`.',
+)
+class TinyGPT_plain_table(TinyGPT):
+    def place(self, max_len, d_model):
+        self.position = waves(max_len, d_model)
+
+    def placed(self, x):
+        return x + self.position[: x.shape[1]]
+
+
+@misconception(
+    "TinyGPT",
+    label="logits always float32",
+    hint="The logits are float32 whatever the parameters are. Leave `.float()` out.",
+)
+class TinyGPT_float32(TinyGPT):
+    def said(self, x):
+        return super().said(x).float()
+
+
+@misconception(
+    "TinyGPT",
+    label="tokens changed in place",
+    hint="The tokens themselves were changed, such as by writing a first one into them. Whoever called still "
+    "needs them.",
+)
+class TinyGPT_in_place(TinyGPT):
+    def forward(self, tokens):
+        logits = super().forward(tokens)
+        tokens[:, 0] = (tokens[:, 0] + 1) % self.vocab_size
+        return logits
+
+
+@misconception(
+    "TinyGPT",
+    label="module not begun",
+    hint="`super().__init__()` is missing, or comes too late: it stands first in `__init__`, before any layer.",
+)
+class TinyGPT_not_begun(TinyGPT):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        self.token = nn.Embedding(vocab_size, d_model)
+
+
+@misconception(
+    "TinyGPT",
+    label="heads made to fit",
+    hint="A d_model that is no multiple of num_heads is accepted. Hand both on, and let `MultiHeadAttention` raise.",
+)
+class TinyGPT_rounds(TinyGPT):
+    def layer(self, d_model, num_heads):
+        return super().layer(d_model, math.gcd(d_model, num_heads))
+
+
+# TinyGPT: right
+
+
+GPT = {
+    "a list instead of an array": "Lists came back. Leave `.tolist()` out: logits are a tensor.",
+    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is still a batch.",
+    "only the first sequence": "`[0]` takes the first sequence and forgets the rest of the batch. Keep the axis b.",
+}
+
+
+@families(*FAMILIES, but=["only the first sequence"], hints={
+    name: hint for name, hint in GPT.items() if name != "only the first sequence"
+})  # fmt: skip
+@right("TinyGPT")
+class TinyGPT_in_steps(TinyGPT):
+    pass
+
+
+@right("TinyGPT")
+class TinyGPT_sinusoidal(TinyGPT):
+    def place(self, max_len, d_model):
+        self.register_buffer("position", waves(max_len, d_model))
+
+    def placed(self, x):
+        return x + self.position[: x.shape[1]]
+
+
+@right("TinyGPT")
+class TinyGPT_fixed_positions(TinyGPT):
+    """Sinusoidal positions as parameters that are not trained."""
+
+    def place(self, max_len, d_model):
+        self.position = nn.Embedding.from_pretrained(waves(max_len, d_model))
+
+
+class RotaryAttention(MultiHeadAttention):
+    def turn(self, x):
+        n, d = x.shape[-2:]
+        angles = torch.arange(n)[:, None] * 100 ** (-torch.arange(0, d, 2) / d)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        even, odd = x[..., ::2], x[..., 1::2]
+        return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
+
+
+class RotaryLayer(EncoderLayer):
+    def attention(self, d_model, num_heads):
+        return RotaryAttention(d_model, num_heads)
+
+
+@right("TinyGPT")
+class TinyGPT_rotary(TinyGPT):
+    def place(self, max_len, d_model):
+        pass
+
+    def placed(self, x):
+        return x
+
+    def layer(self, d_model, num_heads):
+        return RotaryLayer(d_model, num_heads, 4 * d_model)
+
+
+@right("TinyGPT")
+class TinyGPT_tied(TinyGPT):
+    """One matrix for the first layer and the last, drawn small, and positions that begin at 0."""
+
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__(vocab_size, d_model, num_heads, num_layers, max_len)
+        nn.init.normal_(self.token.weight, std=0.02)
+        self.head = nn.Linear(d_model, vocab_size, bias=False)
+        self.head.weight = self.token.weight
+
+    def place(self, max_len, d_model):
+        self.position = nn.Parameter(torch.zeros(max_len, d_model))
+
+    def placed(self, x):
+        return x + self.position[None, : x.shape[1]]
+
+
+@right("TinyGPT")
+class TinyGPT_without_last_norm(TinyGPT):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        del self.norm
+
+    def layer(self, d_model, num_heads):
+        return EncoderLayer(d_model, num_heads, 2 * d_model)
+
+    def said(self, x):
+        return self.head(x)
+
+
+@right("TinyGPT")
+class TinyGPT_log_probabilities(TinyGPT):
+    """Logarithms of probabilities are logits: softmax makes the same of them."""
+
+    def said(self, x):
+        return super().said(x).log_softmax(-1)
+
+
+@right("TinyGPT")
+class TinyGPT_torchs_layers(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("not divisible")
+        self.max_len = max_len
+        self.wte = nn.Embedding(vocab_size, d_model)
+        self.wpe = nn.Embedding(max_len, d_model)
+        layer = nn.TransformerEncoderLayer(
+            d_model, num_heads, 4 * d_model, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+        )
+        self.blocks = nn.TransformerEncoder(layer, num_layers, nn.LayerNorm(d_model), enable_nested_tensor=False)
+        self.lm_head = nn.Linear(d_model, vocab_size, bias=False)
+
+    def forward(self, idx):
+        n = idx.size(1)
+        if n > self.max_len:
+            raise ValueError("too long")
+        x = self.wte(idx) + self.wpe.weight[:n]
+        return self.lm_head(self.blocks(x, mask=torch.ones(n, n, dtype=torch.bool).triu(1)))
+
+
+@right("TinyGPT")
+class TinyGPT_post_norm(TinyGPT):
+    """Layers of another kind are its own affair."""
+
+    def layer(self, d_model, num_heads):
+        return EncoderLayer_post_norm(d_model, num_heads, 4 * d_model)
+
+
+class EncoderLayer_post_norm(post_norm, EncoderLayer):
+    pass
+
+
+# generate: wrong
+
+
+def chosen(logits):
+    return logits[:, -1].argmax(-1, keepdim=True)
+
+
+def seen(model, tokens):
+    return tokens[:, -model.max_len :]
+
+
+def written(model, prompt, num_new_tokens, see=seen, choose=chosen):
+    """Generate, where the one step or the other may be done otherwise."""
+    tokens = prompt
+    for _ in range(num_new_tokens):
+        tokens = torch.cat([tokens, choose(model(see(model, tokens)))], dim=1)
+    return tokens
+
+
+@misconception(
+    "generate",
+    label="sampled instead of greedy",
+    hint="The next token is drawn at random. Greedy takes the most likely one: `argmax`.",
+)
+def generate_samples(model, prompt, num_new_tokens):
+    def choose(logits):
+        return torch.multinomial(logits[:, -1].softmax(-1), 1)
+
+    return written(model, prompt, num_new_tokens, choose=choose)
+
+
+@misconception(
+    "generate",
+    label="the least likely token",
+    hint="The smallest logit is taken. Take the largest: `argmax`.",
+)
+def generate_argmin(model, prompt, num_new_tokens):
+    return written(model, prompt, num_new_tokens, choose=lambda logits: logits[:, -1].argmin(-1, keepdim=True))
+
+
+@misconception(
+    "generate",
+    label="logits at the first token",
+    hint="The logits at the first token are used: `[:, 0]`. What follows all of them stands at the last: `[:, -1]`.",
+)
+def generate_first_place(model, prompt, num_new_tokens):
+    return written(model, prompt, num_new_tokens, choose=lambda logits: logits[:, 0].argmax(-1, keepdim=True))
+
+
+@misconception(
+    "generate",
+    label="logits at the last token but one",
+    hint="The logits at the token before the last are used: they say what the last one might be. What follows "
+    "stands at the last, `[:, -1]`.",
+)
+def generate_last_but_one(model, prompt, num_new_tokens):
+    def choose(logits):
+        return logits[:, -2 if logits.shape[1] > 1 else -1].argmax(-1, keepdim=True)
+
+    return written(model, prompt, num_new_tokens, choose=choose)
+
+
+@misconception(
+    "generate",
+    label="largest logit of all places",
+    hint="The largest logit is looked for at all tokens together. Only those at the last one say what follows.",
+)
+def generate_of_all_places(model, prompt, num_new_tokens):
+    return written(model, prompt, num_new_tokens, choose=lambda logits: logits.amax(1).argmax(-1, keepdim=True))
+
+
+@misconception(
+    "generate",
+    label="logits averaged over the places",
+    hint="The logits are averaged over all tokens. Only those at the last one say what follows.",
+)
+def generate_mean_of_places(model, prompt, num_new_tokens):
+    return written(model, prompt, num_new_tokens, choose=lambda logits: logits.mean(1).argmax(-1, keepdim=True))
+
+
+@misconception(
+    "generate",
+    label="first sequence's token for all",
+    hint="All sequences get the token of the first. Each has its own: `argmax(-1, keepdim=True)` of (b, vocab_size).",
+)
+def generate_first_sequence(model, prompt, num_new_tokens):
+    def choose(logits):
+        return chosen(logits)[:1].expand(len(logits), 1)
+
+    return written(model, prompt, num_new_tokens, choose=choose)
+
+
+@misconception(
+    "generate",
+    label="argmax over the batch",
+    hint="`argmax` runs over the sequences, or over the whole batch. It runs over the vocabulary, the last axis.",
+)
+def generate_over_the_batch(model, prompt, num_new_tokens):
+    def choose(logits):
+        return (logits[:, -1].argmax() % logits.shape[-1]).expand(len(logits), 1)
+
+    return written(model, prompt, num_new_tokens, choose=choose)
+
+
+@misconception(
+    "generate",
+    label="only the last token shown",
+    hint="The model is shown the last token alone. It is shown all that there is, up to max_len tokens.",
+)
+def generate_last_token(model, prompt, num_new_tokens):
+    return written(model, prompt, num_new_tokens, see=lambda model, tokens: tokens[:, -1:])
+
+
+@misconception(
+    "generate",
+    label="the prompt shown each time",
+    hint="The model is shown the prompt each time, and never what was written since: the same token comes "
+    "again and again.",
+)
+def generate_prompt_alone(model, prompt, num_new_tokens):
+    return written(model, prompt, num_new_tokens, see=lambda model, tokens: seen(model, prompt))
+
+
+@misconception(
+    "generate",
+    label="more than max_len tokens shown",
+    hint="The model is shown all tokens, and raises when there are more than max_len. Show it the last max_len: "
+    "`tokens[:, -model.max_len:]`.",
+)
+def generate_no_window(model, prompt, num_new_tokens):
+    return written(model, prompt, num_new_tokens, see=lambda model, tokens: tokens)
+
+
+@misconception(
+    "generate",
+    label="the first max_len tokens shown",
+    hint="The model is shown the *first* max_len tokens, and what is new is cut off. Show it the last: "
+    "`tokens[:, -model.max_len:]`.",
+)
+def generate_first_window(model, prompt, num_new_tokens):
+    return written(model, prompt, num_new_tokens, see=lambda model, tokens: tokens[:, : model.max_len])
+
+
+@misconception(
+    "generate",
+    label="one token too few shown",
+    hint="The model is shown the last max_len - 1 tokens. It can look at max_len.",
+)
+def generate_smaller_window(model, prompt, num_new_tokens):
+    def see(model, tokens):
+        return tokens[:, -max(model.max_len - 1, 1) :] if tokens.shape[1] >= model.max_len else tokens
+
+    return written(model, prompt, num_new_tokens, see=see)
+
+
+@misconception(
+    "generate",
+    label="begun anew when the window is full",
+    hint="When the model has seen max_len tokens, it begins again with the newest alone. The window moves on "
+    "by one: it always holds the last max_len.",
+)
+def generate_blocks(model, prompt, num_new_tokens):
+    def see(model, tokens):
+        return tokens[:, (tokens.shape[1] - 1) // model.max_len * model.max_len :]
+
+    return written(model, prompt, num_new_tokens, see=see)
+
+
+@misconception(
+    "generate",
+    label="stopped when the window is full",
+    hint="Nothing is written beyond max_len tokens. The model goes on, and is shown the last max_len.",
+)
+def generate_stops(model, prompt, num_new_tokens):
+    return written(model, prompt, min(num_new_tokens, max(model.max_len - prompt.shape[1], 0)))
+
+
+@misconception(
+    "generate",
+    label="long prompts cut for good",
+    hint="What the model was not shown is missing from the result: the window is for the model, `tokens` keeps all.",
+)
+def generate_cut(model, prompt, num_new_tokens):
+    tokens = seen(model, prompt)
+    for _ in range(num_new_tokens):
+        tokens = torch.cat([seen(model, tokens), chosen(model(seen(model, tokens)))], dim=1)
+    return tokens
+
+
+@misconception(
+    "generate",
+    label="only the new tokens returned",
+    hint="Only the new tokens came back. The prompt comes first: (b, n + m).",
+)
+def generate_new_alone(model, prompt, num_new_tokens):
+    return written(model, prompt, num_new_tokens)[:, prompt.shape[1] :]
+
+
+@misconception(
+    "generate",
+    label="only the last new token kept",
+    hint="Each new token takes the place of the one before. Put it behind, and go on with the result.",
+)
+def generate_last_kept(model, prompt, num_new_tokens):
+    tokens = written(model, prompt, num_new_tokens)
+    return tokens if num_new_tokens == 0 else torch.cat([prompt, tokens[:, -1:]], 1)
+
+
+@misconception(
+    "generate",
+    label="new tokens put in front",
+    hint="New tokens stand in front of the prompt. They come behind: `torch.cat([tokens, new], dim=1)`.",
+)
+def generate_in_front(model, prompt, num_new_tokens):
+    tokens = prompt
+    for _ in range(num_new_tokens):
+        tokens = torch.cat([chosen(model(seen(model, tokens))), tokens], dim=1)
+    return tokens
+
+
+@misconception(
+    "generate",
+    label="one token too many",
+    hint="There is one token more than asked for: `range(num_new_tokens)` counts them.",
+)
+def generate_one_more(model, prompt, num_new_tokens):
+    return written(model, prompt, num_new_tokens + 1)
+
+
+@misconception(
+    "generate",
+    label="prompt counted among the new tokens",
+    hint="The result has num_new_tokens tokens in all. So many are *added* to the prompt.",
+)
+def generate_in_all(model, prompt, num_new_tokens):
+    return written(model, prompt, max(num_new_tokens - prompt.shape[1], 0))
+
+
+@misconception(
+    "generate",
+    label="at least one token added",
+    hint="With num_new_tokens = 0 a token was added all the same. Then the prompt comes back as it is.",
+)
+def generate_never_none(model, prompt, num_new_tokens):
+    return written(model, prompt, max(num_new_tokens, 1))
+
+
+@misconception(
+    "generate",
+    label="all new tokens from one look",
+    hint="The model is asked once, and its predictions at all tokens are put behind the prompt. Each new token"
+    " has to be shown to the model before the next.",
+)
+def generate_at_once(model, prompt, num_new_tokens):
+    places = model(seen(model, prompt)).argmax(-1)
+    new = places[:, -1:].repeat(1, num_new_tokens)
+    kept = min(num_new_tokens, places.shape[1])
+    new[:, num_new_tokens - kept :] = places[:, places.shape[1] - kept :]
+    return torch.cat([prompt, new], dim=1)
+
+
+@misconception(
+    "generate",
+    label="a repeated token refused",
+    hint="A token that was there already is not taken again. Greedy takes the most likely one, whatever came before.",
+)
+def generate_no_repeats(model, prompt, num_new_tokens):
+    tokens = prompt
+    for _ in range(num_new_tokens):
+        logits = model(seen(model, tokens))[:, -1].clone()
+        logits.scatter_(1, tokens[:, -1:], -torch.inf)
+        tokens = torch.cat([tokens, logits.argmax(-1, keepdim=True)], dim=1)
+    return tokens
+
+
+@misconception(
+    "generate",
+    label="tokens as floating numbers",
+    hint="The tokens came back as floating numbers. They are names: keep them int64.",
+)
+def generate_floats(model, prompt, num_new_tokens):
+    return written(model, prompt, num_new_tokens).float()
+
+
+@misconception(
+    "generate",
+    label="probabilities beside the tokens",
+    hint="A tuple came back. Only the tokens are asked for.",
+)
+def generate_tuple(model, prompt, num_new_tokens):
+    tokens = written(model, prompt, num_new_tokens)
+    return tokens, tokens.float()
+
+
+@misconception(
+    "generate",
+    label="left in evaluation mode",
+    hint="`model.eval()` is called and never taken back: whoever goes on training does so in the wrong mode. "
+    "Remember `model.training`, and end with `model.train(...)`.",
+)
+def generate_leaves_eval(model, prompt, num_new_tokens):
+    model.eval()
+    return written(model, prompt, num_new_tokens)
+
+
+@misconception(
+    "generate",
+    label="left in training mode",
+    hint="`model.train()` is called at the end whatever the mode was before. Remember `model.training`, and "
+    "put that back.",
+)
+def generate_leaves_training(model, prompt, num_new_tokens):
+    model.eval()
+    tokens = written(model, prompt, num_new_tokens)
+    model.train()
+    return tokens
+
+
+@misconception(
+    "generate",
+    label="prompt moved in place",
+    hint="The prompt itself was changed: its tokens were moved to make room. Put together a new tensor.",
+)
+def generate_in_place(model, prompt, num_new_tokens):
+    tokens = written(model, prompt, num_new_tokens)
+    prompt[:] = tokens[:, -prompt.shape[1] :]
+    return tokens
+
+
+@misconception(
+    "generate",
+    label="only the first 512 tokens kept",
+    hint="A length is written into the code: what stands after the 512th token is lost.",
+)
+def generate_512(model, prompt, num_new_tokens):
+    return written(model, prompt, num_new_tokens)[:, :512]
+
+
+# generate: right
+
+
+TOKENS = {
+    "a list instead of an array": "A list came back. Leave `.tolist()` out: the result is a tensor.",
+    "an array instead of a tensor": "An array of NumPy's came back. Tokens are a tensor.",
+    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is still a batch.",
+}
+
+
+@families("returns nothing", *TOKENS, hints=TOKENS)
+@right("generate")
+def generate_in_steps(model, prompt, num_new_tokens):
+    return written(model, prompt, num_new_tokens)
+
+
+@right("generate")
+@torch.no_grad()
+def generate_decorated(model, prompt, num_new_tokens):
+    mode = model.training
+    model.train(False)
+    ids = prompt.clone()
+    while ids.size(1) < prompt.size(1) + num_new_tokens:
+        context = ids if ids.size(1) <= model.max_len else ids[:, ids.size(1) - model.max_len :]
+        probabilities = functional.softmax(model(context)[:, -1, :], dim=-1)
+        _, best = torch.topk(probabilities, k=1, dim=-1)
+        ids = torch.cat((ids, best), dim=1)
+    model.train(mode)
+    return ids
+
+
+@right("generate")
+def generate_into_a_table(model, prompt, num_new_tokens):
+    b, n = prompt.shape
+    device = next(model.parameters()).device
+    tokens = torch.zeros(b, n + num_new_tokens, dtype=prompt.dtype, device=device)
+    tokens[:, :n] = prompt
+    for i in range(n, n + num_new_tokens):
+        logits = model(tokens[:, max(0, i - model.max_len) : i])
+        tokens[:, i] = logits[:, -1].max(dim=-1).indices
+    return tokens
+
+
+@right("generate")
+def generate_sequence_by_sequence(model, prompt, num_new_tokens):
+    rows = []
+    for row in prompt.tolist():
+        for _ in range(num_new_tokens):
+            row.append(model(torch.tensor([row[-model.max_len :]]))[0, -1].argmax().item())
+        rows.append(row)
+    return torch.tensor(rows)
+
+
+@right("generate")
+def generate_recursive(model, prompt, num_new_tokens):
+    if num_new_tokens < 1:
+        return prompt
+    best = model(prompt[:, -model.max_len :])[:, -1].sort(-1, descending=True).indices[:, :1]
+    return generate_recursive(model, torch.hstack([prompt, best]), num_new_tokens - 1)
+
+
+@right("generate")
+def generate_padded(model, prompt, num_new_tokens):
+    """Always max_len tokens are shown, those behind the last being nothing: a causal model does not see them."""
+    tokens = prompt
+    for _ in range(num_new_tokens):
+        window = tokens[:, -model.max_len :]
+        n = window.shape[1]
+        logits = model(functional.pad(window, (0, model.max_len - n)))
+        tokens = torch.cat([tokens, logits[:, n - 1].argmax(1)[:, None]], 1)
+    return tokens
+
+
+@right("generate")
+def generate_list_of_columns(model, prompt, num_new_tokens):
+    columns = list(prompt.unbind(1))
+    with torch.inference_mode():
+        for _ in range(num_new_tokens):
+            columns.append(model(torch.stack(columns[-model.max_len :], 1))[:, -1].argmax(-1))
+    return torch.stack(columns, 1)

@@ -1,0 +1,668 @@
+# %% title [markdown]
+# # 7. The transformer
+#
+# You put layers together: a `FeedForward` network, an `EncoderLayer` and a `DecoderLayer`, each around the multi-head attention
+# of exercise 6, and of encoder layers a small language model, `TinyGPT`. It is trained in seconds, and your `generate` lets it
+# go on writing. The two layers compute what PyTorch's own do, to the last digit, when the weights are the same. Read chapter 7
+# of the book first.
+#
+# *About 125 minutes · hard ●●●*
+#
+# **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` by your
+# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
+# every time.
+#
+# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
+# (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
+# it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("FeedForward", points=2, seed=...)` in a cell of your own. Points are partial, and the checks are
+# readable: open `checks.py` beside this notebook. Later classes may use earlier ones, so mend from the top.
+#
+# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# question to think about, and a stretch task, which is not counted in the time above.
+#
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
+# has, `07-transformer.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+
+# %% given
+import math
+
+import matplotlib.pyplot as plt
+import torch
+from torch import nn
+
+
+def masked_softmax(S, mask=None):
+    """Softmax over the keys that may be attended to, weight 0 for the others (given; exercise 5 is about it).
+
+    Parameters
+    ----------
+    S : tensor, shape (..., n_q, n_k)
+        Scores.
+    mask : tensor of bool, optional
+        True where the query may attend to the key. It broadcasts to `S`, as shapes do: from the last axis on, which is n_k. None: everywhere.
+
+    Returns
+    -------
+    tensor, shape (..., n_q, n_k)
+        Weights of the dtype of `S`. Each row sums to 1, or is all 0 where the mask leaves nothing.
+
+    Raises
+    ------
+    ValueError, RuntimeError
+        If the mask does not fit the scores, which are never stretched to it.
+    """
+    if mask is None:
+        return S.softmax(-1)
+    if mask.shape[-1] != S.shape[-1]:
+        raise ValueError(f"the mask is for {mask.shape[-1]} keys, and there are {S.shape[-1]}")
+    mask = mask.broadcast_to(S.shape)
+    nothing = ~mask.any(-1, keepdim=True)
+    return S.masked_fill(~mask, -torch.inf).masked_fill(nothing, 0).softmax(-1).masked_fill(nothing, 0)
+
+
+class MultiHeadAttention(nn.Module):
+    """Multi-head attention, all heads in one tensor (given; exercise 6 is about it).
+
+    Parameters
+    ----------
+    d_model : int
+        The width of queries, keys, values and results.
+    num_heads : int
+        The number of heads h, at least 1.
+    bias : bool
+        Whether the four projections have a bias.
+
+    Raises
+    ------
+    ValueError
+        If d_model is no multiple of num_heads.
+    """
+
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError(f"d_model = {d_model} is no multiple of num_heads = {num_heads}")
+        self.d_model, self.num_heads = d_model, num_heads
+        self.W_q = nn.Linear(d_model, d_model, bias=bias)
+        self.W_k = nn.Linear(d_model, d_model, bias=bias)
+        self.W_v = nn.Linear(d_model, d_model, bias=bias)
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        """Attend with all heads at once, and mix what they found.
+
+        Parameters
+        ----------
+        query : tensor, shape (b, n_q, d_model)
+        key : tensor, shape (b, n_k, d_model), optional
+            Default: `query`, which makes it self-attention.
+        value : tensor, shape (b, n_k, d_model), optional
+            Default: `key`.
+        mask : tensor of bool, optional
+            True where the query may attend to the key: (n_q, n_k), (b, n_q or 1, n_k), or four axes. None: everywhere.
+
+        Returns
+        -------
+        out : tensor, shape (b, n_q, d_model)
+        weights : tensor, shape (b, h, n_q, n_k)
+            Both come in a tuple, in this order.
+
+        Raises
+        ------
+        ValueError, RuntimeError
+            If sizes do not fit.
+        """
+        key = query if key is None else key
+        value = key if value is None else value
+        if mask is not None and mask.dim() == 3:
+            mask = mask.unsqueeze(1)  # one for each sequence, the same for all heads: (b, 1, n_q or 1, n_k)
+        q, k, v = (
+            layer(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (b, h, n_q or n_k, d_head)
+            for layer, x in ((self.W_q, query), (self.W_k, key), (self.W_v, value))
+        )
+        A = masked_softmax(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), mask)  # (b, h, n_q, n_k)
+        return self.W_o((A @ v).transpose(1, 2).flatten(2)), A
+
+# %% ask_by_hand [markdown]
+# ## With a pencil: one token goes through a layer
+#
+# *About 15 minutes · medium ●●○*
+#
+# A sequence has a single token, $x = (1, 1, 5, 5)$. It goes through an encoder layer: attention with the weights below, then a
+# feed-forward network with two hidden units. Both layer norms have weight 1 and bias 0, nothing else has a bias, and rows stand on the
+# left of matrices.
+#
+# $$
+# W_v = I \qquad
+# W_o = \begin{pmatrix} 0 & 0 & 1 & 0 \\ 0 & 1 & 1 & 0 \\ 2 & 1 & 0 & 2 \\ 0 & 0 & 0 & 2 \end{pmatrix} \qquad
+# W_1 = \begin{pmatrix} 0 & 3 \\ 0 & 9 \\ 0 & 0 \\ 6 & 0 \end{pmatrix} \qquad
+# W_2 = \begin{pmatrix} 0.5 & 1 & 0 & -0.2 \\ 1 & 0 & 2 & 1 \end{pmatrix}
+# $$
+#
+# **Find what comes out**, four numbers: $x' = x + \text{attention}(\text{norm}(x))$, then $x' + \text{feed-forward}(\text{norm}(x'))$.
+# Nobody asks for $W_q$ and $W_k$: why? To two decimals, $\text{GELU}(10) = 10$ and $\text{GELU}(-10) = 0$, and the
+# $10^{-5}$ that a layer norm adds to the variance does not show.
+
+# %% by_hand
+def by_hand():
+    """Return what comes out of the layer for this token, worked out with a pencil.
+
+    Returns
+    -------
+    list of 4 numbers
+        A tuple, an array or a tensor will do as well.
+    """
+    ### BEGIN SOLUTION
+    return [8, 11, 3, 7]
+    ### END SOLUTION
+
+# %% check_by_hand
+import checks
+
+checks.run("by_hand", points=0)
+
+# %% conventions [markdown]
+# ## Rules for this notebook
+#
+# - b is the number of sequences, n the number of tokens, m that of a `memory`, and h = `num_heads`. Everything comes in batches: three
+#   axes (b, n, d_model), or two, (b, n), where tokens are whole numbers.
+# - A mask is a boolean tensor, and True means "may attend". It has the shape (n_q, n_k), (b, n_q, n_k), (b, 1, n_k), or four axes
+#   that fit (b, h, n_q, n_k). The given `MultiHeadAttention` takes all of them: hand a mask on as it is.
+# - Layers are **pre-norm**: each part gets the *normed* stream, and what it finds is added to the stream *as it was*.
+# - `nn.LayerNorm` and `nn.Linear` are used as they come, with biases. There is no dropout; in training mode the results are the same.
+# - Parameters have the names of the text, because weights are moved by name: `self_attn.W_q.weight`, `feed_forward.linear1.bias`. In
+#   `TinyGPT` they are yours to choose.
+# - Sizes that do not fit raise `ValueError`, `RuntimeError` or `IndexError`, as PyTorch itself does.
+# - The result has the floating dtype of the parameters, gradients flow to everything, and the inputs are left as they were.
+
+# %% ask_FeedForward [markdown]
+# ## 7.1 `FeedForward`: each token by itself
+#
+# *About 10 minutes · easy ●○○*
+#
+# Attention moves information between tokens; this network works on what each token has. It widens it to d_ff
+# hidden units, bends it with GELU, and comes back to d_model:
+#
+# $$ \text{feed-forward}(x) = \text{linear}_2(\text{GELU}(\text{linear}_1(x))), \qquad \text{GELU}(t) = t \, \Phi(t), $$
+#
+# where $\Phi(t)$ is the share of a standard normal distribution that lies below t. That is `nn.functional.gelu` as it comes.
+# `approximate="tanh"` is another curve.
+#
+# By hand, with d_model = d_ff = 1, weights 1 and biases 0: $1 \to \Phi(1) \approx 0.841$ and $-1 \to -\Phi(-1) \approx -0.159$.
+
+# %% FeedForward
+class FeedForward(nn.Module):
+    """A network of two layers, which treats each token by itself.
+
+    Parameters
+    ----------
+    d_model : int
+        The width of what comes in and goes out.
+    d_ff : int
+        The number of hidden units.
+
+    Attributes
+    ----------
+    linear1 : nn.Linear
+        From d_model to d_ff.
+    linear2 : nn.Linear
+        From d_ff to d_model.
+    """
+
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        ### BEGIN SOLUTION
+        self.linear1 = nn.Linear(d_model, d_ff)
+        self.linear2 = nn.Linear(d_ff, d_model)
+        ### END SOLUTION
+
+    def forward(self, x):
+        """Widen, bend, come back.
+
+        Parameters
+        ----------
+        x : tensor, shape (b, n, d_model)
+
+        Returns
+        -------
+        tensor, shape (b, n, d_model)
+
+        Raises
+        ------
+        ValueError, RuntimeError or IndexError
+            If the last size is not d_model.
+        """
+        ### BEGIN SOLUTION
+        return self.linear2(nn.functional.gelu(self.linear1(x)))  # (b, n, d_model) -> (b, n, d_ff) -> (b, n, d_model)
+        ### END SOLUTION
+
+# %%
+# Yours to play with. Write the class, then take the # away.
+# FeedForward(4, 16)(torch.randn(1, 3, 4))
+
+# %% check_FeedForward
+import checks
+
+checks.run("FeedForward", points=2)
+
+# %% ask_EncoderLayer [markdown]
+# ## 7.2 `EncoderLayer`: attention, then feed-forward
+#
+# *About 25 minutes · medium ●●○*
+#
+# The *stream* x goes straight through, and two parts add to it. Each of them is given the stream after a layer norm of its own:
+#
+# $$ x' = x + \text{self-attention}(\text{norm}_1(x)) \qquad \text{result} = x' + \text{feed-forward}(\text{norm}_2(x')) $$
+#
+# This order is called pre-norm. In the first transformer the norm came after the sum, $\text{norm}(x + \text{part}(x))$.
+#
+# `MultiHeadAttention` returns a tuple, its output and its weights; a layer returns a tensor.
+#
+# By hand: where `W_o` and `linear2` have weights and biases 0, both parts add nothing, and the layer returns x.
+
+# %% EncoderLayer
+class EncoderLayer(nn.Module):
+    """Self-attention and a feed-forward network, each with a residual connection around it (pre-norm).
+
+    Parameters
+    ----------
+    d_model, num_heads, d_ff : int
+
+    Attributes
+    ----------
+    self_attn : MultiHeadAttention
+    feed_forward : FeedForward
+    norm1, norm2 : nn.LayerNorm
+        `norm1` stands before `self_attn`, `norm2` before `feed_forward`.
+
+    Raises
+    ------
+    ValueError, RuntimeError or IndexError
+        If d_model is no multiple of num_heads.
+    """
+
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        ### BEGIN SOLUTION
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+        self.feed_forward = FeedForward(d_model, d_ff)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.norm2 = nn.LayerNorm(d_model)
+        ### END SOLUTION
+
+    def forward(self, x, mask=None):
+        """Attend, then think it over.
+
+        Parameters
+        ----------
+        x : tensor, shape (b, n, d_model)
+        mask : tensor of bool, optional
+            True where a token may attend to another; for its shapes see the rules above. None: everywhere.
+
+        Returns
+        -------
+        tensor, shape (b, n, d_model)
+
+        Raises
+        ------
+        ValueError, RuntimeError or IndexError
+            If the last size is not d_model, or the mask does not fit.
+        """
+        ### BEGIN SOLUTION
+        out, _ = self.self_attn(self.norm1(x), mask=mask)
+        x = x + out
+        return x + self.feed_forward(self.norm2(x))
+        ### END SOLUTION
+
+# %%
+# Yours to play with.
+# EncoderLayer(4, 2, 16)(torch.randn(1, 3, 4))
+
+# %% check_EncoderLayer
+import checks
+
+checks.run("EncoderLayer", points=5)
+
+# %% ask_DecoderLayer [markdown]
+# ## 7.3 `DecoderLayer`: and a look at the memory
+#
+# *About 25 minutes · hard ●●●*
+#
+# A decoder layer has one part more. Between self-attention and feed-forward stands *cross-attention*, `multihead_attn`: the queries
+# come from the stream, keys and values from `memory`, which is what an encoder made of another sequence.
+#
+# $$ x' = x + \text{self-attention}(\text{norm}_1(x)) \qquad x'' = x' + \text{cross-attention}(\text{norm}_2(x'), \text{memory}) \qquad
+# \text{result} = x'' + \text{feed-forward}(\text{norm}_3(x'')) $$
+#
+# The memory is taken as it comes: whoever made it has normed it, or not. `mask` belongs to self-attention, of shape (n, n), `memory_mask` to
+# cross-attention, of shape (n, m). The layer makes no mask of its own: it is causal if the mask that it is given is.
+#
+# By hand: where `multihead_attn.W_o` has weights and bias 0, a decoder layer computes what an encoder layer does, whatever the memory is.
+
+# %% DecoderLayer
+class DecoderLayer(nn.Module):
+    """Self-attention, cross-attention to a memory and a feed-forward network, each with a residual connection (pre-norm).
+
+    Parameters
+    ----------
+    d_model, num_heads, d_ff : int
+
+    Attributes
+    ----------
+    self_attn, multihead_attn : MultiHeadAttention
+        `multihead_attn` is the cross-attention; the name is that of PyTorch's layer.
+    feed_forward : FeedForward
+    norm1, norm2, norm3 : nn.LayerNorm
+        Before `self_attn`, `multihead_attn` and `feed_forward`, in this order.
+
+    Raises
+    ------
+    ValueError, RuntimeError or IndexError
+        If d_model is no multiple of num_heads.
+    """
+
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        ### BEGIN SOLUTION
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
+        self.feed_forward = FeedForward(d_model, d_ff)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.norm2 = nn.LayerNorm(d_model)
+        self.norm3 = nn.LayerNorm(d_model)
+        ### END SOLUTION
+
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        """Attend to each other, then to the memory, then think it over.
+
+        Parameters
+        ----------
+        x : tensor, shape (b, n, d_model)
+        memory : tensor, shape (b, m, d_model)
+        mask : tensor of bool, optional
+            Of self-attention: (n, n), or another shape that the rules above have. None: everywhere.
+        memory_mask : tensor of bool, optional
+            Of cross-attention: (n, m), (b, 1, m) and so on. None: everywhere.
+
+        Returns
+        -------
+        tensor, shape (b, n, d_model)
+
+        Raises
+        ------
+        ValueError, RuntimeError or IndexError
+            If a last size is not d_model, or a mask does not fit.
+        """
+        ### BEGIN SOLUTION
+        out, _ = self.self_attn(self.norm1(x), mask=mask)
+        x = x + out
+        out, _ = self.multihead_attn(self.norm2(x), memory, mask=memory_mask)
+        x = x + out
+        return x + self.feed_forward(self.norm3(x))
+        ### END SOLUTION
+
+# %%
+# Yours to play with.
+# DecoderLayer(4, 2, 16)(torch.randn(1, 3, 4), torch.randn(1, 5, 4))
+
+# %% check_DecoderLayer
+import checks
+
+checks.run("DecoderLayer", points=5)
+
+# %% ask_TinyGPT [markdown]
+# ## 7.4 `TinyGPT`: a model of language
+#
+# *About 30 minutes · hard ●●●*
+#
+# Tokens are whole numbers below `vocab_size`. Each becomes a vector, `nn.Embedding`; its position is added; `num_layers` layers
+# follow, each with weights of its own; and a linear layer makes `vocab_size` numbers of each token's stream, its **logits**. Softmax would
+# make of them the probabilities of the *next* token.
+#
+# A token may attend to itself and to those before it, never to later ones. So a GPT needs no cross-attention and no memory: its layers are your
+# `EncoderLayer`, with a causal mask. That makes n predictions at once, and each of them is honest.
+#
+# This time the parameters are yours, and so is much else: positions learned, sinusoidal or rotary (d_model / num_heads is even in the checks), a
+# norm before the last layer or none, any d_ff (4 d_model is usual). The checks ask for what any such model has:
+#
+# - logits (b, n, vocab_size) for any n from 1 to `max_len`, and an error beyond;
+# - the logits at token i depend on all of the tokens 0 to i and their order, and on nothing else: not on later tokens, on how many there are,
+#   or on other sequences;
+# - each layer has parameters of its own, which `parameters()` finds;
+# - a new model knows nothing: its loss is about $\ln(\text{vocab\_size})$, as if it guessed;
+# - it can be trained: in 60 steps it learns to copy.
+
+# %% TinyGPT
+class TinyGPT(nn.Module):
+    """A decoder-only transformer: tokens in, logits of the next token out.
+
+    Parameters
+    ----------
+    vocab_size : int
+        The number of different tokens.
+    d_model, num_heads, num_layers : int
+    max_len : int
+        The most tokens that the model can look at.
+
+    Attributes
+    ----------
+    max_len : int
+
+    Raises
+    ------
+    ValueError, RuntimeError or IndexError
+        If d_model is no multiple of num_heads.
+    """
+
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        ### BEGIN SOLUTION
+        self.max_len = max_len
+        self.token = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)])
+        self.norm = nn.LayerNorm(d_model)
+        self.head = nn.Linear(d_model, vocab_size)
+        ### END SOLUTION
+
+    def forward(self, tokens):
+        """Say of each token what may come next.
+
+        Parameters
+        ----------
+        tokens : tensor of int64, shape (b, n)
+            Numbers from 0 to vocab_size - 1; n from 1 to max_len.
+
+        Returns
+        -------
+        tensor, shape (b, n, vocab_size)
+            Logits: at [:, i], of what follows tokens 0 to i.
+
+        Raises
+        ------
+        ValueError, RuntimeError or IndexError
+            If there are more than max_len tokens.
+        """
+        ### BEGIN SOLUTION
+        n = tokens.shape[1]
+        if n > self.max_len:
+            raise ValueError(f"{n} tokens are more than max_len = {self.max_len}")
+        x = self.token(tokens) + self.position(torch.arange(n, device=tokens.device))  # (b, n, d_model)
+        mask = torch.ones(n, n, dtype=torch.bool, device=tokens.device).tril()  # (n, n)
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.head(self.norm(x))  # (b, n, vocab_size)
+        ### END SOLUTION
+
+# %%
+# Yours to play with.
+# model = TinyGPT(vocab_size=5, d_model=8, num_heads=2, num_layers=2, max_len=6)
+# model(torch.tensor([[1, 2, 3]])).shape
+
+# %% check_TinyGPT
+import checks
+
+checks.run("TinyGPT", points=5)
+
+# %% ask_generate [markdown]
+# ## 7.5 `generate`: one token after another
+#
+# *About 15 minutes · medium ●●○*
+#
+# To write, the model is shown what there is, the most likely next token is put behind it, and the model is shown the result. That is
+# *greedy*: the largest logit is taken, nothing is drawn. Of the logits, only those at the last token matter.
+#
+# The model can look at `model.max_len` tokens. Once there are more, it is shown the **last** `max_len` of them; what is returned has them all.
+#
+# By hand, a model with `max_len` = 2 whose next token is the sum of those that it sees, modulo 10, goes on from 1, 2 with 3, 5, 8, 3, 1.
+#
+# The model may be in training mode or not, and is so afterwards. The prompt is left as it was.
+
+# %% generate
+def generate(model, prompt, num_new_tokens):
+    """Let a model go on from a prompt, with the most likely token each time.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Takes tokens (b, n), n from 1 to `model.max_len`, and returns logits (b, n, vocab_size).
+    prompt : tensor of int64, shape (b, n)
+        At least one token each; there may be more than `model.max_len`.
+    num_new_tokens : int
+        The number m of tokens to add, at least 0.
+
+    Returns
+    -------
+    tensor of int64, shape (b, n + m)
+        The prompt, and the new tokens behind it.
+    """
+    ### BEGIN SOLUTION
+    was_training = model.training
+    model.eval()
+    tokens = prompt
+    with torch.no_grad():
+        for _ in range(num_new_tokens):
+            logits = model(tokens[:, -model.max_len :])  # (b, at most max_len, vocab_size)
+            tokens = torch.cat([tokens, logits[:, -1].argmax(-1, keepdim=True)], dim=1)
+    model.train(was_training)
+    return tokens
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# generate(model, torch.tensor([[1, 2, 3]]), 5)
+
+# %% check_generate
+import checks
+
+checks.run("generate", points=3)
+
+# %% training [markdown]
+# ## Let it learn
+#
+# A little language: "the cat sees the dogs ." There are two animals and their plurals, and the verb agrees with its subject, the first animal,
+# whatever stands between. A model that guessed would have a loss of $\ln 9$, the dotted line. Sentences are drawn at random, so that even a
+# perfect model cannot know what comes: its loss is above 0.
+
+# %% demo_training
+words = ". the that cat cats dog dogs sees see".split()
+number = {word: i for i, word in enumerate(words)}
+
+
+def sentence(generator):
+    """Draw a sentence: an animal, sometimes with another one beside it, a verb that agrees with the first, an animal."""
+
+    def draw(*some):
+        return some[torch.randint(len(some), (), generator=generator)]
+
+    subject, other, last = (draw("cat", "cats", "dog", "dogs") for _ in range(3))
+    verb = "see" if subject.endswith("s") else "sees"
+    inner = ["that", "the", other, "see" if other.endswith("s") else "sees"] if draw(True, False) else []
+    return ["the", subject, *inner, verb, "the", last, "."]
+
+
+def text(generator, sentences):
+    return torch.tensor([number[word] for _ in range(sentences) for word in sentence(generator)])
+
+
+generator = torch.Generator().manual_seed(7)
+corpus = text(generator, 2000)
+torch.manual_seed(7)
+model = TinyGPT(len(words), d_model=32, num_heads=4, num_layers=2, max_len=16)
+optimiser = torch.optim.Adam(model.parameters(), 3e-3)
+losses = []
+for _ in range(200):
+    starts = torch.randint(len(corpus) - 17, (32,), generator=generator)
+    batch = torch.stack([corpus[start : start + 17] for start in starts])  # (32, 17): 16 tokens, each with its next
+    loss = nn.functional.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+    losses.append(loss.item())
+
+figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
+axes.plot(losses)
+axes.axhline(math.log(len(words)), color="grey", linestyle=":")
+axes.set_xlabel("step")
+axes.set_ylabel("loss")
+axes.set_ylim(0)
+for beginning in ("the cats that the dog sees", "the cat that the dogs see"):
+    prompt = torch.tensor([[number[word] for word in beginning.split()]])
+    print(" ".join(words[i] for i in generate(model, prompt, 8)[0]))
+
+# %% theirs [markdown]
+# ## Your layer and PyTorch's
+#
+# The same weights, the same numbers. PyTorch's layer has the two linear layers of the feed-forward network beside each other, its attention keeps
+# three projections in one matrix, and its boolean masks mean the opposite. By default it is post-norm, with ReLU and dropout.
+
+# %% demo_theirs
+theirs = nn.TransformerEncoderLayer(
+    12, 3, dim_feedforward=20, dropout=0, activation="gelu", batch_first=True, norm_first=True
+)
+mine = EncoderLayer(12, 3, 20)
+state = theirs.state_dict()
+moved = {name: state[name] for name in state if name.startswith("norm")}
+for kind in ("weight", "bias"):
+    moved |= {f"feed_forward.{name}.{kind}": state[f"{name}.{kind}"] for name in ("linear1", "linear2")}
+    parts = state[f"self_attn.in_proj_{kind}"].chunk(3)
+    moved |= {f"self_attn.{name}.{kind}": part for name, part in zip(("W_q", "W_k", "W_v"), parts, strict=True)}
+    moved[f"self_attn.W_o.{kind}"] = state[f"self_attn.out_proj.{kind}"]
+mine.load_state_dict(moved)
+x = torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(6))
+causal = torch.ones(5, 5, dtype=torch.bool).tril()  # True: may attend
+print(f"results differ by {(mine(x, causal) - theirs(x, src_mask=~causal)).abs().max():.1g}")
+
+# %% think [markdown]
+# ## To think about: a model without its mask
+#
+# *About 5 minutes · medium ●●○*
+#
+# Somebody forgets the causal mask in `TinyGPT`, and trains it to predict the next token at each place, as above. What becomes of the loss? What does
+# `generate` write with this model? And why does BERT, which has no causal mask, not suffer from it? Nothing is checked here.
+#
+# <details><summary>An answer</summary>
+#
+# The token to be predicted at place i stands at place i + 1, in full view. The model learns to look one to the right and to copy, and its loss
+# falls to almost 0, far below what the language allows: a loss that is too good is a reason to look for a leak. At the last place there is
+# nothing to the right to be copied, and that is the only place that `generate` uses: what it writes there was hardly ever trained. BERT is asked
+# something else: some tokens are replaced by a [MASK] token, and only those are to be predicted, from both sides. What is to be found
+# out is not in view.
+#
+# </details>
+
+# %% stretch [markdown]
+# ## A stretch task: an encoder and a decoder
+#
+# *About 45 minutes · hard ●●●*
+#
+# `TinyGPT` never uses your `DecoderLayer`. Build a model that does: an encoder of `EncoderLayer`s reads a sequence of six random digits, without
+# a mask; a decoder of `DecoderLayer`s, with a causal mask, writes it **in reverse**, and looks at what the encoder made of it as its memory. Positions
+# have to be told to both. Train it with teacher forcing: the decoder is shown the right answer, shifted by one place. Then let it write
+# by itself. Look at the weights of the cross-attention, `multihead_attn`: which digit does each place look at? There are no points for it, and no
+# check.
+
+# %%
+# Yours: the stretch task, or anything else.
