@@ -34,6 +34,10 @@ CELLS = {
         "from figures.multihead import MultiHeadFigure, train\nMultiHeadFigure([train(2, steps=2)])",
         ".abh-multihead .abh-rows",
     ),
+    "transformer": (
+        "from figures.transformer import TransformerFigure, train\nTransformerFigure(train(2), step=3)",
+        ".abh-transformer .abh-slider output",
+    ),
 }
 # What is moved: a slider or a handle; where a figure has neither, a choice.
 CONTROLS = ":is(input[type=range], .abh-handle, .abh-cards input)"
