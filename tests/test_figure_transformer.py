@@ -228,7 +228,7 @@ def check_shown(course, model, one):
     if heat:
         assert one["chances"] == [[vocabulary[w], rounded(chances[w].item()), vocabulary[w] in fits] for w in order]
     assert one["temperature"] == pytest.approx(heat)
-    assert one["gone"] == max(0, min(24, len(now["tokens"])) - model.max_len)
+    assert one["gone"] == max(0, min(20, len(now["tokens"])) - model.max_len)
 
 
 @pytest.mark.slow

@@ -124,7 +124,7 @@ const SOME = 0.15; // and one that is worth a mention
 const SHOWN = 0.1; // and one whose number is written
 const LISTED = 8; // next words on show
 const LONGEST = 18; // words after which no further sentence is added
-const LATEST = 24; // words of the text on show
+const LATEST = 20; // words of the text on show
 
 const percent = (x) => (x > 0 && x < 0.005 ? "<1%" : `${Math.round(100 * x)}%`);
 

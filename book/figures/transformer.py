@@ -155,7 +155,7 @@ TEXT = {
     "next_word": "Next word",
     "so_far": "So far",
     "out": "out of sight",
-    "head": "layer {layer}, head {number}",
+    "head": "layer {layer}, head {head}",
     "weights_picture": "Weights of “{word}”: {weights}.",
     "stream": "The stream of “{word}”",
     "reads": "read off here",
