@@ -32,13 +32,15 @@ def chapter():
 
 def train(steps=None):
     """Return the model that the page trains, in float64; its numbers are rounded, so that few digits say all of it."""
-    page, before = chapter(), torch.get_default_dtype()
+    page, before, threads = chapter(), torch.get_default_dtype(), torch.get_num_threads()
     with torch.random.fork_rng():
         torch.manual_seed(0)
         torch.set_default_dtype(torch.float64)
+        torch.set_num_threads(1)  # as the page: other sums round otherwise, and training makes much of it
         model = page["TinyGPT"](**page["SIZES"])
         page["train"](model, page["text_of"](0), page["STEPS"] if steps is None else steps)
         torch.set_default_dtype(before)
+        torch.set_num_threads(threads)
     model.requires_grad_(False)
     for parameter in model.parameters():
         parameter.copy_(parameter.round(decimals=3))
