@@ -12,7 +12,9 @@ from figures import transformer as figure
 PAGE = "/book/07-transformer.html"
 FIGURE = ".abh-transformer"
 TEXT = figure.TEXT
-GRAMMAR = re.compile(r"(?:t(?:n(?:h(?:vt[nN]|tnv|tNV))?v|N(?:h(?:Vt[nN]|tnv|tNV))?V)t(?:n(?:h(?:vt[nN]|tnv|tNV))?|N(?:h(?:Vt[nN]|tnv|tNV))?)\.)*")
+GRAMMAR = re.compile(
+    r"(?:t(?:n(?:h(?:vt[nN]|tnv|tNV))?v|N(?:h(?:Vt[nN]|tnv|tNV))?V)t(?:n(?:h(?:vt[nN]|tnv|tNV))?|N(?:h(?:Vt[nN]|tnv|tNV))?)\.)*"
+)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +103,9 @@ def test_the_text_is_of_the_grammar_and_the_grammar_knows_what_comes_next(course
             begin = at + 1
     for state, found in counts.items():  # the probabilities are those of the text
         for word, p in state:
-            assert found.count(word) / len(found) == pytest.approx(p, abs=6 * (p * (1 - p) / len(found)) ** 0.5 + 1e-9)
+            assert found.count(word) / len(found) == pytest.approx(
+                p, abs=6 * (p * (1 - p) / len(found)) ** 0.5 + 1e-9
+            )
     cases = [words[:n] for n in range(60)] + [["the", "cat", "chase"], ["that"], ["the", "the"]]
     text = {"nouns": [list(pair) for pair in course["NOUNS"]], "verbs": [list(pair) for pair in course["VERBS"]]}
     answers = figure_tools.in_node(
@@ -154,10 +158,10 @@ def shown(page):
         now: JSON.parse(root.dataset.now), step: root.dataset.step,
         words: [...root.querySelectorAll(".abh-sentence span:not(.abh-quiet)")].map(text),
         gone: root.querySelectorAll(".abh-gone").length,
-        heads: [...root.querySelectorAll(".abh-head-row")].map((row) => [...row.querySelectorAll(".abh-weight-word")].map(
-          (cell) => [cell.firstChild.textContent, cell.querySelector("small") ? Number(text(cell.querySelector("small"))) : null])),
+        heads: [...root.querySelectorAll(".abh-head-row")].map((row) => [...row.querySelectorAll(".abh-weight-word")]
+          .map((cell) => [cell.firstChild.textContent, cell.children[0] ? Number(text(cell.children[0])) : null])),
         reads: [...root.querySelectorAll(".abh-read")].map(text),
-        bars: [...root.querySelectorAll(".abh-part svg")].map((svg) => svg.querySelectorAll(".abh-number-bar").length),
+        bars: [...root.querySelectorAll(".abh-part svg")].map((s) => s.querySelectorAll("rect").length),
         chances: [...root.querySelectorAll(".abh-chances li")].map((item) => [
           item.querySelector(".abh-chance-word").firstChild.textContent, text(item.querySelector(".abh-share")),
           item.classList.contains("abh-fits")]),

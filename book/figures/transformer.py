@@ -31,7 +31,7 @@ def chapter():
 
 
 def train(steps=None):
-    """Return the model that the page trains, in float64; its numbers are rounded, so that few digits say all of it."""
+    """Return the model that the page trains, in float64; its numbers are rounded, so that few digits say it all."""
     page, before, threads = chapter(), torch.get_default_dtype(), torch.get_num_threads()
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -68,7 +68,11 @@ def inside(model, words):
         parts += [heads, network]
         x = x + heads + network
     parts = torch.stack(parts)
-    return {"weights": torch.stack(weights), "parts": parts, "reads": model.read(model.norm(parts.cumsum(0))).softmax(-1)}
+    return {
+        "weights": torch.stack(weights),
+        "parts": parts,
+        "reads": model.read(model.norm(parts.cumsum(0))).softmax(-1),
+    }
 
 
 # ---- the grammar, from the other side: what may come next -------------------------------------------------
@@ -82,47 +86,36 @@ def after(words):
     page = chapter()
     nouns = {word: n for pair in page["NOUNS"] for n, word in enumerate(pair)}
     verbs = [[pair[n] for pair in page["VERBS"]] for n in (0, 1)]
-    part, place, number, inner = "subject", "the", 0, 0
 
     def among(words, share=1.0):
         return dict.fromkeys(words, share / len(words))
 
-    def onward(share=1.0):
-        return among(verbs[number], share) if part == "subject" else {".": share}
+    def options(subject, place, number, inner):
+        onward = among(verbs[number]) if subject else {".": 1.0}
+        if place == "named":  # a noun, which may get a clause
+            return {word: p / 2 for word, p in onward.items()} | {"that": 0.5}
+        if place == "that":
+            return {"the": 0.5} | among(verbs[number], 0.5)
+        if place in ("the", "whom"):
+            return {"the": 1.0}
+        return {"their": among(verbs[inner]), "whole": onward}.get(place, among(nouns))
 
-    for word in [*words, None]:
-        options = {
-            "the": lambda: {"the": 1.0},
-            "noun": lambda: among(nouns),
-            "named": lambda: {**onward(0.5), "that": 0.5},
-            "that": lambda: {"the": 0.5, **among(verbs[number], 0.5)},
-            "other": lambda: among(nouns),
-            "their": lambda: among(verbs[inner]),
-            "whom": lambda: {"the": 1.0},
-            "last": lambda: among(nouns),
-            "whole": onward,
-        }[place]()
-        if word is None:
-            return options
-        if word not in options:
+    then = {"the": "noun", "noun": "named", "named": "that", "other": "their", "their": "whole", "whom": "last"}
+    subject, place, number, inner = True, "the", 0, 0
+    for word in words:
+        if word not in options(subject, place, number, inner):
             return {}
         if place in ("named", "whole") and word != "that":  # the phrase is over
-            part = "object" if part == "subject" else "subject"
-            place = "the"
+            subject, place = not subject, "the"
             continue
-        if place == "noun":
-            number = nouns[word]
-        if place == "other":
-            inner = nouns[word]
-        place = {
-            "the": "noun", "noun": "named", "named": "that", "that": "other" if word == "the" else "whom",
-            "other": "their", "their": "whole", "whom": "last", "last": "whole",
-        }[place]  # fmt: skip
-    return {}
+        number = nouns[word] if place == "noun" else number
+        inner = nouns[word] if place == "other" else inner
+        place = ("other" if word == "the" else "whom") if place == "that" else then.get(place, "whole")
+    return options(subject, place, number, inner)
 
 
 def far_verbs():
-    """Return every beginning whose next verb belongs to a noun of another number than the one before: (words, right)."""
+    """Return beginnings whose next verb belongs to the farther of two nouns, of another number: (words, number)."""
     page = chapter()
     found = []
     for n in (0, 1):
@@ -137,7 +130,7 @@ def far_verbs():
 
 @torch.no_grad()
 def agreement(model):
-    """Return the share of `far_verbs` at which the model gives more to verbs of the right number than to the wrong."""
+    """Return the share of `far_verbs` at which verbs of the right number get more than the others."""
     page, right = chapter(), []
     verbs = [[page["VOCABULARY"].index(pair[n]) for pair in page["VERBS"]] for n in (0, 1)]
     for words, n in far_verbs():
@@ -175,10 +168,10 @@ TEXT = {
     "try_write": "Write a sentence",
     "try_hot": "Hot",
     "try_cold": "Cold",
-    "say_first": "“{word}” becomes {size} numbers: its own, plus those of place {place}. With them its stream begins, "
-    "to which all that follows is added.",
-    "say_layer": "“{word}” looks back. {looks} What the heads bring is added to the stream, and then what the network "
-    "makes of it.",
+    "say_first": "“{word}” becomes {size} numbers: its own, plus those of place {place}. With them its stream "
+    "begins, to which all that follows is added.",
+    "say_layer": "“{word}” looks back. {looks} What the heads bring is added to the stream, and then what the "
+    "network makes of it.",
     "say_last": "The model expects {most}. {share} of the probability is on words that the grammar allows here.",
     "look_most": "Head {number} looks at {most}.",
     "look_some": "Head {number} divides its weight between {most}.",
