@@ -34,6 +34,10 @@ CELLS = {
         "from figures.multihead import MultiHeadFigure, train\nMultiHeadFigure([train(2, steps=2)])",
         ".abh-multihead .abh-rows",
     ),
+    "transformer": (
+        "from figures.transformer import TransformerFigure, train\nTransformerFigure(train(2), step=3)",
+        ".abh-transformer .abh-slider output",
+    ),
     "complexity": (
         "from figures.complexity import ComplexityFigure, here\nComplexityFigure([here(64, 1), None])",
         ".abh-complexity .abh-slider output",

@@ -138,7 +138,7 @@ def test_the_cheat_sheet_computes_what_it_says():
     X, dZ = rng.normal(size=(b, n, d_in)), rng.normal(size=(b, n, d_v))
     W_q, W_k, W_v = (rng.normal(size=(d_in, d)) for d in (d_k, d_k, d_v))
     here = {"np": np, "math": math, "softmax": spec} | dict(X=X, W_q=W_q, W_k=W_k, W_v=W_v, dZ=dZ)
-    one, two, three, four, five, six = sheet()
+    one, two, three, four, five, six, seven = sheet()
 
     exec(one, here)
     Q, K, V = here["Q"], here["K"], here["V"]
@@ -184,6 +184,17 @@ def test_the_cheat_sheet_computes_what_it_says():
     here |= given
     exec(six, here)
     assert torch.allclose(here["out"], layer(here["x"], here["x"], here["x"])[0], atol=1e-6)
+
+    layer = torch.nn.TransformerDecoderLayer(
+        12, 3, 48, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+    )
+    here |= {name: getattr(layer, name) for name in ("self_attn", "norm1", "norm2", "norm3", "linear1", "linear2")}
+    here |= {"F": torch.nn.functional, "cross": layer.multihead_attn, "memory": torch.randn(2, 7, 12)}
+    here |= {"logits": torch.randn(2, 5, 9), "T": 2}
+    x = here["x"]
+    exec(seven, here)
+    assert torch.allclose(here["x"], layer(x, here["memory"]), atol=1e-6)
+    assert torch.allclose(here["p"], (here["logits"][:, -1] / 2).softmax(-1))
 
 
 # ---- the map of the chapters -----------------------------------------------------------------------------

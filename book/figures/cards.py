@@ -111,6 +111,28 @@ def heads():
     return axes
 
 
+def stream():
+    """Three streams, word by word, upwards: parts that add to them, and attention that crosses between them."""
+    axes = _panel()
+    for i, x in enumerate((30, 74, 118)):
+        axes.plot([x, x], [88, 8], color=drawing.INK, lw=1.4 + 1.2, solid_capstyle="round", zorder=1)
+        for y, colour in ((60, drawing.VALUE), (28, drawing.QUIET)):
+            axes.plot(
+                [x],
+                [y],
+                "o",
+                color=drawing.PAPER,
+                markeredgecolor=colour,
+                markeredgewidth=1.8,
+                markersize=9,
+                zorder=3,
+            )
+        for j in range(i):
+            start = 30 + 44 * j
+            axes.plot([start, x - 5], [80, 62], color=drawing.WEIGHT, lw=1.4, alpha=0.6, zorder=2)
+    return axes
+
+
 def costs():
     """Operations against length, both logarithmic: the projections, the two products, and their sum."""
     axes = _panel()
@@ -133,6 +155,7 @@ DRAWINGS = {
     "04-position": clocks,
     "05-masking": mask,
     "06-multi-head": heads,
+    "07-transformer": stream,
     "09-complexity": costs,
 }
 

@@ -1,0 +1,316 @@
+// A tiny GPT writes: each head's weights, what each part adds to the stream of the last word, and the next word.
+//
+// The first part is the mathematics: pure functions, exported, compared with the chapter's Python in
+// tests/test_figure_transformer.py. The second part draws. figures/common.js stands before this file. Nothing here asks a
+// kernel: the same code runs in the book's static page and in JupyterLab.
+
+// ---- mathematics -----------------------------------------------------------------------------------------
+
+/** The error function, to the last digits: a series of positive terms. */
+export function erf(x) {
+  if (Math.abs(x) > 6) return Math.sign(x);
+  let term = x;
+  let sum = x;
+  for (let n = 1; Math.abs(term) > 1e-18 * Math.abs(sum); n++) {
+    term *= (2 * x * x) / (2 * n + 1);
+    sum += term;
+  }
+  return (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
+}
+
+/** x times the share of a normal distribution below x. */
+export const gelu = (x) => 0.5 * x * (1 + erf(x / Math.SQRT2));
+
+/** One row: mean 0 and variance 1, then gain and bias. */
+export function layerNorm(x, gain, bias, epsilon = 1e-5) {
+  const mean = x.reduce((sum, value) => sum + value, 0) / x.length;
+  const variance = x.reduce((sum, value) => sum + (value - mean) ** 2, 0) / x.length;
+  return x.map((value, c) => ((value - mean) / Math.sqrt(variance + epsilon)) * gain[c] + bias[c]);
+}
+
+/** One row through an nn.Linear, whose weight is (out, in). */
+export function linear(x, weight, bias) {
+  return weight.map((row, c) => dot(row, x) + bias[c]);
+}
+
+const plus = (a, b) => a.map((x, c) => x + b[c]);
+
+/** Tokens (n), at most max_len, through the model; returns what concerns the last of them: the weights of each head of
+ *  each layer, what each part adds to the stream, the chances of the next word if read off after each part, the logits. */
+export function forward(tokens, model) {
+  const { numbers, num_heads: heads, num_layers: layers } = model;
+  const get = (name) => numbers[name];
+  const norm = (x, name) => layerNorm(x, get(`${name}.weight`), get(`${name}.bias`));
+  const through = (x, name) => linear(x, get(`${name}.weight`), get(`${name}.bias`));
+  const read = (x) => through(norm(x, "norm"), "read");
+
+  let stream = tokens.map((token, place) => plus(get("words.weight")[token], get("places.weight")[place]));
+  const end = tokens.length - 1;
+  const width = stream[0].length;
+  const wide = width / heads;
+  const parts = [stream[end]];
+  const logits = [read(stream[end])];
+  const weights = [];
+
+  const add = (change) => {
+    stream = stream.map((x, i) => plus(x, change[i]));
+    parts.push(change[end]);
+    logits.push(read(stream[end]));
+  };
+  for (let layer = 0; layer < layers; layer++) {
+    const block = `blocks.${layer}`;
+    const qkv = stream.map((x) => through(norm(x, `${block}.norm1`), `${block}.qkv`));
+    const cut = (which, t) => qkv.map((row) => row.slice(which * width + t * wide, which * width + (t + 1) * wide));
+    weights.push([]);
+    const messages = Array.from({ length: heads }, (_, t) => {
+      const [Q, K, V] = [0, 1, 2].map((which) => cut(which, t));
+      const A = Q.map((q, i) => softmax(K.slice(0, i + 1).map((k) => dot(q, k) / Math.sqrt(wide))));
+      weights[layer].push(A[end]);
+      return A.map((a, i) => matmul([a], V.slice(0, i + 1))[0]);
+    });
+    add(stream.map((_, i) => through(messages.flatMap((Z) => Z[i]), `${block}.out`)));
+    add(stream.map((x) => through(through(norm(x, `${block}.norm2`), `${block}.up`).map(gelu), `${block}.down`)));
+  }
+  return { weights, parts, reads: logits.map((row) => softmax(row)), logits: logits.at(-1) };
+}
+
+/** The chances of the next word at a temperature; at 0 the likeliest has all, shared where several are level. */
+export function temper(logits, temperature) {
+  if (temperature > 0) return softmax(logits.map((y) => y / temperature));
+  const most = largest(logits);
+  return logits.map((_, w) => (most.includes(w) ? 1 / most.length : 0));
+}
+
+/** The word on which u, from 0 to 1, falls when the chances are laid side by side. */
+export function draw(chances, u) {
+  let sum = 0;
+  const found = chances.findIndex((p) => { sum += p; return u < sum; });
+  return found < 0 ? chances.findLastIndex((p) => p > 0) : found;
+}
+
+/** What the grammar allows after some sentences and the beginning of one, as {word: probability}; {} after what it
+ *  doesn't allow itself. */
+export function after(words, nouns, verbs) {
+  const number = new Map(nouns.flatMap((pair) => pair.map((word, n) => [word, n])));
+  const among = (list, share = 1) => Object.fromEntries(list.map((word) => [word, share / list.length]));
+  const forms = (n) => verbs.map((pair) => pair[n]);
+  let [subject, place, own, inner] = [true, "the", 0, 0];
+  const onward = (share = 1) => (subject ? among(forms(own), share) : { ".": share });
+  const next = {
+    the: () => ({ the: 1 }), noun: () => among([...number.keys()]), named: () => ({ ...onward(0.5), that: 0.5 }),
+    that: () => ({ the: 0.5, ...among(forms(own), 0.5) }), other: () => among([...number.keys()]),
+    their: () => among(forms(inner)), whom: () => ({ the: 1 }), last: () => among([...number.keys()]), whole: () => onward(),
+  };
+  const then = { the: "noun", noun: "named", named: "that", other: "their", their: "whole", whom: "last", last: "whole" };
+  for (const word of words) {
+    if (!(word in next[place]())) return {};
+    if ((place === "named" || place === "whole") && word !== "that") {
+      subject = !subject;
+      place = "the";
+      continue;
+    }
+    if (place === "noun") own = number.get(word);
+    if (place === "other") inner = number.get(word);
+    place = place === "that" ? (word === "the" ? "other" : "whom") : then[place];
+  }
+  return next[place]();
+}
+
+// ---- drawing ---------------------------------------------------------------------------------------------
+
+const [STRIP, TALL] = [640, 40]; // of a strip of numbers
+const MOST = 0.5; // a weight that says on its own where a head looks
+const SOME = 0.15; // and one that is worth a mention
+const SHOWN = 0.1; // and one whose number is written
+const LISTED = 8; // next words on show
+const LONGEST = 18; // words after which no further sentence is added
+const LATEST = 20; // words of the text on show
+
+const percent = (x) => (x > 0 && x < 0.005 ? "<1%" : `${Math.round(100 * x)}%`);
+
+/** A row of numbers as bars up and down from a line. */
+function strip(numbers, full, kind) {
+  const wide = STRIP / numbers.length;
+  const bars = numbers.map((x, c) => {
+    const high = Math.min(1, Math.abs(x) / full) * (TALL / 2 - 1);
+    return s("rect", {
+      x: (c + 0.2) * wide, width: wide * 0.6, y: TALL / 2 - (x > 0 ? high : 0), height: Math.max(high, 0.5),
+      class: `abh-number-bar ${kind}`,
+    });
+  });
+  return [...bars, s("line", { x1: 0, x2: STRIP, y1: TALL / 2, y2: TALL / 2, class: "abh-ground" })];
+}
+
+function render({ model, el }) {
+  const text = model.get("text");
+  const vocabulary = model.get("vocabulary");
+  const nouns = model.get("nouns");
+  const verbs = model.get("verbs");
+  const gpt = model.get("model");
+  const [start, far, other] = model.get("starts");
+  const id = newId("abh-transformer");
+  const last = gpt.num_layers + 1; // the step that predicts
+
+  // State: the text so far, the step, and the temperature.
+  let tokens = [...start];
+  let step = Math.min(last, Math.max(0, model.get("step")));
+  let temperature = 1;
+
+  const word = (token) => vocabulary[token];
+  const names = [text.step_first, ...Array.from({ length: gpt.num_layers }, (_, l) => fill(text.step_layer, { number: l + 1 })),
+    text.step_last];
+  const steps = choice(`${id}-step`, text.steps, names.map((name, i) => `${i + 1} ${name}`), step, (i) => { step = i; update(); });
+  steps.node.classList.add("abh-steps");
+  const back = button(text.back, () => { step -= 1; update(); });
+  const next = button(text.next, forwards, "abh-next");
+
+  const sentence = h("p", { class: "abh-sentence" });
+  const rows = h("div", { class: "abh-heads" });
+  const stream = h("div", { class: "abh-stream" });
+  const streamOf = h("p", { class: "abh-caption" });
+  const chances = h("ol", { class: "abh-chances" });
+  const heat = slider(text.temperature, { min: 0, max: 3, step: 0.1 }, (value) => { temperature = value; step = last; update(); },
+    (x) => show(x, 1));
+  heat.set(temperature);
+
+  /** Set the text, and show what the model makes of it. */
+  function present(words, warmth = temperature) {
+    tokens = [...words];
+    temperature = warmth;
+    step = last;
+    update();
+  }
+
+  /** Let the model go on to the next full stop, at some temperature. */
+  function write(begin, warmth) {
+    tokens = [...begin];
+    temperature = warmth;
+    do add(); while (word(tokens.at(-1)) !== "." && tokens.length < begin.length + 20);
+    step = last;
+    update();
+  }
+
+  /** One word more, drawn. */
+  function add() {
+    const seen = tokens.slice(-gpt.max_len);
+    tokens.push(draw(temper(forward(seen, gpt).logits, temperature), Math.random()));
+  }
+
+  function forwards() {
+    if (step < last) {
+      step += 1;
+    } else {
+      add();
+      step = 0;
+    }
+    update();
+  }
+
+  const stop = vocabulary.indexOf(".");
+  /** Where the next sentence begins: after a full stop, else anew. */
+  const onward = () => (tokens.at(-1) === stop && tokens.length > 1 && tokens.length < LONGEST ? tokens : [stop]);
+  const tries = [
+    [text.try_far, () => present(far, 1)],
+    [text.try_other, () => present(other, 1)],
+    [text.try_write, () => write(onward(), 1)],
+    [text.try_hot, () => write(onward(), 3)],
+    [text.try_cold, () => write([stop], 0)],
+  ].map(([name, press]) => button(name, press));
+
+  const summary = announcer();
+  const root = figure("abh-transformer", text.title,
+    h("div", { class: "abh-walk" }, steps.node, back, next),
+    summary.node, sentence, rows,
+    h("div", { class: "abh-stream-panel" }, streamOf, stream),
+    h("div", { class: "abh-outcome" }, h("p", { class: "abh-caption" }, text.chances), chances),
+    heat.row,
+    h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
+      h("span", { "aria-hidden": "true" }, text.try), ...tries));
+
+  /** Where a head looks, in a sentence that knows of ties and of weight that is divided. */
+  function look(weights, t, seen) {
+    const most = largest(weights);
+    const alone = most.length === 1 && weights[most[0]] >= MOST;
+    const order = weights.map((_, j) => j).sort((a, b) => weights[b] - weights[a]);
+    const told = alone ? most : order.filter((j) => weights[j] >= SOME || most.includes(j)).slice(0, 4);
+    const named = told.map((j) => fill(text.most, { word: word(seen[j]), weight: show(weights[j]) }));
+    return fill(alone ? text.look_most : text.look_some, { number: t + 1, most: named.join(text.and) });
+  }
+
+  /** A head's name, and the text with the weight of each word. */
+  function headRow(weights, layer, t, seen) {
+    const name = fill(text.head, { layer: layer + 1, head: t + 1 });
+    const cells = weights.map((a, j) => {
+      const cell = h("span", { class: `abh-weight-word ${a >= MOST ? "abh-dark" : ""}` }, word(seen[j]));
+      if (a >= SHOWN) cell.append(h("small", {}, show(a)));
+      cell.style.setProperty("--a", `${Math.round(100 * a)}%`);
+      return cell;
+    });
+    const list = weights.map((a, j) => `${word(seen[j])} ${show(a)}`).join(text.comma);
+    return h("div", { class: `abh-head-row abh-of-layer-${layer + 1}`, role: "img",
+      "aria-label": `${name}. ${fill(text.weights_picture, { word: word(seen.at(-1)), weights: list })}` },
+    h("span", { class: "abh-head-name" }, name), h("span", { class: "abh-weight-words" }, ...cells));
+  }
+
+  /** One part of the stream: its name, its numbers, and what would be read off after it. */
+  function partRow(part, at, full, reads) {
+    const layer = Math.ceil(at / 2);
+    const kind = at === 0 ? "first" : at % 2 ? "heads" : "network";
+    const svg = s("svg", { viewBox: `0 0 ${STRIP} ${TALL}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+      ...strip(part, full, `abh-part-${kind}`));
+    const most = largest(reads)[0];
+    return h("div", { class: `abh-part abh-of-layer-${layer}` },
+      h("span", { class: "abh-part-name" }, fill(text[`part_${kind}`], { layer })), svg,
+      h("span", { class: "abh-read" }, fill(text.read, { word: word(most), share: percent(reads[most]) })));
+  }
+
+  /** The likeliest next words, with a mark where the grammar has them. */
+  function chanceItem(token, p, fits) {
+    const bar = h("span", { class: "abh-bar" });
+    bar.style.width = `${100 * p}%`;
+    const mark = h("span", { class: "abh-mark", "aria-hidden": "true" }, fits ? "✓" : "×");
+    return h("li", { class: fits ? "abh-fits" : "abh-misfits" },
+      h("span", { class: "abh-chance-word" }, word(token), mark, h("span", { class: "visually-hidden" }, fits ? text.fits : text.misfits)),
+      h("span", { class: "abh-share" }, percent(p)), h("span", { class: "abh-track" }, bar));
+  }
+
+  function update() {
+    const seen = tokens.slice(-gpt.max_len);
+    const now = forward(seen, gpt);
+    const p = temper(now.logits, temperature);
+    const allowed = after(tokens.slice(1).map(word), nouns, verbs);
+    const current = word(seen.at(-1));
+
+    steps.set(step);
+    heat.set(temperature);
+    root.dataset.step = step === last ? "last" : step;
+    back.disabled = step === 0;
+    next.textContent = step === last ? text.next_word : text.next;
+    const gone = tokens.length - seen.length;
+    sentence.replaceChildren(h("span", { class: "abh-quiet" }, text.so_far), ...tokens.map((token, i) =>
+      h("span", { class: i < gone ? "abh-gone" : i === tokens.length - 1 ? "abh-last" : "" }, word(token))).slice(-LATEST));
+    rows.replaceChildren(...now.weights.flatMap((heads, layer) => heads.map((A, t) => headRow(A, layer, t, seen))));
+    streamOf.replaceChildren(h("span", {}, fill(text.stream, { word: current })), h("span", {}, text.reads));
+    const full = Math.max(...now.parts.flat().map(Math.abs));
+    stream.replaceChildren(...now.parts.map((part, at) => partRow(part, at, full, now.reads[at])));
+    const order = p.map((_, w) => w).sort((a, b) => p[b] - p[a] || now.logits[b] - now.logits[a]);
+    chances.replaceChildren(...order.slice(0, LISTED).map((w) => chanceItem(w, p[w], word(w) in allowed)));
+
+    const fitting = p.reduce((sum, x, w) => sum + (word(w) in allowed ? x : 0), 0);
+    const told = order.filter((w, at) => at === 0 || p[w] >= SOME).slice(0, 4);
+    const layer = Math.min(gpt.num_layers, Math.max(1, step));
+    root.dataset.now = JSON.stringify({ tokens, temperature, chances: p, allowed, ...now });
+    summary.say(fill(text[step === 0 ? "say_first" : step === last ? "say_last" : "say_layer"], {
+      word: current, size: now.parts[0].length, place: seen.length - 1, layer,
+      looks: now.weights[layer - 1].map((A, t) => look(A, t, seen)).join(" "),
+      most: told.map((w) => fill(text.expected, { word: word(w), share: percent(p[w]) })).join(text.and),
+      share: percent(fitting),
+    }));
+  }
+
+  update();
+  el.replaceChildren(root);
+  return summary.stop;
+}
+
+export default { render };

@@ -1,0 +1,216 @@
+"""The tiny GPT of chapter 07, the grammar that its text is made by, and the figure that follows it word by word.
+
+The model and its training are the page's own: `chapter` takes the cells of 07-transformer.md that are tagged
+`course-code`, and `train` runs them. What is here besides is what the figure and its tests ask about the grammar.
+
+The figure computes in JavaScript (transformer.js), so it answers in a page without a kernel. Everything a reader sees
+comes from `TEXT`, so that a translation passes another dictionary.
+"""
+
+import functools
+from pathlib import Path
+
+import jupytext
+import torch
+import traitlets
+from figures.widget import Figure, script, style
+
+PAGE = Path(__file__).resolve().parent.parent / "07-transformer.md"
+FAR = ". the cats that the dog sees"  # the next verb belongs to the cats
+OTHER = ". the cat that the dogs see"
+
+
+@functools.cache
+def chapter():
+    """Return what the page's cells define: the grammar, TinyGPT, train, write and the sizes."""
+    names = {}
+    for cell in jupytext.read(PAGE).cells:
+        if "course-code" in cell.metadata.get("tags", []):
+            exec(cell.source, names)
+    return names
+
+
+def train(steps=None):
+    """Return the model that the page trains, in float64; its numbers are rounded, so that few digits say it all."""
+    page, before, threads = chapter(), torch.get_default_dtype(), torch.get_num_threads()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        torch.set_default_dtype(torch.float64)
+        torch.set_num_threads(1)  # as the page: other sums round otherwise, and training makes much of it
+        model = page["TinyGPT"](**page["SIZES"])
+        page["train"](model, page["text_of"](0), page["STEPS"] if steps is None else steps)
+        torch.set_default_dtype(before)
+        torch.set_num_threads(threads)
+    model.requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.copy_(parameter.round(decimals=3))
+    return model
+
+
+@torch.no_grad()
+def inside(model, words):
+    """Return what happens in the model while it reads some words, at most max_len.
+
+    `weights` (layers, heads, n, n), `parts` (2 layers + 1, n, d), which add up to the stream, and `reads`
+    (2 layers + 1, n, vocab), the probabilities of the next word if they are read off after each part.
+    """
+    tokens = torch.tensor([chapter()["VOCABULARY"].index(word) for word in words])
+    x = model.words(tokens) + model.places(torch.arange(len(tokens)))
+    future = torch.ones(len(tokens), len(tokens), dtype=torch.bool).triu(1)
+    weights, parts = [], [x]
+    for block in model.blocks:
+        Q, K, V = block.qkv(block.norm1(x)).unflatten(-1, (3, block.num_heads, -1)).permute(1, 2, 0, 3)
+        A = (Q @ K.mT / Q.shape[-1] ** 0.5).masked_fill(future, -torch.inf).softmax(-1)  # (h, n, n)
+        heads = block.out((A @ V).transpose(0, 1).flatten(1))
+        hidden = block.up(block.norm2(x + heads))
+        network = block.down(hidden * (1 + torch.erf(hidden / 2**0.5)) / 2)
+        weights.append(A)
+        parts += [heads, network]
+        x = x + heads + network
+    parts = torch.stack(parts)
+    return {
+        "weights": torch.stack(weights),
+        "parts": parts,
+        "reads": model.read(model.norm(parts.cumsum(0))).softmax(-1),
+    }
+
+
+# ---- the grammar, from the other side: what may come next -------------------------------------------------
+
+
+def after(words):
+    """Return what may come after some sentences and the beginning of one, as {word: probability}.
+
+    Nothing, where the words themselves are none of the grammar.
+    """
+    page = chapter()
+    nouns = {word: n for pair in page["NOUNS"] for n, word in enumerate(pair)}
+    verbs = [[pair[n] for pair in page["VERBS"]] for n in (0, 1)]
+
+    def among(words, share=1.0):
+        return dict.fromkeys(words, share / len(words))
+
+    def options(subject, place, number, inner):
+        onward = among(verbs[number]) if subject else {".": 1.0}
+        if place == "named":  # a noun, which may get a clause
+            return {word: p / 2 for word, p in onward.items()} | {"that": 0.5}
+        if place == "that":
+            return {"the": 0.5} | among(verbs[number], 0.5)
+        if place in ("the", "whom"):
+            return {"the": 1.0}
+        return {"their": among(verbs[inner]), "whole": onward}.get(place, among(nouns))
+
+    then = {"the": "noun", "noun": "named", "named": "that", "other": "their", "their": "whole", "whom": "last"}
+    subject, place, number, inner = True, "the", 0, 0
+    for word in words:
+        if word not in options(subject, place, number, inner):
+            return {}
+        if place in ("named", "whole") and word != "that":  # the phrase is over
+            subject, place = not subject, "the"
+            continue
+        number = nouns[word] if place == "noun" else number
+        inner = nouns[word] if place == "other" else inner
+        place = ("other" if word == "the" else "whom") if place == "that" else then.get(place, "whole")
+    return options(subject, place, number, inner)
+
+
+def far_verbs():
+    """Return beginnings whose next verb belongs to the farther of two nouns, of another number: (words, number)."""
+    page = chapter()
+    found = []
+    for n in (0, 1):
+        for near in page["NOUNS"]:
+            for far in page["NOUNS"]:
+                for verb in page["VERBS"]:
+                    one = [".", "the", far[n], "that", "the", near[1 - n], verb[1 - n]]
+                    two = [".", "the", far[n], "that", verb[n], "the", near[1 - n]]
+                    found += [(one, n), (two, n)]
+    return found
+
+
+@torch.no_grad()
+def agreement(model):
+    """Return the share of `far_verbs` at which verbs of the right number get more than the others."""
+    page, right = chapter(), []
+    verbs = [[page["VOCABULARY"].index(pair[n]) for pair in page["VERBS"]] for n in (0, 1)]
+    for words, n in far_verbs():
+        chances = model(torch.tensor([[page["VOCABULARY"].index(word) for word in words]]))[0, -1].softmax(-1)
+        right.append(chances[verbs[n]].sum() > chances[verbs[1 - n]].sum())
+    return torch.stack(right).double().mean().item()
+
+
+TEXT = {
+    "title": "A tiny GPT writes, word by word and layer by layer",
+    "steps": "Step",
+    "step_first": "Embed",
+    "step_layer": "Layer {number}",
+    "step_last": "Predict",
+    "back": "Back",
+    "next": "Next",
+    "next_word": "Next word",
+    "so_far": "So far",
+    "out": "out of sight",
+    "head": "layer {layer}, head {head}",
+    "weights_picture": "Weights of “{word}”: {weights}.",
+    "stream": "The stream of “{word}”",
+    "reads": "read off here",
+    "part_first": "word and place",
+    "part_heads": "+ heads {layer}",
+    "part_network": "+ network {layer}",
+    "read": "{word} {share}",
+    "chances": "Next word",
+    "fits": "fits",
+    "misfits": "does not fit",
+    "temperature": "temperature",
+    "try": "Things to try",
+    "try_far": "The far subject",
+    "try_other": "The other number",
+    "try_write": "Write a sentence",
+    "try_hot": "Hot",
+    "try_cold": "Cold",
+    "say_first": "“{word}” becomes {size} numbers: its own, plus those of place {place}. With them its stream "
+    "begins, to which all that follows is added.",
+    "say_layer": "“{word}” looks back. {looks} What the heads bring is added to the stream, and then what the "
+    "network makes of it.",
+    "say_last": "The model expects {most}. {share} of the probability is on words that the grammar allows here.",
+    "look_most": "Head {number} looks at {most}.",
+    "look_some": "Head {number} divides its weight between {most}.",
+    "most": "“{word}” ({weight})",
+    "expected": "“{word}” ({share})",
+    "and": " and ",
+    "comma": ", ",
+}
+
+
+class TransformerFigure(Figure):
+    """A trained TinyGPT that writes: choose the step, and see heads, stream and next word.
+
+    Args:
+        model: of `train`.
+        words: the beginning of the text, a string.
+        step: the step that is shown first, from 0.
+        text: the words of the figure, by the keys of `TEXT`.
+    """
+
+    _esm, _css = script("transformer"), style("transformer")
+    vocabulary = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    nouns = traitlets.List().tag(sync=True)
+    verbs = traitlets.List().tag(sync=True)
+    model = traitlets.Dict().tag(sync=True)
+    starts = traitlets.List().tag(sync=True)
+    step = traitlets.Int(0).tag(sync=True)
+
+    def __init__(self, model, words=FAR, step=0, text=None):
+        page = chapter()
+        vocabulary = page["VOCABULARY"]
+        starts = [one.split() for one in (words, FAR, OTHER)]
+        unknown = {word for one in starts for word in one} - set(vocabulary)
+        if unknown:
+            raise ValueError(f"not in the vocabulary: {', '.join(sorted(unknown))}")
+        numbers = {name: parameter.tolist() for name, parameter in model.named_parameters()}
+        data = {"num_heads": model.blocks[0].num_heads, "num_layers": len(model.blocks), "max_len": model.max_len}
+        super().__init__(
+            TEXT, text, vocabulary=vocabulary, nouns=[list(pair) for pair in page["NOUNS"]],
+            verbs=[list(pair) for pair in page["VERBS"]], model=data | {"numbers": numbers},
+            starts=[[vocabulary.index(word) for word in one] for one in starts], step=step,
+        )  # fmt: skip
