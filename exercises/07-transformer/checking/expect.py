@@ -40,6 +40,7 @@ class Failed(AssertionError):
         # For relations: the arrays that were compared though their shapes differ, the shapes or the dtypes that do,
         # all parts of an expected tuple by name, and the name of an argument that was changed in place.
         self.compared, self.shapes, self.dtypes, self.parts, self.changed = (expected, got), None, None, {}, ""
+        self.relation = ""  # found by the check itself
 
 
 def as_array(value):

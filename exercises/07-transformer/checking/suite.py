@@ -491,7 +491,10 @@ class Suite:
         answer = max(answers, key=lambda own: hasattr(own, "families"), default=None)  # of equals, the first
         for check in self.of(subject):
             result = next(result for result in results if result.name == check.__name__)
-            if result.status != "failed" or result.cause or failures[result.name].seconds > QUICK:
+            if result.status != "failed" or result.cause:
+                continue
+            result.relation = failures[result.name].relation
+            if result.relation or failures[result.name].seconds > QUICK:
                 continue
             if not any(call.arguments for call in calls[result.name]):  # the same in each draw, whatever holds
                 continue
@@ -784,7 +787,7 @@ def _same(a, b):
             is_module(a) and is_module(b)
         )  # modules show what they are when they are asked
         return x is y and alike and (not isinstance(a, str) or a == b)
-    if x.shape != y.shape or x.dtype != y.dtype:
+    if x.shape != y.shape or not _same_kind(x, y):
         return False
     if not x.size or np.array_equal(x, y):
         return True
@@ -793,6 +796,11 @@ def _same(a, b):
         scale = np.abs(y[np.isfinite(y)]).max(initial=0.0) or 1.0
         close = np.abs(x - y) <= RTOL * scale
         return bool((close | (x == y) | (np.isnan(x) & np.isnan(y))).all())
+
+
+def _same_kind(x, y):
+    """Tell whether two arrays have one dtype; of single numbers, whether both are numbers, or both truth values."""
+    return x.dtype == y.dtype or (not x.ndim and "b" not in (x.dtype.kind, y.dtype.kind))
 
 
 def _where(failure, most=6):

@@ -5,7 +5,10 @@ In a student's Jupyter it is their own object; where a class is graded, it stays
 
 import contextlib
 import copy
+import functools
+import inspect
 import sys
+import textwrap
 
 from checking.expect import Failed, describe
 from checking.words import Message, joined
@@ -29,6 +32,31 @@ def ask(own, method, *arguments, **keywords):
     if hasattr(type(own), "_method"):
         return own._method(method, arguments, keywords)
     return getattr(own, method)(*arguments, **keywords)
+
+
+def run_there(function, own, arguments):
+    """Run a function of the check's own with an object and arguments, where that object lives.
+
+    It goes there as text, and so it imports what it needs itself, and uses no names around it.
+    """
+    if hasattr(type(own), "_run"):
+        return own._run(function.__name__, _text(function), arguments)
+    return function(own, *arguments)
+
+
+@functools.cache
+def _text(function):
+    return textwrap.dedent(inspect.getsource(function))
+
+
+def prepare(own, values, dtype, training):
+    """Convert a module's parameters, set its mode and load parameters by name, each where it is asked for."""
+    if dtype is not None:
+        own.to(dtype)
+    if training is not None:
+        own.train(training)
+    if values:
+        own.load_state_dict(values, strict=False)
 
 
 @contextlib.contextmanager
@@ -80,20 +108,41 @@ class Module:
 
     def shapes(self):
         """Return the shape of each of its parameters, by name; what is none, such as a buffer, is left out."""
+        return {name: shape for name, (shape, _first) in self.named().items()}
 
-        def shapes():
+    def named(self):
+        """Return the shape of each of its parameters, by name, with the first name of the same parameter."""
+
+        def named():
             state = _state(self.own, keep_vars=True)
-            return {name: tuple(part.shape) for name, part in state.items() if type(part).__name__ == "Parameter"}
+            own = {name: part for name, part in state.items() if type(part).__name__ == "Parameter"}
+            first = {}
+            for name, part in own.items():
+                first.setdefault(id(part), name)
+            return {name: (tuple(part.shape), first[id(part)]) for name, part in own.items()}
 
-        return self._asked(shapes, "state_dict")
+        return self._asked(named, "state_dict")
 
     def state(self):
         """Return its `state_dict`. What is not loaded is drawn at random: compare what is known."""
         return self._asked(lambda: _state(self.own), "state_dict")
 
-    def load(self, values):
-        """Load parameters, by name; others stay as they are."""
-        self._asked(lambda: ask(self.own, "load_state_dict", values, strict=False) and None, "load")
+    def load(self, values, dtype=None, training=None):
+        """Load parameters, by name; others stay as they are. Return the module itself.
+
+        Before that, convert all parameters to a dtype of torch's and set the mode, where these are given. It is one
+        message to a module that lives elsewhere.
+        """
+        self._asked(lambda: run_there(prepare, self.own, (values, dtype, training)), "load")
+        return self
+
+    def there(self, function, *arguments):
+        """Run a function of the check's own where the module lives, with the module and arguments; return its result.
+
+        It is one message, whatever the function does, such as training. It goes there as text: it imports what it
+        needs itself, and uses no names around it.
+        """
+        return self._asked(lambda: run_there(function, self.own, arguments), function.__name__)
 
     def to(self, dtype):
         """Convert the parameters to a dtype of torch's; return the module itself."""
@@ -133,14 +182,19 @@ def expect_module(value, function):
 def expect_parameters(module, expected):
     """Fail unless a `Module` has parameters of these names and shapes, and no others.
 
+    A second name for one of these, as when a `Sequential` holds what has its own name besides, is none too many.
+
     Parameters
     ----------
     module : Module
     expected : dict
         The shapes by name, the names as `state_dict` has them.
     """
-    found = module.shapes()
-    lacks, more = [name for name in expected if name not in found], [name for name in found if name not in expected]
+    named = module.named()
+    found = {name: shape for name, (shape, _first) in named.items()}
+    known = {named[name][1] for name in expected if name in named}
+    lacks = [name for name in expected if name not in found]
+    more = [name for name, (_shape, first) in named.items() if name not in expected and first not in known]
     right = [name for name in expected if found.get(name) == expected[name]]
     held = [Message("right in name and shape: {names}", names=_names(right))] if right else []
     if lacks and more:

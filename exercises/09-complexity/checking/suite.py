@@ -628,7 +628,7 @@ def backward(function, *arguments, upstream=None):
     result = function(*arguments)
     first = result[0] if isinstance(result, (tuple, list)) else result
     first.backward(torch.ones_like(first) if upstream is None else upstream)
-    named = function.named_parameters() if module else ()
+    named = function.named_parameters(remove_duplicate=False) if module else ()
     return result, [own.grad if floating(own) else None for own in arguments], {name: own.grad for name, own in named}
 
 
