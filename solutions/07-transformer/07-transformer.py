@@ -431,7 +431,7 @@ checks.run("DecoderLayer", points=5)
 # - the logits at token i depend on all of the tokens 0 to i and their order, and on nothing else: not on later tokens, on how many there are,
 #   or on other sequences;
 # - each layer has parameters of its own, which `parameters()` finds;
-# - a new model knows nothing: its loss is about $\ln(\text{vocab\_size})$, as if it guessed;
+# - a new model knows nothing: its loss is about the natural logarithm of `vocab_size`, as if it guessed;
 # - it can be trained: in 60 steps it learns to copy.
 
 # %% TinyGPT
