@@ -10,8 +10,10 @@ What is listed as wrong and caught by no check is a warning, and so are a right 
 passes, and an exercise that isn't there.
 """
 
+import multiprocessing
+import os
 from collections import Counter
-from functools import cache
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from corpus import corpus_details, table
@@ -35,13 +37,12 @@ def folders():
     return authoring, {folder.name: folder for folder in authoring.FOLDERS}
 
 
-@cache
-def found(name, changed):
+def found(name):
     """What the checks of an exercise make of its listed answers: (function, checks, right answers, rows) for each.
 
-    `changed` is when its files were, so that nothing is run twice for the same files. The right answers are two lists
-    of names: those that get all points under each of the seeds, and those that don't. A row is the wrong answer's
-    label, its hint, (name, title) of each check that fails, the first one first, and whether that one recognises it.
+    The right answers are two lists of names: those that get all points under each of the seeds, and those that don't.
+    A row is the wrong answer's label, its hint, (name, title) of each check that fails, the first one first, and
+    whether that one recognises it.
     """
     tools, known = folders()
     exercise = tools.load(known[name])
@@ -58,6 +59,25 @@ def found(name, changed):
             right[not good].append(answer.__name__)
         own.append((subject, names, right, rows))
     return own
+
+
+_FOUND = {}
+
+
+def prepared(names):
+    """For each exercise what `found` gives; several at once, and nothing twice for the same files."""
+    wanted = {name: (name, tuple(path.stat().st_mtime_ns for path in decides(name))) for name in names}
+    missing = sorted((name for name, key in wanted.items() if key not in _FOUND), reverse=True)  # longest first
+    if missing:
+        spawn = multiprocessing.get_context("spawn")  # a fork of a process in which torch runs may hang
+        with ProcessPoolExecutor(min(len(missing), os.cpu_count() or 1), mp_context=spawn) as pool:
+            _FOUND.update(zip(map(wanted.get, missing), pool.map(found, missing), strict=True))
+    return {name: _FOUND[key] for name, key in wanted.items()}
+
+
+def decides(name):
+    """The files that decide what is found."""
+    return sorted(folders()[1][name].glob("*.py")) + sorted((ROOT / "autograder/runtime/checking").glob("*.py"))
 
 
 def mistake(wrong, subject):
@@ -78,10 +98,9 @@ class _Directive(SphinxDirective):
             message = "there is no exercise %r; there are %s"
             logger.warning(message, name, ", ".join(known), location=self.get_location(), type="catches")
             return []
-        paths = sorted(known[name].glob("*.py")) + sorted((ROOT / "autograder/runtime/checking").glob("*.py"))
-        for path in paths:
+        for path in decides(name):
             self.env.note_dependency(str(path))
-        return found(name, tuple(path.stat().st_mtime_ns for path in paths))
+        return prepared([name])[name]
 
     def parsed(self, text):
         """A line of Markdown, as nodes."""
@@ -95,6 +114,7 @@ class SummaryDirective(_Directive):
 
     def run(self):
         body, total = [], Counter()
+        prepared(folders()[1])
         for name in folders()[1]:
             counts = Counter()
             for subject, checks, (good, rejected), rows in self.of(name):

@@ -2494,8 +2494,9 @@ class TinyGPT_post_norm(TinyGPT):
         return EncoderLayer_post_norm(d_model, num_heads, 4 * d_model)
 
 
-class EncoderLayer_post_norm(post_norm, EncoderLayer):
-    pass
+class EncoderLayer_post_norm(EncoderLayer):
+    def add(self, x, norm, part):
+        return norm(x + part(x))
 
 
 # generate: wrong

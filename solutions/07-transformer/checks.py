@@ -130,8 +130,11 @@ def shapes(values):
 
 
 def inputs(draw, kind, b, n, m, d_model):
-    """Return what a layer is given beside masks: x, and to a decoder layer a memory."""
-    x = tensor(draw, b, n, d_model)
+    """Return what a layer is given beside masks: x, and to a decoder layer a memory.
+
+    The numbers of x differ by more than 1: what a norm adds to the variance counts only where that is asked for.
+    """
+    x = 4 * tensor(draw, b, n, d_model)
     return (x,) if kind == "EncoderLayer" else (x, tensor(draw, b, m, d_model))
 
 
