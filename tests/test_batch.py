@@ -100,7 +100,7 @@ def test_any_number_of_workers_gives_the_same_grades(course, undisturbed, tmp_pa
 @pytest.mark.slow
 def test_killed_three_times_and_started_again_nothing_is_lost_or_done_twice(course, undisturbed, tmp_path):
     into = with_secret(tmp_path / "killed")
-    before = {own.pid for own in psutil.process_iter() if own.name() in ("bwrap", "python", "python3")}
+    before = {own.pid for own in psutil.process_iter(["name"]) if own.info["name"] in ("bwrap", "python", "python3")}
     draw, counts = random.Random(os.urandom(8)), []
     for _ in range(3):
         own = subprocess.Popen(
