@@ -138,7 +138,7 @@ def _build(where: Course, exercises: list[Exercise]) -> None:
 
 @app.command()
 def new(
-    name: Annotated[str, typer.Argument(help="Its name, such as 07-transformer.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Its name, such as 08-heads.", show_default=False)],
     course: Root = ROOT,
 ) -> None:
     """Make solutions/NN-name/: a small exercise that works, to be made into yours."""

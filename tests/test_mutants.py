@@ -207,7 +207,7 @@ def test_mutants_are_still_killed(folder):
     """A sample of them, as the record counts all."""
     exercise = authoring.load(folder)
     for subject in exercise.programs:
-        found = mutants.mutants_of(exercise, subject)[0][::15]
+        found = mutants.mutants_of(exercise, subject)[0][::7]
         equal = mutants.equals(folder).get(subject, {})
         outcomes = mutants.examined(folder, found)
         passed = [own.name for own, outcome in zip(found, outcomes, strict=True) if not outcome.killed]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autograder.cells import grade_id
+from autograder.cells import grade_id, last_graded
 from autograder.grading import notebook
 from autograder.grading.notebook import Malformed, parse, restore
 
@@ -498,3 +498,10 @@ def test_a_docstring_of_another_release_is_no_attack():
     assert result.notebook.cells[1].source == given and not result.evidence and not result.repairs
     raw["cells"][1]["source"] = given.replace("return S", "return S + 1")
     assert restore(parse(json.dumps(raw).encode(), "01-toy.ipynb"), released).evidence
+
+
+def test_the_last_graded_cell_of_code_is_the_last_that_has_to_run():
+    """A proof is graded as well, and behind it stands what only shows something."""
+    shown = cell("code", "plot()", "demo")
+    assert last_graded([*RELEASED.cells, shown]) == PLACE["check_twice"] < PLACE["proof"]
+    assert last_graded([RELEASED.cells[0], RELEASED.cells[-1], shown]) == -1

@@ -3,7 +3,7 @@
 #
 # You put layers together: a `FeedForward` network, an `EncoderLayer` and a `DecoderLayer`, each around the multi-head attention
 # of exercise 6, and of encoder layers a small language model, `TinyGPT`. It is trained in seconds, and your `generate` lets it
-# go on writing. The two layers compute what PyTorch's own do, to the last digit, when the weights are the same. Read chapter 7
+# go on writing. The two layers compute what PyTorch's own do, up to rounding, when the weights are the same. Read chapter 7
 # of the book first.
 #
 # *About 125 minutes · hard ●●●*
@@ -131,8 +131,8 @@ class MultiHeadAttention(nn.Module):
 # *About 15 minutes · medium ●●○*
 #
 # A sequence has a single token, $x = (1, 1, 5, 5)$. It goes through an encoder layer: attention with the weights below, then a
-# feed-forward network with two hidden units. Both layer norms have weight 1 and bias 0, nothing else has a bias, and rows stand on the
-# left of matrices.
+# feed-forward network with two hidden units, which is how wide it is inside ($d_\text{ff} = 2$). Both layer norms have gain 1 (PyTorch
+# calls it `weight`) and bias 0, nothing else has a bias, and rows stand on the left of matrices.
 #
 # $$
 # W_v = I \qquad
@@ -183,7 +183,7 @@ checks.run("by_hand", points=0)
 # *About 10 minutes · easy ●○○*
 #
 # Attention moves information between tokens; this network works on what each token has. It widens it to d_ff
-# hidden units, bends it with GELU, and comes back to d_model:
+# numbers, the *hidden units*, bends each with GELU, and comes back to d_model:
 #
 # $$ \text{feed-forward}(x) = \text{linear}_2(\text{GELU}(\text{linear}_1(x))), \qquad \text{GELU}(t) = t \, \Phi(t), $$
 #
@@ -417,22 +417,22 @@ checks.run("DecoderLayer", points=5)
 #
 # *About 30 minutes · hard ●●●*
 #
-# Tokens are whole numbers below `vocab_size`. Each becomes a vector, `nn.Embedding`; its position is added; `num_layers` layers
-# follow, each with weights of its own; and a linear layer makes `vocab_size` numbers of each token's stream, its **logits**. Softmax would
-# make of them the probabilities of the *next* token.
+# Tokens, here words, are whole numbers below `vocab_size`. Each becomes a vector, `nn.Embedding`; its position is added; `num_layers` layers
+# follow, each with weights of its own, in an `nn.ModuleList`; and a last linear layer makes `vocab_size` numbers of each token's stream,
+# its **logits**. Softmax would make of them the probabilities of the *next* token.
 #
 # A token may attend to itself and to those before it, never to later ones. So a GPT needs no cross-attention and no memory: its layers are your
 # `EncoderLayer`, with a causal mask. That makes n predictions at once, and each of them is honest.
 #
 # This time the parameters are yours, and so is much else: positions learned, sinusoidal or rotary (d_model / num_heads is even in the checks), a
-# norm before the last layer or none, any d_ff (4 d_model is usual). The checks ask for what any such model has:
+# norm before the last linear layer or none, any d_ff (4 d_model is usual). The checks ask for what any such model has:
 #
 # - logits (b, n, vocab_size) for any n from 1 to `max_len`, and an error beyond;
 # - the logits at token i depend on all of the tokens 0 to i and their order, and on nothing else: not on later tokens, on how many there are,
 #   or on other sequences;
 # - each layer has parameters of its own, which `parameters()` finds;
 # - a new model knows nothing: its loss is about the natural logarithm of `vocab_size`, as if it guessed;
-# - it can be trained: in 60 steps it learns to copy.
+# - it can be trained: in 60 steps it learns to go on with two tokens that take turns, such as 4, 1, 4, 1, 4, ...
 
 # %% TinyGPT
 class TinyGPT(nn.Module):
@@ -511,14 +511,15 @@ checks.run("TinyGPT", points=5)
 #
 # *About 15 minutes · medium ●●○*
 #
-# To write, the model is shown what there is, the most likely next token is put behind it, and the model is shown the result. That is
-# *greedy*: the largest logit is taken, nothing is drawn. Of the logits, only those at the last token matter.
+# To write, the model is shown what there is, at first the *prompt*, the most likely next token is put behind it, and the model is shown
+# the result. That is *greedy*: the largest logit is taken, nothing is drawn. Of the logits, only those at the last token matter.
 #
 # The model can look at `model.max_len` tokens. Once there are more, it is shown the **last** `max_len` of them; what is returned has them all.
 #
 # By hand, a model with `max_len` = 2 whose next token is the sum of those that it sees, modulo 10, goes on from 1, 2 with 3, 5, 8, 3, 1.
 #
-# The model may be in training mode or not, and is so afterwards. The prompt is left as it was.
+# In which mode the model writes, training or evaluation, is yours to choose; afterwards it is in the mode that it was in before. The
+# prompt is left as it was.
 
 # %% generate
 def generate(model, prompt, num_new_tokens):

@@ -2,8 +2,8 @@
 # # 9. What attention costs
 #
 # You count what one layer of attention costs, before you believe any clock: its operations (`attention_flops`), the
-# memory of its weights (`attention_bytes`), its parameters (`parameter_count`), and the length from which on the
-# square of n is the larger part (`crossover_length`). Then you write what turns measured times into an exponent
+# memory of its attention weights (`attention_bytes`), its parameters (`parameter_count`), and the length at which the
+# part that grows with the square of n overtakes the rest (`crossover_length`). Then you write what turns measured times into an exponent
 # (`fit_exponent`). The last figures put both side by side: what you counted, and what this machine takes. Read
 # chapter 9 of the book first.
 #
@@ -66,8 +66,8 @@ def self_attention(X, W_q, W_k, W_v, W_o, num_heads):
 #
 # 1. how many multiplications there are in the projection to the queries, $X W_q$;
 # 2. how many there are in the scores $Q K^\top$ of both heads together;
-# 3. how many FLOPs the layer takes: all four projections, scores and weighted sums of both heads, and an addition for
-#    each multiplication;
+# 3. how many FLOPs (floating-point operations) the layer takes: all four projections, scores and weighted sums of both
+#    heads, and an addition for each multiplication;
 # 4. how many bytes the attention weights of both heads take in float32, where a number has 4 bytes.
 #
 # An entry of a matrix product is a sum. Count the entries, and then the terms of each sum.
@@ -95,8 +95,8 @@ checks.run("by_hand", points=0)
 # ## Five rules for counting
 #
 # - What is counted is **one layer** of multi-head self-attention for **one sequence** of n tokens, on the way
-#   forward. Queries, keys, values and the output each have a projection with weights (d_model, d_model). Each head is
-#   d_head = d_model / num_heads wide, and has weights (n, n) of its own for the attention. There is no mask.
+#   forward. Queries, keys, values and the output each have a projection, a matrix (d_model, d_model). Each head is
+#   d_head = d_model / num_heads wide, and has attention weights (n, n) of its own. There is no mask.
 # - A sum of k products counts as k multiplications and k additions, **2k FLOPs**. So the product of an array (a, k)
 #   with an array (k, b) counts 2 a k b. Only matrix products are counted: no softmax, no scaling, no biases.
 # - Sizes are whole numbers from 1. In the functions that take both, num_heads divides d_model; if it does not, they
@@ -158,7 +158,7 @@ import checks
 checks.run("attention_flops", points=5)
 
 # %% ask_attention_bytes [markdown]
-# ## 9.2 `attention_bytes`: how much memory do the weights take?
+# ## 9.2 `attention_bytes`: how much memory do the attention weights take?
 #
 # *About 5 minutes · easy ●○○*
 #
@@ -177,7 +177,7 @@ def attention_bytes(n, d_model, num_heads, bytes_per_value):
     n : int
         The number of tokens.
     d_model : int
-        The width of the layer.
+        The width of the layer. It changes no byte of these weights; num_heads has to divide it.
     num_heads : int
         The number of heads.
     bytes_per_value : int
@@ -213,10 +213,10 @@ checks.run("attention_bytes", points=3)
 #
 # *About 5 minutes · easy ●○○*
 #
-# Count the parameters of the four projections. Each has weights (d_model, d_model), and with `bias=True` a bias
+# Count the parameters of the four projections. Each has a matrix (d_model, d_model), and with `bias=True` a bias
 # (d_model,). Neither the length of the sequence nor the number of heads is in it.
 #
-# By hand, with d_model = 2: each projection has 4 weights, and with biases 6 parameters. All four have 16 without
+# By hand, with d_model = 2: each matrix has 4 numbers, and with its bias a projection has 6. All four have 16 without
 # biases, and 24 with them.
 
 # %% parameter_count
@@ -250,7 +250,7 @@ import checks
 checks.run("parameter_count", points=3)
 
 # %% ask_crossover_length [markdown]
-# ## 9.4 `crossover_length`: from when on does the square count?
+# ## 9.4 `crossover_length`: when do the products overtake the projections?
 #
 # *About 10 minutes · medium ●●○*
 #
@@ -294,20 +294,20 @@ checks.run("crossover_length", points=2)
 # *About 15 minutes · medium ●●○*
 #
 # Somebody measured how many seconds a program takes for some lengths. If the time follows a power law, $t = c\, n^p$,
-# then $\ln t = \ln c + p \ln n$: the logarithms lie on a line, and its slope is the exponent p. Measured points
-# scatter around that line. Return the slope of the **least-squares line** through the points $(\ln n_i, \ln t_i)$,
-# the one with the least sum of squared distances in $\ln t$:
+# then $\log t = \log c + p \log n$: the logarithms lie on a line, and its slope is the exponent p. Measured points
+# scatter around that line. Return the slope of the **least-squares line** through the points $(\log n_i, \log t_i)$,
+# the one with the least sum of squared distances in $\log t$:
 #
 # $$
-# p = \frac{\sum_i (x_i - \bar x)(y_i - \bar y)}{\sum_i (x_i - \bar x)^2} , \qquad x_i = \ln n_i , \quad y_i = \ln t_i ,
+# p = \frac{\sum_i (u_i - \bar u)\, w_i}{\sum_i (u_i - \bar u)^2} , \qquad u_i = \log n_i , \quad w_i = \log t_i ,
 # $$
 #
-# with the means $\bar x$ and $\bar y$. All points count, and all alike. A function of a library may do it for you;
+# with the mean $\bar u$. All points count, and all alike. A function of a library may do it for you;
 # one trap is that `np.polyfit` raises `TypeError`, and not `ValueError`, where the sizes differ.
 #
 # By hand: the lengths $(1, 2, 4)$ take $(3, 12, 48)$ seconds, four times as many each time that the length doubles.
 # The exponent is 2. If the last took 96 seconds, it would be 2.5. With logarithms to base 2, which changes no slope,
-# x is $(0, 1, 2)$ with the mean 1, and y is $(0, 2, 5)$ plus $\log_2 3$, which falls out; so the slope is
+# u is $(0, 1, 2)$ with the mean 1, and w is $(0, 2, 5)$ plus $\log_2 3$, which falls out; so the slope is
 # $(-1 \cdot 0 + 0 \cdot 2 + 1 \cdot 5) / (1 + 0 + 1)$.
 
 # %% fit_exponent
@@ -329,7 +329,7 @@ def fit_exponent(lengths, seconds):
     Raises
     ------
     ValueError
-        If there are not as many seconds as lengths, also where one of the two is alone.
+        If there are not as many seconds as lengths, even if one of the two has length 1.
     """
     ### BEGIN SOLUTION
     x, y = np.log(lengths), np.log(seconds)
@@ -352,7 +352,7 @@ checks.run("fit_exponent", points=5)
 # ## What you counted
 #
 # A layer with d_model = 1024 and 16 heads, from your four functions. On the left its FLOPs in two parts: a projection
-# takes 2 FLOPs for each of its weights and each token, so that the four together take 2 n times `parameter_count`;
+# takes 2 FLOPs for each number of its matrix and each token, so that the four together take 2 n times `parameter_count`;
 # what is left of `attention_flops` are the two products. They meet at `crossover_length`. On the right its memory in
 # float16: the attention weights of one sequence, beside the parameters, which are the same for each length.
 
