@@ -1,8 +1,8 @@
 """Runs a restored notebook, and leaves in each check cell exactly one outcome.
 
 A student's cells run in a guest, check cells in the judge. A guest that dies costs the cell that killed it: a new one
-runs the cells before it again, and the rest is graded. What stands behind the last graded cell of code changes no grade, and
-is not run.
+runs the cells before it again, and the rest is graded. What stands behind the last graded cell of code changes no
+grade, and is not run.
 """
 
 from collections.abc import Callable
