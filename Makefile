@@ -59,7 +59,7 @@ test-exercise: install
 	@$(PYTEST) --dist load -q -m "not sweep" -k "$(NAME)" tests/test_exercises.py tests/test_labels.py tests/test_source.py
 
 test-sweep: release
-	@$(PYTEST) -m sweep
+	@$(PYTEST) --dist worksteal -m sweep
 
 serve: install
 	@test -e _build/html/index.html || { echo "The book is not built yet. Run: make course"; exit 1; }

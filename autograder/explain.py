@@ -27,8 +27,7 @@ from autograder.results import Record
 from autograder.sandbox import bubblewrap
 from autograder.sandbox.guests import Guest
 from checking import Report, Result, placed, show, suite
-from checking.expect import Failed, as_plain
-from checking.modules import is_module
+from checking.expect import Failed, as_plain, is_module
 
 MOST_CALLS = 3
 """How many calls of a check are shown, where no single check is asked for."""

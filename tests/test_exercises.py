@@ -4,6 +4,7 @@ Whatever folder appears in `solutions/` is tested here without a change.
 """
 
 import ast
+import functools
 import json
 import os
 import re
@@ -24,8 +25,10 @@ from autograder.course import ROOT
 from checking.expect import RTOL
 from checking.suite import _try
 
-WRONG_SEEDS, WRONG_SWEEP = range(1), range(5)
-RIGHT_SEEDS, RIGHT_SWEEP = range(2), range(30)
+WRONG_SEEDS, WRONG_SWEEP = range(1), range(1, 5)
+RIGHT_SEEDS, RIGHT_SWEEP = range(2), range(2, 30)
+FEWER = 3
+"""Of an exercise with PyTorch, whose checks take ten times as long, a sweep takes only every third seed."""
 LEAST = {True: (10, 5), False: (3, 2)}
 """How many wrong and right answers are listed at least: of a program, and of a question for a pencil."""
 LEAST_MARGIN = 100
@@ -57,10 +60,26 @@ each_subject = pytest.mark.parametrize(
 )
 
 
+def with_torch(folder):
+    return bool(re.search(r"^import torch", (folder / "checks.py").read_text(encoding="utf8"), re.M))
+
+
 def on_seeds(few, many):
-    """Parametrize a test with `seeds`: a few in every run, and many in the sweep."""
-    sweep = pytest.param(many, id="sweep", marks=pytest.mark.sweep)
-    return pytest.mark.parametrize("seeds", [pytest.param(few, id="few"), sweep])
+    """Parametrize a test of each function with `seeds`: a few in every run, and many in the sweep."""
+    found = []
+    for folder, subject in SUBJECTS:
+        name = f"{folder.name}-{subject}"
+        found.append(pytest.param(folder, subject, few, id=f"{name}-few"))
+        fewer = many[::FEWER] if with_torch(folder) else many
+        found.append(pytest.param(folder, subject, fewer, id=f"{name}-sweep", marks=pytest.mark.sweep))
+    return pytest.mark.parametrize(("folder", "subject", "seeds"), found)
+
+
+@functools.cache
+def caught(folder, subject, seed):
+    """Return each listed wrong answer, with the name and the cause of each check that it fails, in order."""
+    found = authoring.caught(authoring.load(folder), subject, seed)
+    return [(wrong, [(result.name, result.cause) for result in failed]) for wrong, failed in found]
 
 
 @each_subject
@@ -75,18 +94,18 @@ def test_enough_answers_are_listed(folder, subject):
 
 
 @on_seeds(WRONG_SEEDS, WRONG_SWEEP)
-@each_subject
 def test_wrong_answers_fail_and_are_recognised(folder, subject, seeds):
     """The first check that fails names the answer's own hint, and its values lie far outside the tolerance."""
     exercise, unlike = authoring.load(folder), []
     for seed in seeds:
-        for wrong, failed in authoring.caught(exercise, subject, seed):
+        for wrong, failed in caught(folder, subject, seed):
             if not failed:
                 unlike.append(f"{wrong.__name__}, seed {seed}: not caught")
                 continue
-            if failed[0].cause != wrong.__name__:
-                unlike.append(f"{wrong.__name__}, seed {seed}: taken for {failed[0].cause or 'nothing'}")
-            check = next(check for check in exercise.suite.of(subject) if check.__name__ == failed[0].name)
+            name, cause = failed[0]
+            if cause != wrong.__name__:
+                unlike.append(f"{wrong.__name__}, seed {seed}: taken for {cause or 'nothing'}")
+            check = next(check for check in exercise.suite.of(subject) if check.__name__ == name)
             failure = _try(check, subject, wrong, seed)[1]
             if failure.expected is not None:
                 got, expected = (np.asarray(own, dtype=float) for own in (failure.got, failure.expected))
@@ -99,7 +118,6 @@ def test_wrong_answers_fail_and_are_recognised(folder, subject, seeds):
 
 
 @on_seeds(RIGHT_SEEDS, RIGHT_SWEEP)
-@each_subject
 def test_right_answers_get_full_points(folder, subject, seeds):
     suite = authoring.load(folder).suite
     for right in suite.listed("right_for", subject):
@@ -166,10 +184,9 @@ def test_an_unwritten_stub_gets_nothing_and_is_not_called_wrong(folder, subject)
 @each_subject
 def test_every_check_is_earned(folder, subject):
     """A check that no listed wrong answer fails may be checking nothing."""
-    exercise = authoring.load(folder)
-    idle = {check.__name__ for check in exercise.suite.of(subject)}
-    for _wrong, failed in authoring.caught(exercise, subject, seed=1):
-        idle -= {result.name for result in failed}
+    idle = {check.__name__ for check in authoring.load(folder).suite.of(subject)}
+    for _wrong, failed in caught(folder, subject, WRONG_SEEDS[0]):
+        idle -= {name for name, _cause in failed}
     assert not idle
 
 

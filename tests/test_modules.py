@@ -23,6 +23,7 @@ from checking import (
     right,
 )
 from checking.answers import families, listed
+from checking.suite import _same_object
 
 
 class Scale(nn.Module):
@@ -73,6 +74,20 @@ def test_what_is_no_module_is_told():
     assert "should make a module of torch" in said(Subject("f", lambda: 3.0).module)
     odd = Subject("f", lambda: type("Odd", (nn.Module,), {"state_dict": lambda self, **more: 3})())
     assert "no dict of tensors" in said(odd.module().shapes)
+
+
+def test_an_object_that_lives_elsewhere_is_compared_by_what_it_may_be():
+    """A class that forgot `nn.Module`, graded in a guest, is recognised by the listed one that forgot it too."""
+
+    def elsewhere(**own):
+        return type("Layer", (), {"_method": lambda *arguments: None, **own})()
+
+    plain, module = elsewhere(_is_module=False), elsewhere(_is_module=True)
+    assert _same_object(plain, type("Forgot", (), {})()) and _same_object(module, nn.Linear(1, 1))
+    others = [nn.Linear(1, 1), None, "text", lambda x: x, module]
+    assert not any(_same_object(plain, other) or _same_object(other, plain) for other in others)
+    assert not any(_same_object(module, other) for other in [type("Forgot", (), {})(), None, lambda x: x])
+    assert "should make a module of torch, and the result is a Layer" in said(Subject("f", lambda: plain).module)
 
 
 def test_names_and_shapes_of_parameters_are_told_when_they_differ():

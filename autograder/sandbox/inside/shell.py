@@ -453,6 +453,7 @@ class Responder:
             "v": place,
             "type": str(kind.__name__)[:100],
             "callable": callable(value),
+            "module": hasattr(kind, "state_dict"),
             "size": size,
         }
 
