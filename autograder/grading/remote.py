@@ -75,8 +75,9 @@ class Remote:
 
 def plain_remote(notebook: "RemoteNotebook", target: dict[str, Any], value: dict[str, Any]) -> Remote:
     """Return a `Remote`: callable, or a module of torch, only if what it stands for is, as the guest says."""
-    kind = {"__doc__": Remote.__doc__} if value.get("callable") else {"__call__": None}
-    kind["_is_module"] = value.get("module") is True
+    kind: dict[str, Any] = {"_is_module": value.get("module") is True}
+    if not value.get("callable"):
+        kind["__call__"] = None
     name = text.line(str(value.get("type")), MOST_NAME)
     size = value.get("size")
     kind_of_remote = type(name, (Remote,), {**kind, "__module__": "guest"})
