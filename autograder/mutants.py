@@ -10,6 +10,7 @@ import ast
 import concurrent.futures
 import contextlib
 import functools
+import gc
 import hashlib
 import itertools
 import json
@@ -391,6 +392,8 @@ def _begin(folder: Path) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
     os.environ.setdefault("MPLBACKEND", "Agg")
     _loaded(folder)
+    gc.collect()
+    gc.freeze()  # what stays is not looked through again after each mutant
     sys.stdout = open(os.devnull, "w")
 
 
@@ -414,6 +417,7 @@ def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Out
             outcome.raised = RAISED in getattr(failed[0].message, "text", "")
             outcome.cause = any(result.cause for result in failed)
             outcome.relation = any(getattr(result, "relation", None) for result in failed)
+    gc.collect()  # one that filled the memory must not leave it full: the next would be rejected for that
     return outcome
 
 

@@ -153,6 +153,25 @@ def test_mutants_are_killed_by_checks_by_time_and_told_why(toy):
     assert survived == {"reference: return n * (n - 1) / 2  ->  return n * (n - 1) // 2"}
 
 
+def test_what_one_mutant_left_in_memory_is_gone_before_the_next(toy):
+    """One that fills the memory would else have the others rejected for it."""
+    leaves = """
+def total(n):
+    import checking, weakref
+    class Large: pass
+    large = Large()
+    large.own, checking.left = large, weakref.ref(large)
+"""
+    sees = """
+def total(n):
+    import checking
+    return 0 if checking.left() else n * (n - 1) / 2
+"""
+    found = [mutants.Mutant("total", "reference", text, text) for text in (leaves, sees)]
+    first, second = mutants.examined(toy, found, workers=1)
+    assert first.killed and not second.killed and not second.raised
+
+
 def test_equal_ones_are_marked_and_counted(toy, monkeypatch, tmp_path):
     monkeypatch.setattr(authoring, "FOLDERS", [toy])
     monkeypatch.setattr(mutants, "RECORD", tmp_path / "data" / "mutants.json")
