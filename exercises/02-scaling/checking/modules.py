@@ -10,16 +10,11 @@ import inspect
 import sys
 import textwrap
 
-from checking.expect import Failed, describe
+from checking.expect import Failed, describe, is_module
 from checking.words import Message, joined
 
 MOST_NAMES, MOST_NAME = 4, 60
 CUT_OFF = "does not require grad and does not have a grad_fn"  # what torch says of a result without a way back
-
-
-def is_module(value):
-    """Tell whether a value is a module of torch, or an object that lives elsewhere and may be one."""
-    return hasattr(type(value), "_backward") or hasattr(type(value), "state_dict")
 
 
 def kept(function, module):
@@ -89,6 +84,8 @@ class Module:
     name : str
         What feedback calls it, such as "MultiHeadAttention(6, 2)".
     """
+
+    _is_module = True
 
     def __init__(self, subject, own, name):
         self.subject, self.own, self.name = subject, own, name

@@ -77,6 +77,16 @@ def has_text(value):
     return isinstance(value, str) or (isinstance(value, np.ndarray) and value.dtype.kind == "U")
 
 
+def lives_elsewhere(value):
+    """Tell whether a value stands for an object in another process."""
+    return hasattr(type(value), "_method")
+
+
+def is_module(value):
+    """Tell whether a value is a module of torch, or stands for one that lives elsewhere."""
+    return getattr(type(value), "_is_module", hasattr(type(value), "state_dict"))
+
+
 def describe(value):
     """Return a few words that name a value's type, and its shape where it has one: a `Message`."""
     if value is None:
@@ -98,10 +108,12 @@ def shapes(arguments):
             words.append(repr(value))
         elif value is None:
             words.append("None")
-        elif hasattr(type(value), "state_dict") or hasattr(type(value), "_backward"):
+        elif is_module(value):
             words.append(Message("a module"))
-        elif callable(value) and not hasattr(value, "shape"):
+        elif callable(value) and (lives_elsewhere(value) or not hasattr(value, "shape")):
             words.append(Message("a function"))
+        elif lives_elsewhere(value):
+            words.append(describe(value))
         else:
             words.append(str(tuple(np.shape(value))))
     return joined("{left}, {right}", words) if words else ""
