@@ -5,7 +5,7 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PY := .venv/bin/python
-# One process for each core, but not more than memory is sure to hold.
+# So many processes as tests/conftest.py says for this machine, but not more than memory is sure to hold.
 PYTEST := $(PY) -m pytest -n logical --maxprocesses 8
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 

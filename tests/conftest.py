@@ -9,6 +9,7 @@
 import contextlib
 import functools
 import http.server
+import math
 import os
 import shutil
 import subprocess
@@ -52,7 +53,7 @@ os.environ[STARTED_BY] = str(os.getpid())
 
 
 # Modules that take minutes begin first, so that no worker is left with one at the end.
-LONGEST = ["test_batch", "test_hostile", "test_book", "test_grading"]
+LONGEST = ["test_batch", "test_hostile", "test_exercises", "test_book", "test_grading"]
 
 
 def toy_course(root, settings=""):
@@ -70,6 +71,11 @@ def pytest_configure(config):
     """Leave out warnings that are none; named in pyproject.toml, their modules would load before `lean.begin`."""
     for name in ("sqlalchemy.exc.SAWarning", "nbformat.warnings.DuplicateCellId"):
         config.addinivalue_line("filterwarnings", f"ignore::{name}")
+
+
+def pytest_xdist_auto_num_workers():
+    """Half as many processes again as there are cores: a test that waits for a limit or a page computes nothing."""
+    return math.ceil(1.5 * (os.cpu_count() or 1))
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by the marks
