@@ -81,7 +81,7 @@ def correct(model, core=attend, number=500, seed=1):
 
 
 def train(num_kv_heads=HEADS, steps=400, batch=64, rate=0.01, seed=0):
-    """Return a model that was trained for some seconds, in float64; numbers are rounded, so that few digits say all."""
+    """Return a model that was trained for some seconds, in float64, with rounded numbers."""
     threads = torch.get_num_threads()
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -248,8 +248,8 @@ TEXT = {
     "exact": "0",
     "percent": "{number}%",
     "say_full": "Every query meets every key: {pairs} pairs in each head, and {held} scores are there at once.",
-    "say_chunks": "The outlined keys are one chunk. All {pairs} pairs are computed, but only {held} scores and sums are "
-    "there at once. The result is the same up to rounding.",
+    "say_chunks": "The outlined keys are one chunk. All {pairs} pairs are computed, but only {held} scores and sums "
+    "are there at once. The result is the same up to rounding.",
     "say_window": "A card sees {window} to each side: {pairs} pairs of {all}. In this head they have {kept} of the "
     "weight, and its output is off by {error}.",
     "say_linear": "No pair is computed: all keys and values go into one table, with sums {held} numbers. The weights "
