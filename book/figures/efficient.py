@@ -80,7 +80,7 @@ def correct(model, core=attend, number=500, seed=1):
     return right[:, 1:, 0].double().mean().item(), right[..., 1].double().mean().item()
 
 
-def train(num_kv_heads=HEADS, steps=400, batch=64, rate=0.01, seed=0):
+def train(num_kv_heads=HEADS, core=attend, steps=400, batch=64, rate=0.01, seed=0):
     """Return a model that was trained for some seconds, in float64, with rounded numbers."""
     threads = torch.get_num_threads()
     with torch.random.fork_rng():
@@ -91,7 +91,7 @@ def train(num_kv_heads=HEADS, steps=400, batch=64, rate=0.01, seed=0):
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, max(steps, 2))
         for step in range(steps):
             letters, digits = deal(batch, 1000 + step)
-            scores, right = model(letters, digits), answers(letters, digits)
+            scores, right = model(letters, digits, core), answers(letters, digits)
             loss = nn.functional.cross_entropy(scores[:, 1:, 0].flatten(0, 1), right[:, 1:, 0].flatten())
             loss = loss + nn.functional.cross_entropy(scores[..., 1, :].flatten(0, 1), right[..., 1].flatten())
             optimizer.zero_grad()
