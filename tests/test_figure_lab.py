@@ -42,6 +42,10 @@ CELLS = {
         "from figures.complexity import ComplexityFigure, here\nComplexityFigure([here(64, 1), None])",
         ".abh-complexity .abh-slider output",
     ),
+    "efficient": (
+        "from figures.efficient import EfficientFigure, train\nEfficientFigure(train(steps=2))",
+        ".abh-efficient .abh-slider output",
+    ),
 }
 # What is moved: a slider or a handle; where a figure has neither, a choice.
 CONTROLS = ":is(input[type=range], .abh-handle, .abh-cards input)"

@@ -148,6 +148,24 @@ def costs():
     return axes
 
 
+def saved():
+    """A table of pairs: the window that is computed, the chunk of keys at hand, and what is left out."""
+    axes = _panel()
+    for i in range(8):
+        for j in range(8):
+            near = abs(i - j) <= 1
+            axes.plot(
+                [39 + 10 * j],
+                [11 + 10 * i],
+                "s",
+                color=drawing.WEIGHT if near else drawing.QUIET,
+                markersize=5.4,
+                alpha=0.9 if near else 0.16,
+            )
+    axes.plot([74, 94, 94, 74, 74], [6, 6, 86, 86, 6], color=drawing.KEY, lw=1.8)
+    return axes
+
+
 DRAWINGS = {
     "01-qkv": queries,
     "02-scaling": walks,
@@ -157,6 +175,7 @@ DRAWINGS = {
     "06-multi-head": heads,
     "07-transformer": stream,
     "09-complexity": costs,
+    "10-efficient": saved,
 }
 
 
