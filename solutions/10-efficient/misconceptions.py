@@ -178,7 +178,7 @@ class chunked_attention_mixed_stays:
 
 
 @online(
-    "nothing rescaled",
+    "old sums never rescaled",
     "Each chunk subtracts another largest score, so that their exponentials do not go together. When a larger score "
     "comes, multiply sum and weighted sum so far by exp(old largest - new largest).",
 )
@@ -347,7 +347,7 @@ class chunked_attention_whole_chunks:
 
 
 @online(
-    "causal ignored",
+    "causal changes nothing",
     "`causal` changes nothing.",
 )
 class chunked_attention_causal_ignored:
@@ -485,10 +485,29 @@ def chunked_attention_list(Q, K, V, chunk_size, causal=False):
     "queries with those of the chunk's keys.",
 )
 def chunked_attention_whole_mask(Q, K, V, chunk_size, causal=False):
-    mask = seen(Q.shape[-2], K.shape[-2])
+    mask = seen(Q.shape[-2], K.shape[-2]) if causal else None
     own = Online()
     own.sees = lambda n_q, n_k, start, size: mask[:, start : start + size]
     return own(Q, K, V, chunk_size, causal)
+
+
+IN_PLACE = "Q itself was divided: `/=`, and whatever ends in `_`, work in place. Write `Q = Q / ...`."
+
+
+@misconception("chunked_attention", label="Q scaled in place", hint=IN_PLACE)
+def chunked_attention_in_place(Q, K, V, chunk_size, causal=False):
+    result = Online()(Q, K, V, chunk_size, causal)
+    with torch.no_grad():
+        Q /= math.sqrt(Q.shape[-1])
+    return result
+
+
+@misconception("local_attention", label="Q scaled in place", hint=IN_PLACE)
+def local_attention_in_place(Q, K, V, window):
+    result = local_attention_blocks(Q, K, V, window)
+    with torch.no_grad():
+        Q /= math.sqrt(Q.shape[-1])
+    return result
 
 
 # chunked_attention: right
@@ -591,23 +610,6 @@ def chunked_attention_of_queries(Q, K, V, chunk_size, causal=False):
 
 
 @right("chunked_attention")
-def chunked_attention_keys_sliced(Q, K, V, chunk_size, causal=False):
-    sized(Q, K, V, size=chunk_size)
-    if not causal:
-        parts = [scored(Q[..., i : i + chunk_size, :], K).softmax(-1) @ V for i in range(0, Q.shape[-2], chunk_size)]
-        return torch.cat(parts, -2)
-    offset = K.shape[-2] - Q.shape[-2]
-    found = []
-    for i in range(Q.shape[-2]):
-        stop = max(i + offset + 1, 0)
-        if not stop:
-            found.append(Q[..., i : i + 1, :1] * 0 * V[..., :1, :])
-        else:
-            found.append(scored(Q[..., i : i + 1, :], K[..., :stop, :]).softmax(-1) @ V[..., :stop, :])
-    return torch.cat(found, -2)
-
-
-@right("chunked_attention")
 def chunked_attention_of_torch(Q, K, V, chunk_size, causal=False):
     sized(Q, K, V, size=chunk_size)
     found = []
@@ -700,10 +702,15 @@ local_attention_one_end_open = local(
     "The key at i + `window` is left out. A slice ends before its last number: `[i - window : i + window + 1]`.",
 )
 local_attention_backwards_alone = local(
-    backwards_alone, "window to the past alone", "The window reaches to both sides: |i - j| <= `window`."
+    backwards_alone,
+    "window to the past alone",
+    "Keys behind the query are left out, as in causal attention. "
+    "The window reaches to both sides: |i - j| <= `window`.",
 )
 local_attention_forwards_alone = local(
-    forwards_alone, "window to the future alone", "The window reaches to both sides: |i - j| <= `window`."
+    forwards_alone,
+    "window to the future alone",
+    "Keys before the query are left out. The window reaches to both sides: |i - j| <= `window`.",
 )
 local_attention_circular = local(
     circular,
@@ -1011,7 +1018,7 @@ def queries_as_they_are(Q, K, V, causal):
     return mixed / total
 
 
-@of_linear("nothing mapped", "Without elu + 1 weights can be negative, and their sum 0. Map queries and keys.")
+@of_linear("no feature map at all", "Without elu + 1 weights can be negative, and their sum 0. Map queries and keys.")
 def nothing_mapped(Q, K, V, causal):
     mixed, total = ratio(Q, K, V, causal)
     return mixed / total
@@ -1027,7 +1034,7 @@ def relu(Q, K, V, causal):
     return mixed / total
 
 
-@of_linear("relu + 1 instead of elu + 1", "The feature map is relu(x) + 1. It is elu(x) + 1: exp(x) below 0.")
+@of_linear("relu + 1 for elu + 1", "The feature map is relu(x) + 1. It is elu(x) + 1: exp(x) below 0.")
 def relu_and_one(Q, K, V, causal):
     mixed, total = ratio(Q.relu() + 1, K.relu() + 1, V, causal)
     return mixed / total
@@ -1103,6 +1110,17 @@ def all_weights(Q, K, V, causal):
     E = phi(Q) @ phi(K).transpose(-1, -2)
     E = E * seen(Q.shape[-2], K.shape[-2]) if causal else E
     return E @ V / E.sum(-1, keepdim=True)
+
+
+@of_linear(
+    "features written into the inputs",
+    "Queries or keys were changed: `elu_`, `+=` and `inplace=True` work in place. Make new tensors for the features.",
+)
+def in_place(Q, K, V, causal):
+    mixed, total = ratio(phi(Q), phi(K), V, causal)
+    with torch.no_grad():
+        Q.copy_(phi(Q))
+    return mixed / total
 
 
 @of_linear(
@@ -1865,6 +1883,21 @@ class KVCache_shared:
         self.keys.append(k.clone())
         self.values.append(v.clone())
         return torch.cat(self.keys, -2), torch.cat(self.values, -2)
+
+
+@misconception(
+    "KVCache",
+    label="kept in the class, not in self",
+    hint="What is kept belongs to the class, `KVCache.k`, and each new cache empties it for all. Write `self.k`.",
+)
+class KVCache_in_the_class(Cache):
+    def __init__(self):
+        KVCache_in_the_class.kept = None
+
+    def append(self, k, v):
+        self.refuse(k, v)
+        KVCache_in_the_class.kept = self.first(k, v) if self.kept is None else self.more(k, v)
+        return self.kept
 
 
 # KVCache: right
