@@ -1,4 +1,4 @@
-"""Make the sample class, from the released notebooks: eight submissions of exercise 1, three of 2 and two of 7.
+"""Make the sample class, from the released notebooks: eight submissions of exercise 1, two or three of 2, 7 and 10.
 
     python examples/make_class.py [folder]
 
@@ -239,7 +239,100 @@ return tokens
 """,
     },
 }
-CLASS = {"01-qkv": QKV, "02-scaling": SCALING, "07-transformer": TRANSFORMERS}
+
+# Right: the log-sum-exp of each chunk, blocks of queries, and a list of what came.
+SAVING = {
+    "by_hand": "return 1.5, 12, 2, 7.5, 3.75",
+    "chunked_attention": """
+if chunk_size < 1 or K.shape[-2] != V.shape[-2]:
+    raise ValueError("a chunk of no keys, or keys and values that differ in number")
+n_q, n_k = Q.shape[-2], K.shape[-2]
+q, out, log_sum = Q / Q.shape[-1] ** 0.5, 0, Q.new_full((*Q.shape[:-1], 1), -torch.inf)
+for j in range(0, n_k, chunk_size):
+    S = q @ K[..., j : j + chunk_size, :].transpose(-2, -1)
+    if causal:
+        later = torch.arange(j, j + S.shape[-1]) > torch.arange(n_q).unsqueeze(1) + n_k - n_q
+        S = S.masked_fill(later, -torch.inf)
+    both = torch.logaddexp(log_sum, S.logsumexp(-1, keepdim=True))
+    base = both.masked_fill(both == -torch.inf, 0)
+    out = out * (log_sum - base).exp() + (S - base).exp() @ V[..., j : j + chunk_size, :]
+    log_sum = both
+return out
+""",
+    "local_attention": """
+n = Q.shape[-2]
+if window < 0 or not n == K.shape[-2] == V.shape[-2]:
+    raise ValueError("a window below 0, or numbers of tokens that differ")
+rows = []
+for i in range(n):
+    near = slice(max(0, i - window), i + window + 1)
+    rows.append(full_attention(Q[..., i : i + 1, :], K[..., near, :], V[..., near, :]))
+return torch.cat(rows, dim=-2)
+""",
+    "linear_attention": """
+if K.shape[-2] != V.shape[-2]:
+    raise ValueError("keys and values differ in number")
+q, k = nn.functional.elu(Q) + 1, nn.functional.elu(K) + 1
+table = torch.einsum("...nd,...ne->...de", k, V)
+return (q @ table) / (q @ k.sum(-2, keepdim=True).transpose(-2, -1))
+""",
+    "causal_linear_attention": """
+if Q.shape != K.shape or K.shape[-2] != V.shape[-2]:
+    raise ValueError("there are not as many queries as keys and values")
+q, k = nn.functional.elu(Q) + 1, nn.functional.elu(K) + 1
+table, total, rows = 0, 0, []
+for i in range(Q.shape[-2]):
+    table = table + k[..., i, :, None] * V[..., i, None, :]
+    total = total + k[..., i, :]
+    row = (q[..., i, None, :] @ table).squeeze(-2)
+    rows.append(row / (q[..., i, :] * total).sum(-1, keepdim=True))
+return torch.stack(rows, dim=-2)
+""",
+    "grouped_query_attention": """
+if Q.shape[1] % K.shape[1] or K.shape[1] != V.shape[1]:
+    raise ValueError("the numbers of heads do not fit")
+share = Q.shape[1] // K.shape[1]
+heads = [full_attention(Q[:, i], K[:, i // share], V[:, i // share]) for i in range(Q.shape[1])]
+return torch.stack(heads, dim=1)
+""",
+    "KVCache": (
+        "self.parts = []",
+        """
+if k.shape[-2] != v.shape[-2]:
+    raise ValueError("there are not as many keys as values")
+parts = [*self.parts, (k.clone(), v.clone())]
+found = tuple(torch.cat(own, dim=-2) for own in zip(*parts))
+self.parts = parts
+return found
+""",
+    ),
+}
+EFFICIENT = {
+    "ada": SAVING,
+    # The old mixture is not scaled; a window that is only a mask; no normaliser; key heads in turn; only the newest.
+    "dalia": SAVING
+    | {
+        "chunked_attention": SAVING["chunked_attention"].replace("out * (log_sum - base).exp() + ", "out + "),
+        "local_attention": """
+if window < 0:
+    raise ValueError("a window below 0")
+place = torch.arange(Q.shape[-2])
+far = (place[:, None] - place).abs() > window
+S = (Q @ K.transpose(-2, -1) / Q.shape[-1] ** 0.5).masked_fill(far, -torch.inf)
+return S.softmax(-1) @ V
+""",
+        "linear_attention": """
+q, k = nn.functional.elu(Q) + 1, nn.functional.elu(K) + 1
+return q @ (k.transpose(-2, -1) @ V)
+""",
+        "grouped_query_attention": """
+share = Q.shape[1] // K.shape[1]
+return full_attention(Q, K.repeat(1, share, 1, 1), V.repeat(1, share, 1, 1))
+""",
+        "KVCache": ("pass", "return k, v"),
+    },
+}
+CLASS = {"01-qkv": QKV, "02-scaling": SCALING, "07-transformer": TRANSFORMERS, "10-efficient": EFFICIENT}
 LATE = {"goran": "2026-10-14 08:12:00 UTC\n"}
 BROKEN = {"hana"}
 STUB = "# YOUR CODE HERE\n{indent}raise NotImplementedError()"
