@@ -493,6 +493,8 @@ def grouped_query_attention_refuses(grouped_query_attention, draw):
         expect_raises(REFUSED, grouped_query_attention, *arguments, because=f"3 key heads, {own} value heads")
         arguments = Q, tensor(draw, b, own, n_k, d_k), V
         expect_raises(REFUSED, grouped_query_attention, *arguments, because=f"{own} key heads, 3 value heads")
+    Q, K, V = heads(draw, 3, 3, b, n_q, n_k, d_k, d_v)
+    expect_raises(REFUSED, grouped_query_attention, Q, K, V[:, :1], because="3 key heads, 1 value head")
     for own in (n_k + 1, 1):
         arguments = Q, K, tensor(draw, b, 3, own, d_v)
         expect_raises(REFUSED, grouped_query_attention, *arguments, because=f"{n_k} keys, values: {own}")
