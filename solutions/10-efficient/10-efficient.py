@@ -60,7 +60,7 @@ def full_attention(Q, K, V, mask=None):
 # *About 10 minutes · medium ●●○*
 #
 # One query meets four keys, two at a time. Its scores, divided by $\sqrt{d_k}$ already, are $(\ln 2, 0)$ in the first chunk
-# and $(\ln 8, \ln 5)$ in the second. The values are $(10, 4)$ and $(2, 4)$.
+# and $(\ln 8, \ln 5)$ in the second. The values, one number for each key, are $10, 4$ and $2, 4$.
 #
 # Three numbers are kept: the largest score so far $\mu$, the sum $\ell$ of all $e^{s_j - \mu}$, and the sum $u$ of all
 # $e^{s_j - \mu}$ times the values.
@@ -252,7 +252,8 @@ checks.run("local_attention", points=4)
 # *About 15 minutes · medium ●●○*
 #
 # Replace $e^{q \cdot k}$ by $\phi(q) \cdot \phi(k)$, where $\phi(x) = \text{elu}(x) + 1$, element by element: $x + 1$ for $x > 0$, and
-# $e^x$ otherwise. All features are positive, and so are all weights. Without the exponential of a sum, brackets may be moved:
+# $e^x$ otherwise. All features are positive, and so are all weights. No exponential
+# stands around the product, so brackets may be moved:
 #
 # $$
 # z_i = \frac{\sum_j \big(\phi(q_i) \cdot \phi(k_j)\big)\, v_j}{\sum_j \phi(q_i) \cdot \phi(k_j)}
@@ -262,8 +263,8 @@ checks.run("local_attention", points=4)
 # The bracket is one matrix (d_k, d_v), the same for all queries. Nothing is divided by $\sqrt{d_k}$. These are not the
 # weights of softmax, and the results are others.
 #
-# By hand, with d_k = d_v = 1: keys 0 and 1 have the features 1 and 2, and the values 6 and 3 give
-# $(1 \cdot 6 + 2 \cdot 3) / (1 + 2) = 4$, whatever the query is.
+# By hand, with d_k = d_v = 1: the key $(0)$ has the feature 1, the key $(1)$ the feature 2, and the values 6 and 3
+# give $(1 \cdot 6 + 2 \cdot 3) / (1 + 2) = 4$, whatever the query is.
 
 # %% linear_attention
 def linear_attention(Q, K, V):
@@ -407,8 +408,8 @@ checks.run("grouped_query_attention", points=2)
 # they are kept. `append` takes those of any number of new tokens, a whole prompt or a single token, and returns all so far, the
 # oldest first.
 #
-# What was returned stays as it is when more is appended, and what was appended may be changed by whoever owns it. Two
-# caches share nothing. Gradients flow from what comes back to what was appended.
+# What was returned stays as it is when more is appended, and the cache stays as it is when somebody later changes, in place,
+# what was appended. Two caches share nothing. Gradients flow from what comes back to what was appended.
 
 # %% KVCache
 class KVCache:
@@ -514,10 +515,10 @@ legend = axes.legend()
 #
 # <details><summary>An answer</summary>
 #
-# Keys and values: 2 · 32 layers · 32 heads · 128 · 8,192 tokens · 2 bytes are $2^{32}$ bytes, 4 GiB. With 8 heads it is a
-# quarter, 1 GiB. The state of linear attention is a matrix of 128 × 128 and a vector of 128 for each head and layer,
+# Keys and values: 2 · 32 layers · 32 heads · 128 · 8,192 tokens · 2 bytes are $2^{32}$ bytes, 4.3 GB. With 8 heads it is a
+# quarter, 1.1 GB. The state of linear attention is a matrix of 128 × 128 and a vector of 128 for each head and layer,
 # 32 · 32 · (128 · 128 + 128) · 2 bytes, some 34 MB, however long the text is. That is why it is tempting; what it loses is
-# that a single token out of 8,192 can be found again.
+# the ability to find a single token again out of 8,192.
 #
 # </details>
 
