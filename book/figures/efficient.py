@@ -243,7 +243,7 @@ TEXT = {
     "queries": "queries",
     "table": "Each way beside the full one",
     "columns": ["Method", "Pairs", "Held", "Cache", "Error"],
-    "units": ["", "computed", "numbers at once", "numbers per token", "this head"],
+    "units": ["", "computed", "at once", "per token", "this head"],
     "of_all": "All heads together: {error}",
     "exact": "0",
     "percent": "{number}%",
