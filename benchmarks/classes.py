@@ -98,7 +98,9 @@ class Answers:
     def listed(self, subject, kind):
         """Return the names of the right or the wrong answers that are listed for a function, in order."""
         found = vars(self.exercise.misconceptions).items()
-        return [name for name, answer in found if getattr(answer, f"{kind}_for", None) == subject]
+        listed = [name for name, answer in found if getattr(answer, f"{kind}_for", None) == subject]
+        # What a decorator of the exercise's own makes an answer of is no answer as it is written.
+        return [name for name in listed if name in self.statements and _declared(self.statements[name])]
 
     def cell(self, subject, answer):
         """Return a listed answer as a student's cell: the imports and helpers that it needs, and the function.
@@ -127,11 +129,16 @@ class Answers:
     def _source(self, statement):
         """Return a statement of misconceptions.py as it stands there, without what lists it as an answer."""
         decorators = getattr(statement, "decorator_list", [])
-        called = {getattr(getattr(own, "func", own), "id", None) for own in decorators}
         first = statement.lineno
-        if decorators and not called & set(DECLARES):
+        if decorators and not _declared(statement):
             first = decorators[0].lineno
         return "\n".join(self.lines[first - 1 : statement.end_lineno])
+
+
+def _declared(statement):
+    """Tell whether a statement is a function or a class that `checking` lists as an answer, as it stands there."""
+    decorators = getattr(statement, "decorator_list", [])
+    return bool({getattr(getattr(own, "func", own), "id", None) for own in decorators} & set(DECLARES))
 
 
 def _bound(statement):

@@ -94,7 +94,7 @@ while time.monotonic() < end:
             {COMPUTES.replace(chr(10), chr(10) + "            ")}
         os._exit(0)
     os.wait()
-    time.sleep(0.03)
+    time.sleep(0.06)
 """,
         says="computed",
     ),
