@@ -82,7 +82,7 @@ def test_an_object_that_lives_elsewhere_is_compared_by_what_it_may_be():
     def elsewhere(**own):
         return type("Layer", (), {"_method": lambda *arguments: None, **own})()
 
-    plain, module = elsewhere(_is_module=False), elsewhere(_is_module=True)
+    plain, module = elsewhere(_is_module=False, __call__=None), elsewhere(_is_module=True)
     assert _same_object(plain, type("Forgot", (), {})()) and _same_object(module, nn.Linear(1, 1))
     others = [nn.Linear(1, 1), None, "text", lambda x: x, module]
     assert not any(_same_object(plain, other) or _same_object(other, plain) for other in others)

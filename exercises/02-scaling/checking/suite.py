@@ -821,7 +821,11 @@ def _same_object(a, b):
     # What lives in another process is an object there, of a class of its author's.
     ours = [own for own in (a, b) if not lives_elsewhere(own)]
     objects = all(callable(own) or type(own).__module__ != "builtins" for own in ours)
-    return len(ours) < 2 and objects and is_module(a) == is_module(b) and callable(a) == callable(b)
+    return len(ours) < 2 and objects and is_module(a) == is_module(b) and _can_be_called(a) == _can_be_called(b)
+
+
+def _can_be_called(value):
+    return callable(value) and type(value).__call__ is not None  # None: of what lives elsewhere, and is no function
 
 
 def _same_kind(x, y):
