@@ -221,7 +221,7 @@ START = {"method": "full", "head": 3, "chunk": 6, "window": 2, "num_kv_heads": 2
 TRIES = [
     START,
     START | {"method": "chunks"},
-    START | {"method": "window", "head": 1},
+    START | {"method": "window", "head": 0},
     START | {"method": "window"},
     START | {"method": "linear"},
     START | {"method": "grouped"},
