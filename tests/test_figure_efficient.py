@@ -1,10 +1,14 @@
 """The figure of chapter 10 computes what the chapter's own Python computes, under node and in the browser."""
 
+import re
+
 import figure_tools
 import numpy as np
 import pytest
 import torch
 from figures import efficient as figure
+
+from autograder import authoring
 
 PAGE = "/book/10-efficient.html"
 FIGURE = ".abh-efficient"
@@ -19,6 +23,15 @@ def model():
 def course():
     """The functions of the chapter, taken from the page itself."""
     return figure_tools.of_chapter("10-efficient")
+
+
+def test_each_thing_to_try_shows_the_head_that_the_page_speaks_of():
+    text = (authoring.ROOT / "book" / "10-efficient.md").read_text(encoding="utf8")
+    items = re.findall(r"^\d\. \*(.+?)\*:? ?(.*)$", text, re.M)
+    assert [name for name, _ in items] == figure.TEXT["tries"]
+    said = {name: int(head[1]) for name, told in items if (head := re.search(r"head (\d)", told))}
+    shown = dict(zip(figure.TEXT["tries"], figure.TRIES, strict=True))
+    assert said and said == {name: shown[name]["head"] + 1 for name in said}
 
 
 def outputs(qkv, state):
