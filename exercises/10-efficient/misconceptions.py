@@ -480,8 +480,8 @@ def chunked_attention_list(Q, K, V, chunk_size, causal=False):
 @misconception(
     "chunked_attention",
     label="a causal mask of all pairs",
-    hint="The causal mask is made for all pairs at once, even if the scores come chunk by chunk. Compare the numbers of "
-    "the queries with those of the chunk's keys.",
+    hint="The causal mask is made for all pairs at once, even if the scores come chunk by chunk. Compare the numbers "
+    "of the queries with those of the chunk's keys.",
 )
 def chunked_attention_whole_mask(Q, K, V, chunk_size, causal=False):
     mask = seen(Q.shape[-2], K.shape[-2]) if causal else None
@@ -841,8 +841,8 @@ def local_attention_masked(Q, K, V, window):
 @misconception(
     "local_attention",
     label="a mask of all pairs",
-    hint="The mask of n x n booleans, or the distances that it is made of, are there at once. Even where the scores come "
-    "in blocks, that is too much: compute those of each block alone.",
+    hint="A mask of n x n booleans, or the n x n distances that it is made of, is there at once. Even where the scores "
+    "come in blocks, that is too much: compute those of each block alone.",
 )
 def local_attention_whole_mask(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
