@@ -841,8 +841,8 @@ def local_attention_masked(Q, K, V, window):
 @misconception(
     "local_attention",
     label="a mask of all pairs",
-    hint="A mask of n x n booleans, or the n x n distances that it is made of, is there at once. Even where the scores "
-    "come in blocks, that is too much: compute those of each block alone.",
+    hint="A mask of n x n booleans, or the n x n distances that it is made of, is there at once. Even where the "
+    "scores come in blocks, that is too much: compute those of each block alone.",
 )
 def local_attention_whole_mask(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
