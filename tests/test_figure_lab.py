@@ -42,6 +42,10 @@ CELLS = {
         "from figures.complexity import ComplexityFigure, here\nComplexityFigure([here(64, 1), None])",
         ".abh-complexity .abh-slider output",
     ),
+    "gpu": (
+        "from figures.gpu import START, TilesFigure\nTilesFigure(state=START | {'step': 9})",
+        ".abh-gpu .abh-slider output",
+    ),
 }
 # What is moved: a slider or a handle; where a figure has neither, a choice.
 CONTROLS = ":is(input[type=range], .abh-handle, .abh-cards input)"
