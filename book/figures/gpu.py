@@ -55,7 +55,7 @@ TEXT = {
     "written": "written",
     "begin": "Q, K and V lie in memory, {n} rows of {d} numbers each, and nothing is on the chip.",
     "tile": "Tile {step} of {steps}: queries {i} meet keys {j}.",
-    "first": "The block of Q is read, and stays on the chip for this row of tiles; so are the first tiles of K and V.",
+    "first": "A block of Q is read, and stays for this row of tiles. The first tiles of K and V are read, too.",
     "middle": "The next tiles of K and V replace the last ones. The sums are scaled to the new maximum, and go on.",
     "last": "That was the row’s last tile: these rows of Z are divided by their totals, and written.",
     "done": "Moved {moved}; naive moves {naive}, {ratio} times as much, and keeps a table of {table}.",
@@ -140,7 +140,10 @@ def tuned(record, top=3):
         groups.setdefault((row["kernel"], row["d_head"]), []).append(row)
     if not groups:
         return Markdown(missing("tuning"))
-    lines = ["| kernel | $d_\\text{head}$ | queries × keys | warps | stages | ms | TFLOP/s |", "|---|--:|---|--:|--:|--:|--:|"]
+    lines = [
+        "| kernel | $d_\\text{head}$ | queries × keys | warps | stages | ms | TFLOP/s |",
+        "|---|--:|---|--:|--:|--:|--:|",
+    ]
     for (name, width), found in groups.items():
         for row in sorted(found, key=lambda row: row["milliseconds"])[:top]:
             sizes = f"{row['queries']} × {row['keys']} | {row['warps']} | {row['stages']}"
@@ -201,7 +204,7 @@ def speeds(record, direction="forward", width=64):
 
 
 def told(record):
-    """Return what the pages say in sentences of a recorded GPU, by name; that it was not measured, where it was not."""
+    """Return what the pages say in sentences of a recorded GPU, by name, or that it was not measured."""
     said, nothing = {"card": measured_on(record)}, complexity.TEXT["nothing"]
     ceilings = (record or {}).get("ceilings")
     if ceilings:
