@@ -73,7 +73,7 @@ function render({ model, el }) {
   const sizes = model.get("sizes");
   const sides = model.get("sides");
   const id = newId("abh-gpu");
-  const ways = Object.keys(text.ways);
+  const ways = ["tiled", "naive"];
   let state = { ...model.get("state") };
 
   // A change of tiles keeps its place: the same share of the work is done.
@@ -98,7 +98,7 @@ function render({ model, el }) {
     wanted, node: button(`${i + 1} ${text.tries[i]}`, () => { state = { ...wanted }; draw(); }),
   }));
 
-  const picture = s("svg", { viewBox: "0 0 326 296", role: "img" });
+  const picture = s("svg", { viewBox: "0 18 326 278", role: "img" });
   const note = h("p", { class: "abh-note" });
   const memory = h("section", { class: "abh-panel abh-memory", "aria-label": text.memory },
     h("h4", {}, text.memory), note, picture);
