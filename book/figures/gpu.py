@@ -162,13 +162,13 @@ def roof(record, marks):
     if not (record or {}).get("ceilings"):
         return Markdown(missing("ceilings"))
     ceilings = record["ceilings"]
-    axes = drawing.panels(height=250)
+    axes = drawing.panels(height=225)
     x = [10 ** (k / 50) for k in range(-20, 201)]
     slope = ceilings["copy_gb_s"] / 1e3  # TFLOP/s for each operation per byte
     for name, line in (("float32", ":"), ("tf32", "--"), ("bfloat16", "-")):
         top = ceilings["matmul_tflop_s"][name]
         axes.plot(x, [min(top, slope * a) for a in x], color=drawing.INK, lw=1.7, ls=line)
-        axes.annotate(name, (x[-1], top), xytext=(0, 4), textcoords="offset points", ha="right")
+        axes.annotate(name, (x[-1], top), xytext=(0, -12 if name == "tf32" else 4), textcoords="offset points", ha="right")
     top = max(ceilings["matmul_tflop_s"].values())
     for (name, a), marker in zip(marks, "Dsov", strict=False):
         y = min(ceilings["matmul_tflop_s"]["bfloat16"], slope * a)
