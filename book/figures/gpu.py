@@ -168,7 +168,8 @@ def roof(record, marks):
     for name, line in (("float32", ":"), ("tf32", "--"), ("bfloat16", "-")):
         top = ceilings["matmul_tflop_s"][name]
         axes.plot(x, [min(top, slope * a) for a in x], color=drawing.INK, lw=1.7, ls=line)
-        axes.annotate(name, (x[-1], top), xytext=(0, -12 if name == "tf32" else 4), textcoords="offset points", ha="right")
+        low = -12 if name == "tf32" else 4
+        axes.annotate(name, (x[-1], top), xytext=(0, low), textcoords="offset points", ha="right")
     top = max(ceilings["matmul_tflop_s"].values())
     for (name, a), marker in zip(marks, "Dsov", strict=False):
         y = min(ceilings["matmul_tflop_s"]["bfloat16"], slope * a)
