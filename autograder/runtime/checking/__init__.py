@@ -21,11 +21,12 @@ from checking.expect import (
     expect_tuple,
     expect_unchanged,
 )
+from checking.memory import expect_held
 from checking.modules import Module, expect_gradients, expect_parameters
 from checking.suite import MIME, Report, Result, Subject, Suite, backward, placed
 from checking.words import Message
 
-DECIDES = ("suite.py", "draw.py", "expect.py", "modules.py")
+DECIDES = ("suite.py", "draw.py", "expect.py", "modules.py", "memory.py")
 """The files of this package that decide what a submission is worth; the others only show it."""
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "expect_close",
     "expect_dtypes",
     "expect_gradients",
+    "expect_held",
     "expect_inputs_kept",
     "expect_parameters",
     "expect_raises",

@@ -30,7 +30,7 @@ from checking.expect import (
     lives_elsewhere,
     shapes,
 )
-from checking.modules import CUT_OFF, Module, expect_module, kept, same_draws
+from checking.modules import CUT_OFF, Module, expect_module, kept, run_there, same_draws
 from checking.relations import Case, relate
 from checking.words import Message, joined
 
@@ -136,6 +136,14 @@ class Subject:
     def given(self, module, name):
         """Return a torch module of the check's own as a `Module`, to be an argument, and to be looked at later."""
         return Module(self, kept(self.function, module), name)
+
+    def there(self, function, *arguments):
+        """Run a function of the check's own where the function under test lives, with that and arguments.
+
+        Return its result. It is one message; see `Module.there`.
+        """
+        call = self.call(arguments, lambda *own: run_there(function, self.function, own), function.__name__)
+        return self.result(call, self.name)
 
     def call(self, arguments, function=None, what="", must_raise=False):
         """Make a `Call` and remember it: of the function itself, or of something that it made; see `Call`."""

@@ -1,0 +1,710 @@
+"""Checks of exercise 10. Yours to read: each is one sentence about a function or a class, and inputs that would show
+it false.
+
+Results are compared with a specification that holds all scores at once and multiplies with einsum. The tolerance is
+`RTOL` in `checking/expect.py`, which says how it was chosen. How much memory a function holds at once is counted by
+`checking/memory.py`, which asks neither a clock nor the machine.
+"""
+
+import inspect
+
+import numpy as np
+import torch
+
+from checking import (
+    Failed,
+    Message,
+    Suite,
+    backward,
+    expect,
+    expect_by_hand,
+    expect_close,
+    expect_held,
+    expect_raises,
+    expect_tensor,
+    expect_tuple,
+    expect_unchanged,
+)
+
+torch.set_num_threads(1)  # everything here is small
+
+suite = Suite(
+    __name__,
+    read={
+        "by_hand": "chapter 10, By hand",
+        "chunked_attention": "chapter 10, Chunks and the online softmax",
+        "local_attention": "chapter 10, A local window",
+        "linear_attention": "chapter 10, Linear attention",
+        "causal_linear_attention": "chapter 10, Linear attention",
+        "grouped_query_attention": "chapter 10, Fewer key heads",
+        "KVCache": "chapter 10, The cache",
+    },
+)
+check, run = suite.check, suite.run
+
+REFUSED = (ValueError, RuntimeError, IndexError)
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+NAMES = ("Q", "K", "V")
+PER_PAIR = 2 / 3  # bytes for each pair of tokens: a mask of booleans has one, scores have four
+ATTENTIONS = ("chunked_attention", "local_attention", "linear_attention", "causal_linear_attention")
+
+
+# by_hand
+
+
+@check()
+def by_hand_online(by_hand, draw):
+    """The five numbers are the sum and the weighted sum after each chunk, and the result."""
+    s, v = np.log([2.0, 1, 8, 5]), np.array([10.0, 4, 2, 4])
+    expected = []
+    for seen in (2, 4):
+        E = np.exp(s[:seen] - s[:seen].max())
+        expected += [E.sum(), E @ v[:seen]]
+    expect_by_hand(by_hand(), [*expected, np.exp(s) @ v / np.exp(s).sum()])
+
+
+# Inputs
+
+
+def sizes(draw, count=5):
+    """Return as many small sizes, all different."""
+    return [int(size) for size in draw.rng.permutation([2, 3, 4, 5, 7])[:count]]
+
+
+def tensor(draw, *shape, dtype=torch.float64):
+    return torch.tensor(draw.array(*shape), dtype=dtype)
+
+
+def inputs(draw, lead, n_q, n_k, d_k, d_v):
+    """Return Q, K and V."""
+    return tensor(draw, *lead, n_q, d_k), tensor(draw, *lead, n_k, d_k), tensor(draw, *lead, n_k, d_v)
+
+
+def noncontiguous(X):
+    """Return the same values, laid out in memory with the last two axes exchanged."""
+    return X.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+# Specifications
+
+
+def weighted(E, V):
+    """Return the values mixed in proportion to E (..., n_q, n_k), 0 where a row of E is 0."""
+    total = E.sum(-1, keepdim=True)
+    return torch.einsum("...ij,...je->...ie", E / torch.where(total > 0, total, 1.0), V)
+
+
+def attended(Q, K, V, allowed=None):
+    """Return what attention is where `allowed` (n_q, n_k) is True, in the dtype of the inputs."""
+    S = torch.einsum("...id,...jd->...ij", Q, K) * Q.shape[-1] ** -0.5
+    allowed = torch.ones(S.shape[-2:], dtype=torch.bool) if allowed is None else allowed
+    S = torch.where(allowed, S, -torch.inf)
+    largest = S.detach().amax(-1, keepdim=True)
+    return weighted(torch.where(allowed, torch.exp(S - torch.where(largest > -torch.inf, largest, 0.0)), 0.0), V)
+
+
+def distance(n_q, n_k):
+    """Return how far key j is behind the place of query i, the last of both at one place: (n_q, n_k)."""
+    return torch.arange(n_k) - torch.arange(n_q)[:, None] - (n_k - n_q)
+
+
+def chunked(Q, K, V, chunk_size, causal=False):
+    return attended(Q, K, V, distance(Q.shape[-2], K.shape[-2]) <= 0 if causal else None)
+
+
+def local(Q, K, V, window):
+    return attended(Q, K, V, distance(Q.shape[-2], Q.shape[-2]).abs() <= window)
+
+
+def features(X):
+    return torch.where(X > 0, X + 1, torch.exp(torch.clamp(X, max=0.0)))
+
+
+def linear(Q, K, V):
+    return weighted(torch.einsum("...id,...jd->...ij", features(Q), features(K)), V)
+
+
+def causal_linear(Q, K, V):
+    E = torch.einsum("...id,...jd->...ij", features(Q), features(K))
+    return weighted(torch.where(distance(Q.shape[-2], K.shape[-2]) <= 0, E, 0.0), V)
+
+
+def grouped(Q, K, V):
+    group = Q.shape[1] // K.shape[1]
+    return torch.stack([attended(Q[:, i], K[:, i // group], V[:, i // group]) for i in range(Q.shape[1])], 1)
+
+
+SPECIFICATIONS = {
+    "chunked_attention": chunked,
+    "local_attention": local,
+    "linear_attention": linear,
+    "causal_linear_attention": causal_linear,
+}
+
+
+# What the four functions are asked alike
+
+
+def of(*names, weight=1, needs=()):
+    """Declare a check of each of these functions; the check `values` of the function NAME is called `NAME_values`."""
+
+    def declare(body):
+        for name in names:
+            check(weight, [f"{name}_{need}" for need in needs])(_of(name, body))
+        return body
+
+    return declare
+
+
+def _of(name, body):
+    def own(function, draw):
+        body(function, draw)
+
+    own.__name__, own.__doc__ = f"{name}_{body.__name__}", body.__doc__
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    own.__signature__ = inspect.Signature([inspect.Parameter(own, kind) for own in (name, "draw")])
+    return own
+
+
+def alike(function):
+    """Tell whether a function takes as many queries as keys."""
+    return function.name in ("local_attention", "causal_linear_attention")
+
+
+def last(function, draw, n):
+    """Return what comes behind Q, K and V: the size of a chunk, or of a window."""
+    if function.name == "chunked_attention":
+        return (int(draw.rng.integers(2, 4)),)
+    return (int(draw.rng.integers(1, 3)),) if function.name == "local_attention" else ()
+
+
+def expect_attends(function, *arguments):
+    expect_close(function(*arguments), SPECIFICATIONS[function.name](*arguments))
+
+
+@of(*ATTENTIONS, weight=1)
+def shape(function, draw):
+    """The result is a tensor of shape (..., n_q, d_v)."""
+    b, n_q, n_k, d_k, d_v = sizes(draw)
+    n_k = n_q if alike(function) else n_k
+    expect_tensor(function(*inputs(draw, (b,), n_q, n_k, d_k, d_v), *last(function, draw, n_k)), (b, n_q, d_v))
+
+
+@of("linear_attention", "causal_linear_attention", weight=3, needs=["shape"])
+def values(function, draw):
+    """The weights are products of features, elu + 1, divided by their sum over the keys that the query may see."""
+    b, n_q, n_k, d_k, d_v = sizes(draw)
+    n_k = n_q if alike(function) else n_k
+    Q, K, V = inputs(draw, (b,), n_q, n_k, d_k, d_v)
+    expect_attends(function, Q, K, V)
+    expect_attends(function, *map(noncontiguous, (Q, K, V)))
+
+
+@check(weight=3, needs=["chunked_attention_shape"])
+def chunked_attention_values(chunked_attention, draw):
+    """The result is that of full attention, for chunks that divide the number of keys, do not, or are above it."""
+    b, n_q, _, d_k, d_v = sizes(draw)
+    n_k = 12
+    Q, K, V = inputs(draw, (b,), n_q, n_k, d_k, d_v)
+    for chunk_size in (3, 5, n_k, 1, n_k - 1, n_k + 4):
+        expect_attends(chunked_attention, Q, K, V, chunk_size)
+    expect_attends(chunked_attention, *map(noncontiguous, (Q, K, V)), 5)
+
+
+@check(weight=3, needs=["local_attention_shape"])
+def local_attention_values(local_attention, draw):
+    """Row i is attention to the keys j with |i - j| at most `window`, from 0 to beyond n."""
+    b, _, _, d_k, d_v = sizes(draw)
+    n = 11
+    Q, K, V = inputs(draw, (b,), n, n, d_k, d_v)
+    for window in (4, 0, 1, 2, n - 2, n - 1, n, n + 5):
+        expect_attends(local_attention, Q, K, V, window)
+    expect_attends(local_attention, *map(noncontiguous, (Q, K, V)), 3)
+
+
+@check(weight=3, needs=[chunked_attention_values])
+def chunked_attention_causal(chunked_attention, draw):
+    """With `causal=True` query i sees key j where j <= i + n_k - n_q, whatever chunk the key is in."""
+    b, _, _, d_k, d_v = sizes(draw)
+    for n_q, n_k in [(7, 7), (4, 9)]:
+        arguments = inputs(draw, (b,), n_q, n_k, d_k, d_v)
+        for chunk_size in (2, 3, n_k, n_k + 2):
+            expect_attends(chunked_attention, *arguments, chunk_size, True)
+
+
+@check(weight=1, needs=[chunked_attention_causal])
+def chunked_attention_nothing_to_see(chunked_attention, draw):
+    """A query that sees nothing, since there are more queries than keys, gets 0 and never NaN."""
+    b, _, _, d_k, d_v = sizes(draw)
+    n_q, n_k = 9, 4
+    for chunk_size in (1, 2, 3, n_k + 1):
+        expect_attends(chunked_attention, *inputs(draw, (b,), n_q, n_k, d_k, d_v), chunk_size, True)
+
+
+@of("chunked_attention", "local_attention", weight=1, needs=["values"])
+def large_scores(function, draw):
+    """Scores in the thousands, rising or falling along the keys, of either sign: as their differences say."""
+    b, n, _, d_k, d_v = sizes(draw)
+    n += 6
+    Q, K, V = inputs(draw, (b,), n, n, d_k, d_v)
+    ramp = torch.arange(1.0, n + 1, dtype=Q.dtype)[:, None]
+    for keys in (100 * K, 100 * ramp * K.abs(), 100 * ramp.flip(0) * K.abs()):
+        for queries in (Q.abs(), -Q.abs()):
+            expect_attends(function, queries, keys, V, *last(function, draw, n))
+
+
+@check(weight=0.5, needs=[chunked_attention_values])
+def chunked_attention_half(chunked_attention, draw):
+    """In float16, a product q k beyond 65,504 is no harm where the score, divided by sqrt(d_k), is below it."""
+    d_k, n_q, n_k = 64, 3, 5
+    K = torch.zeros(n_k, d_k, dtype=torch.float16)
+    chosen = draw.rng.permutation(n_k)
+    K[chosen[0]] = 40
+    K[chosen[1]] = 20
+    Q, V = torch.full((n_q, d_k), 40, dtype=torch.float16), tensor(draw, n_k, 2, dtype=torch.float16)
+    expect_close(chunked_attention(Q, K, V, 2), V[chosen[0]].double().expand(n_q, 2), rtol=1e-2)
+
+
+@of(*ATTENTIONS, weight=1, needs=["values"])
+def leading_axes(function, draw):
+    """Any number of leading axes is carried along: none, one, two, three."""
+    n_q, n_k, d_k, d_v, _ = sizes(draw)
+    n_k = n_q if alike(function) else n_k
+    for lead in [(), (3, 2), (2, 1, 3)]:
+        expect_attends(function, *inputs(draw, lead, n_q, n_k, d_k, d_v), *last(function, draw, n_k))
+
+
+@of(*ATTENTIONS, weight=1, needs=["values"])
+def sizes_alike(function, draw):
+    """Where all sizes are alike, and along a long axis, the axes still mean what they mean."""
+    size = int(draw.rng.integers(3, 6))
+    expect_attends(function, *inputs(draw, (size,), size, size, size, size), *last(function, draw, size))
+    expect_attends(function, *[tensor(draw, size, size, size)] * 3, *last(function, draw, size))
+    n = draw.long()
+    for n_q, n_k in [(n, n)] if alike(function) else [(n, 3), (2, n)]:
+        extra = (100,) if function.name == "chunked_attention" else last(function, draw, n)
+        expect_attends(function, *inputs(draw, (1,), n_q, n_k, 2, 3), *extra)
+
+
+@of(*ATTENTIONS, weight=1, needs=["values"])
+def sizes_of_one(function, draw):
+    """Sizes of 1 stay axes: one sequence, one query, one key, one column."""
+    for one in range(5):
+        b, n_q, n_k, d_k, d_v = (1 if place == one else size for place, size in enumerate(sizes(draw)))
+        n_k = n_q if alike(function) else n_k
+        expect_attends(function, *inputs(draw, (b,), n_q, n_k, d_k, d_v), *last(function, draw, n_k))
+
+
+def expect_small(function, draw, *more):
+    """Fail where a function holds n x n of anything, or, counted so, is another function."""
+    d_k, d_v = 4, 3
+    # What is wrong is no cause of holding too much: a small call tells it apart, before anything is counted.
+    expect_attends(function, *inputs(draw, (2, 1), 9, 9, d_k, d_v), *[min(own, 2) for own in more])
+    n = int(draw.rng.integers(1150, 1250))
+    arguments = [own.float() for own in inputs(draw, (1, 1), n, n, d_k, d_v)]
+    expect_close(expect_held(function, int(PER_PAIR * n * n), *arguments, *more), _exact(function, *arguments, *more))
+
+
+def _exact(function, *arguments):
+    return SPECIFICATIONS[function.name](
+        *[own.double() if isinstance(own, torch.Tensor) else own for own in arguments]
+    )
+
+
+@check(weight=3, needs=[chunked_attention_values])
+def chunked_attention_memory(chunked_attention, draw):
+    """It never holds n_q x n_k scores or weights: for long inputs and small chunks it gets by with little memory."""
+    expect_small(chunked_attention, draw, 16)
+
+
+@check(weight=1, needs=[chunked_attention_causal, chunked_attention_memory])
+def chunked_attention_memory_causal(chunked_attention, draw):
+    """Nor does it hold a mask, where it is causal."""
+    expect_small(chunked_attention, draw, 16, True)
+
+
+@check(weight=3, needs=[local_attention_values])
+def local_attention_memory(local_attention, draw):
+    """It never holds n x n scores, weights, indices or a mask: with a small window it gets by with little memory."""
+    expect_small(local_attention, draw, 3)
+
+
+@of("linear_attention", "causal_linear_attention", weight=2, needs=["values"])
+def memory(function, draw):
+    """It never holds n x n weights: what it holds grows as n does."""
+    expect_small(function, draw)
+
+
+def reached(function, *arguments):
+    """Return the arguments' gradients of a specification, the last of the arguments being the upstream one."""
+    *arguments, upstream = arguments
+    leaves = [own.clone().requires_grad_() for own in arguments[:3]]
+    SPECIFICATIONS.get(function.name, grouped)(*leaves, *arguments[3:]).backward(upstream)
+    return [leaf.grad for leaf in leaves]
+
+
+def expect_way_back(function, draw, arguments, n_q):
+    upstream = tensor(draw, *arguments[0].shape[:-1], arguments[2].shape[-1])
+    expected = reached(function, *arguments, upstream)
+    _, came, _ = backward(function, *arguments, upstream=upstream)
+    for name, got, right in zip(NAMES, came, expected, strict=False):
+        expect(got is not None, Message("No gradient came to {name}: autograd was cut off on the way.", name=name))
+        unit = max(np.abs(right.numpy()).max(), 0.1)  # where one key is seen, that of queries is 0 but for rounding
+        expect_close(got, right, what=f"the gradient of {name}", unit=np.array(unit))
+
+
+@of(*ATTENTIONS, weight=1, needs=["values"])
+def gradients(function, draw):
+    """Gradients flow to queries, keys and values, where some queries see nothing too."""
+    b, n_q, n_k, d_k, d_v = sizes(draw)
+    n_k = n_q if alike(function) else n_k
+    expect_way_back(function, draw, (*inputs(draw, (b,), n_q, n_k, d_k, d_v), *last(function, draw, n_k)), n_q)
+    if function.name == "chunked_attention":
+        expect_way_back(function, draw, (*inputs(draw, (b,), 6, 4, d_k, d_v), 3, True), 6)
+
+
+@of(*ATTENTIONS, weight=1, needs=["shape"])
+def dtype(function, draw):
+    """The result has the inputs' dtype: float32, float64, float16 or bfloat16."""
+    b, n_q, n_k, d_k, d_v = sizes(draw)
+    n_k = n_q if alike(function) else n_k
+    arguments, extra = inputs(draw, (b,), n_q, n_k, d_k, d_v), last(function, draw, n_k)
+    for kind in DTYPES:
+        own = [part.to(kind) for part in arguments]
+        expect_tensor(function(*own, *extra), (b, n_q, d_v), kind)
+        if function.name == "chunked_attention":
+            expect_tensor(function(*own, *extra, True), (b, n_q, d_v), kind)
+
+
+@of(*ATTENTIONS, weight=1, needs=["shape"])
+def refuses(function, draw):
+    """Sizes that do not fit raise `ValueError`, `RuntimeError` or `IndexError`; a size of 1 is stretched nowhere."""
+    b, n_q, n_k, d_k, d_v = sizes(draw)
+    n_k = n_q if alike(function) else n_k
+    extra = last(function, draw, n_k)
+    for other in (d_k + 1, 1):
+        for widths in [(d_k, other), (other, d_k)]:
+            arguments = tensor(draw, b, n_q, widths[0]), tensor(draw, b, n_k, widths[1]), tensor(draw, b, n_k, d_v)
+            expect_raises(
+                REFUSED, function, *arguments, *extra, because=f"queries of {widths[0]}, keys of {widths[1]}"
+            )
+    for keys, own in [(n_k, n_k + 1), (n_k, 1), (1, n_k), (n_k + 4, n_k)]:
+        queries = keys if alike(function) else n_q
+        arguments = tensor(draw, b, queries, d_k), tensor(draw, b, keys, d_k), tensor(draw, b, own, d_v)
+        expect_raises(REFUSED, function, *arguments, *extra, because=f"{keys} keys, values: {own}")
+    if function.name == "chunked_attention":
+        arguments = tensor(draw, b, n_q, d_k), tensor(draw, b, n_k, d_k), tensor(draw, b, n_k + 2, d_v)
+        expect_raises(REFUSED, function, *arguments, n_k, because=f"{n_k} keys, values: {n_k + 2}")
+    if alike(function):
+        for queries, keys in [(n_q, n_q + 1), (n_q + 1, n_q), (1, n_q), (n_q, 1)]:
+            arguments = inputs(draw, (b,), queries, keys, d_k, d_v)
+            expect_raises(REFUSED, function, *arguments, *extra, because=f"{queries} queries, {keys} keys")
+    if extra:
+        name, wrong = ("chunk_size", (0, -1)) if function.name == "chunked_attention" else ("window", (-1, -3))
+        for own in wrong:
+            arguments = inputs(draw, (b,), n_q, n_k, d_k, d_v)
+            expect_raises(REFUSED, function, *arguments, own, because=f"{name} is {own}")
+
+
+@of(*ATTENTIONS, weight=0.5, needs=["shape"])
+def kept(function, draw):
+    """Q, K and V are as they were after the call."""
+    b, n, d, *_ = sizes(draw)
+    extra = last(function, draw, n)
+    expect_unchanged(function, [*NAMES, "chunk_size"][: 3 + len(extra)], *inputs(draw, (b,), n, n, d, d), *extra)
+
+
+# grouped_query_attention
+
+
+def heads(draw, h_q, h_kv, b, n_q, n_k, d_k, d_v):
+    """Return Q, K and V of so many heads."""
+    K, V = tensor(draw, b, h_kv, n_k, d_k), tensor(draw, b, h_kv, n_k, d_v)
+    return tensor(draw, b, h_q, n_q, d_k), K, V
+
+
+def expect_grouped(function, *arguments):
+    expect_close(function(*arguments), grouped(*arguments))
+
+
+@check(weight=1)
+def grouped_query_attention_shape(grouped_query_attention, draw):
+    """The result is a tensor of shape (b, h_q, n_q, d_v)."""
+    b, n_q, n_k, d_k, d_v = sizes(draw)
+    expect_tensor(grouped_query_attention(*heads(draw, 6, 3, b, n_q, n_k, d_k, d_v)), (b, 6, n_q, d_v))
+
+
+@check(weight=3, needs=[grouped_query_attention_shape])
+def grouped_query_attention_values(grouped_query_attention, draw):
+    """Query head i uses the keys and values of head i // (h_q / h_kv): neighbours share."""
+    for h_q, h_kv in [(6, 3), (6, 2), (4, 2)]:
+        b, n_q, n_k, d_k, d_v = sizes(draw)
+        arguments = heads(draw, h_q, h_kv, b, n_q, n_k, d_k, d_v)
+        expect_grouped(grouped_query_attention, *arguments)
+        expect_grouped(grouped_query_attention, *map(noncontiguous, arguments))
+
+
+@check(weight=1, needs=[grouped_query_attention_values])
+def grouped_query_attention_extremes(grouped_query_attention, draw):
+    """With one head of keys all queries share it; with as many as queries have, each has its own."""
+    for h_q, h_kv in [(4, 1), (3, 3), (1, 1)]:
+        b, n_q, n_k, d_k, d_v = sizes(draw)
+        expect_grouped(grouped_query_attention, *heads(draw, h_q, h_kv, b, n_q, n_k, d_k, d_v))
+
+
+@check(weight=1, needs=[grouped_query_attention_values])
+def grouped_query_attention_sizes(grouped_query_attention, draw):
+    """Where sizes are alike, along a long axis, and where a size is 1, the axes still mean what they mean."""
+    size = int(draw.rng.choice([2, 4]))
+    expect_grouped(grouped_query_attention, *heads(draw, 4, 2, size, size, size, size, size))
+    expect_grouped(grouped_query_attention, *heads(draw, 4, 4, 4, 4, 4, 4, 4))
+    long = draw.long()
+    for shape in [(1, long, 2, 2, 3), (1, 2, long, 3, 2), (long, 2, 2, 2, 2)]:
+        expect_grouped(grouped_query_attention, *heads(draw, 4, 2, *shape))
+    for one in range(5):
+        shape = [1 if place == one else size for place, size in enumerate(sizes(draw))]
+        expect_grouped(grouped_query_attention, *heads(draw, 4, 2, *shape))
+
+
+@check(weight=1, needs=[grouped_query_attention_values])
+def grouped_query_attention_large_scores(grouped_query_attention, draw):
+    """Scores in the thousands, of either sign, give the weights that their differences say."""
+    b, n_q, n_k, d_k, d_v = sizes(draw)
+    Q, K, V = heads(draw, 4, 2, b, n_q, n_k, d_k, d_v)
+    expect_grouped(grouped_query_attention, 1000 * Q, K, V)
+
+
+@check(weight=1, needs=[grouped_query_attention_values])
+def grouped_query_attention_gradients(grouped_query_attention, draw):
+    """Gradients flow to queries, keys and values; a shared head gets the sum of what comes from its queries."""
+    expect_way_back(grouped_query_attention, draw, heads(draw, 6, 3, *sizes(draw)), 0)
+
+
+@check(weight=1)
+def grouped_query_attention_refuses(grouped_query_attention, draw):
+    """Numbers of heads and sizes that do not fit raise `ValueError`, `RuntimeError` or `IndexError`."""
+    b, n_q, n_k, d_k, d_v = sizes(draw)
+    for h_q, h_kv in [(6, 4), (5, 2), (2, 4), (1, 3)]:
+        arguments = heads(draw, h_q, h_kv, b, n_q, n_k, d_k, d_v)
+        expect_raises(REFUSED, grouped_query_attention, *arguments, because=f"{h_q} query heads, {h_kv} key heads")
+    Q, K, V = heads(draw, 6, 3, b, n_q, n_k, d_k, d_v)
+    for own in (1, 2, 6):
+        arguments = Q, K, tensor(draw, b, own, n_k, d_v)
+        expect_raises(REFUSED, grouped_query_attention, *arguments, because=f"3 key heads, {own} value heads")
+        arguments = Q, tensor(draw, b, own, n_k, d_k), V
+        expect_raises(REFUSED, grouped_query_attention, *arguments, because=f"{own} key heads, 3 value heads")
+    for own in (n_k + 1, 1):
+        arguments = Q, K, tensor(draw, b, 3, own, d_v)
+        expect_raises(REFUSED, grouped_query_attention, *arguments, because=f"{n_k} keys, values: {own}")
+    for own in (d_k + 1, 1):
+        arguments = Q, tensor(draw, b, 3, n_k, own), V
+        expect_raises(REFUSED, grouped_query_attention, *arguments, because=f"queries of {d_k}, keys of {own}")
+
+
+@check(weight=0.5, needs=[grouped_query_attention_shape])
+def grouped_query_attention_kept(grouped_query_attention, draw):
+    """The result has the inputs' dtype, and Q, K and V are as they were after the call."""
+    b, n_q, n_k, d_k, d_v = sizes(draw)
+    arguments = heads(draw, 4, 2, b, n_q, n_k, d_k, d_v)
+    for kind in DTYPES:
+        result = grouped_query_attention(*[own.to(kind) for own in arguments])
+        expect_tensor(result, (b, 4, n_q, d_v), kind)
+    expect_unchanged(grouped_query_attention, NAMES, *heads(draw, 4, 4, b, n_q, n_q, d_k, d_k))
+
+
+# KVCache: what is done with one runs where it lives
+
+
+def appended(own, parts):
+    """Append parts, one after another, to a new cache; return all that came back, and the parts as they are then."""
+    cache = own()
+    return [cache.append(k, v) for k, v in parts], parts
+
+
+def changed_afterwards(own, first, second):
+    """Append to a new cache, overwrite what was appended, and append more; return the last result."""
+    cache = own()
+    cache.append(*first)
+    for part in first:
+        part.zero_()
+    return cache.append(*second)
+
+
+def two_caches(own, first, second):
+    """Fill two caches in turn; return what each has at the end."""
+    a, b = own(), own()
+    a.append(*first)
+    b.append(*second)
+    return a.append(*first), b.append(*second)
+
+
+def differentiated(own, parts, upstream):
+    """Append parts to a new cache, and return the gradients of all parts: of what came back last."""
+    import torch
+
+    with torch.enable_grad():
+        parts = [[part.detach().clone().requires_grad_() for part in pair] for pair in parts]
+        cache = own()
+        for pair in parts:
+            result = cache.append(*pair)
+        torch.autograd.backward(result, upstream)
+    return [part.grad for pair in parts for part in pair]
+
+
+def refused(own, first, wrong, second):
+    """Append, append what does not fit, append again; return whether that raised, and the last result."""
+    cache = own()
+    cache.append(*first)
+    raised = ""
+    try:
+        cache.append(*wrong)
+    except (ValueError, RuntimeError, IndexError):
+        raised = "as asked"
+    except Exception as error:
+        raised = type(error).__name__
+    try:
+        return raised, cache.append(*second)
+    except Exception:
+        return raised, None
+
+
+def pairs(draw, lead, counts, d_k, d_v):
+    """Return keys and values of so many tokens, one pair for each count."""
+    return [(tensor(draw, *lead, n, d_k), tensor(draw, *lead, n, d_v)) for n in counts]
+
+
+def together(parts):
+    """Return keys and values of all parts."""
+    return [np.concatenate([own.double().numpy() for own in part], axis=-2) for part in zip(*parts, strict=True)]
+
+
+def expect_cached(result, parts, when=""):
+    """Fail unless a result is a tuple of the keys and values of all parts."""
+    try:
+        for name, got, own in zip("kv", expect_tuple(result, "kv"), together(parts), strict=True):
+            expect_close(got, own, what=name)
+    except Failed as failure:
+        if when:
+            failure.message = Message("{when} {rest}", when=when, rest=failure.message)
+        raise
+
+
+def expect_grows(KVCache, parts):
+    results, after = KVCache.there(appended, parts)
+    expect(isinstance(results, list) and len(results) == len(parts), "`append` returned something odd.")
+    for count, result in enumerate(results, 1):
+        when = Message("Appended {count} times of {all}.", count=count, all=len(parts))
+        expect_cached(result, parts[:count], when)
+    return results
+
+
+@check(weight=1)
+def KVCache_first(KVCache, draw):
+    """The first `append` returns a tuple of the keys and values that it was given."""
+    b, h, n, d_k, d_v = sizes(draw)
+    parts = pairs(draw, (b, h), [n], d_k, d_v)
+    (result,), _ = KVCache.there(appended, parts)
+    expect_cached(result, parts)
+    for part, size in zip(result, (d_k, d_v), strict=True):
+        expect_tensor(part, (b, h, n, size))
+
+
+@check(weight=3, needs=[KVCache_first])
+def KVCache_grows(KVCache, draw):
+    """Each `append` returns all keys and values so far, the oldest first, of one new token or of several."""
+    b, h, _, d_k, d_v = sizes(draw)
+    for counts in [(4, 1, 1, 1), (1, 3, 2), (1, 1)]:
+        expect_grows(KVCache, pairs(draw, (b, h), counts, d_k, d_v))
+
+
+@check(weight=1, needs=[KVCache_grows])
+def KVCache_sizes(KVCache, draw):
+    """Any leading axes, sizes that are all alike, a long text, and sizes of 1."""
+    for lead, counts, d_k, d_v in [
+        ((), (2, 3), 4, 5),
+        ((3,), (3, 3), 3, 3),
+        ((2, 2), (2, 2), 2, 2),
+        ((2, 1, 3), (1, 2), 3, 2),
+        ((1, 1), (1, 1), 1, 1),
+        ((1, 2), (draw.long(), 1, 7), 2, 1),
+    ]:
+        expect_grows(KVCache, pairs(draw, lead, counts, d_k, d_v))
+
+
+@check(weight=1, needs=[KVCache_grows])
+def KVCache_own_copy(KVCache, draw):
+    """What was appended may be changed afterwards: the cache has numbers of its own."""
+    b, h, n, d_k, d_v = sizes(draw)
+    for counts in [(n, 1), (1, n)]:
+        parts = pairs(draw, (b, h), counts, d_k, d_v)
+        when = "After the first keys and values were overwritten by whoever owns them:"
+        expect_cached(KVCache.there(changed_afterwards, *parts), parts, Message(when))
+
+
+@check(weight=1, needs=[KVCache_grows])
+def KVCache_two(KVCache, draw):
+    """Two caches share nothing."""
+    b, h, n, d_k, d_v = sizes(draw)
+    first, second = pairs(draw, (b, h), (n, n + 1), d_k, d_v)
+    one, other = KVCache.there(two_caches, first, second)
+    expect_cached(one, [first, first], Message("Of two caches that were filled in turn, the first:"))
+    expect_cached(other, [second, second], Message("Of two caches that were filled in turn, the second:"))
+
+
+@check(weight=1, needs=[KVCache_grows])
+def KVCache_gradients(KVCache, draw):
+    """Gradients flow from all that comes back to each part that was appended."""
+    b, h, n, d_k, d_v = sizes(draw)
+    counts = (n, 1, 2)
+    parts = pairs(draw, (b, h), counts, d_k, d_v)
+    upstream = [tensor(draw, b, h, sum(counts), d) for d in (d_k, d_v)]
+    try:
+        came = KVCache.there(differentiated, parts, upstream)
+    except Failed as failure:
+        if "grad" not in str(failure.message):
+            raise
+        message = "Autograd finds no way back to what was appended: `detach`, `.data` or NumPy cut it off. {rest}"
+        raise Failed(Message(message, rest=failure.message)) from None
+    expected = [own for pair in zip(*[up.split(counts, -2) for up in upstream], strict=True) for own in pair]
+    for got, right in zip(came, expected, strict=True):
+        expect(got is not None, "No gradient came to a part that was appended: autograd was cut off on the way.")
+        expect_close(got, right, what="the gradient of a part")
+
+
+@check(weight=1, needs=[KVCache_first])
+def KVCache_kept(KVCache, draw):
+    """What comes back has the dtype of what was appended, which is left as it was."""
+    b, h, n, d_k, d_v = sizes(draw)
+    parts = pairs(draw, (b, h), (n, 2), d_k, d_v)
+    for kind in DTYPES:
+        results, after = KVCache.there(appended, [[own.to(kind) for own in pair] for pair in parts])
+        for part, d in zip(results[-1], (d_k, d_v), strict=True):
+            expect_tensor(part, (b, h, n + 2, d), kind)
+    results, after = KVCache.there(appended, parts)
+    for pair, own in zip(after, parts, strict=True):
+        expect_cached(pair, [own], Message("What was appended, after the call:"))
+
+
+@check(weight=1, needs=[KVCache_grows])
+def KVCache_refuses(KVCache, draw):
+    """Sizes that do not fit what is kept raise, `ValueError` or its like, and leave the cache as it was."""
+    b, h, n, d_k, d_v = sizes(draw)
+    first, second = pairs(draw, (b, h), (n, 2), d_k, d_v)
+    for lead, keys, values, d_key, d_value in [
+        ((b, h), 1, 2, d_k, d_v),
+        ((b, h), 2, 1, d_k, d_v),
+        ((b, h), 1, 1, d_k + 1, d_v),
+        ((b, h), 1, 1, d_k, d_v + 1),
+        ((b, h), 1, 1, 1, d_v),
+        ((b + 1, h), 1, 1, d_k, d_v),
+        ((b, h + 1), 1, 1, d_k, d_v),
+    ]:
+        wrong = tensor(draw, *lead, keys, d_key), tensor(draw, *lead, values, d_value)
+        raised, result = KVCache.there(refused, first, wrong, second)
+        sizes_of = [str(tuple(own.shape)) for own in (*first, *wrong)]
+        message = (
+            "`append` should raise ValueError or RuntimeError for k {2} and v {3} after k {0} and v {1}, and {4}."
+        )
+        said = f"raised {raised}" if raised else "did not raise"
+        expect(raised == "as asked", message.format(*sizes_of, said))
+        expect_cached(result, [first, second], Message("After keys and values that did not fit were refused:"))

@@ -1,0 +1,1961 @@
+"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+
+A check that fails is explained by the listed answer that behaves as the student's function does. The tests
+of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+"""
+
+import math
+
+import torch
+from torch import nn
+
+from checking import families, misconception, right
+
+
+def sized(Q, K, V, alike=False, size=1, least=1):
+    """Raise where sizes do not fit."""
+    if size < least:
+        raise ValueError(f"{size} is below {least}")
+    if Q.shape[-1] != K.shape[-1] or K.shape[-2] != V.shape[-2] or (alike and Q.shape[-2] != K.shape[-2]):
+        raise ValueError("sizes that do not fit")
+
+
+def scored(Q, K):
+    return (Q / math.sqrt(Q.shape[-1])) @ K.transpose(-1, -2)
+
+
+def seen(n_q, n_k):
+    """Return where causal attention looks, (n_q, n_k)."""
+    return torch.ones(n_q, n_k, dtype=torch.bool).tril(n_k - n_q)
+
+
+def share(S, mask=None):
+    if mask is None:
+        return S.softmax(-1)
+    nothing = ~mask.any(-1, keepdim=True)
+    return S.masked_fill(~mask, -torch.inf).masked_fill(nothing, 0).softmax(-1).masked_fill(nothing, 0)
+
+
+def shrunk(old, new):
+    """Return exp(old - new), 0 where the old largest score is -inf."""
+    return (old - new.masked_fill(new == -torch.inf, 0)).exp()
+
+
+# by_hand: wrong
+
+
+@misconception(
+    "by_hand",
+    label="nothing rescaled",
+    hint="The second chunk has a larger score: what was there before has to be multiplied by exp(ln 2 - ln 8) = 1/4.",
+)
+def by_hand_not_rescaled():
+    return [1.5, 12, 3.125, 16.5, 5.28]
+
+
+@misconception(
+    "by_hand",
+    label="only the sum rescaled",
+    hint="Both the sum and the weighted sum were made with the old largest score. Multiply both by 1/4.",
+)
+def by_hand_sum_alone():
+    return [1.5, 12, 2, 16.5, 8.25]
+
+
+@misconception(
+    "by_hand",
+    label="exponentials of the scores themselves",
+    hint="The largest score was not subtracted. The result is the same, and the four numbers before are not: "
+    "they are "
+    "kept relative to exp of the largest score so far.",
+)
+def by_hand_not_shifted():
+    return [3, 24, 16, 60, 3.75]
+
+
+@misconception(
+    "by_hand",
+    label="results of the chunks averaged",
+    hint="Each chunk was normalised by itself, and the two results averaged. The second chunk's keys weigh 13 of 16.",
+)
+def by_hand_averaged():
+    return [1.5, 12, 1.625, 4.5, 5.38]
+
+
+# by_hand: right
+
+
+@right("by_hand")
+def by_hand_as_a_tuple():
+    return 3 / 2, 12, 2, 15 / 2, 15 / 4
+
+
+@right("by_hand")
+def by_hand_as_a_tensor():
+    return torch.tensor([1.5, 12, 0.375 + 1.625, 3 + 4.5, 7.5 / 2])
+
+
+# chunked_attention: in steps that a mistake can take the place of
+
+
+class Online:
+    """The online softmax over chunks of keys."""
+
+    def __call__(self, Q, K, V, chunk_size, causal=False):
+        self.refuse(Q, K, V, chunk_size)
+        n_q, n_k = Q.shape[-2], K.shape[-2]
+        m = Q.new_full((*Q.shape[:-1], 1), -torch.inf)
+        total, mixed = torch.zeros_like(m), Q.new_zeros(*Q.shape[:-1], V.shape[-1])
+        for start in self.starts(n_k, chunk_size):
+            k, v = K[..., start : start + chunk_size, :], V[..., start : start + chunk_size, :]
+            S = self.scores(Q, k)
+            if causal:
+                S = S.masked_fill(~self.sees(n_q, n_k, start, k.shape[-2]), -torch.inf)
+            new = self.largest(m, S)
+            E = (S - self.base(new)).exp()
+            total, mixed = self.add(total, mixed, (m - self.base(new)).exp(), E, v)
+            m = new
+        return self.end(mixed, total)
+
+    def refuse(self, Q, K, V, chunk_size):
+        sized(Q, K, V, size=chunk_size)
+
+    def starts(self, n_k, chunk_size):
+        return range(0, n_k, chunk_size)
+
+    def scores(self, Q, k):
+        return scored(Q, k)
+
+    def sees(self, n_q, n_k, start, size):
+        return torch.arange(start, start + size) <= torch.arange(n_k - n_q, n_k)[:, None]
+
+    def largest(self, m, S):
+        return torch.maximum(m, S.amax(-1, keepdim=True))
+
+    def base(self, m):
+        return m.masked_fill(m == -torch.inf, 0)
+
+    def add(self, total, mixed, shrink, E, v):
+        return total * shrink + E.sum(-1, keepdim=True), mixed * shrink + E @ v
+
+    def end(self, mixed, total):
+        return mixed / total.masked_fill(total == 0, 1)
+
+
+def online(label, hint):
+    """Declare a mistake in a step of `Online`, as a function."""
+
+    def declare(mistake):
+        made = type(mistake.__name__, (mistake, Online), {})()
+
+        def answer(Q, K, V, chunk_size, causal=False):
+            return made(Q, K, V, chunk_size, causal)
+
+        answer.__name__ = mistake.__name__
+        return misconception("chunked_attention", label, hint)(answer)
+
+    return declare
+
+
+@online(
+    "sum not rescaled",
+    "When a chunk brings a larger score, the sum of exponentials so far is too large. Multiply it by exp(old "
+    "largest - new largest), as the weighted sum is.",
+)
+class chunked_attention_sum_stays:
+    def add(self, total, mixed, shrink, E, v):
+        return total + E.sum(-1, keepdim=True), mixed * shrink + E @ v
+
+
+@online(
+    "weighted sum not rescaled",
+    "The sum is multiplied by exp(old largest - new largest) for each chunk, and the weighted sum of values is not. "
+    "Both were made with the old largest score.",
+)
+class chunked_attention_mixed_stays:
+    def add(self, total, mixed, shrink, E, v):
+        return total * shrink + E.sum(-1, keepdim=True), mixed + E @ v
+
+
+@online(
+    "nothing rescaled",
+    "Each chunk subtracts another largest score, so that their exponentials do not go together. When a larger score "
+    "comes, multiply sum and weighted sum so far by exp(old largest - new largest).",
+)
+class chunked_attention_nothing_rescaled:
+    def add(self, total, mixed, shrink, E, v):
+        return total + E.sum(-1, keepdim=True), mixed + E @ v
+
+
+@online(
+    "largest score of the chunk alone",
+    "The largest score is that of the newest chunk alone, so that it can fall. Take the larger one of it and "
+    "the one so "
+    "far: `torch.maximum`.",
+)
+class chunked_attention_not_carried:
+    def largest(self, m, S):
+        return S.amax(-1, keepdim=True)
+
+
+@online(
+    "rescaled by the inverse",
+    "The factor is upside down: exp(new largest - old largest). What was made with the old one is too large, so that "
+    "it is exp(old - new), at most 1.",
+)
+class chunked_attention_inverse:
+    def add(self, total, mixed, shrink, E, v):
+        grow = torch.where(shrink > 0, 1 / shrink, 0)
+        return total * grow + E.sum(-1, keepdim=True), mixed * grow + E @ v
+
+
+@online(
+    "largest score never subtracted",
+    "Without the largest score subtracted, exp overflows: inf / inf is NaN. Subtract the largest so far, and "
+    "rescale.",
+)
+class chunked_attention_no_largest:
+    def largest(self, m, S):
+        return torch.zeros_like(m)
+
+    def add(self, total, mixed, shrink, E, v):
+        return total + E.sum(-1, keepdim=True), mixed + E @ v
+
+
+@online(
+    "one largest score for all queries",
+    "The largest score was taken over all queries together. Rows whose scores lie far below it underflow to 0 / 0. "
+    "Each query has its own: `amax(-1, keepdim=True)`.",
+)
+class chunked_attention_shared_largest:
+    def largest(self, m, S):
+        return torch.maximum(m, S.amax((-1, -2), keepdim=True).expand(m.shape))
+
+
+@online(
+    "last short chunk dropped",
+    "Where `chunk_size` does not divide the number of keys, the last ones are left out. `range(0, n_k, "
+    "chunk_size)` has "
+    "a start for them too, and a slice may reach beyond the end.",
+)
+class chunked_attention_rest_dropped:
+    def starts(self, n_k, chunk_size):
+        return range(0, n_k - chunk_size + 1, chunk_size) if chunk_size <= n_k else range(0, n_k, chunk_size)
+
+
+@online(
+    "first chunk twice",
+    "The first chunk is counted twice: once to begin with, and once in the loop.",
+)
+class chunked_attention_first_twice:
+    def starts(self, n_k, chunk_size):
+        return [0, *range(0, n_k, chunk_size)]
+
+
+@online(
+    "first chunk alone",
+    "Only the first chunk of keys is used: a `return` stands inside the loop.",
+)
+class chunked_attention_first_alone:
+    def starts(self, n_k, chunk_size):
+        return [0]
+
+
+@online(
+    "never divided by the sum",
+    "The weighted sum is not divided at the end. Divide by the sum of the exponentials, once, after the last chunk.",
+)
+class chunked_attention_not_divided:
+    def end(self, mixed, total):
+        return mixed
+
+
+@online(
+    "scores not scaled",
+    "The scores are not divided by sqrt(d_k).",
+)
+class chunked_attention_unscaled:
+    def scores(self, Q, k):
+        return Q @ k.transpose(-1, -2)
+
+
+@online(
+    "divided by d_k, not its root",
+    "The scores are divided by d_k. Divide by its root.",
+)
+class chunked_attention_by_d_k:
+    def scores(self, Q, k):
+        return Q / Q.shape[-1] @ k.transpose(-1, -2)
+
+
+@online(
+    "scaled after the product in float16",
+    "The product of query and key overflows in float16, before it is divided: inf - inf is NaN. Divide Q by "
+    "sqrt(d_k) "
+    "first.",
+)
+class chunked_attention_overflow:
+    def scores(self, Q, k):
+        return Q @ k.transpose(-1, -2) / math.sqrt(Q.shape[-1])
+
+
+@online(
+    "causal within each chunk alone",
+    "Causal attention counts the keys of each chunk from 0. Key number `start` + its place in the chunk is meant.",
+)
+class chunked_attention_causal_in_the_chunk:
+    def sees(self, n_q, n_k, start, size):
+        return torch.arange(size) <= torch.arange(n_k - n_q, n_k)[:, None]
+
+
+@online(
+    "causal aligned at the start",
+    "Query i sees key j where j <= i. With n_q other than n_k the last query stands at the last key: j <= i + "
+    "n_k - n_q.",
+)
+class chunked_attention_aligned_at_the_start:
+    def sees(self, n_q, n_k, start, size):
+        return torch.arange(start, start + size) <= torch.arange(n_q)[:, None]
+
+
+@online(
+    "its own key hidden",
+    "Causal attention hides each query's own key as well: j < i + n_k - n_q. It is <=.",
+)
+class chunked_attention_strictly_causal:
+    def sees(self, n_q, n_k, start, size):
+        return torch.arange(start, start + size) < torch.arange(n_k - n_q, n_k)[:, None]
+
+
+@online(
+    "future seen instead of past",
+    "The comparison is turned round: each query sees what comes after it.",
+)
+class chunked_attention_future:
+    def sees(self, n_q, n_k, start, size):
+        return torch.arange(start, start + size) >= torch.arange(n_k - n_q, n_k)[:, None]
+
+
+@online(
+    "causal by whole chunks",
+    "Whole chunks are shown or hidden. In the chunk where the query itself stands, only the keys up to it may "
+    "be seen.",
+)
+class chunked_attention_whole_chunks:
+    def sees(self, n_q, n_k, start, size):
+        return (torch.arange(n_k - n_q, n_k)[:, None] >= start).expand(n_q, size)
+
+
+@online(
+    "causal ignored",
+    "`causal` changes nothing.",
+)
+class chunked_attention_causal_ignored:
+    def sees(self, n_q, n_k, start, size):
+        return torch.ones(n_q, size, dtype=torch.bool)
+
+
+@online(
+    "NaN where nothing is seen",
+    "A query that sees nothing has the largest score -inf, and -inf - (-inf) is NaN: subtract 0 there. And its "
+    "sum is 0: "
+    "divide by 1 there.",
+)
+class chunked_attention_nan:
+    def base(self, m):
+        return m
+
+
+@online(
+    "hidden scores of a large number",
+    "Hidden scores are a large negative number and not -inf. A query that sees nothing then has equal weights "
+    "for all: "
+    "its result is 0.",
+)
+class chunked_attention_large_negative:
+    def largest(self, m, S):
+        S = S.nan_to_num_(neginf=-1e4)
+        return torch.maximum(m, S.amax(-1, keepdim=True))
+
+
+@online(
+    "chunk size not looked at",
+    "`chunk_size` below 0 gives a result: a `range` that goes backwards is empty. Raise `ValueError` below 1.",
+)
+class chunked_attention_any_chunk_size:
+    def refuse(self, Q, K, V, chunk_size):
+        sized(Q, K, V)
+
+
+@online(
+    "values left over ignored",
+    "Where there are more values than keys, those left over are never looked at. Compare the numbers, and raise "
+    "`ValueError`.",
+)
+class chunked_attention_values_left_over:
+    def refuse(self, Q, K, V, chunk_size):
+        if chunk_size < 1 or Q.shape[-1] != K.shape[-1] or V.shape[-2] < K.shape[-2]:
+            raise ValueError("sizes that do not fit")
+
+
+@misconception(
+    "chunked_attention",
+    label="chunks normalised one by one, averaged",
+    hint="Each chunk has a softmax of its own, and the results are averaged. A chunk with large scores weighs "
+    "more: keep sums "
+    "of exponentials, and divide once at the end.",
+)
+def chunked_attention_averaged(Q, K, V, chunk_size, causal=False):
+    sized(Q, K, V, size=chunk_size)
+    S = scored(Q, K)
+    S = S.masked_fill(~seen(*S.shape[-2:]), -torch.inf) if causal else S
+    parts = zip(S.split(chunk_size, -1), V.split(chunk_size, -2), strict=True)
+    return torch.stack([s.softmax(-1) @ v for s, v in parts]).mean(0)
+
+
+@misconception(
+    "chunked_attention",
+    label="chunks normalised one by one, added",
+    hint="Each chunk has a softmax of its own, and the results are added up: the weights sum to the number of "
+    "chunks.",
+)
+def chunked_attention_added(Q, K, V, chunk_size, causal=False):
+    sized(Q, K, V, size=chunk_size)
+    S = scored(Q, K)
+    S = S.masked_fill(~seen(*S.shape[-2:]), -torch.inf) if causal else S
+    parts = zip(S.split(chunk_size, -1), V.split(chunk_size, -2), strict=True)
+    return sum(s.softmax(-1) @ v for s, v in parts)
+
+
+@misconception(
+    "chunked_attention",
+    label="queries meet their own chunk alone",
+    hint="Queries and keys are both cut, and each chunk of queries meets one chunk of keys. Every query meets "
+    "every key.",
+)
+def chunked_attention_diagonal_blocks(Q, K, V, chunk_size, causal=False):
+    sized(Q, K, V, size=chunk_size)
+    mask = torch.arange(Q.shape[-2])[:, None] // chunk_size == torch.arange(K.shape[-2]) // chunk_size
+    mask = mask & seen(Q.shape[-2], K.shape[-2]) if causal else mask
+    return share(scored(Q, K), mask) @ V
+
+
+@misconception(
+    "chunked_attention",
+    label="all scores at once",
+    hint="All scores, n_q x n_k, are there at once. Take a few keys at a time, and keep for each query the "
+    "largest score, "
+    "the sum and the weighted sum.",
+)
+def chunked_attention_whole(Q, K, V, chunk_size, causal=False):
+    sized(Q, K, V, size=chunk_size)
+    return share(scored(Q, K), seen(Q.shape[-2], K.shape[-2]) if causal else None) @ V
+
+
+@misconception(
+    "chunked_attention",
+    label="scores of all chunks kept",
+    hint="The scores are computed chunk by chunk, and all are kept in a list: together they are n_q x n_k. Use each "
+    "chunk at once, and forget it.",
+)
+def chunked_attention_list(Q, K, V, chunk_size, causal=False):
+    sized(Q, K, V, size=chunk_size)
+    parts = [scored(Q, k).exp() for k in K.split(chunk_size, -2)]
+    kept = [scored(Q, k) for k in K.split(chunk_size, -2)]
+    largest = torch.stack([own.amax(-1) for own in kept]).amax(0)[..., None]
+    total = mixed = 0
+    for start, S, v in zip(range(0, K.shape[-2], chunk_size), kept, V.split(chunk_size, -2), strict=True):
+        if causal:
+            sees = (
+                torch.arange(start, start + S.shape[-1])
+                <= torch.arange(Q.shape[-2])[:, None] + K.shape[-2] - Q.shape[-2]
+            )
+            S = S.masked_fill(~sees, -torch.inf)
+        E = (S - largest).exp()
+        total, mixed = total + E.sum(-1, keepdim=True), mixed + E @ v
+    del parts
+    return mixed / total.masked_fill(total == 0, 1)
+
+
+@misconception(
+    "chunked_attention",
+    label="a causal mask of all pairs",
+    hint="The scores come chunk by chunk, and the causal mask is made for all pairs at once. Compare the "
+    "numbers of the "
+    "queries with those of the chunk's keys.",
+)
+def chunked_attention_whole_mask(Q, K, V, chunk_size, causal=False):
+    mask = seen(Q.shape[-2], K.shape[-2])
+    own = Online()
+    own.sees = lambda n_q, n_k, start, size: mask[:, start : start + size]
+    return own(Q, K, V, chunk_size, causal)
+
+
+# chunked_attention: right
+
+HINTS = {
+    "a list instead of an array": "A list came back. Leave `.tolist()` out: the result is a tensor.",
+    "result in float64": "The result is float64 whatever the inputs are: leave `.double()` out, and give new "
+    "tensors the "
+    "dtype of Q, as `Q.new_zeros(...)` does.",
+    "result always in float32": "The result is float32 whatever the inputs are: `torch.zeros` makes float32 "
+    "unless told "
+    "otherwise. `Q.new_zeros(...)` has the dtype of Q.",
+    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is still a batch, one "
+    "token a row.",
+    "works for two axes only": "The number of axes is fixed: `n, d = Q.shape` works for two. Take sizes from "
+    "the end, "
+    "`Q.shape[-2]`, and axes too.",
+    "leading axes left flattened": "The leading axes were made flat and stayed so. Bring them back: `.unflatten(0, "
+    "Q.shape[:-2])`.",
+}
+MISTAKES = [
+    "returns nothing",
+    "a list instead of an array",
+    "result in float64",
+    "result always in float32",
+    "axis squeezed away",
+    "only the first sequence",
+    "works for two axes only",
+    "leading axes left flattened",
+    "assert instead of ValueError",
+    "an array instead of a tensor",
+    "cut off from autograd",
+]
+
+
+@families(*MISTAKES, hints=HINTS)
+@right("chunked_attention")
+def chunked_attention_online(Q, K, V, chunk_size, causal=False):
+    return Online()(Q, K, V, chunk_size, causal)
+
+
+def visible(Q, K, start, size):
+    """Return which keys of a chunk the queries may see, (n_q, size)."""
+    n_q, n_k = Q.shape[-2], K.shape[-2]
+    return torch.arange(start, start + size)[None] <= torch.arange(n_q)[:, None] + (n_k - n_q)
+
+
+@right("chunked_attention")
+def chunked_attention_two_passes(Q, K, V, chunk_size, causal=False):
+    sized(Q, K, V, size=chunk_size)
+
+    def chunks():
+        for start in range(0, K.shape[-2], chunk_size):
+            S = scored(Q, K[..., start : start + chunk_size, :])
+            if causal:
+                S = S.masked_fill(~visible(Q, K, start, S.shape[-1]), float("-inf"))
+            yield S, V[..., start : start + chunk_size, :]
+
+    largest = None
+    for S, _ in chunks():
+        own = S.amax(-1, keepdim=True)
+        largest = own if largest is None else torch.maximum(largest, own)
+    largest = torch.where(largest.isinf(), 0, largest).detach()
+    total = mixed = 0
+    for S, v in chunks():
+        E = torch.exp(S - largest)
+        total, mixed = total + E.sum(-1, keepdim=True), mixed + E @ v
+    return mixed / torch.where(total == 0, 1, total)
+
+
+@right("chunked_attention")
+def chunked_attention_log_sum_exp(Q, K, V, chunk_size, causal=False):
+    sized(Q, K, V, size=chunk_size)
+    nothing = -6e4 if Q.dtype == torch.float16 else -1e30
+    result, log_total = Q.new_zeros(*Q.shape[:-1], V.shape[-1]), Q.new_full((*Q.shape[:-1], 1), nothing)
+    for start in range(0, K.shape[-2], chunk_size):
+        S, v = scored(Q, K[..., start : start + chunk_size, :]), V[..., start : start + chunk_size, :]
+        mask = visible(Q, K, start, S.shape[-1]) if causal else torch.ones(S.shape[-2:], dtype=torch.bool)
+        none = ~mask.any(-1, keepdim=True)
+        log = S.masked_fill(~mask, -torch.inf).masked_fill(none, 0).logsumexp(-1, keepdim=True)
+        log = log.masked_fill(none, nothing)
+        part = torch.sigmoid(log - log_total)
+        result = result + (share(S, mask) @ v - result) * part
+        log_total = torch.logaddexp(log_total, log)
+    return result
+
+
+@right("chunked_attention")
+def chunked_attention_of_queries(Q, K, V, chunk_size, causal=False):
+    sized(Q, K, V, size=chunk_size)
+    n_q, n_k, found = Q.shape[-2], K.shape[-2], []
+    for start in range(0, n_q, chunk_size):
+        own = Q[..., start : start + chunk_size, :]
+        mask = None
+        if causal:
+            places = torch.arange(start, start + own.shape[-2]) + n_k - n_q
+            mask = torch.arange(n_k) <= places[:, None]
+        found.append(share(scored(own, K), mask) @ V)
+    return torch.cat(found, -2)
+
+
+@right("chunked_attention")
+def chunked_attention_keys_sliced(Q, K, V, chunk_size, causal=False):
+    sized(Q, K, V, size=chunk_size)
+    if not causal:
+        parts = [scored(Q[..., i : i + chunk_size, :], K).softmax(-1) @ V for i in range(0, Q.shape[-2], chunk_size)]
+        return torch.cat(parts, -2)
+    offset = K.shape[-2] - Q.shape[-2]
+    found = []
+    for i in range(Q.shape[-2]):
+        stop = max(i + offset + 1, 0)
+        if not stop:
+            found.append(Q[..., i : i + 1, :1] * 0 * V[..., :1, :])
+        else:
+            found.append(scored(Q[..., i : i + 1, :], K[..., :stop, :]).softmax(-1) @ V[..., :stop, :])
+    return torch.cat(found, -2)
+
+
+@right("chunked_attention")
+def chunked_attention_of_torch(Q, K, V, chunk_size, causal=False):
+    sized(Q, K, V, size=chunk_size)
+    found = []
+    for i, own in enumerate(Q.split(chunk_size, -2)):
+        first = i * chunk_size + K.shape[-2] - Q.shape[-2]
+        mask = torch.ones(own.shape[-2], K.shape[-2], dtype=torch.bool).tril(first) if causal else None
+        nothing = torch.zeros(own.shape[-2], 1, dtype=torch.bool) if mask is None else ~mask.any(-1, keepdim=True)
+        mask = None if mask is None else mask | nothing
+        found.append(nn.functional.scaled_dot_product_attention(own, K, V, attn_mask=mask).masked_fill(nothing, 0))
+    return torch.cat(found, -2)
+
+
+# local_attention
+
+
+def near(n, window):
+    return (torch.arange(n)[:, None] - torch.arange(n)).abs() <= window
+
+
+def local(allowed, label, hint):
+    """List the wrong answer whose window is another one: `allowed(i, j, window, n)` says what may be seen."""
+
+    def answer(Q, K, V, window):
+        sized(Q, K, V, alike=True, size=window, least=0)
+        n, found = Q.shape[-2], []
+        for start in range(0, n, 64):
+            own = Q[..., start : start + 64, :]
+            i = torch.arange(start, start + own.shape[-2])[:, None]
+            found.append(share(scored(own, K), allowed(i, torch.arange(n), window, n)) @ V)
+        return torch.cat(found, -2)
+
+    answer.__name__ = f"local_attention_{allowed.__name__}"
+    return misconception("local_attention", label, hint)(answer)
+
+
+def one_less(i, j, window, n):
+    return ((i - j).abs() < window) | (i == j)
+
+
+def one_more(i, j, window, n):
+    return (i - j).abs() <= window + 1
+
+
+def backwards_alone(i, j, window, n):
+    return (i - j >= 0) & (i - j <= window)
+
+
+def forwards_alone(i, j, window, n):
+    return (j - i >= 0) & (j - i <= window)
+
+
+def circular(i, j, window, n):
+    return ((i - j) % n <= window) | ((j - i) % n <= window)
+
+
+def half_a_window(i, j, window, n):
+    return (i - j).abs() <= window // 2
+
+
+def without_itself(i, j, window, n):
+    return ((i - j).abs() <= window) & (i != j) if window else i == j
+
+
+def itself_and_far(i, j, window, n):
+    return (i - j).abs() >= window
+
+
+def in_blocks(i, j, window, n):
+    return i // (window + 1) == j // (window + 1)
+
+
+def shifted_at_the_ends(i, j, window, n):
+    first = (i - window).clamp(0, max(n - 2 * window - 1, 0))
+    return (j >= first) & (j <= first + 2 * window)
+
+
+def one_end_open(i, j, window, n):
+    return (j >= i - window) & (j < i + window) | (i == j)
+
+
+local_attention_one_less = local(
+    one_less, "window one too small", "Keys at a distance of exactly `window` are left out: it is <=, not <."
+)
+local_attention_one_more = local(
+    one_more, "window one too large", "Keys at a distance of `window` + 1 are seen as well."
+)
+local_attention_one_end_open = local(
+    one_end_open,
+    "key at the far end missing",
+    "The key at i + `window` is left out. A slice ends before its last number: `[i - window : i + window + 1]`.",
+)
+local_attention_backwards_alone = local(
+    backwards_alone, "window to the past alone", "The window reaches to both sides: |i - j| <= `window`."
+)
+local_attention_forwards_alone = local(
+    forwards_alone, "window to the future alone", "The window reaches to both sides: |i - j| <= `window`."
+)
+local_attention_circular = local(
+    circular,
+    "window goes round the end",
+    "The first tokens see the last ones: `torch.roll`, or an index below 0, goes round. Near the ends a window is "
+    "smaller.",
+)
+local_attention_half_a_window = local(
+    half_a_window,
+    "window taken for the whole width",
+    "`window` is how far it reaches on either side, not its width: 2 `window` + 1 keys.",
+)
+local_attention_without_itself = local(
+    without_itself, "own key left out", "Each token sees itself too: its distance is 0."
+)
+local_attention_itself_and_far = local(
+    itself_and_far,
+    "far keys instead of near ones",
+    "The comparison is turned round. `masked_fill` fills where its mask is True: that must be the far keys.",
+)
+local_attention_in_blocks = local(
+    in_blocks,
+    "blocks that see only themselves",
+    "Tokens are cut into blocks, and each block sees itself alone. Its first token needs keys of the block before.",
+)
+local_attention_shifted_at_the_ends = local(
+    shifted_at_the_ends,
+    "window shifted at the ends",
+    "Near the ends the window was moved inwards, so that it keeps its width. It is to become smaller.",
+)
+
+
+@misconception(
+    "local_attention",
+    label="normalised over all keys",
+    hint="The softmax is over all keys, and those outside the window are taken out afterwards: the weights no "
+    "longer sum "
+    "to 1. Set scores to -inf before the softmax.",
+)
+def local_attention_normalised_over_all(Q, K, V, window):
+    sized(Q, K, V, alike=True, size=window, least=0)
+    return (scored(Q, K).softmax(-1) * near(Q.shape[-2], window)) @ V
+
+
+@misconception(
+    "local_attention",
+    label="scores outside set to 0",
+    hint="Scores outside the window are 0, which is a score as any other: exp(0) is 1. Set them to -inf.",
+)
+def local_attention_zero_scores(Q, K, V, window):
+    sized(Q, K, V, alike=True, size=window, least=0)
+    return (scored(Q, K) * near(Q.shape[-2], window)).softmax(-1) @ V
+
+
+@misconception(
+    "local_attention",
+    label="padding seen as keys",
+    hint="Keys of zeros were put before the first and behind the last token, and take part in the softmax: "
+    "their score "
+    "0 gets a weight. Set their scores to -inf.",
+)
+def local_attention_padding_seen(Q, K, V, window):
+    sized(Q, K, V, alike=True, size=window, least=0)
+    k, v = (nn.functional.pad(X, (0, 0, window, window)).unfold(-2, 2 * window + 1, 1) for X in (K, V))
+    S = torch.einsum("...d,...dw->...w", Q, k) / math.sqrt(Q.shape[-1])
+    return torch.einsum("...w,...dw->...d", S.softmax(-1), v)
+
+
+@misconception(
+    "local_attention",
+    label="first key repeated at the ends",
+    hint="Where the window reaches beyond an end, the key at the end is counted several times: `clamp` of an index "
+    "does that. Hide what lies beyond.",
+)
+def local_attention_clamped(Q, K, V, window):
+    sized(Q, K, V, alike=True, size=window, least=0)
+    n = Q.shape[-2]
+    places = (torch.arange(n)[:, None] + torch.arange(-window, window + 1)).clamp(0, n - 1)
+    S = torch.einsum("...nd,...nwd->...nw", Q, K[..., places, :]) / math.sqrt(Q.shape[-1])
+    return torch.einsum("...nw,...nwd->...nd", S.softmax(-1), V[..., places, :])
+
+
+@misconception(
+    "local_attention",
+    label="scores not scaled",
+    hint="The scores are not divided by sqrt(d_k).",
+)
+def local_attention_unscaled(Q, K, V, window):
+    return local_attention_blocks(Q * math.sqrt(Q.shape[-1]), K, V, window)
+
+
+@misconception(
+    "local_attention",
+    label="divided by d_k, not its root",
+    hint="The scores are divided by d_k. Divide by its root.",
+)
+def local_attention_by_d_k(Q, K, V, window):
+    return local_attention_blocks(Q / math.sqrt(Q.shape[-1]), K, V, window)
+
+
+@misconception(
+    "local_attention",
+    label="exponentials without the largest score",
+    hint="exp of large scores is inf, and inf / inf NaN. Use `softmax`, or subtract the largest score of each row.",
+)
+def local_attention_overflow(Q, K, V, window):
+    sized(Q, K, V, alike=True, size=window, least=0)
+    n, found = Q.shape[-2], []
+    for i in range(n):
+        span = slice(max(i - window, 0), i + window + 1)
+        E = scored(Q[..., i : i + 1, :], K[..., span, :]).exp()
+        found.append(E @ V[..., span, :] / E.sum(-1, keepdim=True))
+    return torch.cat(found, -2)
+
+
+@misconception(
+    "local_attention",
+    label="all scores, then a mask",
+    hint="The numbers are right, and n x n scores were held for them, most of which are masked. Take queries in "
+    "blocks, with "
+    "the keys that they can reach.",
+)
+def local_attention_masked(Q, K, V, window):
+    sized(Q, K, V, alike=True, size=window, least=0)
+    mask = torch.ones(Q.shape[-2], Q.shape[-2], dtype=torch.bool).tril(window).triu(-window)
+    return share(scored(Q, K), mask) @ V
+
+
+@misconception(
+    "local_attention",
+    label="a mask of all pairs, in blocks",
+    hint="The scores come in blocks, and the mask of n x n booleans, or the distances that it is made of, are "
+    "there at "
+    "once. Compute those of each block alone.",
+)
+def local_attention_whole_mask(Q, K, V, window):
+    sized(Q, K, V, alike=True, size=window, least=0)
+    mask, found = near(Q.shape[-2], window), []
+    for start in range(0, Q.shape[-2], 16):
+        low, high = max(start - window, 0), start + 16 + window
+        S = scored(Q[..., start : start + 16, :], K[..., low:high, :])
+        found.append(share(S, mask[start : start + 16, low:high]) @ V[..., low:high, :])
+    return torch.cat(found, -2)
+
+
+@misconception(
+    "local_attention",
+    label="a window below 0 accepted",
+    hint="A `window` below 0 gives a result, or NaN. Raise `ValueError`.",
+)
+def local_attention_any_window(Q, K, V, window):
+    return local_attention_blocks(Q, K, V, abs(window))
+
+
+@misconception(
+    "local_attention",
+    label="numbers of tokens not compared",
+    hint="Queries, keys and values have to be equally many, and a slice of keys fits by chance. Compare the "
+    "numbers, and "
+    "raise `ValueError`.",
+)
+def local_attention_any_numbers(Q, K, V, window):
+    sized(Q, K, K, size=window, least=0)
+    n, found = Q.shape[-2], []
+    for i in range(n):
+        low, high = max(i - window, 0), i + window + 1
+        span = slice(low, max(min(high, K.shape[-2], V.shape[-2]), 0))
+        found.append(scored(Q[..., i : i + 1, :], K[..., span, :]).softmax(-1) @ V[..., span, :])
+    return torch.cat(found, -2)
+
+
+@families(*MISTAKES, hints=HINTS)
+@right("local_attention")
+def local_attention_blocks(Q, K, V, window):
+    sized(Q, K, V, alike=True, size=window, least=0)
+    n, size, found = Q.shape[-2], 32, []
+    for start in range(0, n, size):
+        low, high = max(start - window, 0), min(start + size + window, n)
+        own = Q[..., start : start + size, :]
+        i, j = torch.arange(start, start + own.shape[-2])[:, None], torch.arange(low, high)
+        mask = (i - j <= window) & (j - i <= window)
+        found.append(share(scored(own, K[..., low:high, :]), mask) @ V[..., low:high, :])
+    return torch.cat(found, -2)
+
+
+@right("local_attention")
+def local_attention_row_by_row(Q, K, V, window):
+    sized(Q, K, V, alike=True, size=window, least=0)
+    found = []
+    for i in range(Q.shape[-2]):
+        k, v = (X[..., max(i - window, 0) : i + window + 1, :] for X in (K, V))
+        found.append(scored(Q[..., i : i + 1, :], k).softmax(-1) @ v)
+    return torch.cat(found, -2)
+
+
+@right("local_attention")
+def local_attention_unfold(Q, K, V, window):
+    sized(Q, K, V, alike=True, size=window, least=0)
+    n = Q.shape[-2]
+    k, v = (
+        nn.functional.pad(X, (0, 0, window, window)).unfold(-2, 2 * window + 1, 1) for X in (K, V)
+    )  # (..., n, d, w)
+    S = (Q.unsqueeze(-2) @ k).squeeze(-2) / math.sqrt(Q.shape[-1])
+    places = torch.arange(n)[:, None] + torch.arange(-window, window + 1)
+    A = S.masked_fill((places < 0) | (places >= n), -torch.inf).softmax(-1)
+    return (v @ A.unsqueeze(-1)).squeeze(-1)
+
+
+@right("local_attention")
+def local_attention_gathered(Q, K, V, window):
+    sized(Q, K, V, alike=True, size=window, least=0)
+    n = Q.shape[-2]
+    places = torch.arange(n)[:, None] + torch.arange(-window, window + 1)
+    inside = (places >= 0) & (places < n)
+    places = places.clamp(0, n - 1)
+    S = torch.einsum("...nd,...nwd->...nw", Q / math.sqrt(Q.shape[-1]), K[..., places, :])
+    return torch.einsum("...nw,...nwd->...nd", share(S, inside), V[..., places, :])
+
+
+@right("local_attention")
+def local_attention_diagonals(Q, K, V, window):
+    sized(Q, K, V, alike=True, size=window, least=0)
+    n = Q.shape[-2]
+    window = min(window, n - 1)
+    band = []
+    for by in range(-window, window + 1):
+        rows = slice(max(-by, 0), n - max(by, 0))
+        keys = slice(max(by, 0), n - max(-by, 0))
+        own = (Q[..., rows, :] * K[..., keys, :]).sum(-1) / math.sqrt(Q.shape[-1])
+        band.append(nn.functional.pad(own, (max(-by, 0), max(by, 0)), value=-torch.inf))
+    A = torch.stack(band, -1).softmax(-1)
+    result = 0
+    for place, by in enumerate(range(-window, window + 1)):
+        rows = slice(max(-by, 0), n - max(by, 0))
+        keys = slice(max(by, 0), n - max(-by, 0))
+        own = A[..., rows, place : place + 1] * V[..., keys, :]
+        result = result + nn.functional.pad(own, (0, 0, max(-by, 0), max(by, 0)))
+    return result
+
+
+# linear_attention
+
+
+def phi(X):
+    return nn.functional.elu(X) + 1
+
+
+def ratio(q, k, V, causal=False, ones=None):
+    """Return linear attention of features: a sum over all keys, or over those up to the query."""
+    states, sums = k.unsqueeze(-1) * V.unsqueeze(-2), k
+    if causal:
+        return (q.unsqueeze(-2) @ states.cumsum(-3)).squeeze(-2), (q * sums.cumsum(-2)).sum(-1, keepdim=True)
+    return q @ (k.transpose(-1, -2) @ V), q @ sums.sum(-2, keepdim=True).transpose(-1, -2)
+
+
+LINEAR = ("linear_attention", "causal_linear_attention")
+
+
+def of_linear(label, hint):
+    """Declare a mistake that both linear attentions can have: it takes Q, K, V and whether it is causal."""
+
+    def declare(mistake):
+        mistake.families = []
+        for subject in LINEAR:
+            causal = subject.startswith("causal")
+
+            def answer(Q, K, V, causal=causal):
+                sized(Q, K, V, alike=causal)
+                return mistake(Q, K, V, causal)
+
+            answer.__name__ = f"{subject}_{mistake.__name__}"
+            mistake.families.append(misconception(subject, label, hint)(answer))
+        return mistake
+
+    return declare
+
+
+@of_linear(
+    "never divided by the sum",
+    "The normaliser is missing: divide each row by the sum of its weights, phi(q) times the sum of all phi(k).",
+)
+def not_divided(Q, K, V, causal):
+    return ratio(phi(Q), phi(K), V, causal)[0]
+
+
+@of_linear(
+    "divided by the number of keys",
+    "The sum is divided by how many keys there are. Divide by the sum of the weights, phi(q) times the sum of "
+    "phi(k).",
+)
+def divided_by_the_number(Q, K, V, causal):
+    n = torch.arange(1, K.shape[-2] + 1, dtype=Q.dtype)[:, None] if causal else K.shape[-2]
+    return ratio(phi(Q), phi(K), V, causal)[0] / n
+
+
+@of_linear("keys not mapped", "Queries go through elu + 1, and keys do not. Both do.")
+def keys_as_they_are(Q, K, V, causal):
+    mixed, total = ratio(phi(Q), K, V, causal)
+    return mixed / total
+
+
+@of_linear("queries not mapped", "Keys go through elu + 1, and queries do not. Both do.")
+def queries_as_they_are(Q, K, V, causal):
+    mixed, total = ratio(Q, phi(K), V, causal)
+    return mixed / total
+
+
+@of_linear("nothing mapped", "Without elu + 1 weights can be negative, and their sum 0. Map queries and keys.")
+def nothing_mapped(Q, K, V, causal):
+    mixed, total = ratio(Q, K, V, causal)
+    return mixed / total
+
+
+@of_linear(
+    "relu instead of elu + 1",
+    "The feature map is relu, which is 0 for all that is negative, so that a row may have no weight at all. It "
+    "is elu + 1.",
+)
+def relu(Q, K, V, causal):
+    mixed, total = ratio(Q.relu(), K.relu(), V, causal)
+    return mixed / total
+
+
+@of_linear("relu + 1 instead of elu + 1", "The feature map is relu(x) + 1. It is elu(x) + 1: exp(x) below 0.")
+def relu_and_one(Q, K, V, causal):
+    mixed, total = ratio(Q.relu() + 1, K.relu() + 1, V, causal)
+    return mixed / total
+
+
+@of_linear("elu without + 1", "elu alone reaches down to -1, and weights can be negative. Add 1.")
+def elu_alone(Q, K, V, causal):
+    mixed, total = ratio(nn.functional.elu(Q), nn.functional.elu(K), V, causal)
+    return mixed / total
+
+
+@of_linear("exp as the feature map", "The feature map is exp. It is elu + 1: exp(x) below 0, and x + 1 above.")
+def exponentials(Q, K, V, causal):
+    mixed, total = ratio(Q.exp(), K.exp(), V, causal)
+    return mixed / total
+
+
+@of_linear(
+    "softmax as the feature map",
+    "Queries and keys go through a softmax. Here the feature map is elu + 1, element by element.",
+)
+def softmax_of_each(Q, K, V, causal):
+    mixed, total = ratio(Q.softmax(-1), K.softmax(-1), V, causal)
+    return mixed / total
+
+
+@of_linear("values mapped too", "The values go through the feature map as well. They are mixed as they are.")
+def values_mapped(Q, K, V, causal):
+    mixed, total = ratio(phi(Q), phi(K), phi(V), causal)
+    return mixed / total
+
+
+@of_linear(
+    "scaled before the feature map",
+    "Queries are divided by sqrt(d_k). Linear attention is not scaled: inside of elu a factor changes the weights.",
+)
+def scaled_before(Q, K, V, causal):
+    mixed, total = ratio(phi(Q / math.sqrt(Q.shape[-1])), phi(K), V, causal)
+    return mixed / total
+
+
+@of_linear(
+    "scaled by sqrt(d_k) afterwards",
+    "The result is divided by sqrt(d_k). Linear attention is not scaled.",
+)
+def scaled_afterwards(Q, K, V, causal):
+    mixed, total = ratio(phi(Q), phi(K), V, causal)
+    return mixed / total / math.sqrt(Q.shape[-1])
+
+
+@of_linear(
+    "softmax instead of features", "This is softmax attention. Here the weight of a pair is phi(q) times phi(k)."
+)
+def softmax_attention(Q, K, V, causal):
+    return share(scored(Q, K), seen(Q.shape[-2], K.shape[-2]) if causal else None) @ V
+
+
+@of_linear(
+    "softmax of the products of features",
+    "The products of features go through a softmax. They are the weights already: divide by their sum.",
+)
+def softmax_of_products(Q, K, V, causal):
+    S = phi(Q) @ phi(K).transpose(-1, -2)
+    return share(S, seen(Q.shape[-2], K.shape[-2]) if causal else None) @ V
+
+
+@of_linear(
+    "all weights at once",
+    "The numbers are right, and all n x n weights were held for them: phi(Q) phi(K)^T. Move the brackets: phi(K)^T V "
+    "first.",
+)
+def all_weights(Q, K, V, causal):
+    E = phi(Q) @ phi(K).transpose(-1, -2)
+    E = E * seen(Q.shape[-2], K.shape[-2]) if causal else E
+    return E @ V / E.sum(-1, keepdim=True)
+
+
+@of_linear(
+    "one sum for all queries",
+    "The result was divided by one number for all queries. Each row has a sum of its own.",
+)
+def one_sum(Q, K, V, causal):
+    mixed, total = ratio(phi(Q), phi(K), V, causal)
+    return mixed / total.mean(-2, keepdim=True)
+
+
+def causal_wrong(label, hint):
+    def declare(function):
+        def answer(Q, K, V):
+            sized(Q, K, V, alike=True)
+            mixed, total = function(phi(Q), phi(K), V)
+            return mixed / total
+
+        answer.__name__ = function.__name__
+        return misconception("causal_linear_attention", label, hint)(answer)
+
+    return declare
+
+
+@causal_wrong(
+    "future included", "Each token sees all tokens: this is `linear_attention`. Both sums run along with i."
+)
+def causal_linear_attention_all(q, k, V):
+    return ratio(q, k, V)
+
+
+@causal_wrong(
+    "normaliser over all keys",
+    "The sum of features in the denominator is over all keys. It runs along as well: `cumsum`.",
+)
+def causal_linear_attention_total_of_all(q, k, V):
+    return ratio(q, k, V, True)[0], ratio(q, k, V)[1]
+
+
+@causal_wrong(
+    "numerator over all keys",
+    "The matrix of features and values is summed over all keys. It runs along too: `cumsum`.",
+)
+def causal_linear_attention_mixed_of_all(q, k, V):
+    return ratio(q, k, V)[0], ratio(q, k, V, True)[1]
+
+
+@causal_wrong("its own token excluded", "Token i does not see itself: add its term to the sums before they are used.")
+def causal_linear_attention_excludes_itself(q, k, V):
+    mixed, total = ratio(q, k, V, True)
+    own = (q * k).sum(-1, keepdim=True)
+    return mixed - own * V, total - own
+
+
+@causal_wrong(
+    "own token missing in the normaliser",
+    "The normaliser leaves out the token itself, and the numerator has it. Both are sums over j <= i.",
+)
+def causal_linear_attention_normaliser_before(q, k, V):
+    mixed, total = ratio(q, k, V, True)
+    return mixed, total - (q * k).sum(-1, keepdim=True)
+
+
+@causal_wrong("sums from the end", "The sums run from the last token backwards, so that the future is seen.")
+def causal_linear_attention_backwards(q, k, V):
+    mixed, total = ratio(q.flip(-2), k.flip(-2), V.flip(-2), True)
+    return mixed.flip(-2), total.flip(-2)
+
+
+@causal_wrong(
+    "features summed along their own axis", "The sum of the keys runs along the features. It runs along the tokens."
+)
+def causal_linear_attention_wrong_axis(q, k, V):
+    return ratio(q, k, V, True)[0], (q * k.cumsum(-1)).sum(-1, keepdim=True)
+
+
+@misconception(
+    "causal_linear_attention",
+    label="other numbers of queries accepted",
+    hint="Queries, keys and values have to be equally many here. Compare the numbers, and raise `ValueError`.",
+)
+def causal_linear_attention_any_numbers(Q, K, V):
+    sized(Q, K, V)
+    n = min(Q.shape[-2], K.shape[-2])
+    return causal_linear_attention_cumsum(Q[..., :n, :], K[..., :n, :], V[..., :n, :])
+
+
+@misconception(
+    "causal_linear_attention",
+    label="a size of 1 stretched",
+    hint="A size of 1 was stretched to fit: broadcasting and einsum do that without a word. Compare the sizes, "
+    "and raise "
+    "`ValueError`.",
+)
+def causal_linear_attention_stretched(Q, K, V):
+    mixed, total = ratio(
+        *torch.broadcast_tensors(phi(Q), phi(K)), V.expand(*V.shape[:-2], Q.shape[-2], V.shape[-1]), True
+    )
+    return mixed / total
+
+
+@misconception(
+    "linear_attention",
+    label="a size of 1 stretched",
+    hint="A size of 1 was stretched to fit: broadcasting and einsum do that without a word. Compare the sizes, "
+    "and raise "
+    "`ValueError`, or use `@`.",
+)
+def linear_attention_stretched(Q, K, V):
+    d, n = max(Q.shape[-1], K.shape[-1]), max(K.shape[-2], V.shape[-2])
+    q, k = (phi(X).expand(*X.shape[:-1], d) for X in (Q, K))
+    mixed, total = ratio(q, k.expand(*k.shape[:-2], n, d), V.expand(*V.shape[:-2], n, V.shape[-1]))
+    return mixed / total
+
+
+# linear_attention: right
+
+
+@families(*MISTAKES, hints=HINTS)
+@right("linear_attention")
+def linear_attention_products(Q, K, V):
+    sized(Q, K, V)
+    mixed, total = ratio(phi(Q), phi(K), V)
+    return mixed / total
+
+
+@right("linear_attention")
+def linear_attention_einsum(Q, K, V):
+    sized(Q, K, V)
+    q, k = phi(Q), phi(K)
+    state = torch.einsum("...nd,...ne->...de", k, V)
+    return (
+        torch.einsum("...nd,...de->...ne", q, state)
+        / torch.einsum("...nd,...md->...n", q, k.sum(-2, keepdim=True))[..., None]
+    )
+
+
+@right("linear_attention")
+def linear_attention_column_of_ones(Q, K, V):
+    sized(Q, K, V)
+    both = phi(Q) @ (phi(K).transpose(-1, -2) @ torch.cat([V, torch.ones_like(V[..., :1])], -1))
+    return both[..., :-1] / both[..., -1:]
+
+
+@right("linear_attention")
+def linear_attention_where(Q, K, V):
+    sized(Q, K, V)
+    q, k = (torch.where(X > 0, X + 1, X.clamp(max=0).exp()) for X in (Q, K))
+    return q @ (k.transpose(-1, -2) @ V) / (q * k.sum(-2, keepdim=True)).sum(-1, keepdim=True)
+
+
+@right("linear_attention")
+def linear_attention_normalised_first(Q, K, V):
+    sized(Q, K, V)
+    q, k = 1 + nn.functional.elu(Q), 1 + nn.functional.elu(K)
+    q = q / (q @ k.sum(-2).unsqueeze(-1))
+    return q @ torch.matmul(k.mT, V)
+
+
+@right("linear_attention")
+def linear_attention_token_by_token(Q, K, V):
+    sized(Q, K, V)
+    state = total = 0
+    for k, v in zip(phi(K).unbind(-2), V.unbind(-2), strict=True):
+        state, total = state + k.unsqueeze(-1) * v.unsqueeze(-2), total + k
+    return phi(Q) @ state / (phi(Q) @ total.unsqueeze(-1))
+
+
+# causal_linear_attention: right
+
+
+@families(*MISTAKES, hints=HINTS)
+@right("causal_linear_attention")
+def causal_linear_attention_cumsum(Q, K, V):
+    sized(Q, K, V, alike=True)
+    mixed, total = ratio(phi(Q), phi(K), V, True)
+    return mixed / total
+
+
+@right("causal_linear_attention")
+def causal_linear_attention_loop(Q, K, V):
+    sized(Q, K, V, alike=True)
+    q, k = phi(Q), phi(K)
+    state, total = Q.new_zeros(*Q.shape[:-2], Q.shape[-1], V.shape[-1]), Q.new_zeros(*Q.shape[:-2], Q.shape[-1], 1)
+    found = []
+    for i in range(Q.shape[-2]):
+        own = k[..., i : i + 1, :].transpose(-1, -2)
+        state, total = state + own @ V[..., i : i + 1, :], total + own
+        found.append(q[..., i : i + 1, :] @ state / (q[..., i : i + 1, :] @ total))
+    return torch.cat(found, -2)
+
+
+@right("causal_linear_attention")
+def causal_linear_attention_einsum(Q, K, V):
+    sized(Q, K, V, alike=True)
+    q, k = phi(Q), phi(K)
+    states = torch.einsum("...nd,...ne->...nde", k, V).cumsum(-3)
+    return (
+        torch.einsum("...nd,...nde->...ne", q, states) / torch.einsum("...nd,...nd->...n", q, k.cumsum(-2))[..., None]
+    )
+
+
+@right("causal_linear_attention")
+def causal_linear_attention_chunks(Q, K, V):
+    sized(Q, K, V, alike=True)
+    q, k = phi(Q), phi(K)
+    state, total, found = 0, 0, []
+    for start in range(0, Q.shape[-2], 16):
+        a, b, v = (X[..., start : start + 16, :] for X in (q, k, V))
+        inside = (a @ b.transpose(-1, -2)).tril()
+        mixed, weight = inside @ v, inside.sum(-1, keepdim=True)
+        if start:
+            mixed, weight = mixed + a @ state, weight + a @ total
+        state, total = state + b.transpose(-1, -2) @ v, total + b.sum(-2).unsqueeze(-1)
+        found.append(mixed / weight)
+    return torch.cat(found, -2)
+
+
+@right("causal_linear_attention")
+def causal_linear_attention_column_of_ones(Q, K, V):
+    sized(Q, K, V, alike=True)
+    wide = torch.cat([V, torch.ones_like(V[..., :1])], -1)
+    both = (phi(Q).unsqueeze(-1) * (phi(K).unsqueeze(-1) * wide.unsqueeze(-2)).cumsum(-3)).sum(-2)
+    return both[..., :-1] / both[..., -1:]
+
+
+# grouped_query_attention
+
+
+def grouping(label, hint):
+    """List a wrong answer that says which heads of K and V each query head uses: (K, V) of h_q heads."""
+
+    def declare(function):
+        def answer(Q, K, V):
+            fits(Q, K, V)
+            return scored(Q, function(Q, K)).softmax(-1) @ function(Q, V)
+
+        answer.__name__ = f"grouped_query_attention_{function.__name__}"
+        return misconception("grouped_query_attention", label, hint)(answer)
+
+    return declare
+
+
+def fits(Q, K, V):
+    sized(Q, K, V)
+    if Q.shape[1] % K.shape[1] or K.shape[1] != V.shape[1]:
+        raise ValueError("numbers of heads")
+
+
+@grouping(
+    "key heads tiled, not repeated",
+    "`repeat` lays the key heads behind each other, 0 1 0 1: query head i gets key head i % h_kv. Neighbours share, "
+    "0 0 1 1: `repeat_interleave`.",
+)
+def tiled(Q, X):
+    return X.repeat(1, Q.shape[1] // X.shape[1], 1, 1)
+
+
+@grouping("the first key head for all", "All query heads use key head 0. Head i uses key head i // (h_q / h_kv).")
+def first_for_all(Q, X):
+    return X[:, :1].expand(-1, Q.shape[1], -1, -1)
+
+
+@grouping("mean of the key heads", "The key heads are averaged. Each group of query heads has one of them.")
+def mean_of_all(Q, X):
+    return X.mean(1, keepdim=True).expand(-1, Q.shape[1], -1, -1)
+
+
+@grouping("groups in reverse order", "The groups are in reverse order: the first query heads use key head 0.")
+def reversed_groups(Q, X):
+    return X.repeat_interleave(Q.shape[1] // X.shape[1], 1).flip(1)
+
+
+@grouping("key head of the next group", "Each group uses the key head of the next one.")
+def next_group(Q, X):
+    return X.repeat_interleave(Q.shape[1] // X.shape[1], 1).roll(-1, 1)
+
+
+@grouping(
+    "divided by h_kv instead of group size",
+    "Query head i uses key head i // h_kv. It is i // (h_q / h_kv): divided by how many share one.",
+)
+def by_key_heads(Q, X):
+    return X[:, (torch.arange(Q.shape[1]) // X.shape[1]).clamp(max=X.shape[1] - 1)]
+
+
+@misconception(
+    "grouped_query_attention",
+    label="query heads left out",
+    hint="Only as many query heads are used as there are key heads. All of them attend.",
+)
+def grouped_query_attention_cut(Q, K, V):
+    fits(Q, K, V)
+    return scored(Q[:, : K.shape[1]], K).softmax(-1) @ V
+
+
+@misconception(
+    "grouped_query_attention",
+    label="queries of a group averaged",
+    hint="The query heads of a group are averaged into one. They share keys, and each keeps its own question.",
+)
+def grouped_query_attention_mean_of_queries(Q, K, V):
+    fits(Q, K, V)
+    group = Q.shape[1] // K.shape[1]
+    q = Q.unflatten(1, (K.shape[1], group)).mean(2)
+    return (scored(q, K).softmax(-1) @ V).repeat_interleave(group, 1)
+
+
+@misconception(
+    "grouped_query_attention",
+    label="group axis left in the result",
+    hint="The result has five axes: key heads and groups are still two. `flatten(1, 2)` makes h_q heads of them.",
+)
+def grouped_query_attention_five_axes(Q, K, V):
+    fits(Q, K, V)
+    q = Q.unflatten(1, (K.shape[1], -1))
+    return scored(q, K.unsqueeze(2)).softmax(-1) @ V.unsqueeze(2)
+
+
+@misconception(
+    "grouped_query_attention",
+    label="groups cut along the wrong axis",
+    hint="The query heads were cut into (group, h_kv), so that every h_kv-th head shares. It is (h_kv, group).",
+)
+def grouped_query_attention_other_cut(Q, K, V):
+    fits(Q, K, V)
+    q = Q.unflatten(1, (-1, K.shape[1]))
+    result = scored(q, K.unsqueeze(1)).softmax(-1) @ V.unsqueeze(1)
+    return result.transpose(1, 2).flatten(1, 2)
+
+
+@misconception(
+    "grouped_query_attention",
+    label="values tiled, keys repeated",
+    hint="Keys and values of a query head come from different heads. Both are those of head i // (h_q / h_kv).",
+)
+def grouped_query_attention_two_ways(Q, K, V):
+    fits(Q, K, V)
+    group = Q.shape[1] // K.shape[1]
+    return scored(Q, K.repeat_interleave(group, 1)).softmax(-1) @ V.repeat(1, group, 1, 1)
+
+
+@misconception(
+    "grouped_query_attention",
+    label="scores not scaled",
+    hint="The scores are not divided by sqrt(d_k).",
+)
+def grouped_query_attention_unscaled(Q, K, V):
+    return grouped_query_attention_repeated(Q * math.sqrt(Q.shape[-1]), K, V)
+
+
+@misconception(
+    "grouped_query_attention",
+    label="divided by d_k, not its root",
+    hint="The scores are divided by d_k. Divide by its root.",
+)
+def grouped_query_attention_by_d_k(Q, K, V):
+    return grouped_query_attention_repeated(Q / math.sqrt(Q.shape[-1]), K, V)
+
+
+@misconception(
+    "grouped_query_attention",
+    label="softmax along the wrong axis",
+    hint="The softmax runs over the queries. Each query's weights sum to 1 over the keys, the last axis.",
+)
+def grouped_query_attention_other_axis(Q, K, V):
+    fits(Q, K, V)
+    group = Q.shape[1] // K.shape[1]
+    return scored(Q, K.repeat_interleave(group, 1)).softmax(-2) @ V.repeat_interleave(group, 1)
+
+
+@misconception(
+    "grouped_query_attention",
+    label="exponentials without the largest score",
+    hint="exp of large scores is inf, and inf / inf NaN. Use `softmax`, or subtract the largest score of each row.",
+)
+def grouped_query_attention_overflow(Q, K, V):
+    fits(Q, K, V)
+    group = Q.shape[1] // K.shape[1]
+    E = scored(Q, K.repeat_interleave(group, 1)).exp()
+    return E @ V.repeat_interleave(group, 1) / E.sum(-1, keepdim=True)
+
+
+@misconception(
+    "grouped_query_attention",
+    label="heads left over accepted",
+    hint="Where h_q is no multiple of h_kv, some heads are used more than others, without a word. Raise "
+    "`ValueError`.",
+)
+def grouped_query_attention_left_over(Q, K, V):
+    sized(Q, K, V)
+    if K.shape[1] != V.shape[1]:
+        raise ValueError("numbers of heads")
+    places = torch.arange(Q.shape[1]) * K.shape[1] // Q.shape[1]
+    return scored(Q, K[:, places]).softmax(-1) @ V[:, places]
+
+
+@misconception(
+    "grouped_query_attention",
+    label="a single value head stretched",
+    hint="One head of values was stretched to the heads of the keys, or of keys to those of the values. Both "
+    "have h_kv.",
+)
+def grouped_query_attention_stretched(Q, K, V):
+    most = max(K.shape[1], V.shape[1])
+    return grouped_query_attention_repeated(Q, *(X.expand(-1, most, -1, -1) for X in (K, V)))
+
+
+GROUPED = [label for label in MISTAKES if label not in ("works for two axes only", "only the first sequence")]
+
+
+@families(*GROUPED, hints={label: hint for label, hint in HINTS.items() if label in GROUPED})
+@right("grouped_query_attention")
+def grouped_query_attention_repeated(Q, K, V):
+    fits(Q, K, V)
+    group = Q.shape[1] // K.shape[1]
+    return scored(Q, K.repeat_interleave(group, 1)).softmax(-1) @ V.repeat_interleave(group, 1)
+
+
+@right("grouped_query_attention")
+def grouped_query_attention_unflattened(Q, K, V):
+    fits(Q, K, V)
+    q = Q.unflatten(1, (K.shape[1], -1))
+    return (scored(q, K.unsqueeze(2)).softmax(-1) @ V.unsqueeze(2)).flatten(1, 2)
+
+
+@right("grouped_query_attention")
+def grouped_query_attention_expanded(Q, K, V):
+    fits(Q, K, V)
+    b, h_q, h_kv = Q.shape[0], Q.shape[1], K.shape[1]
+    k, v = (X[:, :, None].expand(b, h_kv, h_q // h_kv, *X.shape[2:]).reshape(b, h_q, *X.shape[2:]) for X in (K, V))
+    return scored(Q, k).softmax(-1) @ v
+
+
+@right("grouped_query_attention")
+def grouped_query_attention_heads(Q, K, V):
+    fits(Q, K, V)
+    group = Q.shape[1] // K.shape[1]
+    found = [scored(Q[:, i], K[:, i // group]).softmax(-1) @ V[:, i // group] for i in range(Q.shape[1])]
+    return torch.stack(found, 1)
+
+
+@right("grouped_query_attention")
+def grouped_query_attention_einsum(Q, K, V):
+    fits(Q, K, V)
+    q = Q.reshape(len(Q), K.shape[1], -1, *Q.shape[2:]) / math.sqrt(Q.shape[-1])
+    A = torch.einsum("bhgid,bhjd->bhgij", q, K).softmax(-1)
+    return torch.einsum("bhgij,bhje->bhgie", A, V).reshape(*Q.shape[:-1], V.shape[-1])
+
+
+@right("grouped_query_attention")
+def grouped_query_attention_of_torch(Q, K, V):
+    fits(Q, K, V)
+    return nn.functional.scaled_dot_product_attention(Q, K, V, enable_gqa=True)
+
+
+@right("grouped_query_attention")
+def grouped_query_attention_indexed(Q, K, V):
+    fits(Q, K, V)
+    places = torch.arange(Q.shape[1]) // (Q.shape[1] // K.shape[1])
+    return scored(Q, K[:, places]).softmax(-1) @ V[:, places]
+
+
+# KVCache
+
+
+class Cache:
+    """Keys and values of all tokens so far, in steps that a mistake can take the place of."""
+
+    def __init__(self):
+        self.kept = None
+
+    def refuse(self, k, v):
+        if k.shape[-2] != v.shape[-2]:
+            raise ValueError("keys and values")
+
+    def first(self, k, v):
+        return k.clone(), v.clone()
+
+    def more(self, k, v):
+        return torch.cat([self.kept[0], k], -2), torch.cat([self.kept[1], v], -2)
+
+    def append(self, k, v):
+        self.refuse(k, v)
+        self.kept = self.first(k, v) if self.kept is None else self.more(k, v)
+        return self.result(k, v)
+
+    def result(self, k, v):
+        return self.kept
+
+
+def cache(label, hint):
+    def declare(mistake):
+        return misconception("KVCache", label, hint)(type(mistake.__name__, (mistake, Cache), {}))
+
+    return declare
+
+
+@cache(
+    "only the new returned",
+    "Only the newest tokens come back: those before were replaced, or the cache is "
+    "made anew in each `append`. Put new ones behind: `torch.cat`.",
+)
+class KVCache_new_alone:
+    def result(self, k, v):
+        return k, v
+
+
+@cache(
+    "first alone kept", "What is appended later is forgotten: `torch.cat` returns a new tensor, which has to be kept."
+)
+class KVCache_first_alone:
+    def more(self, k, v):
+        return self.kept
+
+
+@cache("new tokens in front", "New tokens stand in front of the old ones. The oldest come first.")
+class KVCache_in_front:
+    def more(self, k, v):
+        return torch.cat([k, self.kept[0]], -2), torch.cat([v, self.kept[1]], -2)
+
+
+@cache(
+    "put together along the last axis", "New tokens go behind along the axis -2. The last axis is that of columns."
+)
+class KVCache_last_axis:
+    def more(self, k, v):
+        return torch.cat([self.kept[0], k], -1), torch.cat([self.kept[1], v], -1)
+
+
+@cache("put together along the first axis", "New tokens go behind along the axis -2. The first axis is the batch.")
+class KVCache_first_axis:
+    def more(self, k, v):
+        return torch.cat([self.kept[0], k], 0), torch.cat([self.kept[1], v], 0)
+
+
+@cache("put together along axis 1", "Axis 1 is the tokens' where there is one leading axis. Count from the end: -2.")
+class KVCache_axis_1:
+    def more(self, k, v):
+        return torch.cat([self.kept[0], k], 1), torch.cat([self.kept[1], v], 1)
+
+
+@cache("put together along axis 2", "Axis 2 is the tokens' where there are two leading axes. Count from the end: -2.")
+class KVCache_axis_2:
+    def first(self, k, v):
+        return k.clone(), v.clone()
+
+    def more(self, k, v):
+        return torch.cat([self.kept[0], k], 2), torch.cat([self.kept[1], v], 2)
+
+
+@cache(
+    "stacked instead of put together", "`stack` makes a new axis. `torch.cat(..., dim=-2)` makes the tokens' longer."
+)
+class KVCache_stacked:
+    def more(self, k, v):
+        return torch.stack([self.kept[0], k], -2), torch.stack([self.kept[1], v], -2)
+
+
+@cache("added instead of put together", "New keys are added to the old ones, as numbers. Put them behind.")
+class KVCache_added:
+    def more(self, k, v):
+        return self.kept[0] + k, self.kept[1] + v
+
+
+@cache(
+    "only the last token of each part",
+    "Of several new tokens only the last is kept. A prompt comes at once: keep all.",
+)
+class KVCache_last_token:
+    def first(self, k, v):
+        return k[..., -1:, :].clone(), v[..., -1:, :].clone()
+
+    def more(self, k, v):
+        return super().more(k[..., -1:, :], v[..., -1:, :])
+
+
+@cache(
+    "only one new token at a time",
+    "After the first time only one token of each part is kept. `append` takes any number.",
+)
+class KVCache_one_token:
+    def more(self, k, v):
+        return super().more(k[..., :1, :], v[..., :1, :])
+
+
+@cache("keys and values exchanged", "Values come first. Return keys, then values.")
+class KVCache_exchanged:
+    def result(self, k, v):
+        return self.kept[::-1]
+
+
+@cache("keys in place of values", "The keys come back twice. The second part are the values.")
+class KVCache_keys_twice:
+    def result(self, k, v):
+        return self.kept[0], self.kept[0]
+
+
+@cache("nothing returned", "`append` ends without `return`. Return all keys and values so far.")
+class KVCache_nothing:
+    def result(self, k, v):
+        return None
+
+
+@cache("keys alone returned", "Only the keys come back. Return both, in a tuple.")
+class KVCache_keys_alone:
+    def result(self, k, v):
+        return self.kept[0]
+
+
+@cache("both in one tensor", "Keys and values come back in one tensor. Return two, in a tuple.")
+class KVCache_one_tensor:
+    def result(self, k, v):
+        return torch.cat(self.kept, -1)
+
+
+@cache(
+    "a list of the parts", "The parts come back one by one, in lists. Put them together: `torch.cat(..., dim=-2)`."
+)
+class KVCache_lists:
+    def first(self, k, v):
+        return [k.clone()], [v.clone()]
+
+    def more(self, k, v):
+        return [*self.kept[0], k], [*self.kept[1], v]
+
+
+@cache(
+    "what was appended kept itself",
+    "The first keys and values are kept as they came, and not a copy: whoever owns them may change them. Use "
+    "`clone()`.",
+)
+class KVCache_no_copy:
+    def first(self, k, v):
+        return k, v
+
+
+@cache(
+    "parts kept themselves in a list",
+    "The parts are kept in a list as they came: whoever owns them may change them. Keep a copy: `clone()`.",
+)
+class KVCache_list_of_the_parts_themselves:
+    def first(self, k, v):
+        self.parts = [(k, v)]
+        return self.all()
+
+    def more(self, k, v):
+        self.parts.append((k, v))
+        return self.all()
+
+    def all(self):
+        return tuple(torch.cat(own, -2) for own in zip(*self.parts, strict=True))
+
+
+@cache(
+    "what was returned changes later",
+    "What was returned before changes when more is appended: it is the same memory, written to again. Return new "
+    "tensors.",
+)
+class KVCache_same_memory:
+    def more(self, k, v):
+        own = []
+        for old, new in zip(self.kept, (k, v), strict=True):
+            both = torch.cat([old, new], -2)
+            with torch.no_grad():
+                old.zero_()
+            own.append(both)
+        return tuple(own)
+
+
+@cache("cut off from autograd", "No gradient finds its way back: leave out `detach`, `.data` and `torch.no_grad`.")
+class KVCache_detached:
+    def first(self, k, v):
+        return k.detach().clone(), v.detach().clone()
+
+    def more(self, k, v):
+        return super().more(k.detach(), v.detach())
+
+
+@cache(
+    "old tokens cut off from autograd",
+    "Gradients come to the newest tokens alone: what was kept is detached. Leave `detach` out.",
+)
+class KVCache_old_detached:
+    def more(self, k, v):
+        return tuple(torch.cat([old.detach(), new], -2) for old, new in zip(self.kept, (k, v), strict=True))
+
+
+@cache("always in float32", "The cache is float32 whatever comes: `torch.zeros` or `.float()`. Keep the dtype of k.")
+class KVCache_float32:
+    def result(self, k, v):
+        return tuple(own.float() for own in self.kept)
+
+
+@cache("always in float64", "The cache is float64 whatever comes. Keep the dtype of k.")
+class KVCache_float64:
+    def result(self, k, v):
+        return tuple(own.double() for own in self.kept)
+
+
+@cache(
+    "numbers of keys and values not compared",
+    "More keys than values, or fewer, are taken without a word. Raise `ValueError`.",
+)
+class KVCache_not_compared:
+    def refuse(self, k, v):
+        pass
+
+
+@cache(
+    "half of a refused part kept",
+    "What did not fit was refused, and half of it kept: the keys were put together before the values raised. "
+    "Make both first, then keep both.",
+)
+class KVCache_half_kept:
+    def append(self, k, v):
+        self.refuse(k, v)
+        if self.kept is None:
+            self.kept = list(self.first(k, v))
+        else:
+            for place, new in enumerate((k, v)):
+                self.kept[place] = torch.cat([self.kept[place], new], -2)
+        return tuple(self.kept)
+
+
+@cache("sizes that do not fit stretched", "A size of 1 was stretched to what is kept. Raise `ValueError`.")
+class KVCache_stretched:
+    def more(self, k, v):
+        return super().more(
+            *(
+                own.expand(*old.shape[:-2], own.shape[-2], old.shape[-1])
+                for old, own in zip(self.kept, (k, v), strict=True)
+            )
+        )
+
+
+@cache(
+    "assert instead of ValueError",
+    "`assert` raises `AssertionError`, and is left out when Python runs with `-O`. Write `if` and `raise "
+    "ValueError(...)`.",
+)
+class KVCache_asserts:
+    def refuse(self, k, v):
+        assert k.shape[-2] == v.shape[-2]
+
+
+@misconception(
+    "KVCache",
+    label="lists shared by all caches",
+    hint="Two caches share what they keep: a list that stands in the class, outside of `__init__`, is one for "
+    "all. Make it in "
+    "`__init__`: `self.keys = []`.",
+)
+class KVCache_shared:
+    keys, values = [], []
+
+    def append(self, k, v):
+        if k.shape[-2] != v.shape[-2]:
+            raise ValueError("keys and values")
+        self.keys.append(k.clone())
+        self.values.append(v.clone())
+        return torch.cat(self.keys, -2), torch.cat(self.values, -2)
+
+
+# KVCache: right
+
+
+@right("KVCache")
+class KVCache_tuple(Cache):
+    pass
+
+
+@right("KVCache")
+class KVCache_parts:
+    def __init__(self):
+        self.keys, self.values = [], []
+
+    def append(self, k, v):
+        if k.shape[-2] != v.shape[-2]:
+            raise ValueError(f"{k.shape[-2]} keys and {v.shape[-2]} values")
+        keys, values = [*self.keys, k.clone()], [*self.values, v.clone()]
+        result = torch.cat(keys, dim=-2), torch.cat(values, dim=-2)
+        self.keys, self.values = keys, values
+        return result
+
+
+@right("KVCache")
+class KVCache_empty_first:
+    def __init__(self):
+        self.k = self.v = None
+
+    def append(self, k, v):
+        if k.size(-2) != v.size(-2):
+            raise RuntimeError("keys and values")
+        old_k = k[..., :0, :] if self.k is None else self.k
+        old_v = v[..., :0, :] if self.v is None else self.v
+        new_k, new_v = torch.cat((old_k, k), -2), torch.cat((old_v, v), -2)
+        self.k, self.v = new_k, new_v
+        return new_k, new_v
+
+
+@right("KVCache")
+class KVCache_copies_returned:
+    def __init__(self):
+        self.n, self.k, self.v = 0, None, None
+
+    def append(self, k, v):
+        if self.k is None:
+            self.k, self.v = k[..., :0, :].clone(), v[..., :0, :].clone()
+        n = self.n + k.shape[-2]
+        if v.shape[-2] != k.shape[-2]:
+            raise IndexError("keys and values")
+        both = [torch.cat([old, new], -2) for old, new in ((self.k, k), (self.v, v))]
+        self.n, (self.k, self.v) = n, both
+        return self.k.clone(), self.v.clone()
+
+
+@right("KVCache")
+class KVCache_side_by_side:
+    """Keys and values in one tensor, cut apart when they are returned."""
+
+    def __init__(self):
+        self.both, self.d = None, None
+
+    def append(self, k, v):
+        if k.shape[-2] != v.shape[-2] or (self.d and (k.shape[-1], v.shape[-1]) != self.d):
+            raise ValueError("sizes that do not fit")
+        new = torch.cat([k, v], -1)
+        self.both = new if self.both is None else torch.cat([self.both, new], -2)
+        self.d = k.shape[-1], v.shape[-1]
+        return self.both.split(self.d, -1)
+
+
+@right("KVCache")
+class KVCache_buffer:
+    """Room for more than there is, which doubles when it is full; what comes back is a copy."""
+
+    def __init__(self):
+        self.n, self.rooms = 0, None
+
+    def append(self, k, v):
+        n = self.n + k.shape[-2]
+        if k.shape[-2] != v.shape[-2]:
+            raise ValueError("keys and values")
+        rooms = []
+        for place, own in enumerate((k, v)):
+            room = own.new_zeros(*own.shape[:-2], 2 * n, own.shape[-1])
+            if self.rooms:
+                old = self.rooms[place]
+                if (old.shape[:-2], old.shape[-1]) != (own.shape[:-2], own.shape[-1]):
+                    raise ValueError("sizes that do not fit")
+                room[..., : self.n, :] = old[..., : self.n, :]
+            room[..., self.n : n, :] = own
+            rooms.append(room)
+        self.n, self.rooms = n, rooms
+        return tuple(room[..., :n, :].clone() for room in rooms)

@@ -1,0 +1,535 @@
+# %% title [markdown]
+# # 10. Efficient attention
+#
+# You write attention that never holds a matrix of n × n: exactly, chunk by chunk (`chunked_attention`); with a smaller
+# question (`local_attention`); and with other weights (`linear_attention`, `causal_linear_attention`). Then what text
+# generation lives on: key heads that queries share (`grouped_query_attention`) and a cache of keys and values (`KVCache`).
+# Read chapter 10 of the book first.
+#
+# *About 140 minutes · hard ●●●*
+#
+# **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` by your
+# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
+# every time.
+#
+# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
+# (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
+# it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("chunked_attention", points=6, seed=...)` in a cell of your own. Points are partial, and the checks are
+# readable: open `checks.py` beside this notebook.
+#
+# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# question to think about, and a stretch task, which is not counted in the time above.
+#
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
+# has, `10-efficient.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+
+# %% given
+import math
+
+import matplotlib.pyplot as plt
+import torch
+from torch import nn
+
+
+def full_attention(Q, K, V, mask=None):
+    """Attention as in the chapters before, with all scores at once (given, to compare with).
+
+    Parameters
+    ----------
+    Q : tensor, shape (..., n_q, d_k)
+    K : tensor, shape (..., n_k, d_k)
+    V : tensor, shape (..., n_k, d_v)
+    mask : tensor of bool, shape (n_q, n_k), optional
+        True where the query may attend to the key. None: everywhere.
+
+    Returns
+    -------
+    tensor, shape (..., n_q, d_v)
+    """
+    S = Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1])
+    if mask is None:
+        return S.softmax(-1) @ V
+    nothing = ~mask.any(-1, keepdim=True)
+    return S.masked_fill(~mask, -torch.inf).masked_fill(nothing, 0).softmax(-1).masked_fill(nothing, 0) @ V
+
+# %% ask_by_hand [markdown]
+# ## With a pencil: an online softmax in two chunks
+#
+# *About 10 minutes · medium ●●○*
+#
+# One query meets four keys, two at a time. Its scores, divided by $\sqrt{d_k}$ already, are $(\ln 2, 0)$ in the first chunk
+# and $(\ln 8, \ln 5)$ in the second. The values are $(10, 4)$ and $(2, 4)$.
+#
+# Three numbers are kept: the largest score so far $\mu$, the sum $\ell$ of all $e^{s_j - \mu}$, and the sum $u$ of all
+# $e^{s_j - \mu}$ times the values.
+#
+# **Find five numbers**: $\ell$ and $u$ after the first chunk, $\ell$ and $u$ after the second, and the result.
+
+# %% by_hand
+def by_hand():
+    """Return the five numbers, worked out with a pencil.
+
+    Returns
+    -------
+    list of 5 numbers
+        The sum and the weighted sum after the first chunk, both after the second, and the result.
+    """
+    ### BEGIN SOLUTION
+    return [1.5, 12, 2, 7.5, 3.75]
+    ### END SOLUTION
+
+# %% check_by_hand
+import checks
+
+checks.run("by_hand", points=0)
+
+# %% conventions [markdown]
+# ## Seven rules for this notebook
+#
+# - `...` is any number of leading axes, none too, the same for all inputs. n (n_q, n_k) is the number of tokens, d_k the
+#   width of queries and keys, d_v that of values and results.
+# - **Never n × n** means scores, weights, masks and indices, at any moment, also as a list of parts. The checks count the
+#   bytes that your function holds at once beyond its inputs, for n above 1,000 and small chunks or windows, and allow two
+#   thirds of a byte for each pair of tokens. Views cost nothing. What counts is the call forward, without gradients.
+# - Causal means aligned at the end: query i sees key j where j ≤ i + n_k − n_q. A query that sees nothing gets 0, never NaN.
+# - Scores are divided by $\sqrt{d_k}$, except in linear attention.
+# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`, `RuntimeError` or
+#   `IndexError`. A size of 1 is a size too: it must not be stretched to fit another. What becomes of leading axes that
+#   differ is not asked about.
+# - The result has the floating dtype of the inputs. Integers are not asked about.
+# - Gradients flow from the result to every input: no `detach`, no `.data`, no NumPy on the way. The inputs are left as they
+#   were.
+
+# %% ask_chunked_attention [markdown]
+# ## 10.1 `chunked_attention`: exact, a few keys at a time
+#
+# *About 35 minutes · hard ●●●*
+#
+# Go through the keys in chunks, and keep for each query the largest score so far $\mu$ (at first $-\infty$), the sum $\ell$ and
+# the weighted sum $u$ (at first 0). A chunk with scores $s$ has
+#
+# $$
+# \mu' = \max(\mu, \max_j s_j), \qquad
+# \ell' = e^{\mu - \mu'} \ell + \sum_j e^{s_j - \mu'}, \qquad
+# u' = e^{\mu - \mu'} u + \sum_j e^{s_j - \mu'} v_j
+# $$
+#
+# At the end, $u / \ell$. The pencil's example: after the first chunk $\mu = \ln 2$; the second has $\mu' = \ln 8$, and what was
+# there is multiplied by $e^{\ln 2 - \ln 8} = 1/4$.
+#
+# Three traps. The last chunk may be shorter. In causal attention a query may have seen nothing yet: $-\infty - (-\infty)$ is NaN.
+# And in float16 a product $q \cdot k$ may be beyond 65,504, the largest number, where the score is not: divide by $\sqrt{d_k}$
+# before the product.
+#
+# Two passes, or chunks of queries, will do as well, if memory stays small whatever n is.
+
+# %% chunked_attention
+def chunked_attention(Q, K, V, chunk_size, causal=False):
+    """Attention, exactly, without ever holding scores, weights or a mask of n_q x n_k.
+
+    Parameters
+    ----------
+    Q : tensor, shape (..., n_q, d_k)
+    K : tensor, shape (..., n_k, d_k)
+    V : tensor, shape (..., n_k, d_v)
+    chunk_size : int
+        How many keys to take at a time, at least 1; it may be above n_k, and need not divide it.
+    causal : bool
+        Whether query i sees key j only where j <= i + n_k - n_q.
+
+    Returns
+    -------
+    tensor, shape (..., n_q, d_v)
+        The same for each `chunk_size`; 0 for a query that sees nothing.
+
+    Raises
+    ------
+    ValueError, RuntimeError or IndexError
+        If `chunk_size` is below 1, if queries and keys differ in width, or if keys and values differ in number.
+    """
+    ### BEGIN SOLUTION
+    n_q, n_k = Q.shape[-2], K.shape[-2]
+    if chunk_size < 1:
+        raise ValueError(f"chunk_size is {chunk_size}")
+    if n_k != V.shape[-2]:
+        raise ValueError(f"{n_k} keys and {V.shape[-2]} values")
+    Q = Q / math.sqrt(Q.shape[-1])
+    largest = Q.new_full((*Q.shape[:-1], 1), -torch.inf)
+    total, mixed = torch.zeros_like(largest), Q.new_zeros(*Q.shape[:-1], V.shape[-1])
+    for start in range(0, n_k, chunk_size):
+        keys, values = K[..., start : start + chunk_size, :], V[..., start : start + chunk_size, :]
+        S = Q @ keys.transpose(-2, -1)  # (..., n_q, chunk_size)
+        if causal:
+            i = torch.arange(n_q)[:, None]
+            j = torch.arange(start, start + keys.shape[-2])
+            S = S.masked_fill(j > i + n_k - n_q, -torch.inf)
+        now = torch.maximum(largest, S.amax(-1, keepdim=True))
+        base = now.masked_fill(now == -torch.inf, 0)  # nothing seen yet: exp(-inf - 0) is 0, exp(-inf + inf) NaN
+        E, shrink = torch.exp(S - base), torch.exp(largest - base)
+        total = total * shrink + E.sum(-1, keepdim=True)
+        mixed = mixed * shrink + E @ values
+        largest = now
+    return mixed / total.masked_fill(total == 0, 1)
+    ### END SOLUTION
+
+# %%
+# Yours to play with. Write the function, then take the # away.
+# Q, K, V = torch.randn(3, 5, 4)
+# chunked_attention(Q, K, V, 2) - full_attention(Q, K, V)
+
+# %% check_chunked_attention
+import checks
+
+checks.run("chunked_attention", points=6)
+
+# %% ask_local_attention [markdown]
+# ## 10.2 `local_attention`: a window
+#
+# *About 25 minutes · medium ●●○*
+#
+# Query i sees the keys at a distance of at most `window` on either side, $|i - j| \le$ `window`: 2 `window` + 1 keys, fewer near
+# the ends, and the softmax is over these alone. It is a smaller question than full attention, answered exactly; with
+# a window of n − 1 or more it is the same.
+#
+# A mask over all scores gives the right numbers, and holds n × n of them. Take the queries in blocks and the keys that they can
+# reach; or gather for each query its own keys, shape (..., n, 2 `window` + 1, d_k); or keep the diagonals of the band.
+#
+# By hand, the chapter's four keys with the values 4, 2, 8, 0: the last query has the weights $\frac45, \frac15$ for the last two
+# keys if its scores there are $\ln 4$ and 0, and `window` = 1 gives 6.4.
+
+# %% local_attention
+def local_attention(Q, K, V, window):
+    """Attention of each token to those at a distance of at most `window`, without ever holding n x n of anything.
+
+    Parameters
+    ----------
+    Q, K : tensor, shape (..., n, d_k)
+    V : tensor, shape (..., n, d_v)
+    window : int
+        The largest distance, at least 0; it may be above n.
+
+    Returns
+    -------
+    tensor, shape (..., n, d_v)
+        Row i is the softmax over the keys j with |i - j| <= window, times their values.
+
+    Raises
+    ------
+    ValueError, RuntimeError or IndexError
+        If `window` is below 0, or if numbers of queries, keys and values, or widths of queries and keys, differ.
+    """
+    ### BEGIN SOLUTION
+    n = Q.shape[-2]
+    if window < 0:
+        raise ValueError(f"window is {window}")
+    if not n == K.shape[-2] == V.shape[-2]:
+        raise ValueError(f"{n} queries, {K.shape[-2]} keys, {V.shape[-2]} values")
+    block, found = 2 * window + 1, []
+    for start in range(0, n, block):
+        stop = min(start + block, n)
+        low, high = max(start - window, 0), min(stop + window, n)  # the keys that these queries can reach
+        far = (torch.arange(start, stop)[:, None] - torch.arange(low, high)).abs() > window
+        S = Q[..., start:stop, :] @ K[..., low:high, :].transpose(-2, -1) / math.sqrt(Q.shape[-1])
+        found.append(S.masked_fill(far, -torch.inf).softmax(-1) @ V[..., low:high, :])
+    return torch.cat(found, dim=-2)
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# Q, K, V = torch.randn(3, 5, 4)
+# local_attention(Q, K, V, 4) - full_attention(Q, K, V)
+
+# %% check_local_attention
+import checks
+
+checks.run("local_attention", points=4)
+
+# %% ask_linear_attention [markdown]
+# ## 10.3 `linear_attention`: other weights, another order
+#
+# *About 15 minutes · medium ●●○*
+#
+# Replace $e^{q \cdot k}$ by $\phi(q) \cdot \phi(k)$, where $\phi(x) = \text{elu}(x) + 1$, element by element: $x + 1$ for $x > 0$, and
+# $e^x$ otherwise. All features are positive, and so are all weights. Without the exponential of a sum, brackets may be moved:
+#
+# $$
+# z_i = \frac{\sum_j \big(\phi(q_i) \cdot \phi(k_j)\big)\, v_j}{\sum_j \phi(q_i) \cdot \phi(k_j)}
+# = \frac{\phi(q_i) \big(\sum_j \phi(k_j)^\top v_j\big)}{\phi(q_i) \cdot \sum_j \phi(k_j)}
+# $$
+#
+# The bracket is one matrix (d_k, d_v), the same for all queries. Nothing is divided by $\sqrt{d_k}$. These are not the
+# weights of softmax, and the results are others.
+#
+# By hand, with d_k = d_v = 1: keys 0 and 1 have the features 1 and 2, and the values 6 and 3 give
+# $(1 \cdot 6 + 2 \cdot 3) / (1 + 2) = 4$, whatever the query is.
+
+# %% linear_attention
+def linear_attention(Q, K, V):
+    """Linear attention with the feature map elu + 1, in time and memory that grow as n does.
+
+    Parameters
+    ----------
+    Q : tensor, shape (..., n_q, d_k)
+    K : tensor, shape (..., n_k, d_k)
+    V : tensor, shape (..., n_k, d_v)
+
+    Returns
+    -------
+    tensor, shape (..., n_q, d_v)
+
+    Raises
+    ------
+    ValueError, RuntimeError or IndexError
+        If queries and keys differ in width, or if keys and values differ in number.
+    """
+    ### BEGIN SOLUTION
+    q, k = nn.functional.elu(Q) + 1, nn.functional.elu(K) + 1
+    mixed = q @ (k.transpose(-2, -1) @ V)  # (..., n_q, d_k) (..., d_k, d_v)
+    total = q @ k.sum(-2).unsqueeze(-1)  # (..., n_q, d_k) (..., d_k, 1)
+    return mixed / total
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# linear_attention(torch.tensor([[5.0]]), torch.tensor([[0.0], [1]]), torch.tensor([[6.0], [3]]))
+
+# %% check_linear_attention
+import checks
+
+checks.run("linear_attention", points=2)
+
+# %% ask_causal_linear_attention [markdown]
+# ## 10.4 `causal_linear_attention`: a sum that runs along
+#
+# *About 20 minutes · medium ●●○*
+#
+# Where token i sees tokens 0 to i, itself too, both sums run along: the matrix $\sum_{j \le i} \phi(k_j)^\top v_j$ and the vector
+# $\sum_{j \le i} \phi(k_j)$ grow by one term for each token. So a text is read one token at a time, with a state whose size does not
+# depend on n: linear attention is a recurrent network. Here queries, keys and values are equally many.
+#
+# To hold the matrix for each token, (..., n, d_k, d_v), is allowed here; a loop that keeps the newest alone holds less.
+#
+# By hand, with d_k = d_v = 1: the features 1, 2, 1 and the values 6, 3, 8 give $6/1 = 6$, $12/3 = 4$ and $20/4 = 5$.
+
+# %% causal_linear_attention
+def causal_linear_attention(Q, K, V):
+    """Linear attention in which token i sees tokens 0 to i, in time and memory that grow as n does.
+
+    Parameters
+    ----------
+    Q, K : tensor, shape (..., n, d_k)
+    V : tensor, shape (..., n, d_v)
+
+    Returns
+    -------
+    tensor, shape (..., n, d_v)
+
+    Raises
+    ------
+    ValueError, RuntimeError or IndexError
+        If numbers of queries, keys and values, or widths of queries and keys, differ.
+    """
+    ### BEGIN SOLUTION
+    if not Q.shape[-2] == K.shape[-2] == V.shape[-2] or Q.shape[-1] != K.shape[-1]:
+        raise ValueError(f"queries {tuple(Q.shape)}, keys {tuple(K.shape)}, values {tuple(V.shape)}")
+    q, k = nn.functional.elu(Q) + 1, nn.functional.elu(K) + 1
+    states = (k.unsqueeze(-1) * V.unsqueeze(-2)).cumsum(-3)  # (..., n, d_k, d_v)
+    mixed = (q.unsqueeze(-2) @ states).squeeze(-2)
+    total = (q * k.cumsum(-2)).sum(-1, keepdim=True)
+    return mixed / total
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# K, V = torch.tensor([[0.0], [1], [0]]), torch.tensor([[6.0], [3], [8]])
+# causal_linear_attention(K, K, V)
+
+# %% check_causal_linear_attention
+import checks
+
+checks.run("causal_linear_attention", points=3)
+
+# %% ask_grouped_query_attention [markdown]
+# ## 10.5 `grouped_query_attention`: fewer key heads
+#
+# *About 15 minutes · medium ●●○*
+#
+# There are h_q heads of queries and h_kv heads of keys and values, and h_q is a multiple of h_kv. Neighbours share: with 4 and 2,
+# query heads 0 and 1 use key head 0, and query heads 2 and 3 key head 1. Query head i uses key head i // (h_q / h_kv), as
+# Llama's weights have it. With h_kv = 1 it is multi-query attention, with h_kv = h_q multi-head attention.
+#
+# Scores may be n × n here.
+
+# %% grouped_query_attention
+def grouped_query_attention(Q, K, V):
+    """Attention in which groups of query heads share one head of keys and values.
+
+    Parameters
+    ----------
+    Q : tensor, shape (b, h_q, n_q, d_k)
+    K : tensor, shape (b, h_kv, n_k, d_k)
+    V : tensor, shape (b, h_kv, n_k, d_v)
+
+    Returns
+    -------
+    tensor, shape (b, h_q, n_q, d_v)
+
+    Raises
+    ------
+    ValueError, RuntimeError or IndexError
+        If h_q is no multiple of h_kv, if keys and values differ in heads or number, or queries and keys in width.
+    """
+    ### BEGIN SOLUTION
+    heads, shared = Q.shape[1], K.shape[1]
+    if heads % shared or shared != V.shape[1]:
+        raise ValueError(f"{heads} query heads, {shared} key heads, {V.shape[1]} value heads")
+    group = heads // shared
+    return full_attention(Q, K.repeat_interleave(group, dim=1), V.repeat_interleave(group, dim=1))
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# grouped_query_attention(torch.randn(1, 4, 3, 2), torch.randn(1, 2, 5, 2), torch.randn(1, 2, 5, 6)).shape
+
+# %% check_grouped_query_attention
+import checks
+
+checks.run("grouped_query_attention", points=2)
+
+# %% ask_KVCache [markdown]
+# ## 10.6 `KVCache`: what has been read
+#
+# *About 15 minutes · medium ●●○*
+#
+# A model that writes reads one token more in each step. Keys and values of the tokens before are the same as in the step before:
+# they are kept. `append` takes those of any number of new tokens, a whole prompt or a single token, and returns all so far, the
+# oldest first.
+#
+# What was returned stays as it is when more is appended, and what was appended may be changed by whoever owns it. Two
+# caches share nothing. Gradients flow from what comes back to what was appended.
+
+# %% KVCache
+class KVCache:
+    """Keys and values of all tokens so far."""
+
+    def __init__(self):
+        ### BEGIN SOLUTION
+        self.k = self.v = None
+        ### END SOLUTION
+
+    def append(self, k, v):
+        """Keep the keys and values of new tokens; return those of all tokens so far.
+
+        Parameters
+        ----------
+        k : tensor, shape (..., n_new, d_k)
+        v : tensor, shape (..., n_new, d_v)
+
+        Returns
+        -------
+        k : tensor, shape (..., n, d_k)
+        v : tensor, shape (..., n, d_v)
+            Of all tokens so far, in a tuple.
+
+        Raises
+        ------
+        ValueError, RuntimeError or IndexError
+            If there are more keys than values or fewer, or if a size other than n_new is not that of what is kept.
+            The cache is then as it was before.
+        """
+        ### BEGIN SOLUTION
+        if k.shape[-2] != v.shape[-2]:
+            raise ValueError(f"{k.shape[-2]} keys and {v.shape[-2]} values")
+        if self.k is None:
+            new = k.clone(), v.clone()
+        else:
+            new = torch.cat([self.k, k], dim=-2), torch.cat([self.v, v], dim=-2)
+        self.k, self.v = new
+        return new
+        ### END SOLUTION
+
+# %%
+# Yours to play with.
+# cache = KVCache()
+# cache.append(torch.randn(1, 2, 3, 4), torch.randn(1, 2, 3, 4))
+# cache.append(torch.randn(1, 2, 1, 4), torch.randn(1, 2, 1, 4))[0].shape
+
+# %% check_KVCache
+import checks
+
+checks.run("KVCache", points=3)
+
+# %% writing [markdown]
+# ## Written one token at a time
+#
+# Your functions together, in the attention of one layer: four heads of queries, two of keys. All tokens at once with causal
+# attention; and one after another, with a cache. In each step one new query meets all keys so far, and causal attention needs
+# no mask. The results are the same.
+
+# %% demo_writing
+generator = torch.Generator().manual_seed(10)
+n, d = 48, 8
+Q = torch.randn(1, 4, n, d, generator=generator)
+K, V = torch.randn(2, 1, 2, n, d, generator=generator)
+at_once = chunked_attention(Q, K.repeat_interleave(2, 1), V.repeat_interleave(2, 1), 7, causal=True)
+cache, steps = KVCache(), []
+for i in range(n):
+    keys, values = cache.append(K[:, :, i : i + 1], V[:, :, i : i + 1])
+    steps.append(grouped_query_attention(Q[:, :, i : i + 1], keys, values))
+print(f"largest difference: {(torch.cat(steps, 2) - at_once).abs().max():.1g}")
+
+# %% kinds [markdown]
+# ## Which of them are exact?
+#
+# The same queries, keys and values, and how far each result is from that of full attention, for windows of all sizes: chunks
+# are exact, a window is so when it holds everything, and linear attention is another function.
+
+# %% demo_kinds
+queries, keys, values = torch.randn(3, n, d, generator=generator)
+exact = full_attention(queries, keys, values)
+
+
+def away(result):
+    return ((result - exact).norm() / exact.norm()).item()
+
+
+figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
+axes.plot(range(n), [away(local_attention(queries, keys, values, w)) for w in range(n)], label="local, by its window")
+axes.axhline(away(linear_attention(queries, keys, values)), color="tab:orange", ls="--", label="linear")
+axes.axhline(away(chunked_attention(queries, keys, values, 7)), color="tab:green", ls=":", label="chunked")
+axes.set_xlabel("window")
+axes.set_ylabel("relative distance from full attention")
+legend = axes.legend()
+
+# %% think [markdown]
+# ## To think about: what a longer prompt costs
+#
+# *About 5 minutes · medium ●●○*
+#
+# A model has 32 layers, 32 heads of queries with d_head = 128, and keeps keys and values in 2 bytes for each number. How much does
+# the cache of 8,192 tokens take with 32 heads of keys, and with 8? And what does the state of causal linear attention take,
+# with 32 heads? Nothing is checked here.
+#
+# <details><summary>An answer</summary>
+#
+# Keys and values: 2 · 32 layers · 32 heads · 128 · 8,192 tokens · 2 bytes are $2^{32}$ bytes, 4 GiB. With 8 heads it is a
+# quarter, 1 GiB. The state of linear attention is a matrix of 128 × 128 and a vector of 128 for each head and layer,
+# 32 · 32 · (128 · 128 + 128) · 2 bytes, some 34 MB, however long the text is. That is why it is tempting; what it loses is
+# that a single token out of 8,192 can be found again.
+#
+# </details>
+
+# %% stretch [markdown]
+# ## A stretch task: backwards without n × n
+#
+# *About 45 minutes · hard ●●●*
+#
+# Autograd keeps what each chunk computed for the way back, which is n × n again. Write a `torch.autograd.Function`
+# whose forward keeps Q, K, V, the result and, for each query, $\mu + \ln \ell$, and whose backward goes through the chunks once
+# more, and computes the weights anew. Compare its gradients with those of `full_attention`. There are no points for
+# it, and no check.
+
+# %%
+# Yours: the stretch task, or anything else.
