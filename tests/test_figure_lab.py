@@ -46,6 +46,10 @@ CELLS = {
         "from figures.efficient import EfficientFigure, train\nEfficientFigure(train(steps=2))",
         ".abh-efficient .abh-slider output",
     ),
+    "gpu": (
+        "from figures.gpu import START, TilesFigure\nTilesFigure(state=START | {'step': 9})",
+        ".abh-gpu .abh-slider output",
+    ),
 }
 # What is moved: a slider or a handle; where a figure has neither, a choice.
 CONTROLS = ":is(input[type=range], .abh-handle, .abh-cards input)"
