@@ -21,9 +21,7 @@ def by_hand_not_shrunk():
     return [1.5, 0.5, 3.5, 9.5 / 3.5]
 
 
-@misconception(
-    "by_hand", label="no maximum subtracted", hint="Each weight is exp(score - top): subtract top."
-)
+@misconception("by_hand", label="no maximum subtracted", hint="Each weight is exp(score - top): subtract top.")
 def by_hand_without_top():
     return [3, 1, 11, 38 / 11]
 
@@ -193,13 +191,13 @@ def flash_attention_forward_float64(q, k, v, causal=False):
 
 @right("flash_attention_forward")
 def flash_attention_forward_rows(q, k, v, causal=False):
-    n = q.shape[2]
-    parts = []
-    for i in range(n):
-        end = i + 1 if causal else n
-        scores = (q[:, :, i : i + 1] * k[:, :, :end]).sum(-1) / math.sqrt(q.shape[-1])
-        parts.append(((scores.softmax(-1)[..., None] * v[:, :, :end]).sum(2), scores.logsumexp(-1)))
-    return tuple(torch.stack(own, dim=2) for own in zip(*parts, strict=True))
+    n, parts = q.shape[2], []
+    for first in range(0, n, 20):
+        rows = torch.arange(first, min(first + 20, n))
+        scores = q[:, :, rows] @ k.mT / math.sqrt(q.shape[-1])
+        scores = scores.masked_fill(~seen_by(rows, torch.arange(n), causal, ""), -math.inf)
+        parts.append((scores.softmax(-1) @ v, scores.logsumexp(-1)))
+    return tuple(torch.cat(own, dim=2) for own in zip(*parts, strict=True))
 
 
 # flash_attention
