@@ -55,6 +55,8 @@ def seen_by(rows, keys, causal, fault):
     i, j = rows[:, None], keys[None, :]
     if fault == "one_more":
         return j <= i + 1
+    if fault == "one_more_in_tile":
+        return (j <= i + 1) & (j // BLOCK <= i // BLOCK)
     if fault == "blocks":
         return j // BLOCK <= i // BLOCK
     if fault == "one_tile_less":
@@ -114,6 +116,7 @@ FORWARD = {
     "unmasked": ("keys beyond the end counted", "Beyond n, keys are loaded as 0 and get the score 0, exp(0) > 0."),
     "rest_left_out": ("last tile left out", "The keys behind the last whole tile are not looked at: go up to n."),
     "one_more": ("causal mask off by one", "Query i sees key i + 1 here: it is j <= i."),
+    "one_more_in_tile": ("mask off by one, tiles right", "Within its tile, query i sees key i + 1: it is j <= i."),
     "blocks": ("causal by whole tiles", "The tile on the diagonal needs a mask of its own: j <= i within it too."),
     "one_tile_less": ("diagonal tile left out", "The loop ends a tile early: the diagonal's is missing."),
     "other_side": ("causal mask on the other side", "Queries see the later keys here: it is j <= i."),
