@@ -13,6 +13,7 @@ PROGRAM = Path(__file__).parent / "inside"
 INSIDE = "/guest"
 NOBODY = "65534"
 EVERYWHERE = {
+    "TRITON_INTERPRET": "1",  # kernels run without a GPU; triton reads it when it is imported
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
 }

@@ -1,0 +1,415 @@
+# %% title [markdown]
+# # 11. A layer for the GPU
+#
+# You write attention that never holds n x n: as a kernel in Triton, forward (`flash_attention_forward`) and backward
+# (`flash_attention`), and then `MultiHeadLayer`, the layer that this course ends with. Without a GPU, the same kernels run
+# in Triton's interpreter: slowly, and with the same numbers. Triton itself is for Linux.
+#
+# *About 165 minutes · hard ●●●*
+#
+# **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` by your
+# code, run that cell, then run the check below it. It draws new inputs every time.
+#
+# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
+# (something that it builds on does not hold yet). Points are partial, and the checks are readable: open `checks.py`
+# beside this notebook.
+#
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
+# has, `11-gpu.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+
+# %% given
+import os
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
+
+import math
+import types
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # no Linux: kernels can be read and written here, and not run
+    triton = tl = types.SimpleNamespace(jit=lambda function: function, constexpr=None)
+
+BLOCK = 32  # the sides of a tile of scores
+
+# %% ask_by_hand [markdown]
+# ## With a pencil: two tiles of one row
+#
+# *About 10 minutes · medium ●●○*
+#
+# A query has the scores $(0, \ln 2)$ in a first tile and $(\ln 4, \ln 4)$ in a second. The values are the numbers
+# $(4, 1)$ and $(2, 6)$.
+# **Find four numbers** of the online softmax: the sum `total` after the first tile; the factor by which the second tile
+# shrinks it; `total` at the end; and the output.
+
+# %% by_hand
+def by_hand():
+    """Return total after the first tile, the factor, total at the end, and the output.
+
+    Returns
+    -------
+    list of 4 numbers
+    """
+    ### BEGIN SOLUTION
+    return [1.5, 0.5, 2.75, 38 / 11]
+    ### END SOLUTION
+
+# %% check_by_hand
+import checks
+
+checks.run("by_hand", points=0)
+
+# %% worked [markdown]
+# ## A kernel, from end to end
+#
+# A kernel is run by many *programs* at once; `tl.program_id(0)` says which one this is. A program has no
+# indices and loops for single numbers: it loads a whole tile from *pointers*, which are a tensor's beginning plus offsets,
+# and a *mask* says which of them lie inside. What the mask leaves out is not read, and `other` stands in for it. The sides
+# of a tile are powers of two, known beforehand: `tl.constexpr`. In brackets before the call stands the *grid*, the number of
+# programs. Here, each sums one row of a matrix, a tile of numbers at a time.
+
+# %% demo_row_sums
+@triton.jit
+def row_sums_kernel(x, sums, n, TILE: tl.constexpr):
+    row = tl.program_id(0)
+    acc = tl.zeros((TILE,), tl.float32)
+    for start in range(0, n, TILE):
+        columns = start + tl.arange(0, TILE)
+        acc += tl.load(x + row * n + columns, mask=columns < n, other=0.0)
+    tl.store(sums + row, tl.sum(acc, 0))
+
+
+if hasattr(triton, "cdiv"):
+    x = torch.arange(15.0, device="cuda" if torch.cuda.is_available() else "cpu").reshape(3, 5)
+    sums = x.new_empty(3)
+    row_sums_kernel[(3,)](x, sums, 5, TILE=4)
+    print(sums.tolist(), x.sum(1).tolist())
+
+# %% ask_flash_attention_forward [markdown]
+# ## 11.1 `flash_attention_forward`: the online softmax
+#
+# *About 50 minutes · hard ●●●*
+#
+# A program owns `BLOCK` queries of one head, and walks over the keys in tiles of `BLOCK`. It keeps three things: `top`, the
+# largest score of each row so far, `total`, the sum of exp(score - top), and `acc`, the same sum with the values.
+# A tile does five things: scores; the new top; the old sums shrink by exp(old top - new top); the tile's weights are
+# added; weights times values are added. At the end, out = acc / total, and the log-sum-exp is top + ln(total).
+#
+# A tile of (n, d) from row `first` on has the pointers `x + rows[:, None] * D + columns[None, :]` with
+# `rows = first + tl.arange(0, BLOCK)`. Keys beyond n get the score -inf, and so do those after the query where
+# `CAUSAL` is set; tiles wholly behind the diagonal need not be looked at. `tl.dot(a, b, input_precision="ieee")` multiplies
+# without rounding float32 to TF32, and `tl.trans` transposes.
+#
+# All tensors are float32 and may lie in memory as they like: `.contiguous()`.
+
+# %% flash_attention_forward
+@triton.jit
+def forward_kernel(q, k, v, out, lse, n, scale, CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr):
+    """Attend: program (i, j) has the queries i * BLOCK to (i + 1) * BLOCK of head j, all of (b * h) counted."""
+    ### BEGIN SOLUTION
+    first, head = tl.program_id(0) * BLOCK, tl.program_id(1)
+    rows, columns = first + tl.arange(0, BLOCK), tl.arange(0, D)
+    inside = rows[:, None] < n
+    places = head * n * D + rows[:, None] * D + columns[None, :]
+    queries = tl.load(q + places, mask=inside, other=0.0)
+    top = tl.full((BLOCK,), float("-inf"), tl.float32)
+    total = tl.zeros((BLOCK,), tl.float32)
+    acc = tl.zeros((BLOCK, D), tl.float32)
+    end = n
+    if CAUSAL:
+        end = tl.minimum(n, first + BLOCK)
+    for start in range(0, end, BLOCK):
+        own = start + tl.arange(0, BLOCK)
+        theirs = head * n * D + own[:, None] * D + columns[None, :]
+        keys = tl.load(k + theirs, mask=own[:, None] < n, other=0.0)
+        values = tl.load(v + theirs, mask=own[:, None] < n, other=0.0)
+        scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale
+        seen = own[None, :] < n
+        if CAUSAL:
+            seen = seen & (own[None, :] <= rows[:, None])
+        scores = tl.where(seen, scores, float("-inf"))
+        highest = tl.maximum(top, tl.max(scores, 1))
+        shrink = tl.exp(top - highest)
+        weights = tl.exp(scores - highest[:, None])
+        total = total * shrink + tl.sum(weights, 1)
+        acc = acc * shrink[:, None] + tl.dot(weights, values, input_precision="ieee")
+        top = highest
+    tl.store(out + places, acc / total[:, None], mask=inside)
+    tl.store(lse + head * n + rows, top + tl.log(total), mask=rows < n)
+    ### END SOLUTION
+
+
+def flash_attention_forward(q, k, v, causal=False):
+    """Attend, and return what the way back needs: make the results, and launch the kernel.
+
+    Parameters
+    ----------
+    q, k, v : tensor of float32, shape (b, h, n, d)
+        d is 16, 32, 64 or 128, and n anything from 1 on.
+    causal : bool
+        Whether query i sees key j only for j <= i.
+
+    Returns
+    -------
+    out : tensor of float32, shape (b, h, n, d)
+    lse : tensor of float32, shape (b, h, n)
+        The natural logarithm of the sum of exp(scores), q k^T / sqrt(d), of each row.
+    """
+    ### BEGIN SOLUTION
+    b, h, n, d = q.shape
+    q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
+    out, lse = torch.empty_like(q), q.new_empty(b, h, n)
+    grid = (triton.cdiv(n, BLOCK), b * h)
+    forward_kernel[grid](q, k, v, out, lse, n, 1 / math.sqrt(d), CAUSAL=bool(causal), D=d, BLOCK=BLOCK)
+    return out, lse
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# flash_attention_forward(*torch.randn(3, 1, 1, 5, 16))
+
+# %% check_flash_attention_forward
+import checks
+
+checks.run("flash_attention_forward", points=9)
+
+# %% ask_flash_attention [markdown]
+# ## 11.2 `flash_attention`: the way back
+#
+# *About 50 minutes · hard ●●●*
+#
+# Nothing n x n was kept, and nothing needs to be: with the log-sum-exp L, each tile of weights comes again as
+# P = exp(S - L). Let dO be the gradient of the output, and D = rowsum(O * dO), one number per query. Then
+#
+# $$
+# dV = P^\top dO \qquad dS = P \circ (dO\,V^\top - D) \qquad dQ = dS\,K / \sqrt d \qquad dK = dS^\top Q / \sqrt d
+# $$
+#
+# `backward_queries` owns a block of queries and walks over keys, for dQ; `backward_keys` owns a block of keys and walks
+# over queries, for dK and dV. The cell below gives the frame: it computes D and launches both, with the grid of 11.1.
+
+# %% given_backward
+class Attend(torch.autograd.Function):
+    """Your kernels, as a function that autograd can go back through (given)."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, causal):
+        q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
+        out, lse = flash_attention_forward(q, k, v, causal)
+        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.causal = causal
+        return out
+
+    @staticmethod
+    def backward(ctx, d_out):
+        q, k, v, out, lse = ctx.saved_tensors
+        d_out = d_out.contiguous()
+        D = (out * d_out).sum(-1).contiguous()
+        dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+        b, h, n, d = q.shape
+        grid = (triton.cdiv(n, BLOCK), b * h)
+        how = {"CAUSAL": bool(ctx.causal), "WIDTH": d, "BLOCK": BLOCK}
+        backward_queries[grid](q, k, v, d_out, lse, D, dq, n, 1 / math.sqrt(d), **how)
+        backward_keys[grid](q, k, v, d_out, lse, D, dk, dv, n, 1 / math.sqrt(d), **how)
+        return dq, dk, dv, None
+
+# %% flash_attention
+@triton.jit
+def backward_queries(
+    q, k, v, d_out, lse, D, dq, n, scale, CAUSAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Write the rows of dQ of one block of queries of one head."""
+    ### BEGIN SOLUTION
+    first, head = tl.program_id(0) * BLOCK, tl.program_id(1)
+    rows, columns = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
+    inside = rows[:, None] < n
+    places = head * n * WIDTH + rows[:, None] * WIDTH + columns[None, :]
+    queries = tl.load(q + places, mask=inside, other=0.0)
+    upstream = tl.load(d_out + places, mask=inside, other=0.0)
+    own_lse = tl.load(lse + head * n + rows, mask=rows < n, other=0.0)
+    own_D = tl.load(D + head * n + rows, mask=rows < n, other=0.0)
+    acc = tl.zeros((BLOCK, WIDTH), tl.float32)
+    end = n
+    if CAUSAL:
+        end = tl.minimum(n, first + BLOCK)
+    for start in range(0, end, BLOCK):
+        own = start + tl.arange(0, BLOCK)
+        theirs = head * n * WIDTH + own[:, None] * WIDTH + columns[None, :]
+        keys = tl.load(k + theirs, mask=own[:, None] < n, other=0.0)
+        values = tl.load(v + theirs, mask=own[:, None] < n, other=0.0)
+        scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale
+        seen = (own[None, :] < n) & inside
+        if CAUSAL:
+            seen = seen & (own[None, :] <= rows[:, None])
+        P = tl.where(seen, tl.exp(scores - own_lse[:, None]), 0.0)
+        dP = tl.dot(upstream, tl.trans(values), input_precision="ieee")
+        acc += tl.dot(P * (dP - own_D[:, None]), keys, input_precision="ieee")
+    tl.store(dq + places, acc * scale, mask=inside)
+    ### END SOLUTION
+
+
+@triton.jit
+def backward_keys(
+    q, k, v, d_out, lse, D, dk, dv, n, scale, CAUSAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Write the rows of dK and dV of one block of keys of one head."""
+    ### BEGIN SOLUTION
+    first, head = tl.program_id(0) * BLOCK, tl.program_id(1)
+    own, columns = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
+    inside = own[:, None] < n
+    places = head * n * WIDTH + own[:, None] * WIDTH + columns[None, :]
+    keys = tl.load(k + places, mask=inside, other=0.0)
+    values = tl.load(v + places, mask=inside, other=0.0)
+    dk_acc = tl.zeros((BLOCK, WIDTH), tl.float32)
+    dv_acc = tl.zeros((BLOCK, WIDTH), tl.float32)
+    begin = 0
+    if CAUSAL:
+        begin = first
+    for start in range(begin, n, BLOCK):
+        rows = start + tl.arange(0, BLOCK)
+        theirs = head * n * WIDTH + rows[:, None] * WIDTH + columns[None, :]
+        queries = tl.load(q + theirs, mask=rows[:, None] < n, other=0.0)
+        upstream = tl.load(d_out + theirs, mask=rows[:, None] < n, other=0.0)
+        own_lse = tl.load(lse + head * n + rows, mask=rows < n, other=0.0)
+        own_D = tl.load(D + head * n + rows, mask=rows < n, other=0.0)
+        scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale
+        seen = (own[None, :] < n) & (rows[:, None] < n)
+        if CAUSAL:
+            seen = seen & (own[None, :] <= rows[:, None])
+        P = tl.where(seen, tl.exp(scores - own_lse[:, None]), 0.0)
+        dP = tl.dot(upstream, tl.trans(values), input_precision="ieee")
+        dS = P * (dP - own_D[:, None])
+        dv_acc += tl.dot(tl.trans(P), upstream, input_precision="ieee")
+        dk_acc += tl.dot(tl.trans(dS), queries, input_precision="ieee")
+    tl.store(dk + places, dk_acc * scale, mask=inside)
+    tl.store(dv + places, dv_acc, mask=inside)
+    ### END SOLUTION
+
+
+def flash_attention(q, k, v, causal=False):
+    """Attend, so that autograd finds the way back: a line with `Attend.apply`.
+
+    Parameters
+    ----------
+    q, k, v : tensor of float32, shape (b, h, n, d)
+    causal : bool
+
+    Returns
+    -------
+    tensor of float32, shape (b, h, n, d)
+    """
+    ### BEGIN SOLUTION
+    return Attend.apply(q, k, v, causal)
+    ### END SOLUTION
+
+# %% check_flash_attention
+import checks
+
+checks.run("flash_attention", points=7)
+
+# %% ask_MultiHeadLayer [markdown]
+# ## 11.3 `MultiHeadLayer`: the layer
+#
+# *About 50 minutes · hard ●●●*
+#
+# The layer of exercise 6, for self-attention and for use: grouped-query heads, causality, masks, a cache, any device and
+# float dtype. Query head i uses head i // (h / h_kv) of keys and values. Without a mask it never holds n x n:
+# `functional.scaled_dot_product_attention` has that, and your kernel too, where its dtype and lengths fit.
+#
+# With a cache, `k, v = cache.append(k, v)` takes this call's keys and values, (b, h_kv, n, d_head), once, and returns all so
+# far, n_k of them. The last n of those are this call's own: token i stands at n_k - n + i, and causality counts from there.
+
+# %% MultiHeadLayer
+class MultiHeadLayer(nn.Module):
+    """Multi-head self-attention with grouped-query heads, masks and a cache.
+
+    Parameters
+    ----------
+    d_model, num_heads : int
+    num_kv_heads : int, optional
+        Default: num_heads.
+    bias : bool
+        Whether the projections have a bias.
+
+    Attributes
+    ----------
+    W_q, W_k, W_v, W_o : nn.Linear
+        Or one `W_qkv`, whose rows are those of W_q, W_k and W_v in this order, beside `W_o`.
+    """
+
+    def __init__(self, d_model, num_heads, num_kv_heads=None, bias=True):
+        super().__init__()
+        ### BEGIN SOLUTION
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads or num_heads
+        self.d_head = d_model // num_heads
+        self.W_qkv = nn.Linear(d_model, (num_heads + 2 * self.num_kv_heads) * self.d_head, bias=bias)
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+        ### END SOLUTION
+
+    def forward(self, x, mask=None, is_causal=False, cache=None):
+        """Let the tokens attend to each other, and to those in the cache.
+
+        Parameters
+        ----------
+        x : tensor, shape (b, n, d_model)
+        mask : tensor of bool, optional
+            True where the query may attend to the key: (n, n_k), or (b, 1 or h, n, n_k). No row is all False.
+        is_causal : bool
+            With a mask, both hold.
+        cache : object, optional
+
+        Returns
+        -------
+        tensor, shape (b, n, d_model)
+        """
+        ### BEGIN SOLUTION
+        b, n, _ = x.shape
+        heads = self.W_qkv(x).view(b, n, -1, self.d_head).transpose(1, 2)
+        q, k, v = heads.split([self.num_heads, self.num_kv_heads, self.num_kv_heads], dim=1)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        k, v = (own.repeat_interleave(self.num_heads // self.num_kv_heads, dim=1) for own in (k, v))
+        n_k = k.shape[2]
+        if is_causal and (mask is not None or n_k > n):
+            places = torch.arange(n_k - n, n_k, device=x.device)
+            earlier = torch.arange(n_k, device=x.device) <= places[:, None]
+            mask, is_causal = earlier if mask is None else mask & earlier, False
+        z = functional.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal)
+        return self.W_o(z.transpose(1, 2).reshape(b, n, -1))
+        ### END SOLUTION
+
+# %% check_MultiHeadLayer
+import checks
+
+checks.run("MultiHeadLayer", points=8)
+
+# %% think [markdown]
+# ## To think about: why compute it twice?
+#
+# *About 5 minutes · medium ●●○*
+#
+# The way back computes every score again, twice in fact, and the whole is faster than keeping the weights. Why?
+#
+# <details><summary>An answer</summary>
+#
+# A GPU multiplies far more numbers per second than it reads. Weights that are kept are written once and read
+# again, n x n of them for each head; a score that is computed again costs 2 d operations on numbers that lie on the chip.
+#
+# </details>
+
+# %% stretch [markdown]
+# ## A stretch task: a window
+#
+# *About 30 minutes · hard ●●●*
+#
+# Give your forward kernel a window: query i sees only the w keys up to its own. Which tiles need no look now, and how do
+# time and n belong together? There are no points for it, and no check.
+
+# %%
+# Yours: the stretch task, or anything else.
