@@ -171,7 +171,7 @@ function render({ model, el }) {
       }
     }
     if (state.causal) parts.push(s("path", { class: "abh-diagonal", d: `M${x} ${y}L${x + side} ${y + side}` }));
-    const names = [["Q", x - 24, y - 8, "middle"], ["K", x - 8, y - 41, "end"], ["V", x - 8, y - 15, "end"],
+    const names = [["Q", x - 40, y + 15, "end"], ["K", x - 8, y - 41, "end"], ["V", x - 8, y - 15, "end"],
       ["Z", x + side + 24, y - 8, "middle"]];
     for (const [name, left, top, anchor] of names) {
       parts.push(s("text", { class: "abh-name", x: left, y: top, "text-anchor": anchor }, name));

@@ -162,7 +162,7 @@ def roof(record, marks):
     if not (record or {}).get("ceilings"):
         return Markdown(missing("ceilings"))
     ceilings = record["ceilings"]
-    axes = drawing.panels(height=225)
+    axes = drawing.panels(height=205)
     x = [10 ** (k / 50) for k in range(-20, 201)]
     slope = ceilings["copy_gb_s"] / 1e3  # TFLOP/s for each operation per byte
     for name, line in (("float32", ":"), ("tf32", "--"), ("bfloat16", "-")):
