@@ -283,6 +283,11 @@ class Nursery:
         self.hidden = [str(path) for path in hidden]
         self.process = self.lanes = self.last = None
 
+    @property
+    def warm(self) -> bool:
+        """Whether a guest is forked at once, and need not wait until everything is loaded."""
+        return self.last is not None and self.last.warm
+
     def start(self):
         """Start the warm parent, if it does not run yet; it warms up while other things are done."""
         if self.process and self.process.poll() is None:
@@ -298,12 +303,15 @@ class Nursery:
         )  # fmt: skip
         theirs.close()
 
-    def lane(self):
-        """Return a worker's own way to guests: a socket for `Lane`, which can be sent to another process."""
+    def lane(self, core: int | None = None):
+        """Return a worker's own way to guests: a socket for `Lane`, which can be sent to another process.
+
+        Where a core is named, all guests that come that way stay on it.
+        """
         self.start()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            socket.send_fds(self.lanes, [b"lane"], [theirs.fileno()])
+            socket.send_fds(self.lanes, [json.dumps({"core": core}).encode()], [theirs.fileno()])
         except OSError:
             raise RuntimeError(f"the sandbox did not start: {self.last_words()}") from None
         theirs.close()
@@ -408,6 +416,8 @@ class Bare:
     imports : sequence of str
         Modules that each loads as it starts, while the judge does other things.
     """
+
+    warm = False  # each loads what it imports
 
     def __init__(self, limits, imports=()):
         self.limits, self.imports, self.running = limits, list(imports), None
