@@ -163,20 +163,7 @@ def test_a_batch_has_one_warm_parent_and_leaves_nothing(course, tmp_path):
     assert counted == {1} and not warm_parents()
 
 
-@pytest.mark.parametrize("more", [-1, 0, 1])
-def test_workers_share_out_the_cores_where_each_core_has_one(monkeypatch, more):
-    cores = sorted(os.sched_getaffinity(0))
-    started = []
-    monkeypatch.setattr(backends.Local, "_started", lambda self, core: started.append(core))
-    jobs = len(cores) + more
-    backends.Local(jobs, None)
-    if more < 0:  # there is room to move
-        assert set(started) == {None}
-    else:
-        assert started == [cores[number % len(cores)] for number in range(jobs)]
-
-
-def _answers(pipe, setting, lane, core):
+def _answers(pipe, setting, lane):
     """Stand in for a worker: one that sends half of a large answer, and is killed."""
     method, _ = pipe.recv()
     if method == "page":

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import socket
 import threading
 
@@ -732,17 +731,6 @@ def test_what_one_guest_leaves_no_other_finds(pair, isolated):
     first, second = pair
     assert "wrote" in shown(first, LEAVES) and "/scratch" in shown(first, LEAVES)
     assert "found []" in shown(second, FINDS)
-
-
-def test_guests_of_a_lane_stay_on_its_core(isolated, toy):
-    nursery = sandbox.Nursery(LIMITS, [], [str(toy.root), str(ROOT)])
-    try:
-        core = max(os.sched_getaffinity(0))
-        guest = sandbox.Lane(nursery.lane(core), LIMITS).guest()
-        assert shown(guest, "import os; print(os.sched_getaffinity(0))").strip() == str({core})
-        guest.close()
-    finally:
-        nursery.close()
 
 
 SERVES = """

@@ -67,7 +67,6 @@ class _Process:
     process: multiprocessing.process.BaseProcess
     pipe: multiprocessing.connection.Connection
     jobs: deque[Job]
-    core: int | None
 
 
 class Local:
@@ -75,9 +74,6 @@ class Local:
 
     Each has a pipe to itself: one that is killed, even in the middle of an answer, is an end of file on that pipe,
     and holds up nobody. Each has one job under way and one waiting, so that it need not wait for this process.
-
-    Where there are as many workers as cores, each stays on one, and its guests with it. A judge and its guest take
-    turns, a hundred times and more for one submission, and on another core each turn costs several times as much.
 
     Parameters
     ----------
@@ -94,11 +90,7 @@ class Local:
     def __init__(self, jobs: int, setting: Any, nursery: Any = None):
         self.setting, self.nursery = setting, nursery
         self.context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
-        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-        pinned = 0 < len(cores) <= jobs
-        self.workers = [
-            self._started(cores[number % len(cores)] if pinned else None) for number in range(max(jobs, 1))
-        ]
+        self.workers = [self._started() for _ in range(max(jobs, 1))]
         self.done: deque[tuple[Job, Any]] = deque()
 
     def free(self) -> int:
@@ -138,23 +130,23 @@ class Local:
         """Put another worker in the place of one that died; only the job that it was at can have killed it."""
         _end(worker)
         self.done.append((worker.jobs.popleft(), WorkerDied("the process that graded it ended")))
-        self.workers[self.workers.index(worker)] = fresh = self._started(worker.core)
+        self.workers[self.workers.index(worker)] = fresh = self._started()
         for job in worker.jobs:
             fresh.jobs.append(job)
             with contextlib.suppress(OSError):
                 fresh.pipe.send((job.method, job.arguments))
 
-    def _started(self, core: int | None) -> _Process:
+    def _started(self) -> _Process:
         pipe, theirs = self.context.Pipe()
-        lane = self.nursery.lane(core) if self.nursery else None
+        lane = self.nursery.lane() if self.nursery else None
         process = self.context.Process(  # type: ignore[attr-defined]
-            target=_serve, args=(theirs, self.setting, lane, core), daemon=True
+            target=_serve, args=(theirs, self.setting, lane), daemon=True
         )
         process.start()
         theirs.close()
         if lane:
             lane.close()
-        return _Process(process, pipe, deque(), core)
+        return _Process(process, pipe, deque())
 
 
 def _end(worker: _Process) -> None:
@@ -191,14 +183,12 @@ def _deaf() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _serve(pipe: multiprocessing.connection.Connection, setting: Any, lane: Any, core: int | None) -> None:
-    """Be a worker, on one core or anywhere: answer jobs until the other end is gone."""
+def _serve(pipe: multiprocessing.connection.Connection, setting: Any, lane: Any) -> None:
+    """Be a worker: answer jobs until the other end is gone."""
     from autograder.grading.worker import Worker
     from autograder.sandbox.guests import Lane
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if core is not None:
-        os.sched_setaffinity(0, {core})
     _bound_memory()
     jobs: queue.SimpleQueue[tuple[str, tuple[Any, ...]]] = queue.SimpleQueue()
     threading.Thread(target=_receive_jobs, args=(pipe, jobs), daemon=True).start()

@@ -303,15 +303,12 @@ class Nursery:
         )  # fmt: skip
         theirs.close()
 
-    def lane(self, core: int | None = None):
-        """Return a worker's own way to guests: a socket for `Lane`, which can be sent to another process.
-
-        Where a core is named, all guests that come that way stay on it.
-        """
+    def lane(self):
+        """Return a worker's own way to guests: a socket for `Lane`, which can be sent to another process."""
         self.start()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            socket.send_fds(self.lanes, [json.dumps({"core": core}).encode()], [theirs.fileno()])
+            socket.send_fds(self.lanes, [b"lane"], [theirs.fileno()])
         except OSError:
             raise RuntimeError(f"the sandbox did not start: {self.last_words()}") from None
         theirs.close()

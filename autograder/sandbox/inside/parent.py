@@ -195,16 +195,12 @@ def received(connection, count):
         yield data, [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
 
-def lane(shell, interactive, worker, filter_program, core):
+def lane(shell, interactive, worker, filter_program):
     """Serve one worker: a guest for every pair of sockets that it sends with its limits, one after another.
-
-    Where a core is named, all of them stay on it.
 
     Each lane has a network of its own, with nothing but a loopback device: guests of different workers, which run at
     the same time, cannot find each other there.
     """
-    if core is not None:
-        os.sched_setaffinity(0, {core})
     kernel.enter_lane()
     _ignore_nothing()
     worker.send(b"warm")
@@ -239,10 +235,10 @@ def main(descriptor, imports):
     gc.set_threshold(20_000, 20, 20)
     os.environ.update(HOME=SCRATCH, TMPDIR=f"{SCRATCH}/.tmp")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers that have ended leave nothing to wait for
-    for asked, (worker,) in received(lanes, 1):
+    for _, (worker,) in received(lanes, 1):
         if os.fork() == 0:
             lanes.close()
-            lane(shell, interactive, worker, filter_program, json.loads(asked)["core"])
+            lane(shell, interactive, worker, filter_program)
             os._exit(0)
         worker.close()
 
