@@ -129,8 +129,9 @@ class Record:
         return dataclasses.replace(self, **vars(standing))
 
     def to_json(self) -> str:
-        """Return the text of `grade.json`."""
-        return json.dumps(_plain(self), indent=1, ensure_ascii=False)
+        """Return the text of `grade.json`, a line for each part: with an indent, `json` takes ten times as long."""
+        lines = (f"{json.dumps(name)}: {json.dumps(part, ensure_ascii=False)}" for name, part in _plain(self).items())
+        return "{\n" + ",\n".join(lines) + "\n}\n"
 
     @classmethod
     def from_json(cls, text: str) -> "Record | None":

@@ -210,7 +210,8 @@ def _keys(submitted: Notebook, released: Notebook) -> list[str | None]:
     keys = [
         grade_id(cell) if grade_id(cell) in grade_ids else by_id.get(cell.get("id", "")) for cell in submitted.cells
     ]
-    missing = {_key(cell): cell for cell in released.cells if _key(cell) not in set(keys)}
+    there = set(keys)
+    missing = {_key(cell): cell for cell in released.cells if _key(cell) not in there}
     _find_by_text(submitted, keys, missing)
     _find_by_place(submitted, released, keys, missing)
     return keys

@@ -165,7 +165,7 @@ class _Run:
         """Return a living guest that has run the cells before; raise `Ended` if one of them ends it again."""
         while self.guest is None or self.guest.ended:
             self.close()
-            with self.clock("fork"):
+            with self.clock("fork" if self.guests.warm else "warming up"):
                 self.guest = self.guests.guest(self.budget)
                 start = {"op": "start", "seed": self.unit.guest_seed, "files": list(self.unit.files)}
                 self.guest.request(start, list(self.unit.files.values()))

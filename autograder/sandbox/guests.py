@@ -283,6 +283,11 @@ class Nursery:
         self.hidden = [str(path) for path in hidden]
         self.process = self.lanes = self.last = None
 
+    @property
+    def warm(self) -> bool:
+        """Whether a guest is forked at once, and need not wait until everything is loaded."""
+        return self.last is not None and self.last.warm
+
     def start(self):
         """Start the warm parent, if it does not run yet; it warms up while other things are done."""
         if self.process and self.process.poll() is None:
@@ -408,6 +413,8 @@ class Bare:
     imports : sequence of str
         Modules that each loads as it starts, while the judge does other things.
     """
+
+    warm = False  # each loads what it imports
 
     def __init__(self, limits, imports=()):
         self.limits, self.imports, self.running = limits, list(imports), None
