@@ -10,6 +10,9 @@ LACKS = {
 }
 """What `on=` may name, each with what is said where the machine does not have it."""
 
+NAMES = {"gpu": Message("a GPU"), "triton": Message("Triton")}
+"""The same in two words."""
+
 
 def has(what):
     """Tell whether the machine that this runs on has what `on=` names."""
