@@ -66,6 +66,7 @@ Database = Annotated[
 def main() -> None:
     """Run the command line; a fault that the user can mend is one line and status 1."""
     lean.begin()
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # to ask torch for a GPU starts nothing on it
     warnings.filterwarnings("ignore")
     logging.getLogger("traitlets").setLevel(logging.CRITICAL)
     try:

@@ -9,9 +9,10 @@ import pytest
 from conftest import toy_course
 from nbgrader.api import Gradebook
 
-from autograder import cli, gradebook, report, words
+from autograder import cli, doctor, gradebook, report, words
 from autograder.corpus.case import RIGHT, WRONG
 from autograder.course import UserError
+from autograder.explain import Explained, Explanation, lines
 from autograder.grading import batch
 from autograder.grading.session import Waiting
 from autograder.release import release
@@ -336,3 +337,31 @@ def test_a_person_may_settle_what_waits(course, tmp_path, capsys):
     (tmp_path / "gpu").touch()
     cli.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
     assert "No points wait" in said(capsys)
+
+
+# What this machine can do.
+
+
+def test_doctor_says_how_kernels_run_and_what_needs_a_gpu(course, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
+    assert "their points wait" in doctor._triton().note
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(doctor.importlib.metadata, "version", lambda name: "3.7.1")
+    assert doctor._triton().note == "kernels run in its interpreter, on the CPU"
+    (exercise,) = course.exercises()
+    (exercise.released / "exercise.toml").write_text("gpu = true")
+    (line,) = doctor.unverified([exercise])
+    assert line.startswith("01-toy needs a GPU for 1 check, and torch finds none here") and "--pending" in line
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "A chip")
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: True)
+    assert doctor._triton().note == "kernels run natively, on the GPU"
+    assert "A chip, bf16" in doctor._torch().found and doctor.unverified([exercise]) == []
+
+
+def test_a_report_explained_has_no_calls_for_what_was_not_verified(suite, has):
+    report = suite.examine("double", lambda A: 2 * A, points=10, seed=SEED)
+    explained = [Explained(own) for own in report.results]
+    said = " ".join(text for text, _ in lines(Explanation(report, ["A"], explained), whole=False))
+    assert "unverified  kernel" in said and "It needs Triton" in said and "no listed answer" not in said
