@@ -31,6 +31,7 @@ from autograder import lean
 from autograder.course import ROOT, Course, Exercise, UserError
 
 if TYPE_CHECKING:
+    from autograder.grading.session import Waiting
     from autograder.results import Outcome, Record
 
 TIMINGS = "AUTOGRADER_TIMINGS"
@@ -65,6 +66,7 @@ Database = Annotated[
 def main() -> None:
     """Run the command line; a fault that the user can mend is one line and status 1."""
     lean.begin()
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # to ask torch for a GPU starts nothing on it
     warnings.filterwarnings("ignore")
     logging.getLogger("traitlets").setLevel(logging.CRITICAL)
     try:
@@ -221,6 +223,9 @@ def _show_check(outcome: "Outcome") -> None:
         out.print(text.line(str(note)), highlight=False, markup=False)
     if str(outcome.reason):
         out.print(text.line(str(outcome.reason)), highlight=False, markup=False)
+    for grade_id, cell in outcome.cells.items():
+        if cell.pending:
+            out.print(str(words.pending(cell.subject or grade_id, cell.pending, cell.waits_for())), highlight=False)
     checks = [cell for cell in outcome.cells.values() if not cell.manual]
     earned, most = sum(cell.points for cell in checks), sum(cell.max_points for cell in checks)
     by_hand = sum(cell.max_points for cell in outcome.cells.values() if cell.manual)
@@ -240,6 +245,9 @@ def grade(
     redraw: Annotated[
         bool, typer.Option("--redraw", help="Grade all of them again, with the checks' inputs drawn anew.")
     ] = False,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="Grade again only what has points that wait for what this machine has.")
+    ] = False,
     jobs: Annotated[int, typer.Option(help="How many to grade at one time.", show_default="one for each core")] = 0,
     no_sandbox: Annotated[
         bool, typer.Option("--no-sandbox", help="At your own risk: run submissions with your rights.")
@@ -254,10 +262,15 @@ def grade(
     A submission that has not changed since it was graded is not graded again. Whatever students handed in,
     every one of them gets a grade and a reason, and the command ends with status 0.
     """
-    from autograder.grading.session import Session
+    from autograder.grading.session import Session, Waiting
 
     where = _course(course, into, db)
-    session = Session(where, where.exercises(exercises or ()), submitted or where.submitted, jobs, force, redraw)
+    session = Session(
+        where, where.exercises(exercises or ()), submitted or where.submitted, jobs, force, redraw, pending
+    )
+    if pending and not session.submissions:
+        _nothing_to_settle(session.waiting)
+        return
     session.isolate(wanted=not no_sandbox, fall_back=fall_back, warn=_warn)
     _warn_of_gpus(session.used)
     try:
@@ -275,6 +288,15 @@ def grade(
         raise typer.Exit(130) from None
     _write_timings(session.seconds)
     _show_grades(where, session.records, session.kept, session.renewed)
+    for line in Waiting([*session.records, *session.waiting.elsewhere]).said():
+        _warn(line)
+
+
+def _nothing_to_settle(waiting: "Waiting") -> None:
+    """Say that nothing waits; where something does, but for what this machine lacks, that is an error."""
+    if waiting.elsewhere:
+        raise UserError(" ".join(waiting.said()))
+    out.print("No points wait. Nothing was graded.", highlight=False)
 
 
 def _show_grades(where: Course, records: list["Record"], kept: int, renewed: int) -> None:
@@ -374,7 +396,8 @@ def _table(records: Sequence["Record"]) -> Table:
     for name in ("Student", "Exercise", "Points", "Lost to"):
         table.add_column(name, justify="right" if name == "Points" else "left", overflow="fold")
     for record in records:
-        points = f"{record.score:g} / {record.max_score:g}"
+        waiting = f" + {record.pending:g} waiting" if record.pending else ""
+        points = f"{record.score:g}{waiting} / {record.max_score:g}"
         if record.needs_manual_grade:
             points += " +"
         lost = "\n".join(text.line(reason) for reason in words.reasons(record, record.penalty)) or "–"

@@ -39,7 +39,7 @@ class Settings:
     title : str
         What people read; by default the folder's name stands for it.
     gpu : bool
-        Whether some of its checks ask something of a GPU.
+        Whether some of its checks ask something of a GPU; guests may then use one that the machine has.
     preload : tuple of str
         Modules for guests to load beforehand, besides those that its given cells import.
     limits : dict

@@ -1,6 +1,9 @@
 """What this machine has and lacks, each with what it is for and what mends it."""
 
+import ast
+import contextlib
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import re
@@ -37,7 +40,7 @@ class Finding:
 
 def findings() -> list[Finding]:
     """Return all findings, the needed things first."""
-    return [*_python(), *packages(), _torch(), _exercises(), _writable(), *_tools(), _isolation()]
+    return [*_python(), *packages(), _torch(), _triton(), _exercises(), _writable(), *_tools(), _isolation()]
 
 
 def _python() -> Iterator[Finding]:
@@ -100,7 +103,9 @@ def _torch() -> Finding:
     except ImportError:
         return Finding("torch", "missing", "not installed", "make install")
     if torch.cuda.is_available():
-        return Finding("torch", "ok", f"{torch.__version__}, {torch.cuda.get_device_name()}", "the GPU is found")
+        bf16 = "bf16" if torch.cuda.is_bf16_supported() else "no bf16"
+        found = f"{torch.__version__}, {torch.cuda.get_device_name()}, {bf16}"
+        return Finding("torch", "ok", found, "the GPU is found; `grade --pending` settles points that wait for one")
     found = f"{torch.__version__}, CPU only"
     exercises = [Exercise(path.name) for path in sorted((ROOT / "exercises").glob("*")) if path.is_dir()]
     wanting = unverified(exercises)
@@ -119,9 +124,38 @@ def unverified(exercises: Iterable[Exercise]) -> list[str]:
     if torch.cuda.is_available():
         return []
     return [
-        f"{exercise.name} needs a GPU, and torch finds none here: what its checks ask of one is not verified."
+        f"{exercise.name} needs a GPU{_for_what(exercise)}, and torch finds none here: what its checks ask of one is "
+        "not verified, and those points wait for `grade --pending` on a machine that has one."
         for exercise in wanting
     ]
+
+
+def _for_what(exercise: Exercise) -> str:
+    """Return for how much an exercise needs a GPU, as far as its modules say `on="gpu"`."""
+    found = []
+    for file, one, many in (("checks.py", "check", "checks"), ("misconceptions.py", "wrong answer", "wrong answers")):
+        with contextlib.suppress(OSError, SyntaxError, UnicodeDecodeError):
+            text = (exercise.released / file).read_text(encoding="utf-8")
+            words = [own for own in ast.walk(ast.parse(text)) if isinstance(own, ast.keyword) and own.arg == "on"]
+            count = sum(isinstance(word.value, ast.Constant) and word.value.value == "gpu" for word in words)
+            found += [f"{count} {one if count == 1 else many}"] if count else []
+    return f" for {' and '.join(found)}" if found else ""
+
+
+def _triton() -> Finding:
+    """Return whether kernels run here, and how."""
+    if importlib.util.find_spec("triton") is None:
+        note = "checks of kernels are not verified, and their points wait; Triton is for Linux on x86-64"
+        return Finding("Triton", "optional", "not installed", note)
+    version = importlib.metadata.version("triton")
+    try:
+        import torch
+
+        native = torch.cuda.is_available()
+    except ImportError:
+        native = False
+    how = "natively, on the GPU" if native else "in its interpreter, on the CPU"
+    return Finding("Triton", "ok", version, f"kernels run {how}")
 
 
 def _exercises() -> Finding:

@@ -127,7 +127,7 @@ class Explaining(Judge):
 
     def _explained(self, result: Result, report: Report, checks: Any, guest: Guest) -> Explained:
         explained = Explained(result)
-        if result.status == "waiting" or guest.ended:
+        if result.status in ("waiting", "unverified") or guest.ended:
             return explained
         check = next(own for own in checks.of(report.subject) if own.__name__ == result.name)
         recording = Recording(report.subject, self.lookup(report.subject))

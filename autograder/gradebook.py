@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from autograder.course import Course, Exercise, UserError
-from autograder.results import Outcome, Saved, Standing
+from autograder.results import Outcome, Record, Saved, Standing
 
 QUIET = logging.getLogger("autograder.nbgrader")
 QUIET.setLevel(logging.CRITICAL)
@@ -286,7 +286,8 @@ class _Submission:
             waits = result.manual and not str(result.error)
             lost_by_us = outcome.kind == "infrastructure" and row.get("manual_score") is None
             row["auto_score"] = None if waits or lost_by_us else result.points
-            row["needs_manual_grade"] = row.get("manual_score") is not None or row["auto_score"] is None
+            by_hand = row.get("manual_score") is not None
+            row["needs_manual_grade"] = by_hand or row["auto_score"] is None or result.pending > 0
         for cell, row in self.comments.items():
             result = outcome.cells.get(self.exercise.commented.get(cell, ""))
             row["auto_comment"] = "No response." if result and result.manual and str(result.error) else None
@@ -319,7 +320,7 @@ class _Submission:
             max_score=sum(most for _, most in self.exercise.graded.values()),
             penalty=penalty,
             seconds_late=self.seconds_late(),
-            needs_manual_grade=any(row["needs_manual_grade"] for row in self.grades.values()),
+            needs_manual_grade=any(_waits(row) for row in self.grades.values()),
         )
 
     def cells(self) -> dict[str, dict[str, Any]]:
@@ -328,9 +329,7 @@ class _Submission:
         for cell, row in self.grades.items():
             name, most = self.exercise.graded[cell]
             by_hand = row.get("manual_score") is not None
-            cells.setdefault(name, {}).update(
-                score=_score(row), points=most, waits=bool(row["needs_manual_grade"]), by_hand=by_hand
-            )
+            cells.setdefault(name, {}).update(score=_score(row), points=most, waits=_waits(row), by_hand=by_hand)
         for cell, row in self.comments.items():
             cells.setdefault(self.exercise.commented[cell], {}).update(
                 comment=row.get("manual_comment"), automatic=row.get("auto_comment")
@@ -344,30 +343,77 @@ def _score(row: dict[str, Any]) -> float:
     return 0.0 if points is None else points + (row.get("extra_credit") or 0.0)
 
 
+def _waits(row: dict[str, Any]) -> bool:
+    """Tell whether a grade's row waits for a person.
+
+    One whose points the checks gave, and that nobody changed, is marked because points of it wait for a machine.
+    """
+    only_pending = row.get("auto_score") is not None and row.get("manual_score") is None
+    return bool(row["needs_manual_grade"]) and not only_pending
+
+
 def rows(course: Course) -> list[dict[str, Any]]:
     """Return every grade in the gradebook as a dict, by exercise and student, under nbgrader's names.
 
-    `needs_manual_grade` tells whether a cell of it still waits for a person, so that the score may rise.
+    `needs_manual_grade` tells whether a cell of it still waits for a person, `pending` how many points wait for a
+    machine with what their checks need: by either the score may rise.
     """
+    return [row for row, _ in graded(course)]
+
+
+def graded(course: Course) -> list[tuple[dict[str, Any], Record | None]]:
+    """Return every grade in the gradebook, as `rows` has it, with its record as it stands today, if it has one."""
     with opened(course) as gradebook:
-        return [
-            {
-                "assignment": found.assignment.name,
-                "duedate": found.assignment.duedate or "",
-                "timestamp": found.timestamp or "",
-                "student_id": found.student.id,
-                "last_name": found.student.last_name or "",
-                "first_name": found.student.first_name or "",
-                "email": found.student.email or "",
-                "raw_score": found.score,
-                "late_submission_penalty": found.late_submission_penalty or 0.0,
-                "score": max(0.0, found.score - (found.late_submission_penalty or 0.0)),
-                "max_score": found.max_score,
-                "needs_manual_grade": found.needs_manual_grade,
-            }
-            for assignment in sorted(gradebook.assignments, key=lambda a: a.name)
-            for found in sorted(assignment.submissions, key=lambda s: s.student.id)
-        ]
+        found = []
+        for row, submission in _rows(gradebook):
+            record = Record.read(course.graded(row["student_id"], row["assignment"]).record)
+            if row["needs_manual_grade"]:
+                row["needs_manual_grade"] = any(_waits(_row(cell)) for cell in _grades(submission))
+            if record and record.pending:
+                by_hand = [cell.name for cell in _grades(submission) if cell.manual_score is not None]
+                record = record.settled(by_hand)
+            row["pending"] = record.pending if record else 0.0
+            if record:
+                now = {name: row[name] for name in ("score", "max_score", "needs_manual_grade")}
+                record = replace(record, **now)
+            found.append((row, record))
+        return found
+
+
+def records(course: Course) -> list[Record]:
+    """Return the records of all graded submissions, with the scores that the gradebook has for them now."""
+    found = graded(course) if course.db or course.gradebook.exists() else []
+    return [record for _, record in found if record]
+
+
+def _grades(submission: Any) -> list[Any]:
+    return [cell for notebook in submission.notebooks for cell in notebook.grades]
+
+
+def _row(cell: Any) -> dict[str, Any]:
+    return {name: getattr(cell, name) for name in ("auto_score", "manual_score", "needs_manual_grade")}
+
+
+def _rows(gradebook: Gradebook) -> Iterator[tuple[dict[str, Any], Any]]:
+    for assignment in sorted(gradebook.assignments, key=lambda a: a.name):
+        for found in sorted(assignment.submissions, key=lambda s: s.student.id):
+            yield (
+                {
+                    "assignment": found.assignment.name,
+                    "duedate": found.assignment.duedate or "",
+                    "timestamp": found.timestamp or "",
+                    "student_id": found.student.id,
+                    "last_name": found.student.last_name or "",
+                    "first_name": found.student.first_name or "",
+                    "email": found.student.email or "",
+                    "raw_score": found.score,
+                    "late_submission_penalty": found.late_submission_penalty or 0.0,
+                    "score": max(0.0, found.score - (found.late_submission_penalty or 0.0)),
+                    "max_score": found.max_score,
+                    "needs_manual_grade": found.needs_manual_grade,
+                },
+                found,
+            )
 
 
 def _reason(error: Exception) -> str:

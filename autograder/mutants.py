@@ -411,7 +411,7 @@ def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Out
         diagnosed = contextlib.nullcontext() if number == 0 else _undiagnosed(exercise)
         with diagnosed:
             report = exercise.suite.examine(mutant.subject, around[name], 1.0, seed)
-        failed = [result for result in report.results if result.status != "passed"]
+        failed = [result for result in report.results if result.status in ("failed", "waiting")]
         outcome.first.append(failed[0].name if failed else "")
         if number == 0 and failed:
             outcome.raised = RAISED in getattr(failed[0].message, "text", "")

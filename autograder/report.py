@@ -17,7 +17,6 @@ from markupsafe import Markup
 from autograder import gradebook, text, words
 from autograder.course import Course, UserError
 from autograder.feedback.page import inline_code
-from autograder.grading.batch import record_of
 from autograder.results import CellResult, Record
 from checking.words import Message, shown
 
@@ -37,7 +36,7 @@ def write(course: Course, path: Path, anonymous: bool = False) -> None:
     UserError
         If nothing is graded yet.
     """
-    records = graded(course)
+    records = gradebook.records(course)
     if not records:
         raise UserError(f"Nothing is graded in {course.into} yet. Run: python -m autograder grade")
     names = _numbers(records) if anonymous else {}
@@ -57,6 +56,7 @@ def write(course: Course, path: Path, anonymous: bool = False) -> None:
                 "checks": checks,
                 "misconceptions": misconceptions,
                 "rows": _rows(course, path, handed_in, names, columns),
+                "pending": sum(record.pending > 0 for record in handed_in),
                 "columns": columns,
                 "functions": [(name, len(list(own))) for name, own in groupby(column.function for column in columns)],
                 **_telling(columns, handed_in),
@@ -81,17 +81,6 @@ def write(course: Course, path: Path, anonymous: bool = False) -> None:
     path.write_text(page, encoding="utf-8")
 
 
-def graded(course: Course) -> list[Record]:
-    """Return the records of all graded submissions, with the scores that the gradebook has for them now."""
-    records = []
-    for row in gradebook.rows(course) if course.db or course.gradebook.exists() else []:
-        record = record_of(course, row["student_id"], row["assignment"])
-        if record:
-            now = {name: row[name] for name in ("score", "max_score", "needs_manual_grade")}
-            records.append(replace(record, **now))
-    return records
-
-
 def costs(records: list[Record]) -> tuple[list[Any], list[Any]]:
     """Return what cost a class most: points lost by check (of what is worth any), and each misconception met.
 
@@ -110,7 +99,7 @@ def costs(records: list[Record]) -> tuple[list[Any], list[Any]]:
             total = sum(check.weight for check in cell.checks) or 1
             causes = set()
             for check in cell.checks:
-                if check.status == "passed":
+                if check.status in ("passed", "unverified"):
                     continue
                 if cell.max_points:
                     key = (cell.subject, check.title)
@@ -127,7 +116,10 @@ def costs(records: list[Record]) -> tuple[list[Any], list[Any]]:
 
 @dataclass
 class Column:
-    """One check in the picture of a class, or a cell that has no checks: how many failed it, and how many wait."""
+    """One check in the picture of a class, or a cell that has no checks.
+
+    It counts how many failed it, for how many it waits, and whose it could not be verified for want of a machine.
+    """
 
     cell: str
     check: str
@@ -136,6 +128,7 @@ class Column:
     title: str
     failed: int = 0
     waiting: int = 0
+    unverified: int = 0
 
 
 def _columns(records: list[Record]) -> list[Column]:
@@ -154,6 +147,7 @@ def _columns(records: list[Record]) -> list[Column]:
                 column = columns.setdefault(check.name, made)
                 column.failed += check.status == "failed"
                 column.waiting += check.status == "waiting"
+                column.unverified += check.status == "unverified"
     return [column for columns in found.values() for column in columns.values()]
 
 
@@ -163,12 +157,12 @@ def _telling(columns: list[Column], records: list[Record]) -> dict[str, list[Col
     checks = [column for column in columns if column.check and tried > 1]
     return {
         "hard": [column for column in checks if column.failed >= NEARLY_ALL * tried],
-        "never": [column for column in checks if not column.failed and not column.waiting],
+        "never": [column for column in checks if not (column.failed or column.waiting or column.unverified)],
     }
 
 
 def _marks(record: Record, columns: list[Column]) -> list[tuple[str, Column]]:
-    """Return how a submission came out in each column: passed, failed, waiting, open, or nothing."""
+    """Return how a submission came out in each column: passed, failed, waiting, unverified, open, or nothing."""
     marks = []
     for column in columns:
         cell = record.cells.get(column.cell)
@@ -217,6 +211,7 @@ def _rows(
                 "student": names.get(record.student, record.student),
                 "link": "" if names else link,
                 "score": record.score,
+                "pending": record.pending,
                 "marks": _marks(record, columns) if any(cell.checks for cell in record.cells.values()) else [],
                 "kind": record.kind,
                 "manual": record.needs_manual_grade,

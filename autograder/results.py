@@ -3,13 +3,15 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from checking import words
 from checking.words import Message
 
-SCHEMA = 2
+SCHEMA = 3
 """The version of `grade.json`. Records without one are the first; they are read as well."""
 
 KINDS = ("right", "wrong", "malformed", "limit", "hostile", "infrastructure")
@@ -17,7 +19,10 @@ KINDS = ("right", "wrong", "malformed", "limit", "hostile", "infrastructure")
 
 @dataclass
 class CheckResult:
-    """What one check found of one function: `status` is passed, failed or waiting."""
+    """What one check found of one function: `status` is passed, failed, waiting or unverified.
+
+    An unverified one needs what the machine that graded did not have; `on` says what.
+    """
 
     name: str
     title: str
@@ -27,11 +32,15 @@ class CheckResult:
     cause: str = ""
     label: str = ""
     hint: str = ""
+    on: str = ""
 
 
 @dataclass
 class CellResult:
-    """What one graded cell is worth, and why. `manual` cells are graded by a person."""
+    """What one graded cell is worth, and why. `manual` cells are graded by a person.
+
+    `pending` points wait for a machine with what their checks need: they are neither earned nor lost.
+    """
 
     points: float
     max_points: float
@@ -39,6 +48,15 @@ class CellResult:
     subject: str = ""
     checks: list[CheckResult] = field(default_factory=list)
     error: Message = field(default_factory=lambda: Message(""))
+    pending: float = 0.0
+
+    def lost(self) -> float:
+        """Return the points that are neither earned nor wait."""
+        return self.max_points - self.points - self.pending
+
+    def waits_for(self) -> list[str]:
+        """Return what its pending points need of a machine, as checks name it."""
+        return sorted({check.on for check in self.checks if check.on}) if self.pending else []
 
 
 @dataclass
@@ -71,10 +89,18 @@ class Outcome:
     notebook: str
     seconds: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def pending(self) -> float:
+        """The points that wait for a machine with what their checks need."""
+        return _pending(self.cells)
+
 
 @dataclass
 class Standing:
-    """How a submission stands in the gradebook: with manual grades, and less what its lateness costs."""
+    """How a submission stands in the gradebook: with manual grades, and less what its lateness costs.
+
+    `needs_manual_grade` tells of points that only a person can give; those that wait for a machine are not meant.
+    """
 
     score: float
     max_score: float
@@ -124,14 +150,45 @@ class Record:
     history: list[dict[str, Any]] = field(default_factory=list)
     schema: int = SCHEMA
 
+    @property
+    def pending(self) -> float:
+        """The points that wait for a machine with what their checks need."""
+        return _pending(self.cells)
+
+    def waits_for(self) -> list[str]:
+        """Return what its pending points need of a machine, as checks name it."""
+        return sorted({what for cell in self.cells.values() for what in cell.waits_for()})
+
     def with_standing(self, standing: Standing) -> "Record":
         """Return this record with the scores that the gradebook has now."""
         return dataclasses.replace(self, **vars(standing))
 
+    def with_saved(self, saved: Saved) -> "Record":
+        """Return this record as the gradebook has it now; what a person has graded waits for no machine."""
+        by_hand = {name for name, cell in saved.cells.items() if cell.get("by_hand")}
+        return self.settled(by_hand).with_standing(saved.standing)
+
+    def settled(self, by_hand: Collection[str]) -> "Record":
+        """Return this record where no points of these cells wait any more: a person gave them."""
+        cells = {
+            name: dataclasses.replace(cell, pending=0.0) if name in by_hand else cell
+            for name, cell in self.cells.items()
+        }
+        return dataclasses.replace(self, cells=cells)
+
     def to_json(self) -> str:
         """Return the text of `grade.json`, a line for each part: with an indent, `json` takes ten times as long."""
-        lines = (f"{json.dumps(name)}: {json.dumps(part, ensure_ascii=False)}" for name, part in _plain(self).items())
+        parts = _plain(self) | {"pending": self.pending}
+        lines = (f"{json.dumps(name)}: {json.dumps(part, ensure_ascii=False)}" for name, part in parts.items())
         return "{\n" + ",\n".join(lines) + "\n}\n"
+
+    @classmethod
+    def read(cls, path: Path) -> "Record | None":
+        """Return the record in a file; None if there is none that can be read."""
+        try:
+            return cls.from_json(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError):
+            return None
 
     @classmethod
     def from_json(cls, text: str) -> "Record | None":
@@ -155,6 +212,10 @@ class Record:
             return record
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
+
+
+def _pending(cells: dict[str, CellResult]) -> float:
+    return round(sum(cell.pending for cell in cells.values()), 4)
 
 
 def _message(raw: Any) -> Message:

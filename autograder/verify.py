@@ -122,14 +122,21 @@ def _verify(folder: Path) -> None:
         _can_be_read(folder / name)
     exercise = _loaded(folder)
     _speak_of_the_same(exercise)
-    if settings.gpu:
-        import torch
-
-        if not torch.cuda.is_available():  # whoever releases is told
-            return
+    _says_what_it_needs(exercise, settings)
+    # What this machine lacks is left out, and whoever releases is told.
     _solution_earns_all(exercise)
     for subject in exercise.subjects:
         _listed_answers_do_what_they_should(exercise, subject)
+
+
+def _says_what_it_needs(exercise: "authoring.Exercise", settings: Settings) -> None:
+    """Refuse a check on a GPU where guests would get none: every answer would fail it on a machine with one."""
+    for check in exercise.suite.checks:
+        if check.on == "gpu" and not settings.gpu:
+            raise UserError(
+                f"{_of(exercise.folder / 'checks.py', check)}: the check {check.__name__} needs a GPU, which guests "
+                "of this exercise do not get; write gpu = true into its exercise.toml."
+            )
 
 
 def _short(path: Path, line: int | None = None) -> str:
@@ -249,7 +256,7 @@ class _Lost(Exception):
 
 def _earns_all(report: "Report", what: str) -> None:
     for result in report.results:
-        if result.status != "passed":
+        if result.status not in ("passed", "unverified"):
             said = f"{what} does not pass the check {result.name} (seed {report.seed}): {result.message}"
             raise _Lost(said)
 
@@ -264,15 +271,20 @@ def _solution_earns_all(exercise: "authoring.Exercise") -> None:
 
 
 def _listed_answers_do_what_they_should(exercise: "authoring.Exercise", subject: str) -> None:
+    from checking import machine
     from checking.suite import _try
 
     suite, path = exercise.suite, exercise.folder / "misconceptions.py"
+    checks = [check for check in suite.of(subject) if not machine.lacks(check.on)]
+    mend = "add a check that it fails, or take it off the list"
+    if len(checks) < len(suite.of(subject)):
+        mend += ', or give it on="gpu" if nothing but a GPU shows it'
     for answer in suite.listed("wrong_for", subject):
         for seed in SEEDS:
-            if not any(_try(check, subject, answer, seed)[1] for check in suite.of(subject)):
+            if not any(_try(check, subject, answer, seed)[1] for check in checks):
                 raise UserError(
                     f"{_of(path, answer)}: {answer.__name__} is listed as a wrong answer and passes every check of "
-                    f"{subject} (seed {seed}); add a check that it fails, or take it off the list."
+                    f"{subject} (seed {seed}); {mend}."
                 )
     for answer in suite.listed("right_for", subject):
         for seed in SEEDS:

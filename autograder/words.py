@@ -1,11 +1,12 @@
 """What people read of a result: reasons, in sentences, put together from what grading found."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from autograder.cells import is_check
 from autograder.results import CellResult, Outcome, Record
-from checking.words import Message
+from checking import machine
+from checking.words import Message, joined
 
 MOST_MESSAGE = 160
 
@@ -14,15 +15,17 @@ NOT_FINISHED = Message("the check did not run to its end")
 
 
 def reasons(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
-    """Return a line for each cell that lost points: how many, what did not hold, and the likely cause."""
+    """Return a line for each cell that lost points, or has some that wait: how many, and for what reason."""
     lines = []
     if str(result.reason):
         lines.append(f"{result.kind}: {result.reason}")
     if result.kind not in ("malformed", "infrastructure"):
         for grade_id, cell in result.cells.items():
-            lost = cell.max_points - cell.points
+            lost = cell.lost()
             if lost > 1e-9 and (cell.checks or not str(result.reason)):
                 lines.append(f"{cell.subject or grade_id} −{lost:g}: {lost_to(cell)}")
+            if cell.pending:
+                lines.append(str(pending(cell.subject or grade_id, cell.pending, cell.waits_for())))
     if penalty:
         lines.append(f"{LATE} −{penalty:g}")
     return lines + [str(line) for line in result.repairs]
@@ -46,6 +49,17 @@ def lost_to(cell: CellResult) -> str:
     if waiting:
         return str(waiting[0].message)
     return str(cell.error) or str(NOT_FINISHED)
+
+
+def pending(name: str, points: float, needs: Sequence[str]) -> Message:
+    """Return a sentence on points of a function that wait for a machine with what their checks need."""
+    text = "{name}: {points} more wait for a machine with {what}, which their checks need; they are not lost"
+    return Message(text, name=name, points=f"{points:g}", what=named(needs))
+
+
+def named(needs: Sequence[str]) -> Message:
+    """Return what checks need of a machine, in words."""
+    return joined("{left} and {right}", [machine.NAMES.get(what, Message(what)) for what in needs] or [Message("it")])
 
 
 def words_of(name: str) -> str:

@@ -131,13 +131,40 @@ def test_a_module_to_preload_is_installed(folder):
     assert "preload names nunpy.linalg, which is not installed" in verify.fault(folder)
 
 
+GPU = '''@check(on="gpu")
+def on_a_gpu(add, draw):
+    """A GPU adds them."""
+    a, b = draw.array(2), draw.array(2)
+    expect_close(add(a, b), a + b)
+    assert a is b, "what runs on a GPU goes wrong"
+
+
+@check()
+'''
+
+
 def test_what_needs_a_gpu_is_not_run_without_one(folder, monkeypatch):
+    change(folder, CHECKS, "@check()", GPU)
+    assert "on_a_gpu needs a GPU, which guests of this exercise do not get" in verify.fault(folder)
     (folder / "exercise.toml").write_text("gpu = true")
-    change(folder, TEXT, "return a + b", "return a - b")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert verify.fault(folder) == ""
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert "does not pass" in verify.fault(folder)
+    assert "does not pass the check on_a_gpu" in verify.fault(folder)
+
+
+def test_a_wrong_answer_that_only_a_gpu_shows_is_marked_as_such(folder, monkeypatch):
+    (folder / "exercise.toml").write_text("gpu = true")
+    change(folder, CHECKS, "@check()", GPU.replace("a is b", "True"))
+    slow = '@misconception("add", label="slow"{})\ndef slow(a, b):\n    return a + b\n'
+    text = (folder / LISTED).read_text(encoding="utf-8")
+    (folder / LISTED).write_text(text + "\n\n" + slow.format(""), encoding="utf-8")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert 'give it on="gpu" if nothing but a GPU shows it' in verify.fault(folder)
+    (folder / LISTED).write_text(text + "\n\n" + slow.format(', on="gpu"'), encoding="utf-8")
+    assert verify.fault(folder) == ""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert "slow is listed as a wrong answer and passes every check" in verify.fault(folder)
 
 
 def released(course, *names):

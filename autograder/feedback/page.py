@@ -31,6 +31,7 @@ from autograder.cells import (
 from autograder.feedback import code, formulas, head, markup, outputs
 from autograder.results import Saved
 from autograder.text import printed
+from autograder.words import named
 from checking import show, words
 from checking.suite import Report, Result
 from checking.words import Message
@@ -145,6 +146,7 @@ def _function(cell: Cell, saved: Saved) -> dict[str, Any]:
     report = _report(cell) if is_check(cell) else None
     call = call_of(cell) if is_check(cell) and not report else None
     most, score = points_worth(cell), kept.get("score", 0.0)
+    pending = report.pending if report and not kept.get("by_hand") else 0.0
     standing = show.standing(report) if report else "waiting"
     return {
         "id": name,
@@ -153,6 +155,7 @@ def _function(cell: Cell, saved: Saved) -> dict[str, Any]:
         "score": score,
         "most": most,
         "waits": bool(kept.get("waits")),
+        "pending": _pending(report, pending) if report and pending else None,
         "by_hand": bool(kept.get("by_hand")),
         "unwritten": report is not None and all(result.status == "waiting" for result in report.results),
         "comment": str(kept.get("comment") or ""),
@@ -160,9 +163,20 @@ def _function(cell: Cell, saved: Saved) -> dict[str, Any]:
         "report": report,
         "ending": "" if report else _ending(cell, kept),
         "worth": _points(score, most) if most else words.translated(show.WITHOUT_POINTS[standing]),
-        "holds": score >= most - 1e-9 if most else standing == "passed",
+        "left": most - score - pending,
+        "holds": score + pending >= most - 1e-9 if most else standing in ("passed", "unverified"),
         "share": 100 * max(0.0, min(1.0, score / (most or 1))),
     }
+
+
+def _pending(report: Report, points: float) -> Message:
+    """Return a sentence on points that wait for a machine with what their checks need."""
+    needs = sorted({result.on for result in report.results if result.on})
+    text = (
+        "{points} more points of {name} wait: their checks need a machine with {what}, and this was graded on one "
+        "without. They are not lost."
+    )
+    return Message(text, points=_number(points), name=f"`{report.subject}`", what=named(needs))
 
 
 def _report(cell: Cell) -> Report | None:
@@ -213,9 +227,9 @@ def _late(saved: Saved) -> Message | None:
 def _cards(function: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a card for each cause, or each failed check without one, that cost a function points."""
     report = function["report"]
-    if function["score"] >= function["most"] - 1e-9:
+    if function["left"] <= 1e-9:
         return
-    lost = {**function, "lost": function["most"] - function["score"], "message": ""}
+    lost = {**function, "lost": function["left"], "message": ""}
     if report is None:
         if function["check"] or function["ending"]:
             yield {**lost, "message": function["ending"] or Message("The check did not run to its end.")}

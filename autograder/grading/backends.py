@@ -29,6 +29,8 @@ from autograder import imports
 
 MOST_EXTRA_MEMORY = 1500 << 20
 """What a guest can make a judge use, beyond what it holds when it begins."""
+MOST_EXTRA_WITH_GPU = 16 << 30
+"""The same where checks may put tensors on a GPU: CUDA takes addresses by the gigabyte that it does not fill."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,7 @@ def _serve(pipe: multiprocessing.connection.Connection, setting: Any, lane: Any)
     from autograder.sandbox.guests import Lane
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _bound_memory()
+    _bound_memory(MOST_EXTRA_WITH_GPU if setting.uses_gpu() else MOST_EXTRA_MEMORY)
     jobs: queue.SimpleQueue[tuple[str, tuple[Any, ...]]] = queue.SimpleQueue()
     threading.Thread(target=_receive_jobs, args=(pipe, jobs), daemon=True).start()
     worker = Worker(setting, Lane(lane, setting.limits) if lane else None)
@@ -216,7 +218,7 @@ def _receive_jobs(pipe: multiprocessing.connection.Connection, jobs: "queue.Simp
             os._exit(1)
 
 
-def _bound_memory() -> None:
+def _bound_memory(extra: int) -> None:
     """Let what a guest makes the judge compute end in a MemoryError, not with the machine."""
     if sys.platform != "linux":
         return
@@ -225,6 +227,6 @@ def _bound_memory() -> None:
     with open("/proc/self/status") as status:
         held = next((int(line.split()[1]) << 10 for line in status if line.startswith("VmData:")), 0)
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    soft = held + MOST_EXTRA_MEMORY
+    soft = held + extra
     soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

@@ -42,7 +42,7 @@ PAGE_DIED = "the process that made it ended"
 
 @dataclass
 class Options:
-    """How a batch grades: `force` what has a grade already, `redraw` the checks' inputs."""
+    """How a batch grades: `force` what has a grade that holds as well, `redraw` the checks' inputs."""
 
     force: bool = False
     redraw: bool = False
@@ -162,7 +162,7 @@ class Batch:
             return None, None
         with self._timed("database"):
             now = self.writer.saved(submission.exercise.name, submission.student)
-        return (record.with_standing(now.standing), now) if now else (None, None)
+        return (record.with_saved(now), now) if now else (None, None)
 
     def _version(self, exercise: Exercise) -> str:
         if exercise.name not in self.versions:
@@ -174,14 +174,14 @@ class Batch:
         unit = task.unit
         timestamp, unread = _timestamp(unit.stamp)
         outcome.repairs += unread
-        said = outcome.kind != "right" or outcome.repairs
+        said = outcome.kind != "right" or outcome.repairs or outcome.pending
         comment = "\n\n".join(words.reasons(outcome))[:MOST_COMMENT] if said else ""
         with self._timed("database"):
             task.saved = self._save(unit, outcome, timestamp, comment)
         for phase, took in outcome.seconds.items():
             self.seconds[phase] = self.seconds.get(phase, 0.0) + took
         with self._timed("files"):
-            task.record = self._record(task, outcome, task.saved.standing)
+            task.record = self._record(task, outcome, task.saved.standing).with_saved(task.saved)
             place = self.course.graded(unit.student, unit.assignment)
             for folder in (place.folder, place.pages):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -328,10 +328,7 @@ def prepare(
 
 def record_of(course: Course, student: str, name: str) -> Record | None:
     """Return the record of a submission's last grading, or None if there is none that can be read."""
-    try:
-        return Record.from_json(course.graded(student, name).record.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        return None
+    return Record.read(course.graded(student, name).record)
 
 
 def write(path: Path, content: str) -> None:

@@ -8,13 +8,43 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from autograder import text
+from autograder import text, words
 from autograder.course import Course, Exercise, UserError
 from autograder.grading import backends, submissions
 from autograder.grading.setting import Setting
 from autograder.limits import Limits
 from autograder.results import Record
 from autograder.sandbox import bubblewrap
+from checking import machine
+
+
+class Waiting:
+    """The records with points that wait: those that this machine can settle, and the others.
+
+    Attributes
+    ----------
+    settled_here, elsewhere : list of Record
+        Of the records, those that wait for nothing that this machine lacks, and those that do.
+    """
+
+    def __init__(self, records: Sequence[Record]):
+        records = [record for record in records if record.pending]
+        absent = {what for what in {need for own in records for need in own.waits_for()} if machine.lacks(what)}
+        self.settled_here = [record for record in records if not absent & set(record.waits_for())]
+        self.elsewhere = [record for record in records if absent & set(record.waits_for())]
+
+    def said(self) -> list[str]:
+        """Return a sentence on those that this machine can settle, and one on the others, where there are any."""
+        lines = []
+        for records, where in (
+            (self.settled_here, ", which this machine has: run `python -m autograder grade --pending`."),
+            (self.elsewhere, ": run `python -m autograder grade --pending` on a machine that has one."),
+        ):
+            if records:
+                count = "1 submission has" if len(records) == 1 else f"{len(records)} submissions have"
+                needs = words.named(sorted({what for own in records for what in own.waits_for()}))
+                lines.append(f"{count} points that wait for {needs}{where}")
+        return lines
 
 
 class Session:
@@ -29,8 +59,9 @@ class Session:
         Where to look.
     jobs : int
         How many submissions to grade at one time; 0 for one on each core.
-    force, redraw : bool
-        Whether to grade again what has a grade that holds, and whether with inputs drawn anew.
+    force, redraw, pending : bool
+        Whether to grade again what has a grade that holds, whether with inputs drawn anew, and whether only what has
+        points that wait for a machine with what this one has.
 
     Attributes
     ----------
@@ -52,15 +83,19 @@ class Session:
         jobs: int = 0,
         force: bool = False,
         redraw: bool = False,
+        pending: bool = False,
     ):
         self.began = time.perf_counter()
         if not submitted.is_dir():
             raise UserError(f"There is no folder {submitted}. Name the one with the submissions: --submitted DIR")
         self.course, self.exercises, self.submitted, self.jobs = course, exercises, submitted.resolve(), jobs
-        self.force, self.redraw = force, redraw
+        self.force, self.redraw = force or pending, redraw
         # What takes long to load begins now, in other processes: workers here, guests when it is known how they run.
         backends.preload(course.root / "exercises", [exercise.name for exercise in exercises])
         self.submissions = submissions.find(exercises, self.submitted)
+        self.waiting = Waiting([])
+        if pending:
+            self._leave_pending()
         self.used = list({item.exercise.name: item.exercise for item in self.submissions}.values())
         self.strays = [
             text.line(text.name(entry))
@@ -80,6 +115,16 @@ class Session:
         self.renewed = 0
         self.seconds: dict[str, Any] = {}
         self._open = contextlib.ExitStack()
+
+    def _leave_pending(self) -> None:
+        """Leave of the submissions those whose points wait for what this machine has."""
+        from autograder import gradebook
+
+        wanted = {(item.student, item.exercise.name) for item in self.submissions}
+        records = gradebook.records(self.course)
+        self.waiting = Waiting([own for own in records if (own.student, own.assignment) in wanted])
+        here = {(own.student, own.assignment) for own in self.waiting.settled_here}
+        self.submissions = [item for item in self.submissions if (item.student, item.exercise.name) in here]
 
     def isolate(self, wanted: bool, fall_back: bool, warn: Callable[[str], None]) -> None:
         """Settle whether submissions run in a sandbox; where there can be none, refuse unless told otherwise."""

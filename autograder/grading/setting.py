@@ -7,6 +7,7 @@ from typing import Any
 from autograder import imports
 from autograder.course import Course, Exercise
 from autograder.sandbox.guests import Bare, Nursery
+from checking import machine
 
 
 @dataclass(frozen=True)
@@ -54,4 +55,9 @@ class Setting:
         exercises = [self.exercise(name) for name in self.exercises]
         names = [name for one in exercises for name in (*imports.modules(one.notebook), *one.settings.preload)]
         names = list(dict.fromkeys([*names, *self.imports]))
-        return Nursery(self.limits, names, self.hidden) if self.sandbox else Bare(self.limits, names)
+        gpu = self.uses_gpu()
+        return Nursery(self.limits, names, self.hidden, gpu) if self.sandbox else Bare(self.limits, names, gpu)
+
+    def uses_gpu(self) -> bool:
+        """Tell whether guests may use a GPU: one of the exercises asks for it, and this machine has one."""
+        return any(self.exercise(name).settings.gpu for name in self.exercises) and machine.has("gpu")

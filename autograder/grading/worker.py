@@ -183,7 +183,7 @@ def _outcome(
         if is_graded(cell)
     }
     if not kind:
-        lost = any(result.points < result.max_points for result in cells.values())
+        lost = any(result.lost() > 1e-9 for result in cells.values())
         kind = "wrong" if lost else "right"
     to_read = [name for name, result in cells.items() if result.manual and not str(result.error)]
     waiting = [Message(TO_READ, cell=name) for name in to_read]
@@ -217,10 +217,12 @@ def _cell_result(cell: Cell, checked: Checked | None, untouched: bool) -> CellRe
             cause=result.cause,
             label=result.label,
             hint=result.hint,
+            on=result.on,
         )
         for result in report.results
     ]
-    return CellResult(checked.points, most, subject=report.subject, checks=checks)
+    pending = round(min(report.pending, most - checked.points), 4)
+    return CellResult(checked.points, most, subject=report.subject, checks=checks, pending=pending)
 
 
 def _message(said: Message | str) -> Message:

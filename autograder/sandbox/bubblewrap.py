@@ -13,11 +13,16 @@ PROGRAM = Path(__file__).parent / "inside"
 INSIDE = "/guest"
 NOBODY = "65534"
 EVERYWHERE = {
-    "TRITON_INTERPRET": "1",  # kernels run without a GPU; triton reads it when it is imported
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
 }
 """What guests find in their environment, isolated or not: figures stand in the notebook, and one takes one core."""
+WITHOUT_GPU = {"TRITON_INTERPRET": "1"}
+"""What guests without a GPU find there besides: kernels are interpreted. Triton reads it when it is imported."""
+WITH_GPU = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+"""What guests with one find: to ask for it starts nothing, because CUDA that has started survives no fork."""
+KERNELS = {"TRITON_CACHE_DIR": "/scratch/.triton", "CUDA_CACHE_PATH": "/scratch/.nv"}
+"""Where a guest in a sandbox keeps kernels that it compiled: they are gone with it."""
 PROBE_SECONDS = 60
 
 
@@ -64,8 +69,13 @@ def _paths():
     return [path for path in paths if not any(other in path.parents for other in paths if other != path)]
 
 
-def _system():
-    """Return bubblewrap's arguments for a read-only view of the system and of this Python."""
+def environment(gpu: bool) -> dict[str, str]:
+    """Return what guests find in their environment, isolated or not; `gpu` tells whether they may use one."""
+    return {**EVERYWHERE, **(WITH_GPU if gpu else WITHOUT_GPU)}
+
+
+def _system(gpu: bool = False):
+    """Return bubblewrap's arguments for a read-only view of the system, of this Python, and of a GPU where asked."""
     binds = []
     for name in ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"):
         if os.path.islink(name):
@@ -76,35 +86,41 @@ def _system():
         binds += ["--ro-bind", str(path), str(path)]
     for name in ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "fonts", "localtime", "nsswitch.conf"):
         binds += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    return [*binds, "--ro-bind-try", "/sys/devices/system/cpu", "/sys/devices/system/cpu"]
+    # CUDA finds a device on its bus; what else it reads of the driver is in /proc, which a guest has anyway.
+    for name in ("/sys/bus/pci", "/sys/devices") if gpu else ("/sys/devices/system/cpu",):
+        binds += ["--ro-bind-try", name, name]
+    return binds
 
 
-def command(program: Sequence[str], hidden: Iterable[str]) -> list[str]:
+def command(program: Sequence[str], hidden: Iterable[str], gpu: bool = False) -> list[str]:
     """Return the command of `program` in its sandbox: a read-only system, no network, nothing of what is `hidden`.
 
-    As root, the same sandbox is entered as nobody, because no limit on processes binds root.
+    With `gpu`, it may use this machine's. As root, the same sandbox is entered as nobody, because no limit on
+    processes binds root.
     """
     paths = _paths()
     covered = [str(Path(name).resolve()) for name in hidden]
     covered = [name for name in covered if any(path in Path(name).parents for path in paths)]
-    devices = [str(device) for device in sorted(Path("/dev").glob("nvidia*"))]
+    devices = [str(device) for device in sorted(Path("/dev").glob("nvidia*"))] if gpu else []
     inner = [
         "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--hostname", "guest",
-        *_system(), *(part for name in covered for part in ("--tmpfs", name)), "--ro-bind", str(PROGRAM), INSIDE,
+        *_system(gpu), *(part for name in covered for part in ("--tmpfs", name)), "--ro-bind", str(PROGRAM), INSIDE,
         "--proc", "/proc", "--dev", "/dev", *(part for name in devices for part in ("--dev-bind-try", name, name)),
-        "--tmpfs", "/scratch", "--dir", "/scratch/.tmp", "--chdir", "/scratch", *_environment(),
+        "--tmpfs", "/scratch", "--dir", "/scratch/.tmp", "--chdir", "/scratch", *_environment(gpu),
     ]  # fmt: skip
     if not any(path.is_relative_to("/tmp") for path in paths):
         inner += ["--symlink", "scratch/.tmp", "/tmp"]
     inner += ["--remount-ro", "/dev", "--remount-ro", "/"]  # what one guest could leave there, the next could read
     if os.getuid():
         return [*inner, *program]
-    return as_nobody([*inner, *program], read=[PROGRAM])
+    return as_nobody([*inner, *program], read=[PROGRAM], gpu=gpu)
 
 
-def as_nobody(command: Sequence[str], read: Iterable[Path] = (), write: Iterable[Path] = ()) -> list[str]:
+def as_nobody(
+    command: Sequence[str], read: Iterable[Path] = (), write: Iterable[Path] = (), gpu: bool = False
+) -> list[str]:
     """Return a command that root runs as nobody, with a view of the system, of this Python, and of these folders."""
-    binds = [*_system(), *(part for path in read for part in ("--ro-bind", str(path), str(path)))]
+    binds = [*_system(gpu), *(part for path in read for part in ("--ro-bind", str(path), str(path)))]
     binds += [part for path in write for part in ("--bind", str(path), str(path))]
     parents = ["/tmp"]  # where the inner bubblewrap puts its new root together
     for path in (name for name in binds if name.startswith("/")):
@@ -119,7 +135,7 @@ def as_nobody(command: Sequence[str], read: Iterable[Path] = (), write: Iterable
     ]  # fmt: skip
 
 
-def _environment():
+def _environment(gpu):
     """Return bubblewrap's arguments for the environment of all that runs inside."""
     variables = {
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
@@ -129,6 +145,7 @@ def _environment():
         "TZ": os.environ.get("TZ", "UTC"),
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
-        **EVERYWHERE,
+        **environment(gpu),
+        **(KERNELS if gpu else {}),
     }
     return [part for name, value in variables.items() for part in ("--setenv", name, value)]

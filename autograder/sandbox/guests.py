@@ -275,10 +275,12 @@ class Nursery:
         Modules to load beforehand.
     hidden : sequence of str
         Folders that no guest may see, wherever they lie.
+    gpu : bool
+        Whether guests may use this machine's GPU.
     """
 
-    def __init__(self, limits, imports=(), hidden=()):
-        self.limits = limits
+    def __init__(self, limits, imports=(), hidden=(), gpu=False):
+        self.limits, self.gpu = limits, gpu
         self.imports = json.dumps(list(imports))
         self.hidden = [str(path) for path in hidden]
         self.process = self.lanes = self.last = None
@@ -296,9 +298,9 @@ class Nursery:
         self.lanes, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.log = tempfile.TemporaryFile()  # noqa: SIM115
         parent = f"{bubblewrap.INSIDE}/parent.py"
-        command = [sys.executable, "-s", parent, str(theirs.fileno()), self.imports]
+        command = [sys.executable, "-s", parent, str(theirs.fileno()), self.imports, "gpu" if self.gpu else ""]
         self.process = subprocess.Popen(
-            bubblewrap.command(command, self.hidden), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
+            bubblewrap.command(command, self.hidden, self.gpu), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=self.log, cwd="/", process_group=0,
         )  # fmt: skip
         theirs.close()
@@ -412,12 +414,14 @@ class Bare:
     limits : dict
     imports : sequence of str
         Modules that each loads as it starts, while the judge does other things.
+    gpu : bool
+        Whether they use this machine's GPU.
     """
 
     warm = False  # each loads what it imports
 
-    def __init__(self, limits, imports=()):
-        self.limits, self.imports, self.running = limits, list(imports), None
+    def __init__(self, limits, imports=(), gpu=False):
+        self.limits, self.imports, self.gpu, self.running = limits, list(imports), gpu, None
 
     def start(self):
         """Start the next guest beforehand."""
@@ -470,7 +474,7 @@ class Bare:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=os.name == "posix",
-            env={**os.environ, **bubblewrap.EVERYWHERE},
+            env={**os.environ, **bubblewrap.environment(self.gpu)},
         )
         return listener, process, token.encode(), folder
 

@@ -20,6 +20,7 @@ import seccomp
 
 SCRATCH = "/scratch"
 SHARED_FILES = 1000  # in /dev/shm
+FILES_WITH_GPU = 1024  # open ones of one process
 MOST_MESSAGE = 4096  # bytes of what a worker asks
 LARGE_PAGE = 2 << 20
 WORTH_IT_KB = 1024  # of a region of memory: below that, large pages save nothing
@@ -71,8 +72,12 @@ class Nowhere:
         """Drop a display."""
 
 
-def warm(imports):
-    """Load everything that guests use, and rehearse a notebook, failing cells too: their code loads late."""
+def warm(imports, gpu):
+    """Load everything that guests use, and rehearse a notebook, failing cells too: their code loads late.
+
+    Where guests may use a GPU, torch is only imported: a first gradient looks for devices and starts a thread for
+    each, which would survive no fork.
+    """
     import shell
 
     torch = any(name.partition(".")[0] == "torch" for name in imports)  # seconds, for who needs it
@@ -84,7 +89,7 @@ def warm(imports):
     out, err = sys.stdout, sys.stderr
     sys.stdout = shell.Stream("stdout", interactive.outputs, 1)
     sys.stderr = shell.Stream("stderr", interactive.outputs, 2)
-    for cell in (REHEARSAL + REHEARSAL_OF_TORCH * torch).split("%%rehearsal"):
+    for cell in (REHEARSAL + REHEARSAL_OF_TORCH * (torch and not gpu)).split("%%rehearsal"):
         interactive.run_cell(cell, store_history=True)
     sys.stdout, sys.stderr = out, err
     with contextlib.suppress(Exception):
@@ -119,7 +124,7 @@ def large_pages():
             kernel.use_large_pages(start, end, LARGE_PAGE)
 
 
-def fork_guest(shell, interactive, worker, connection, control, limits, filter_program):
+def fork_guest(shell, interactive, worker, connection, control, limits, filter_program, gpu):
     """Fork a guest into namespaces of its own; return in the parent only."""
     uid, gid = os.getuid(), os.getgid()
     if kernel.clone(kernel.GUEST_NAMESPACES):
@@ -134,7 +139,7 @@ def fork_guest(shell, interactive, worker, connection, control, limits, filter_p
         if guest:
             connection.close()
             keeper.keep(guest, control, limits)
-        _confine(limits, filter_program)
+        _confine(limits, filter_program, gpu)
     except BaseException as error:
         with contextlib.suppress(BaseException):
             control.send(json.dumps({"ended": "sandbox", "text": f"{type(error).__name__}: {error}"}).encode())
@@ -151,21 +156,27 @@ def _folders(limits):
     return {SCRATCH: (limits["disk_mb"], limits["files"]), "/dev/shm": (limits["shared_mb"], SHARED_FILES)}
 
 
-def _confine(limits, filter_program):
-    """Give up every right that a student's code has no use for; there is no way back."""
+def _confine(limits, filter_program, gpu):
+    """Give up every right that a student's code has no use for; there is no way back.
+
+    CUDA takes addresses by the gigabyte that it does not fill, and opens a file for each of its queues: with a GPU
+    the keeper alone counts memory, and there are more files.
+    """
     os.setsid()
     mega = 1 << 20
+    files = max(limits["descriptors"], FILES_WITH_GPU) if gpu else limits["descriptors"]
     for name, value in (
         ("NPROC", limits["processes"]),
-        ("DATA", limits["memory_mb"] * mega + _data_so_far()),
+        ("DATA", resource.RLIM_INFINITY if gpu else limits["memory_mb"] * mega + _data_so_far()),
         ("FSIZE", limits["disk_mb"] * mega),
-        ("NOFILE", limits["descriptors"]),
+        ("NOFILE", files),
         ("CORE", 0),
         ("MEMLOCK", 0),
     ):
         kind = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(kind)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        if hard != resource.RLIM_INFINITY:
+            value = hard if value == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (value, value))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -195,7 +206,7 @@ def received(connection, count):
         yield data, [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
 
-def lane(shell, interactive, worker, filter_program):
+def lane(shell, interactive, worker, filter_program, gpu):
     """Serve one worker: a guest for every pair of sockets that it sends with its limits, one after another.
 
     Each lane has a network of its own, with nothing but a loopback device: guests of different workers, which run at
@@ -205,7 +216,7 @@ def lane(shell, interactive, worker, filter_program):
     _ignore_nothing()
     worker.send(b"warm")
     for limits, (connection, control) in received(worker, 2):
-        fork_guest(shell, interactive, worker, connection, control, json.loads(limits), filter_program)
+        fork_guest(shell, interactive, worker, connection, control, json.loads(limits), filter_program, gpu)
         connection.close()
         control.close()
 
@@ -217,13 +228,13 @@ def _ignore_nothing():
             signal.signal(number, signal.SIG_DFL)
 
 
-def main(descriptor, imports):
-    """Warm up, then fork a lane for every socket that comes."""
+def main(descriptor, imports, gpu):
+    """Warm up, then fork a lane for every socket that comes; `gpu` tells whether guests may use one."""
     lanes = socket.socket(fileno=descriptor)
     os.environ["HOME"] = os.environ["MPLCONFIGDIR"] = SCRATCH
     os.chdir(SCRATCH)
     gc.disable()  # until everything is loaded, there is no garbage
-    shell, interactive = warm(imports)
+    shell, interactive = warm(imports, gpu)
     filter_program = seccomp.filter_program()
     if len(os.listdir("/proc/self/task")) > 1:
         raise RuntimeError("a module that was loaded beforehand has started threads; no guest can be forked")
@@ -238,10 +249,10 @@ def main(descriptor, imports):
     for _, (worker,) in received(lanes, 1):
         if os.fork() == 0:
             lanes.close()
-            lane(shell, interactive, worker, filter_program)
+            lane(shell, interactive, worker, filter_program, gpu)
             os._exit(0)
         worker.close()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), json.loads(sys.argv[2]))
+    main(int(sys.argv[1]), json.loads(sys.argv[2]), gpu=sys.argv[3:] == ["gpu"])

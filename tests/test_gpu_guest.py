@@ -1,0 +1,122 @@
+"""Guests that may use a GPU: what they are given, and, where there is a device, a kernel graded in a real sandbox."""
+
+import os
+
+import nbformat
+import pytest
+from conftest import toy_course
+
+from autograder.limits import Limits
+from autograder.release import release
+from autograder.sandbox import bubblewrap, guests
+from checking import machine
+
+CHECK_ON_A_GPU = '''
+
+@check(weight=4, needs=["adds"], on="gpu")
+def adds_on_a_gpu(add, draw):
+    """A kernel adds tensors on a GPU."""
+    import torch
+
+    a, b = torch.arange(5.0, device="cuda"), torch.ones(5, device="cuda")
+    expect_close(add(a, b), [1, 2, 3, 4, 5])
+'''
+KERNEL = """
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(a, b, out, n, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    inside = at < n
+    tl.store(out + at, tl.load(a + at, mask=inside) + tl.load(b + at, mask=inside), mask=inside)
+
+
+def add(a, b):
+    if not isinstance(a, torch.Tensor):
+        return np.add(a, b)
+    out = torch.empty_like(a)
+    add_kernel[(1,)](a, b, out, a.numel(), SIZE=16)
+    assert out.is_cuda and torch.cuda.is_available()
+    return out
+"""
+
+
+def absent(reason):
+    """Leave a test out, and say why."""
+    print(reason)
+    pytest.skip(reason)
+
+
+def test_kernels_are_interpreted_where_a_guest_has_no_gpu():
+    assert bubblewrap.environment(gpu=False)["TRITON_INTERPRET"] == "1"
+    assert "TRITON_INTERPRET" not in bubblewrap.environment(gpu=True)
+    assert bubblewrap.environment(gpu=True)["PYTORCH_NVML_BASED_CUDA_CHECK"] == "1"
+
+
+def test_devices_are_for_exercises_that_ask_for_them():
+    plain, with_gpu = (" ".join(bubblewrap.command(["true"], [], gpu)) for gpu in (False, True))
+    assert "/sys/bus/pci" not in plain and "/dev/nvidia" not in plain and "TRITON_CACHE_DIR" not in plain
+    assert "/sys/bus/pci" in with_gpu and "TRITON_CACHE_DIR /scratch/.triton" in with_gpu
+
+
+def shown(guest, source):
+    """Run a cell; return what it printed, and its exception."""
+    outputs = []
+    guest.request({"op": "start", "seed": 1, "files": []})
+    guest.request({"op": "cell"}, [source.encode()], on_output=outputs.append)
+    return "".join(output.get("text", output.get("evalue", "")) for output in outputs)
+
+
+def test_the_limits_of_a_guest_with_a_gpu_fit_cuda(isolated):
+    """Such a guest starts without a device, too: torch's gradients work in it, and the keeper counts its memory."""
+    limits = {**Limits().plain(), "memory_mb": 700}
+    nursery = guests.Nursery(limits, ["torch"], gpu=True)
+    source = (
+        "import os, resource, torch\n"
+        "print(resource.getrlimit(resource.RLIMIT_DATA)[0], resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
+        "print(os.environ.get('TRITON_INTERPRET'), os.environ['TRITON_CACHE_DIR'])\n"
+        "x = torch.ones(3, requires_grad=True)\n(2 * x).sum().backward()\nprint(x.grad.tolist())"
+    )
+    try:
+        guest = nursery.guest()
+        try:
+            printed = shown(guest, source).splitlines()
+            assert printed == ["-1 1024", "None /scratch/.triton", "[2.0, 2.0, 2.0]"]
+            with pytest.raises(guests.Ended, match="more than 700 MB of memory"):
+                shown(
+                    guest, "held = bytearray(1 << 30)\nheld[:] = bytes([1]) * len(held)\nimport time; time.sleep(9)"
+                )
+        finally:
+            guest.close()
+    finally:
+        nursery.close()
+
+
+@pytest.mark.slow
+def test_a_kernel_is_graded_on_a_gpu(isolated, tmp_path):
+    """A check on a GPU, tensors on it, and a kernel of Triton's that is compiled in the sandbox."""
+    for what in ("gpu", "triton"):
+        if machine.lacks(what):
+            absent(f"not verified here: a kernel in the sandbox. {machine.lacks(what)}")
+    from autograder.grading.single import Single
+
+    course = toy_course(tmp_path)
+    folder = course.sources()[0].solution
+    (folder / "checks.py").write_text((folder / "checks.py").read_text() + CHECK_ON_A_GPU)
+    (folder / "exercise.toml").write_text('gpu = true\npreload = ["torch", "triton"]\n')
+    release(course, course.sources()[0])
+    notebook = nbformat.read(course.exercises()[0].notebook, as_version=4)
+    for cell in notebook.cells:
+        if cell.metadata.get("nbgrader", {}).get("grade_id") == "add":
+            cell.source = KERNEL
+    nbformat.write(notebook, tmp_path / "01-toy.ipynb")
+    assert "TRITON_INTERPRET" not in os.environ
+    with Single(course, tmp_path / "01-toy.ipynb", seed=1, sandbox=True) as single:
+        outcome = single.grade(on_cell=lambda cell: None)
+    cell = outcome.cells["check_add"]
+    assert [check.status for check in cell.checks] == ["passed"] * 3, [str(check.message) for check in cell.checks]
+    assert cell.points == 4.0 and cell.pending == 0.0

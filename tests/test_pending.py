@@ -1,0 +1,367 @@
+"""Points that wait for a machine with what their checks need: in checks, records, gradebook, pages and commands."""
+
+import json
+import sys
+from types import ModuleType
+
+import nbformat
+import pytest
+from conftest import toy_course
+from nbgrader.api import Gradebook
+
+from autograder import cli, doctor, gradebook, report, words
+from autograder.corpus.case import RIGHT, WRONG
+from autograder.course import UserError
+from autograder.explain import Explained, Explanation, lines
+from autograder.grading import batch
+from autograder.grading.session import Waiting
+from autograder.release import release
+from autograder.results import SCHEMA, CellResult, CheckResult, Record, Saved, Standing
+from checking import Message, Report, Suite, expect_close, machine, misconception, right, show
+from checking.answers import listed
+
+SEED = 5
+
+
+@pytest.fixture(autouse=True)
+def english(monkeypatch):
+    for name in ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def has(monkeypatch):
+    """What this machine has: a set to be changed, empty at first."""
+    found = set()
+    monkeypatch.setattr(machine, "has", lambda what: what in found)
+    return found
+
+
+@pytest.fixture
+def suite(monkeypatch):
+    """A suite on `double`, of 10 points: weights 3 anywhere, 5 on a GPU, 1 that needs that, 1 with Triton."""
+    own = Suite("checks", read={"double": "chapter 1, Twice"})
+
+    @own.check(weight=3)
+    def values(double, draw):
+        """Each is twice as large."""
+        A = draw.array(3)
+        expect_close(double(A), 2 * A)
+
+    @own.check(weight=5, needs=values, on="gpu")
+    def values_on_a_gpu(double, draw):
+        """On a GPU as well."""
+        A = draw.array(3)
+        expect_close(double(A), 2 * A)
+
+    @own.check(weight=1, needs=values_on_a_gpu)
+    def twice(double, draw):
+        """Twice over."""
+        A = draw.array(3)
+        expect_close(double(double(A)), 4 * A)
+
+    @own.check(weight=1, on="triton")
+    def kernel(double, draw):
+        """In a kernel."""
+        A = draw.array(3)
+        expect_close(double(A), 2 * A)
+
+    @misconception("double", "three times", "Twice.")
+    def thrice(A):
+        return 3 * A
+
+    @misconception("double", "seen by a GPU", on="gpu")
+    def on_a_gpu(A):
+        return 5 * A
+
+    @right("double")
+    def plus(A):
+        return A + A
+
+    module = ModuleType("misconceptions")
+    module.thrice, module.on_a_gpu, module.plus = thrice, on_a_gpu, plus
+    monkeypatch.setitem(sys.modules, "misconceptions", module)
+    return own
+
+
+class Counting:
+    """A function that counts its calls."""
+
+    def __init__(self, function):
+        self.function, self.calls = function, 0
+
+    def __call__(self, A):
+        self.calls += 1
+        return self.function(A)
+
+
+# In checks.
+
+
+def test_what_a_machine_lacks_is_not_verified_and_its_points_wait(suite, has):
+    double = Counting(lambda A: 2 * A)
+    report = suite.examine("double", double, points=10, seed=SEED)
+    assert [result.status for result in report.results] == ["passed", "unverified", "unverified", "unverified"]
+    assert [result.on for result in report.results] == ["", "gpu", "gpu", "triton"]
+    assert (report.score, report.pending, double.calls) == (3.0, 7.0, 1)
+    assert "GPU" in str(report.results[1].message) and "Triton" in str(report.results[3].message)
+    has |= {"gpu", "triton"}
+    report = suite.examine("double", double, points=10, seed=SEED)
+    assert {result.status for result in report.results} == {"passed"}
+    assert (report.score, report.pending) == (10.0, 0.0)
+
+
+def test_what_needs_a_failed_check_waits_for_that_and_no_points_are_pending(suite, has):
+    report = suite.examine("double", lambda A: 3 * A, points=10, seed=SEED)
+    assert [result.status for result in report.results] == ["failed", "waiting", "waiting", "unverified"]
+    assert (report.score, report.pending) == (0.0, 1.0)
+    assert [result.cause for result in report.results] == ["thrice", "", "", ""]
+    report = suite.examine("double", None, points=10, seed=SEED)
+    assert {result.status for result in report.results} == {"waiting"} and not report.pending
+
+
+def test_pending_points_are_what_the_score_would_rise_by(suite, has):
+    pending = suite.examine("double", lambda A: 2 * A, points=1.07, seed=SEED)
+    assert round(pending.score + pending.pending, 2) == 1.07
+
+
+def test_unknown_machines_are_refused(suite):
+    with pytest.raises(ValueError, match="the check fast says on='tpu'.*gpu, triton"):
+
+        @suite.check(on="tpu")
+        def fast(double, draw):
+            """On a TPU."""
+
+    with pytest.raises(ValueError, match="the wrong answer slow says on='cpu'"):
+
+        @misconception("double", on="cpu")
+        def slow(A):
+            return A
+
+
+def test_a_wrong_answer_that_only_a_gpu_shows_is_left_out_without_one(suite, has):
+    assert [wrong.__name__ for wrong in suite.listed("wrong_for", "double")] == ["thrice"]
+    assert len(listed(sys.modules["misconceptions"], "wrong_for", "double")) == 2
+    has.add("gpu")
+    assert [wrong.__name__ for wrong in suite.listed("wrong_for", "double")] == ["thrice", "on_a_gpu"]
+
+
+def test_a_report_says_what_was_not_verified_and_never_in_red(suite, has):
+    report = suite.examine("double", lambda A: 2 * A, points=10, seed=SEED)
+    text, drawn = show.text(report), show.as_html(report)
+    assert text.startswith("double: 3 of 10 points; 7 wait, not verified here\n")
+    assert "not verified here On a GPU as well.\n          It needs a GPU that torch can use" in text
+    assert "Read:" not in text and "seed=" not in text
+    assert drawn.count("not verified here: ") == 3 and show.COLOUR["failed"] not in drawn and "Read:" not in drawn
+    assert show.standing(report) == "unverified"
+    report = suite.examine("double", lambda A: 2 * A, points=0, seed=SEED)
+    assert show.text(report).startswith("double: not all of it verified here, without points\n")
+
+
+def test_reports_are_kept_and_older_ones_are_read(suite, has):
+    report = suite.examine("double", lambda A: 2 * A, points=10, seed=SEED)
+    kept = report.to_dict()
+    assert Report.from_dict(kept).to_dict() == kept and kept["pending"] == 7.0
+    del kept["pending"]
+    for result in kept["results"]:
+        del result["on"]
+    older = Report.from_dict(kept)
+    assert older.pending == 0.0 and older.results[1].on == ""
+
+
+def test_triton_is_looked_for_and_not_imported():
+    loaded = "triton" in sys.modules
+    assert machine.has("triton") in (True, False)
+    assert ("triton" in sys.modules) == loaded
+
+
+# In records.
+
+
+def cell_of(report):
+    checks = [
+        CheckResult(own.name, own.title, own.weight, own.status, Message(str(own.message)), on=own.on)
+        for own in report.results
+    ]
+    return CellResult(report.score, report.points, subject="double", checks=checks, pending=report.pending)
+
+
+def record_with(cells):
+    most = sum(cell.max_points for cell in cells.values())
+    return Record(
+        "ada", "01-toy", "d", "v", 1, True, "now", "right", Message(""), [], [], cells, score=3.0, max_score=most
+    )
+
+
+def test_a_record_sums_what_waits_until_a_person_gives_the_points(suite, has):
+    record = record_with({"check": cell_of(suite.examine("double", lambda A: 2 * A, points=10, seed=SEED))})
+    assert (record.pending, record.waits_for()) == (7.0, ["gpu", "triton"])
+    kept = json.loads(record.to_json())
+    assert (kept["schema"], kept["pending"], kept["cells"]["check"]["pending"]) == (SCHEMA, 7.0, 7.0)
+    again = Record.from_json(record.to_json())
+    assert again.pending == 7.0 and again.waits_for() == ["gpu", "triton"]
+    (line,) = words.reasons(record)
+    assert line == (
+        "double: 7 more wait for a machine with a GPU and Triton, which their checks need; they are not lost"
+    )
+    settled = record.with_saved(Saved(Standing(9.0, 10.0), {"check": {"by_hand": True}}))
+    assert settled.pending == 0.0 and settled.waits_for() == [] and settled.score == 9.0
+
+
+def test_older_records_have_nothing_that_waits(suite, has):
+    kept = json.loads(record_with({"check": cell_of(suite.examine("double", None, points=10, seed=SEED))}).to_json())
+    del kept["pending"], kept["cells"]["check"]["pending"]
+    for own in kept["cells"]["check"]["checks"]:
+        del own["on"]
+    kept["schema"] = 2
+    assert Record.from_json(json.dumps(kept)).pending == 0.0
+
+
+def test_what_this_machine_can_settle_and_what_it_cannot(suite, has):
+    cell = cell_of(suite.examine("double", lambda A: 2 * A, points=10, seed=SEED))
+    records = [record_with({"check": cell}), record_with({})]
+    assert Waiting(records).settled_here == [] and len(Waiting(records).elsewhere) == 1
+    has.add("gpu")
+    assert len(Waiting(records).elsewhere) == 1  # it also waits for Triton
+    has.add("triton")
+    assert len(Waiting(records).settled_here) == 1 and Waiting(records).elsewhere == []
+
+
+# A class.
+
+ON_A_GPU = '''
+
+import pathlib
+
+from checking import machine
+
+machine.has = lambda what: what != "gpu" or pathlib.Path({flag!r}).exists()
+
+
+@check(weight=4, needs=["adds"], on="gpu")
+def adds_on_a_gpu(add, draw):
+    """A GPU adds them, too."""
+    a, b = draw.array(2), draw.array(2)
+    expect_close(add(a, b), a + b)
+'''
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    """The toy course, where half the points of `add` need a GPU; it has one when the file `gpu` is there."""
+    flag = tmp_path / "gpu"
+    own = toy_course(tmp_path / "course")
+    checks = own.sources()[0].solution / "checks.py"
+    checks.write_text(checks.read_text() + ON_A_GPU.format(flag=str(flag)))
+    release(own, own.sources()[0])
+    monkeypatch.setattr(machine, "has", lambda what: what != "gpu" or flag.exists())
+    for student, cells in {"ada": RIGHT, "bob": {**RIGHT, **WRONG}}.items():
+        notebook = nbformat.read(own.exercises()[0].notebook, as_version=4)
+        for cell in notebook.cells:
+            cell.source = cells.get(cell.metadata.get("nbgrader", {}).get("grade_id"), cell.source)
+        folder = own.root / "submitted" / student / "01-toy"
+        folder.mkdir(parents=True)
+        nbformat.write(notebook, folder / "01-toy.ipynb")
+    return own
+
+
+def graded(course, student):
+    record = batch.record_of(course, student, "01-toy")
+    page = course.graded(student, "01-toy").page
+    with Gradebook(course.db_url, course.course_id) as book:
+        grade = book.find_grade("check_add", "01-toy", "01-toy", student)
+        return record, (grade.auto_score, bool(grade.needs_manual_grade)), page.read_text()
+
+
+def said(capsys):
+    found = capsys.readouterr()
+    return " ".join((found.out + found.err).split())
+
+
+@pytest.mark.slow
+def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
+    cli.grade(course=course.root, no_sandbox=True, jobs=1)
+    shown = said(capsys)
+    assert "4 + 2 waiting / 9 +" in shown  # the last +: the proof waits for a person
+    assert "1 submission has points that wait for a GPU: run `python -m autograder grade --pending` on a" in shown
+    record, grade, page = graded(course, "ada")
+    assert record.kind == "right" and record.pending == 2.0 and grade == (2.0, True)
+    assert page.count("2 more points of <code>add</code> wait: their checks need a machine with a GPU") == 2
+    assert "Where points were lost" not in page and "waits for a person: 2" not in page
+    other, other_grade, other_page = graded(course, "bob")
+    assert other.pending == 0.0 and other_grade == (0.5, False) and "more points of" not in other_page
+
+    # The report and the table for others.
+    report.write(course, tmp_path / "report.html")
+    written = (tmp_path / "report.html").read_text()
+    assert "1 has points that wait" in written and "+ 2 waiting" in written and "◌" in written
+    assert {row["student_id"]: row["pending"] for row in gradebook.rows(course)} == {"ada": 2.0, "bob": 0.0}
+
+    # Here they cannot be settled: nothing changes.
+    before = course.graded("ada", "01-toy").record.read_bytes()
+    with pytest.raises(UserError, match="1 submission has points that wait for a GPU"):
+        cli.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
+    assert course.graded("ada", "01-toy").record.read_bytes() == before
+
+    # On a machine with a GPU they can; a plain run keeps the grade, and says so.
+    (tmp_path / "gpu").touch()
+    capsys.readouterr()
+    cli.grade(course=course.root, no_sandbox=True, jobs=1)
+    assert "which this machine has: run `python -m autograder grade --pending`" in said(capsys)
+    assert course.graded("ada", "01-toy").record.read_bytes() == before
+    unmoved = course.graded("bob", "01-toy").record.read_bytes()
+    cli.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
+    assert "waiting" not in said(capsys)
+    again, grade, page = graded(course, "ada")
+    assert again.kind == "right" and again.pending == 0.0 and grade == (4.0, False)
+    assert again.seed == record.seed and len(again.history) == 1 and "more points of" not in page
+    assert course.graded("bob", "01-toy").record.read_bytes() == unmoved
+
+    # Then nothing waits.
+    cli.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
+    assert "No points wait" in said(capsys)
+
+
+@pytest.mark.slow
+def test_a_person_may_settle_what_waits(course, tmp_path, capsys):
+    cli.grade(course=course.root, no_sandbox=True, jobs=1)
+    with Gradebook(course.db_url, course.course_id) as book:
+        grade = book.find_grade("check_add", "01-toy", "01-toy", "ada")
+        grade.manual_score, grade.needs_manual_grade = 3.5, False
+        book.db.commit()
+    capsys.readouterr()
+    cli.grade(course=course.root, no_sandbox=True, jobs=1)
+    assert "waiting" not in said(capsys)
+    assert "more points of" not in course.graded("ada", "01-toy").page.read_text()
+    assert {row["student_id"]: row["pending"] for row in gradebook.rows(course)} == {"ada": 0.0, "bob": 0.0}
+    (tmp_path / "gpu").touch()
+    cli.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
+    assert "No points wait" in said(capsys)
+
+
+# What this machine can do.
+
+
+def test_doctor_says_how_kernels_run_and_what_needs_a_gpu(course, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
+    assert "their points wait" in doctor._triton().note
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(doctor.importlib.metadata, "version", lambda name: "3.7.1")
+    assert doctor._triton().note == "kernels run in its interpreter, on the CPU"
+    (exercise,) = course.exercises()
+    (exercise.released / "exercise.toml").write_text("gpu = true")
+    (line,) = doctor.unverified([exercise])
+    assert line.startswith("01-toy needs a GPU for 1 check, and torch finds none here") and "--pending" in line
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "A chip")
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: True)
+    assert doctor._triton().note == "kernels run natively, on the GPU"
+    assert "A chip, bf16" in doctor._torch().found and doctor.unverified([exercise]) == []
+
+
+def test_a_report_explained_has_no_calls_for_what_was_not_verified(suite, has):
+    report = suite.examine("double", lambda A: 2 * A, points=10, seed=SEED)
+    explained = [Explained(own) for own in report.results]
+    said = " ".join(text for text, _ in lines(Explanation(report, ["A"], explained), whole=False))
+    assert "unverified  kernel" in said and "It needs Triton" in said and "no listed answer" not in said
