@@ -1,11 +1,15 @@
 """Guests that may use a GPU: what they are given, and, where there is a device, a kernel graded in a real sandbox."""
 
+import dataclasses
 import os
 
 import nbformat
 import pytest
+import torch
 from conftest import toy_course
 
+from autograder.grading.session import Session
+from autograder.grading.worker import Worker
 from autograder.limits import Limits
 from autograder.release import release
 from autograder.sandbox import bubblewrap, guests
@@ -69,6 +73,27 @@ def shown(guest, source):
     guest.request({"op": "start", "seed": 1, "files": []})
     guest.request({"op": "cell"}, [source.encode()], on_output=outputs.append)
     return "".join(output.get("text", output.get("evalue", "")) for output in outputs)
+
+
+def test_a_gpu_that_guests_cannot_use_costs_nobody_points(isolated, tmp_path, monkeypatch):
+    """The judge's machine may have a GPU that the sandbox keeps from its guests: then points wait."""
+    course = toy_course(tmp_path / "course")
+    (course.sources()[0].solution / "exercise.toml").write_text("gpu = true\n")
+    release(course, course.sources()[0])
+    (tmp_path / "submitted").mkdir()
+    session = Session(course, course.exercises(["01-toy"]), tmp_path / "submitted")
+    session.setting = dataclasses.replace(session.setting, exercises=("01-toy",))
+    monkeypatch.setattr(machine, "has", lambda what: True)
+    said = []
+    session.isolate(wanted=True, fall_back=False, warn=said.append)
+    if torch.cuda.is_available():
+        assert not said and session.setting.uses_gpu()
+        return
+    assert len(said) == 1 and said[0].startswith("Submissions cannot use this machine's GPU (")
+    assert not session.setting.uses_gpu()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    Worker(dataclasses.replace(session.setting, sandbox=False)).close()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 
 
 def test_the_limits_of_a_guest_with_a_gpu_fit_cuda(isolated):

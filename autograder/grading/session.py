@@ -15,7 +15,11 @@ from autograder.grading.setting import Setting
 from autograder.limits import Limits
 from autograder.results import Record
 from autograder.sandbox import bubblewrap
+from autograder.sandbox.guests import Ended
 from checking import machine
+
+USE_GPU = "import torch; torch.ones(2, device='cuda').sum().item()"
+MOST_FAULT = 200  # characters
 
 
 class Waiting:
@@ -45,6 +49,23 @@ class Waiting:
                 needs = words.named(sorted({what for own in records for what in own.waits_for()}))
                 lines.append(f"{count} points that wait for {needs}{where}")
         return lines
+
+
+def gpu_fault(setting: Setting) -> str:
+    """Return why a guest cannot use the GPU that this machine has; an empty text if it can.
+
+    Without asking one, a fault of ours, such as a system call that a driver needs and the sandbox refuses, would cost
+    students points.
+    """
+    found: list[dict[str, Any]] = []
+    guests = setting.guests()
+    try:
+        guests.guest().request({"op": "cell"}, [USE_GPU.encode()], on_output=found.append)
+    except (Ended, RuntimeError) as error:
+        return text.line(str(error), MOST_FAULT)
+    finally:
+        guests.close()
+    return next((text.line(f"{own['evalue']}", MOST_FAULT) for own in found if "evalue" in own), "")
 
 
 class Session:
@@ -139,6 +160,9 @@ class Session:
         if not isolated:
             because = f", because {'; '.join(lacks)}" if lacks else ""
             warn(f"Without a sandbox{because}: submissions run with your rights.")
+        if self.setting.uses_gpu() and (fault := gpu_fault(self.setting)):
+            self.setting = dataclasses.replace(self.setting, hide_gpu=True)
+            warn(f"Submissions cannot use this machine's GPU ({fault}): points for what needs one wait.")
 
     def __enter__(self) -> "Session":
         try:

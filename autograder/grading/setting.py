@@ -28,6 +28,8 @@ class Setting:
         Folders that no guest may see, wherever they lie.
     imports : tuple of str
         Modules for guests to load beforehand, besides those that the exercises import or name.
+    hide_gpu : bool
+        Whether this machine is to be taken for one without a GPU.
     """
 
     root: str
@@ -36,6 +38,7 @@ class Setting:
     sandbox: bool = True
     hidden: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
+    hide_gpu: bool = False
 
     @property
     def course(self) -> Course:
@@ -60,4 +63,5 @@ class Setting:
 
     def uses_gpu(self) -> bool:
         """Tell whether guests may use a GPU: one of the exercises asks for it, and this machine has one."""
-        return any(self.exercise(name).settings.gpu for name in self.exercises) and machine.has("gpu")
+        asked = any(self.exercise(name).settings.gpu for name in self.exercises)
+        return asked and not self.hide_gpu and machine.has("gpu")

@@ -6,6 +6,7 @@ gradebook: the unit of work and the outcome are plain values.
 
 import copy
 import json
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -57,6 +58,8 @@ class Worker:
 
     def __init__(self, setting: Setting, guests: Nursery | Lane | Bare | None = None):
         self.setting = setting
+        if setting.hide_gpu:  # what a guest cannot use, no check may ask for
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
         self.guests = guests or setting.guests()
         self.guests.start()
         self.released: dict[str, Notebook] = {}
