@@ -1,4 +1,5 @@
-"""Make the sample class, from the released notebooks: eight submissions of exercise 1, two or three of 2, 7 and 10.
+"""Make the sample class, from the released notebooks: eight submissions of exercise 1, two or three of 2, 7, 10
+and 11.
 
     python examples/make_class.py [folder]
 
@@ -7,6 +8,7 @@ same release always gives the same files.
 """
 
 import copy
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -332,10 +334,166 @@ return full_attention(Q, K.repeat(1, share, 1, 1), V.repeat(1, share, 1, 1))
         "KVCache": ("pass", "return k, v"),
     },
 }
-CLASS = {"01-qkv": QKV, "02-scaling": SCALING, "07-transformer": TRANSFORMERS, "10-efficient": EFFICIENT}
+
+# A kernel, and what launches it; both ways back; and the layer with three projections.
+LAUNCH = """
+b, h, n, d = q.shape
+out = torch.empty(b, h, n, d, device=q.device, dtype=q.dtype)
+lse = torch.empty(b, h, n, device=q.device)
+forward_kernel[(triton.cdiv(n, BLOCK), b * h)](
+    q.contiguous(), k.contiguous(), v.contiguous(), out, lse, n, d**-0.5, causal, d, BLOCK
+)
+return out, lse
+"""
+KERNELS = {
+    "by_hand": "return [1.5, 1 / 2, 2.75, 38 / 11]",
+    "flash_attention_forward": (
+        """
+head = tl.program_id(1) * n
+i, c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, D)
+own = (head + i[:, None]) * D + c
+Q = tl.load(q + own, mask=i[:, None] < n, other=0).to(tl.float32) * scale
+m = tl.full([BLOCK], -1e30, tl.float32)
+total, z = tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK, D], tl.float32)
+last = n
+if CAUSAL:
+    last = tl.minimum(n, (tl.program_id(0) + 1) * BLOCK)
+for start in range(0, last, BLOCK):
+    j = start + tl.arange(0, BLOCK)
+    there = (head + j[:, None]) * D + c
+    K = tl.load(k + there, mask=j[:, None] < n, other=0).to(tl.float32)
+    V = tl.load(v + there, mask=j[:, None] < n, other=0).to(tl.float32)
+    sees = j[None, :] < n
+    if CAUSAL:
+        sees &= j[None, :] <= i[:, None]
+    S = tl.where(sees, tl.dot(Q, tl.trans(K), input_precision="ieee"), -float("inf"))
+    higher = tl.maximum(m, tl.max(S, axis=1))
+    P, old = tl.exp(S - higher[:, None]), tl.exp(m - higher)
+    total = total * old + tl.sum(P, axis=1)
+    z = z * old[:, None] + tl.dot(P, V, input_precision="ieee")
+    m = higher
+tl.store(out + own, z / total[:, None], mask=i[:, None] < n)
+tl.store(lse + head + i, m + tl.log(total), mask=i < n)
+""",
+        LAUNCH,
+    ),
+    "flash_attention": (
+        """
+head = tl.program_id(1) * n
+i, c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
+own, inside = (head + i[:, None]) * WIDTH + c, i[:, None] < n
+Q = tl.load(q + own, mask=inside, other=0).to(tl.float32)
+dO = tl.load(d_out + own, mask=inside, other=0).to(tl.float32)
+L = tl.load(lse + head + i, mask=i < n, other=0)
+delta = tl.load(D + head + i, mask=i < n, other=0)
+found = tl.zeros([BLOCK, WIDTH], tl.float32)
+last = n
+if CAUSAL:
+    last = tl.minimum(n, (tl.program_id(0) + 1) * BLOCK)
+for start in range(0, last, BLOCK):
+    j = start + tl.arange(0, BLOCK)
+    there = (head + j[:, None]) * WIDTH + c
+    K = tl.load(k + there, mask=j[:, None] < n, other=0).to(tl.float32)
+    V = tl.load(v + there, mask=j[:, None] < n, other=0).to(tl.float32)
+    sees = (j[None, :] < n) & inside
+    if CAUSAL:
+        sees &= j[None, :] <= i[:, None]
+    S = tl.dot(Q, tl.trans(K), input_precision="ieee") * scale
+    P = tl.where(sees, tl.exp(S - L[:, None]), 0)
+    dS = P * (tl.dot(dO, tl.trans(V), input_precision="ieee") - delta[:, None]) * scale
+    found += tl.dot(dS, K, input_precision="ieee")
+tl.store(dq + own, found, mask=inside)
+""",
+        """
+head = tl.program_id(1) * n
+j, c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
+own, inside = (head + j[:, None]) * WIDTH + c, j[:, None] < n
+K = tl.load(k + own, mask=inside, other=0).to(tl.float32)
+V = tl.load(v + own, mask=inside, other=0).to(tl.float32)
+to_k, to_v = tl.zeros([BLOCK, WIDTH], tl.float32), tl.zeros([BLOCK, WIDTH], tl.float32)
+for start in range(0, n, BLOCK):
+    i = start + tl.arange(0, BLOCK)
+    there, asked = (head + i[:, None]) * WIDTH + c, i[:, None] < n
+    Q = tl.load(q + there, mask=asked, other=0).to(tl.float32)
+    dO = tl.load(d_out + there, mask=asked, other=0).to(tl.float32)
+    L = tl.load(lse + head + i, mask=i < n, other=0)
+    delta = tl.load(D + head + i, mask=i < n, other=0)
+    sees = (j[None, :] < n) & asked
+    if CAUSAL:
+        sees &= j[None, :] <= i[:, None]
+    S = tl.dot(Q, tl.trans(K), input_precision="ieee") * scale
+    P = tl.where(sees, tl.exp(S - L[:, None]), 0)
+    dS = P * (tl.dot(dO, tl.trans(V), input_precision="ieee") - delta[:, None]) * scale
+    to_v += tl.dot(tl.trans(P), dO, input_precision="ieee")
+    to_k += tl.dot(tl.trans(dS), Q, input_precision="ieee")
+tl.store(dk + own, to_k, mask=inside)
+tl.store(dv + own, to_v, mask=inside)
+""",
+        "return Attend.apply(q, k, v, causal)",
+    ),
+    "MultiHeadLayer": (
+        """
+kv_heads = num_kv_heads or num_heads
+if d_model % num_heads or num_heads % kv_heads:
+    raise ValueError("the heads do not divide what they should")
+self.d_head = d_model // num_heads
+self.share = num_heads // kv_heads
+self.W_q = nn.Linear(d_model, d_model, bias=bias)
+self.W_k = nn.Linear(d_model, kv_heads * self.d_head, bias=bias)
+self.W_v = nn.Linear(d_model, kv_heads * self.d_head, bias=bias)
+self.W_o = nn.Linear(d_model, d_model, bias=bias)
+""",
+        """
+q, k, v = (
+    own(x).unflatten(-1, (-1, self.d_head)).transpose(1, 2) for own in (self.W_q, self.W_k, self.W_v)
+)
+if cache is not None:
+    k, v = cache.append(k, v)
+k, v = k.repeat_interleave(self.share, dim=1), v.repeat_interleave(self.share, dim=1)
+n, n_k = q.shape[2], k.shape[2]
+if mask is not None and mask.dim() == 3:
+    mask = mask.unsqueeze(1)
+if mask is not None and (mask.shape[-1] != n_k or mask.shape[-2] not in (1, n)):
+    raise ValueError("the mask is for other lengths")
+if is_causal and (mask is not None or n < n_k):
+    earlier = torch.ones(n, n_k, dtype=torch.bool, device=x.device).tril(n_k - n)
+    mask, is_causal = earlier if mask is None else mask & earlier, False
+z = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal)
+return self.W_o(z.transpose(1, 2).flatten(2))
+""",
+    ),
+}
+GPU = {
+    "ada": KERNELS,
+    # The sums so far are not scaled down; no way back; key heads in turn, and the mask forgets to be causal.
+    "chen": KERNELS
+    | {
+        "flash_attention_forward": (
+            KERNELS["flash_attention_forward"][0].replace("z * old[:, None] + tl", "z + tl"),
+            LAUNCH,
+        ),
+        "flash_attention": None,
+        "MultiHeadLayer": (
+            KERNELS["MultiHeadLayer"][0],
+            KERNELS["MultiHeadLayer"][1]
+            .replace(
+                "k.repeat_interleave(self.share, dim=1), v.repeat_interleave(self.share, dim=1)",
+                "k.repeat(1, self.share, 1, 1), v.repeat(1, self.share, 1, 1)",
+            )
+            .replace("mask, is_causal = earlier if mask is None else mask & earlier, False", "is_causal = False"),
+        ),
+    },
+}
+CLASS = {
+    "01-qkv": QKV,
+    "02-scaling": SCALING,
+    "07-transformer": TRANSFORMERS,
+    "10-efficient": EFFICIENT,
+    "11-gpu": GPU,
+}
 LATE = {"goran": "2026-10-14 08:12:00 UTC\n"}
 BROKEN = {"hana"}
-STUB = "# YOUR CODE HERE\n{indent}raise NotImplementedError()"
+STUB = re.compile(r"^( +)# YOUR CODE HERE\n +raise NotImplementedError\(\)", re.MULTILINE)
 
 
 def submission(released, answers):
@@ -347,14 +505,12 @@ def submission(released, answers):
         if answer and cell.cell_type == "markdown":
             cell.source = answer.strip()
         elif answer:
-            several = isinstance(answer, tuple)
-            indent = " " * (8 if several else 4)
-            stub = STUB.format(indent=indent)
-            for body in answer if several else [answer]:
-                if stub not in cell.source:
+            for body in answer if isinstance(answer, tuple) else [answer]:
+                place = STUB.search(cell.source)
+                if not place:
                     raise SystemExit(f"The cell {metadata['grade_id']} has no place for an answer: release it again.")
-                lines = "\n".join(f"{indent}{line}".rstrip() for line in body.strip().splitlines())
-                cell.source = cell.source.replace(stub, lines.lstrip(), 1)
+                lines = "\n".join(f"{place[1]}{line}".rstrip() for line in body.strip().splitlines())
+                cell.source = cell.source[: place.start()] + lines + cell.source[place.end() :]
     return notebook
 
 
