@@ -106,7 +106,8 @@ if hasattr(triton, "cdiv"):
 # `CAUSAL` is set; tiles wholly behind the diagonal need not be looked at. `tl.dot(a, b, input_precision="ieee")` multiplies
 # without rounding float32 to TF32, and `tl.trans` transposes.
 #
-# All tensors are float32 and may lie in memory as they like: `.contiguous()`.
+# The tensors are float32, float16 or bfloat16, and may lie in memory as they like: `.contiguous()`. Sums are kept in
+# float32, whatever came: `tl.dot` gives float32, and takes two tiles of one dtype (`weights.to(values.dtype)`).
 
 # %% flash_attention_forward
 @triton.jit
@@ -138,9 +139,9 @@ def forward_kernel(q, k, v, out, lse, n, scale, CAUSAL: tl.constexpr, D: tl.cons
         shrink = tl.exp(top - highest)
         weights = tl.exp(scores - highest[:, None])
         total = total * shrink + tl.sum(weights, 1)
-        acc = acc * shrink[:, None] + tl.dot(weights, values, input_precision="ieee")
+        acc = acc * shrink[:, None] + tl.dot(weights.to(values.dtype), values, input_precision="ieee")
         top = highest
-    tl.store(out + places, acc / total[:, None], mask=inside)
+    tl.store(out + places, (acc / total[:, None]).to(queries.dtype), mask=inside)
     tl.store(lse + head * n + rows, top + tl.log(total), mask=rows < n)
     ### END SOLUTION
 
@@ -150,21 +151,22 @@ def flash_attention_forward(q, k, v, causal=False):
 
     Parameters
     ----------
-    q, k, v : tensor of float32, shape (b, h, n, d)
+    q, k, v : tensor of float32, float16 or bfloat16, shape (b, h, n, d)
         d is 16, 32, 64 or 128, and n anything from 1 on.
     causal : bool
         Whether query i sees key j only for j <= i.
 
     Returns
     -------
-    out : tensor of float32, shape (b, h, n, d)
+    out : tensor, shape (b, h, n, d)
+        In the dtype of q.
     lse : tensor of float32, shape (b, h, n)
         The natural logarithm of the sum of exp(scores), q k^T / sqrt(d), of each row.
     """
     ### BEGIN SOLUTION
     b, h, n, d = q.shape
     q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
-    out, lse = torch.empty_like(q), q.new_empty(b, h, n)
+    out, lse = torch.empty_like(q), q.new_empty(b, h, n, dtype=torch.float32)
     grid = (triton.cdiv(n, BLOCK), b * h)
     forward_kernel[grid](q, k, v, out, lse, n, 1 / math.sqrt(d), CAUSAL=bool(causal), D=d, BLOCK=BLOCK)
     return out, lse
@@ -210,7 +212,7 @@ class Attend(torch.autograd.Function):
     def backward(ctx, d_out):
         q, k, v, out, lse = ctx.saved_tensors
         d_out = d_out.contiguous()
-        D = (out * d_out).sum(-1).contiguous()
+        D = (out.float() * d_out.float()).sum(-1)
         dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
         b, h, n, d = q.shape
         grid = (triton.cdiv(n, BLOCK), b * h)
@@ -249,8 +251,9 @@ def backward_queries(
             seen = seen & (own[None, :] <= rows[:, None])
         P = tl.where(seen, tl.exp(scores - own_lse[:, None]), 0.0)
         dP = tl.dot(upstream, tl.trans(values), input_precision="ieee")
-        acc += tl.dot(P * (dP - own_D[:, None]), keys, input_precision="ieee")
-    tl.store(dq + places, acc * scale, mask=inside)
+        dS = P * (dP - own_D[:, None])
+        acc += tl.dot(dS.to(keys.dtype), keys, input_precision="ieee")
+    tl.store(dq + places, (acc * scale).to(queries.dtype), mask=inside)
     ### END SOLUTION
 
 
@@ -285,10 +288,10 @@ def backward_keys(
         P = tl.where(seen, tl.exp(scores - own_lse[:, None]), 0.0)
         dP = tl.dot(upstream, tl.trans(values), input_precision="ieee")
         dS = P * (dP - own_D[:, None])
-        dv_acc += tl.dot(tl.trans(P), upstream, input_precision="ieee")
-        dk_acc += tl.dot(tl.trans(dS), queries, input_precision="ieee")
-    tl.store(dk + places, dk_acc * scale, mask=inside)
-    tl.store(dv + places, dv_acc, mask=inside)
+        dv_acc += tl.dot(tl.trans(P.to(upstream.dtype)), upstream, input_precision="ieee")
+        dk_acc += tl.dot(tl.trans(dS.to(queries.dtype)), queries, input_precision="ieee")
+    tl.store(dk + places, (dk_acc * scale).to(keys.dtype), mask=inside)
+    tl.store(dv + places, dv_acc.to(keys.dtype), mask=inside)
     ### END SOLUTION
 
 
@@ -297,12 +300,13 @@ def flash_attention(q, k, v, causal=False):
 
     Parameters
     ----------
-    q, k, v : tensor of float32, shape (b, h, n, d)
+    q, k, v : tensor of float32, float16 or bfloat16, shape (b, h, n, d)
     causal : bool
 
     Returns
     -------
-    tensor of float32, shape (b, h, n, d)
+    tensor, shape (b, h, n, d)
+        In the dtype of q.
     """
     ### BEGIN SOLUTION
     return Attend.apply(q, k, v, causal)
@@ -337,6 +341,11 @@ class MultiHeadLayer(nn.Module):
     bias : bool
         Whether the projections have a bias.
 
+    Raises
+    ------
+    ValueError
+        If d_model is not divisible by num_heads, or num_heads not by num_kv_heads.
+
     Attributes
     ----------
     W_q, W_k, W_v, W_o : nn.Linear
@@ -346,7 +355,10 @@ class MultiHeadLayer(nn.Module):
     def __init__(self, d_model, num_heads, num_kv_heads=None, bias=True):
         super().__init__()
         ### BEGIN SOLUTION
-        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads or num_heads
+        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        if d_model % num_heads or num_heads % num_kv_heads:
+            raise ValueError(f"{d_model} columns, {num_heads} heads, {num_kv_heads} of keys: one does not divide")
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.d_head = d_model // num_heads
         self.W_qkv = nn.Linear(d_model, (num_heads + 2 * self.num_kv_heads) * self.d_head, bias=bias)
         self.W_o = nn.Linear(d_model, d_model, bias=bias)
@@ -359,7 +371,8 @@ class MultiHeadLayer(nn.Module):
         ----------
         x : tensor, shape (b, n, d_model)
         mask : tensor of bool, optional
-            True where the query may attend to the key: (n, n_k), or (b, 1 or h, n, n_k). No row is all False.
+            True where the query may attend to the key: (n, n_k), (b, 1 or n, n_k) for each sequence, or four axes,
+            (b or 1, h or 1, n or 1, n_k). A query that may attend to nothing gets 0 before W_o.
         is_causal : bool
             With a mask, both hold.
         cache : object, optional
@@ -367,6 +380,11 @@ class MultiHeadLayer(nn.Module):
         Returns
         -------
         tensor, shape (b, n, d_model)
+
+        Raises
+        ------
+        ValueError, RuntimeError or IndexError
+            If a mask does not fit.
         """
         ### BEGIN SOLUTION
         b, n, _ = x.shape
@@ -376,11 +394,17 @@ class MultiHeadLayer(nn.Module):
             k, v = cache.append(k, v)
         k, v = (own.repeat_interleave(self.num_heads // self.num_kv_heads, dim=1) for own in (k, v))
         n_k = k.shape[2]
-        if is_causal and (mask is not None or n_k > n):
-            places = torch.arange(n_k - n, n_k, device=x.device)
-            earlier = torch.arange(n_k, device=x.device) <= places[:, None]
-            mask, is_causal = earlier if mask is None else mask & earlier, False
-        z = functional.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal)
+        if mask is not None:
+            mask = mask[:, None] if mask.dim() == 3 else mask
+            if mask.shape[-1] != n_k or (mask.dim() == 2 and len(mask) != n):
+                raise ValueError(f"a mask of shape {tuple(mask.shape)} for {n} queries and {n_k} keys")
+            if is_causal:
+                places = torch.arange(n_k - n, n_k, device=x.device)
+                mask = mask & (torch.arange(n_k, device=x.device) <= places[:, None])
+        elif is_causal and n < n_k:  # PyTorch counts from the start: rows of no meaning come first
+            q = functional.pad(q, (0, 0, n_k - n, 0)) if n > 1 else q
+        is_causal = is_causal and mask is None and n > 1
+        z = functional.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal)[:, :, -n:]
         return self.W_o(z.transpose(1, 2).reshape(b, n, -1))
         ### END SOLUTION
 

@@ -2,10 +2,12 @@
 it false.
 
 Results are compared with attention written out in float64, n x n and all. `RTOL` in `checking/expect.py` is the
-tolerance. What only a GPU could show, such as speed, TF32 or 16 bits in the kernel, is not asked here.
+tolerance, where no other is given. Kernels run on the GPU where torch finds one, otherwise in Triton's interpreter on
+the CPU. The checks with `on="gpu"` ask what the interpreter cannot show; without a GPU their points wait.
 """
 
 import math
+import types
 
 import numpy as np
 import torch
@@ -16,18 +18,35 @@ from checking import (
     backward,
     expect_by_hand,
     expect_close,
+    expect_gradients,
+    expect_held,
     expect_parameters,
+    expect_raises,
     expect_tensor,
     expect_tuple,
 )
-from checking.memory import expect_held
 
 torch.set_num_threads(1)  # everything here is small
 
-suite = Suite(__name__, read={})
+suite = Suite(
+    __name__,
+    read={
+        "by_hand": "chapter 11, By hand",
+        "flash_attention_forward": "chapter 11, The kernel",
+        "flash_attention": "chapter 11, Backward",
+        "MultiHeadLayer": "chapter 11, The layer",
+    },
+)
 check, run = suite.check, suite.run
 
 KINDS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+REFUSED = (ValueError, RuntimeError, IndexError)
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+# Of results whose largest number is about 1, in units of that. Sums are kept in float32. In float32 without TF32 they
+# end within 1e-5 of float64 for these lengths, and with TF32, which has 10 bits, 1e-3 away. In 16 bits the weights and
+# the result are rounded once each: half a unit in the last place is 2**-11 in float16, 2**-8 in bfloat16, and a
+# backward pass rounds P, dS and the result. Eight of them leave room for that, and for no sum kept in 16 bits.
+TOLERANCES = {torch.float32: 1e-4, torch.float16: 8 * 2.0**-11, torch.bfloat16: 8 * 2.0**-8}
 
 
 @check()
@@ -46,8 +65,12 @@ def attended(q, k, v, seen=None):
     """Return the output and the log-sum-exp; `seen` is True where a query sees a key."""
     scores = torch.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(q.shape[-1])
     if seen is not None:
-        scores = scores.masked_fill(~seen, -torch.inf)
-    return torch.einsum("bhij,bhjd->bhid", scores.softmax(-1), v), scores.logsumexp(-1)
+        nothing = ~seen.any(-1, keepdim=True)
+        scores = scores.masked_fill(~seen & ~nothing, -torch.inf)
+    weights = scores.softmax(-1)
+    if seen is not None:
+        weights = weights.masked_fill(nothing, 0.0)
+    return torch.einsum("bhij,bhjd->bhid", weights, v), scores.logsumexp(-1)
 
 
 def earlier(n, n_k=None):
@@ -59,24 +82,34 @@ def tensor(draw, *shape, kind=torch.float64):
     return torch.from_numpy(draw.array(*shape)).to(kind)
 
 
-def heads(draw, n, b=2, h=1, d=16):
-    return [tensor(draw, b, h, n, d, kind=torch.float32) for _ in range(3)]
+def heads(draw, n, b=2, h=1, d=16, kind=torch.float32):
+    return [tensor(draw, b, h, n, d, kind=kind).to(DEVICE) for _ in range(3)]
 
 
-def expect_forward(function, inputs, causal, parts=(0, 1)):
+def exact(own):
+    """Return a tensor in float64, on the CPU; what is none stays what it is."""
+    return own.detach().double().cpu() if isinstance(own, torch.Tensor) else own
+
+
+def units(expected):
+    """Return the largest number of what is expected: differences are seen beside it."""
+    return np.array(max(np.abs(expected.numpy()).max(), 0.1))
+
+
+def expect_forward(function, inputs, causal, parts=(0, 1), rtol=None):
     """Fail unless the output, the log-sum-exp, or both are right."""
     seen = earlier(inputs[0].shape[2]) if causal else None
-    expected = attended(*(own.double() for own in inputs), seen)
+    expected = attended(*map(exact, inputs), seen)
     result = function(*inputs, causal)
+    expect_tuple(result, ("out", "lse"))
     for place in parts:
-        what = ("out", "lse")[place]
-        got = result[place].double() if hasattr(result[place], "double") else result[place]
-        expect_close(got, expected[place], what=what)
+        more = {} if rtol is None else {"rtol": rtol, "unit": units(expected[place])}
+        expect_close(exact(result[place]), expected[place], what=("out", "lse")[place], **more)
 
 
-@check(weight=1)
+@check(weight=0.5, on="triton")
 def forward_shapes(flash_attention_forward, draw):
-    """The results are a tuple, `out` of shape (b, h, n, d) and `lse` of shape (b, h, n), in float32."""
+    """The results are a tuple, `out` of shape (b, h, n, d) and `lse` of shape (b, h, n), in float32 for float32."""
     n = int(draw.rng.integers(3, 12))
     result = flash_attention_forward(*heads(draw, n, h=3), False)
     expect_tuple(result, ("out", "lse"))
@@ -84,103 +117,239 @@ def forward_shapes(flash_attention_forward, draw):
     expect_tensor(result[1], (2, 3, n), torch.float32, what="lse")
 
 
-@check(weight=2, needs=[forward_shapes])
+@check(weight=2, needs=[forward_shapes], on="triton")
 def forward_one_tile(flash_attention_forward, draw):
     """Where one tile has all keys, 32 of them, `out` is what attention gives, for heads of 16 and of 32 numbers."""
     for d in (16, 32):
         expect_forward(flash_attention_forward, heads(draw, 32, h=2, d=d), False, parts=[0])
 
 
-@check(weight=2, needs=[forward_one_tile])
+@check(weight=1.5, needs=[forward_one_tile], on="triton")
 def forward_tiles(flash_attention_forward, draw):
     """Where the keys come in several whole tiles, `out` is what attention gives, whichever has the largest score."""
     for shares in [(1, 4), (4, 1)]:
         q, k, v = heads(draw, 64)
-        q, k = q.abs(), k.abs() * torch.tensor(shares).repeat_interleave(32)[:, None]
-        expect_forward(flash_attention_forward, [q, k, v], False, parts=[0])
+        k = k.abs() * torch.tensor(shares, device=DEVICE).repeat_interleave(32)[:, None]
+        expect_forward(flash_attention_forward, [q.abs(), k, v], False, parts=[0])
 
 
-@check(weight=1, needs=[forward_tiles])
+@check(weight=1, needs=[forward_tiles], on="triton")
 def forward_ragged(flash_attention_forward, draw):
-    """A length that is no multiple of a tile's side leaves nothing out and adds nothing."""
+    """A length that is no multiple of a tile's side leaves nothing out and adds nothing; n = 1 is one."""
     for n in (1, int(draw.rng.integers(33, 63))):
         expect_forward(flash_attention_forward, heads(draw, n), False, parts=[0])
 
 
-@check(weight=2, needs=[forward_tiles])
+@check(weight=1.5, needs=[forward_tiles], on="triton")
 def forward_causal(flash_attention_forward, draw):
     """With `causal`, query i sees the keys up to its own, and no others, within a tile and beyond it."""
     for n in (96, 32, int(draw.rng.integers(65, 95))):
         expect_forward(flash_attention_forward, heads(draw, n), True, parts=[0])
 
 
-@check(weight=1, needs=[forward_one_tile])
+@check(weight=1, needs=[forward_one_tile], on="triton")
 def forward_lse(flash_attention_forward, draw):
     """`lse` is the natural logarithm of the sum of exp(scores), the maximum counted in."""
     q, k, v = heads(draw, 64)
     expect_forward(flash_attention_forward, [2 * q, k, v], False, parts=[1])
 
 
-@check(weight=1, needs=[forward_tiles])
+@check(weight=0.5, needs=[forward_lse, forward_tiles], on="triton")
+def forward_large_scores(flash_attention_forward, draw):
+    """Scores above 100 and below -100 overflow nowhere."""
+    q, k, v = heads(draw, 40)
+    for sign in (1, -1):
+        expect_forward(flash_attention_forward, [7 * q.abs(), sign * 7 * k.abs(), v], False)
+
+
+@check(weight=0.5, needs=[forward_one_tile], on="triton")
+def forward_wide(flash_attention_forward, draw):
+    """Heads may have 64 numbers, or 128."""
+    for d in (64, 128):
+        expect_forward(flash_attention_forward, heads(draw, 9, b=1, d=d), False, parts=[0])
+
+
+@check(weight=0.5, needs=[forward_one_tile], on="triton")
+def forward_layout(flash_attention_forward, draw):
+    """Inputs may lie in memory as they like: as views with axes exchanged, and each in its own way."""
+    q, k, v = heads(draw, 20, h=3)
+    q = q.transpose(1, 2).contiguous().transpose(1, 2)
+    v = v.mT.contiguous().mT
+    expect_forward(flash_attention_forward, [q, k, v], False, parts=[0])
+
+
+@check(weight=1, needs=[forward_ragged], on="triton")
+def forward_half(flash_attention_forward, draw):
+    """In float16, `out` is float16 and `lse` float32, and sums are kept in float32."""
+    q, k, v = heads(draw, 70, b=1, kind=torch.float16)
+    result = flash_attention_forward(q, k, v + 4, False)
+    expect_tensor(result[0], (1, 1, 70, 16), torch.float16, what="out")
+    expect_tensor(result[1], (1, 1, 70), torch.float32, what="lse")
+    for place, own in enumerate(attended(*map(exact, (q, k, v + 4)))):
+        # A weight is rounded once, the result once; the log-sum-exp is never in 16 bits.
+        rtol = (2 * 2.0**-11, 1e-5)[place]
+        expect_close(exact(result[place]), own, what=("out", "lse")[place], rtol=rtol, unit=units(own))
+
+
+def most_bytes(function, *arguments):
+    """Return the bytes of the largest tensor that torch makes in a call; a tile within a kernel is none."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    most = 0
+
+    class Looking(TorchDispatchMode):
+        def __torch_dispatch__(self, operation, types, arguments=(), keywords=None):
+            nonlocal most
+            result = operation(*arguments, **(keywords or {}))
+            for own in result if isinstance(result, (tuple, list)) else (result,):
+                if isinstance(own, torch.Tensor):
+                    most = max(most, own.untyped_storage().nbytes())
+            return result
+
+    with Looking():
+        function(*arguments)
+    return most
+
+
+@check(weight=1, needs=[forward_tiles], on="triton")
 def forward_held(flash_attention_forward, draw):
-    """Nothing n x n is held in memory, for n = 256 neither."""
-    n = 256
-    inputs = heads(draw, n, b=1)
-    result = expect_held(flash_attention_forward, 3.8 * n * n, *inputs, False)
-    expected = attended(*(own.double() for own in inputs))[0]
-    expect_close(result[0].double(), expected, what="out")
+    """Nothing n x n is held in memory."""
+    most = flash_attention_forward.there(most_bytes, *heads(draw, 128, b=1), False)
+    if most > 0.9 * 128 * 128:  # n x n booleans have more
+        raise Failed(f"For 128 tokens torch made a tensor of {most} bytes: nothing of 128 x 128 stands in memory.")
+
+
+def launches(function, q, k, v, way_back):
+    """Return how many kernels of Triton a call launches, and how many its way back."""
+    import torch
+    import triton
+
+    try:
+        from triton.runtime.interpreter import GridExecutor
+    except ImportError:
+        GridExecutor = type("GridExecutor", (), {"__call__": None})
+    count = [0]
+
+    def counted(own):
+        def launch(*arguments, **named):
+            count[0] += 1
+            return own(*arguments, **named)
+
+        return launch
+
+    places = [(GridExecutor, "__call__"), (triton.runtime.jit.JITFunction, "run")]
+    before = [getattr(place, name) for place, name in places]
+    try:
+        for (place, name), own in zip(places, before, strict=True):
+            setattr(place, name, counted(own))
+        if way_back:
+            q, k, v = (own.clone().requires_grad_() for own in (q, k, v))
+        result = function(q, k, v, False)
+        forward, count[0] = count[0], 0
+        if way_back and isinstance(result, torch.Tensor) and result.requires_grad:
+            result.sum().backward()
+    finally:
+        for (place, name), own in zip(places, before, strict=True):
+            setattr(place, name, own)
+    return [min(forward, 1), min(count[0], 1)]
+
+
+@check(weight=1, needs=[forward_ragged, forward_causal], on="triton")
+def forward_is_a_kernel(flash_attention_forward, draw):
+    """The work is done by a kernel of Triton's, which is launched."""
+    if not flash_attention_forward.there(launches, *heads(draw, 3), False)[0]:
+        raise Failed("The numbers are right, and no kernel of Triton's was launched: `kernel[grid](...)` does it.")
+
+
+@check(weight=1.5, needs=[forward_ragged, forward_causal], on="gpu")
+def forward_on_a_gpu(flash_attention_forward, draw):
+    """On a GPU, both results for 300 tokens are right in float32 (without TF32), float16 and bfloat16."""
+    for kind, rtol in TOLERANCES.items():
+        for d, causal in [(64, False), (128, True)]:
+            inputs = heads(draw, 300, h=2, d=d, kind=kind)
+            result = flash_attention_forward(*inputs, causal)
+            expect_tensor(result[0], (2, 2, 300, d), kind, what="out")
+            expect_forward(flash_attention_forward, inputs, causal, rtol=rtol)
 
 
 # flash_attention
 
 
-def expect_backward(function, draw, n, causal, names, d=16):
-    inputs = heads(draw, n, b=1, h=2, d=d)
-    upstream = tensor(draw, *inputs[0].shape, kind=torch.float32)
+def expect_backward(function, draw, n, causal, names, d=16, kind=torch.float32, rtol=None, layout=False):
+    inputs = heads(draw, n, b=1, h=2, d=d, kind=kind)
+    upstream = tensor(draw, *inputs[0].shape, kind=kind).to(DEVICE)
+    if layout:
+        inputs = [own.transpose(1, 2).contiguous().transpose(1, 2) for own in inputs]
+        upstream = upstream.mT.contiguous().mT
     _, came, _ = backward(function, *inputs, causal, upstream=upstream)
-    leaves = [own.double().requires_grad_() for own in inputs]
-    attended(*leaves, earlier(n) if causal else None)[0].backward(upstream.double())
+    leaves = [exact(own).requires_grad_() for own in inputs]
+    attended(*leaves, earlier(n) if causal else None)[0].backward(exact(upstream))
     for name, got, leaf in zip("QKV", came, leaves, strict=False):
         if name in names:
             if got is None:
                 raise Failed(f"No gradient came to {name}.")
-            expect_close(got.double(), leaf.grad, what=f"the gradient of {name}")
+            more = {} if rtol is None else {"rtol": rtol, "unit": units(leaf.grad)}
+            expect_close(exact(got), leaf.grad, what=f"the gradient of {name}", **more)
 
 
-@check(weight=1)
+@check(weight=1, on="triton")
 def flash_values(flash_attention, draw):
     """The result is that of attention, with `causal` and without."""
     for causal in (False, True):
         inputs = heads(draw, 20)
-        expected = attended(*(own.double() for own in inputs), earlier(20) if causal else None)[0]
+        expected = attended(*map(exact, inputs), earlier(20) if causal else None)[0]
         result = flash_attention(*inputs, causal)
         expect_tensor(result, (2, 1, 20, 16), torch.float32)
-        expect_close(result.double(), expected)
+        expect_close(exact(result), expected)
 
 
-@check(weight=2, needs=[flash_values])
+@check(weight=2, needs=[flash_values], on="triton")
 def flash_dv(flash_attention, draw):
     """The gradient of V is P^T dO."""
     expect_backward(flash_attention, draw, 20, False, "V")
 
 
-@check(weight=2, needs=[flash_values])
+@check(weight=2, needs=[flash_values], on="triton")
 def flash_dq(flash_attention, draw):
     """The gradient of Q is dS K / sqrt(d)."""
     expect_backward(flash_attention, draw, 20, False, "Q")
 
 
-@check(weight=2, needs=[flash_values])
+@check(weight=2, needs=[flash_values], on="triton")
 def flash_dk(flash_attention, draw):
     """The gradient of K is dS^T Q / sqrt(d)."""
     expect_backward(flash_attention, draw, 20, False, "K")
 
 
-@check(weight=1, needs=[flash_dv, flash_dq, flash_dk])
+@check(weight=1, needs=[flash_dv, flash_dq, flash_dk], on="triton")
 def flash_causal_gradients(flash_attention, draw):
     """With `causal`, and heads of 32 numbers, all three gradients are right, in whole tiles and others."""
     for n in (64, int(draw.rng.integers(33, 60))):
         expect_backward(flash_attention, draw, n, True, "QKV", d=32)
+
+
+@check(weight=0.5, needs=[flash_dv, flash_dq, flash_dk], on="triton")
+def flash_layout(flash_attention, draw):
+    """Gradients are right where inputs, or the gradient that comes from above, lie in memory in another order."""
+    expect_backward(flash_attention, draw, 20, False, "QKV", layout=True)
+
+
+@check(weight=1, needs=[flash_dv, flash_dq, flash_dk], on="triton")
+def flash_is_a_kernel(flash_attention, draw):
+    """Kernels of Triton's do the work, on the way back too."""
+    ways = flash_attention.there(launches, *heads(draw, 3), True)
+    for way, ran in zip(("", " on the way back"), ways, strict=True):
+        if not ran:
+            raise Failed(f"The numbers are right, and no kernel of Triton's was launched{way}.")
+
+
+@check(weight=1.5, needs=[flash_causal_gradients], on="gpu")
+def flash_on_a_gpu(flash_attention, draw):
+    """On a GPU, gradients of 300 tokens are right in float32 (without TF32), float16 and bfloat16, causal or not."""
+    for kind, rtol in TOLERANCES.items():
+        for d, causal in [(64, False), (128, True)]:
+            expect_backward(flash_attention, draw, 300, causal, "QKV", d=d, kind=kind, rtol=rtol)
 
 
 # MultiHeadLayer
@@ -221,7 +390,9 @@ def out_of(values, x, h, h_kv, seen=None):
     for i in range(h):
         j = i * h_kv // h
         q_i, (k_j, v_j) = q[..., i * d_head :][..., :d_head], (own[..., j * d_head :][..., :d_head] for own in (k, v))
-        own = seen if seen is None or seen.dim() == 2 else seen[:, i if seen.shape[1] > 1 else 0][:, None]
+        own = seen if seen is None or seen.dim() == 2 else seen[:, None]
+        if seen is not None and seen.dim() == 4:
+            own = seen[:, [i if seen.shape[1] > 1 else 0]]
         found.append(attended(q_i[:, None], k_j[:, None], v_j[:, None], own)[0][:, 0])
     return project("W_o", torch.cat(found, -1))
 
@@ -253,12 +424,38 @@ def layer_parameters(MultiHeadLayer, draw):
         expect_parameters(layer, {name: tuple(own.shape) for name, own in values.items()})
 
 
+def of_torch(values, bias):
+    """Return torch's own layer with these parameters."""
+    layer = torch.nn.MultiheadAttention(24, 4, bias=bias, batch_first=True, dtype=torch.float64)
+    kinds = ("weight", "bias") if bias else ("weight",)
+    own = {f"out_proj.{kind}": values[f"W_o.{kind}"] for kind in kinds}
+    for kind in kinds:
+        own[f"in_proj_{kind}"] = torch.cat([values[f"{name}.{kind}"] for name in ("W_q", "W_k", "W_v")])
+    layer.load_state_dict(own)
+    return layer
+
+
 @check(weight=2, needs=[layer_parameters])
 def layer_values(MultiHeadLayer, draw):
-    """Without a mask, and with as many heads of keys as of queries, the layer is that of exercise 6."""
-    values = parameters(draw, 24, 4, 4)
-    layer = loaded(MultiHeadLayer, values, 24, 4, 4)
-    expect_layer(layer, values, tensor(draw, 2, 7, 24), 4, 4)
+    """With the parameters of an `nn.MultiheadAttention`, and without a mask, the layer gives its results."""
+    for bias, n in [(True, 7), (False, 1)]:
+        values, x = parameters(draw, 24, 4, 4, bias), tensor(draw, 2, n, 24)
+        with torch.no_grad():
+            expected = of_torch(values, bias)(x, x, x, need_weights=False)[0]
+        expect_close(loaded(MultiHeadLayer, values, 24, 4, 4, bias)(x), expected)
+
+
+@check(weight=0.5, needs=[layer_parameters])
+def layer_refuses(MultiHeadLayer, draw):
+    """Heads that do not divide d_model, key heads that do not divide these, and masks that do not fit are refused."""
+    for d_model, h, h_kv in [(24, 5, 5), (24, 4, 3)]:
+        because = f"{d_model} columns, {h} heads, {h_kv} of keys"
+        expect_raises(REFUSED, MultiHeadLayer, d_model, h, h_kv, because=because)
+    layer = loaded(MultiHeadLayer, parameters(draw, 24, 4, 4), 24, 4, 4)
+    for shape in [(7, 6), (7, 1), (1, 7), (2, 1, 6)]:
+        mask = torch.ones(shape, dtype=torch.bool)
+        if layer.error(tensor(draw, 2, 7, 24), mask) is None:
+            raise Failed(f"A mask of shape {shape} does not fit 7 tokens, and was taken.")
 
 
 @check(weight=1, needs=[layer_values])
@@ -278,11 +475,24 @@ def layer_causal(MultiHeadLayer, draw):
 
 @check(weight=1, needs=[layer_values])
 def layer_masks(MultiHeadLayer, draw):
-    """A mask is heeded, of two axes or four, one for each sequence or for each head."""
+    """A mask is heeded, of two, three or four axes: one for all, for each sequence, or for each head."""
     values = parameters(draw, 24, 4, 4)
     layer = loaded(MultiHeadLayer, values, 24, 4, 4)
-    for shape in [(7, 7), (2, 1, 7, 7), (2, 4, 7, 7)]:
+    for shape in [(7, 7), (2, 7, 7), (2, 4, 7, 7), (2, 1, 7, 7)]:
         expect_layer(layer, values, tensor(draw, 2, 7, 24), 4, 4, some(draw, *shape))
+    padding = torch.arange(7) < torch.tensor([7, 4])[:, None, None]
+    expect_layer(layer, values, tensor(draw, 2, 7, 24), 4, 4, padding)
+
+
+@check(weight=0.5, needs=[layer_masks])
+def layer_nothing_to_see(MultiHeadLayer, draw):
+    """A token that may attend to nothing gets 0 before W_o, and never NaN; nor does a gradient become NaN."""
+    values = parameters(draw, 24, 4, 4)
+    layer, x, mask = loaded(MultiHeadLayer, values, 24, 4, 4), tensor(draw, 2, 5, 24), some(draw, 5, 5)
+    mask[int(draw.rng.integers(5))] = False
+    expect_close(layer(x, mask), out_of(values, x, 4, 4, mask))
+    if not np.isfinite(exact(backward(layer, x, mask)[1][0]).numpy()).all():
+        raise Failed("The gradient of x is not finite where a token may attend to nothing.")
 
 
 @check(weight=1, needs=[layer_causal, layer_masks])
@@ -290,7 +500,8 @@ def layer_mask_and_causal(MultiHeadLayer, draw):
     """With a mask and `is_causal`, both hold."""
     values = parameters(draw, 24, 4, 4)
     layer = loaded(MultiHeadLayer, values, 24, 4, 4)
-    expect_layer(layer, values, tensor(draw, 2, 7, 24), 4, 4, some(draw, 7, 7), True)
+    for shape in [(7, 7), (2, 7, 7)]:
+        expect_layer(layer, values, tensor(draw, 2, 7, 24), 4, 4, some(draw, *shape), True)
 
 
 def in_pieces(layer, x, lengths, is_causal):
@@ -327,23 +538,171 @@ def layer_cache(MultiHeadLayer, draw):
         )
 
 
-@check(weight=1, needs=[layer_masks])
+@check(weight=1, needs=[layer_mask_and_causal, layer_grouped])
 def layer_gradients(MultiHeadLayer, draw):
-    """Gradients flow to the input, through a mask too."""
-    values = parameters(draw, 24, 4, 4)
-    layer, x, mask = loaded(MultiHeadLayer, values, 24, 4, 4), tensor(draw, 2, 5, 24), some(draw, 5, 5)
-    upstream = tensor(draw, 2, 5, 24)
-    leaf = x.clone().requires_grad_()
-    out_of(values, leaf, 4, 4, mask).backward(upstream)
-    _, came, _ = backward(layer, x, mask, upstream=upstream)
-    expect_close(came[0], leaf.grad, what="the gradient of x")
+    """Gradients flow to the input and to each parameter, through a mask too."""
+    values = parameters(draw, 24, 4, 2)
+    layer, x, upstream = loaded(MultiHeadLayer, values, 24, 4, 2), tensor(draw, 2, 5, 24), tensor(draw, 2, 5, 24)
+    for mask in (None, some(draw, 5, 5)):
+        leaf = x.clone().requires_grad_()
+        parts = {name: own.clone().requires_grad_() for name, own in values.items()}
+        out_of(parts, leaf, 4, 2, mask).backward(upstream)
+        expected = as_named(layer, {name: own.grad for name, own in parts.items()})
+        _, came, of_parameters = backward(layer, x, mask, upstream=upstream)
+        for name, got in expect_gradients(layer, of_parameters, expected).items():
+            # That of a bias of the keys is 0, since it shifts all scores of a query alike: what comes is rounding.
+            unit = np.array(max(np.abs(expected[name].numpy()).max(), 1.0))
+            expect_close(got, expected[name], what=f"the gradient of {name}", unit=unit)
+        expect_close(came[0], leaf.grad, what="the gradient of x")
 
 
 @check(weight=1, needs=[layer_values])
 def layer_dtypes(MultiHeadLayer, draw):
-    """The result has the dtype of input and parameters: float32, float64, float16, bfloat16."""
+    """The result has the dtype of input and parameters, float32, float64, float16 or bfloat16, with a mask too."""
     layer = MultiHeadLayer.module(24, 4, 2, True)
     for kind in KINDS:
         layer.to(kind)
-        for is_causal in (False, True):
-            expect_tensor(layer(tensor(draw, 2, 5, 24, kind=kind), None, is_causal), (2, 5, 24), kind)
+        for mask, is_causal in [(None, False), (None, True), (some(draw, 5, 5), False), (some(draw, 5, 5), True)]:
+            expect_tensor(layer(tensor(draw, 2, 5, 24, kind=kind), mask, is_causal), (2, 5, 24), kind)
+
+
+def on_meta(layer, x, mask):
+    """Let a copy of the layer run on a device that has shapes alone; return where results are, or why not."""
+    import copy
+
+    own, x, mask = copy.deepcopy(layer).to("meta"), x.to("meta"), mask.to("meta")
+    found = []
+    for arguments in [(x,), (x, None, True), (x, mask), (x, mask, True)]:
+        try:
+            found.append(str(own(*arguments).device))
+        except Exception as error:
+            found.append(f"{type(error).__name__}: {error}".split("\n")[0][:200])
+    return found
+
+
+@check(weight=0.5, needs=[layer_mask_and_causal])
+def layer_device(MultiHeadLayer, draw):
+    """All that the layer makes is made where its input is, on any device: this one is named "meta"."""
+    layer = MultiHeadLayer.module(24, 4, 2, True)
+    found = layer.there(on_meta, tensor(draw, 2, 5, 24, kind=torch.float32), some(draw, 5, 5))
+    for what, own in zip(("", " with is_causal", " with a mask", " with both"), found, strict=False):
+        if own != "meta":
+            raise Failed(f'Input and layer were moved to the device "meta", and{what} there came: {own}')
+
+
+def largest(layer, x, lengths):
+    """Return the most numbers that a tensor had as the layer read the tokens in pieces, with a cache and causally."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Cache:
+        k = v = None
+
+        def append(self, k, v):
+            self.k = k if self.k is None else torch.cat([self.k, k], dim=2)
+            self.v = v if self.v is None else torch.cat([self.v, v], dim=2)
+            return self.k, self.v
+
+    most = 0
+
+    class Looking(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+            nonlocal most
+            result = function(*arguments, **(keywords or {}))
+            for own in result if isinstance(result, (tuple, list)) else (result,):
+                if isinstance(own, torch.Tensor):
+                    most = max(most, own.untyped_storage().nbytes() // own.element_size())
+            return result
+
+    cache = Cache()
+    with torch.no_grad(), Looking():
+        for own in x.split(lengths, dim=1):
+            layer(own, None, True, cache)
+    return most
+
+
+def frozen(layer):
+    layer.requires_grad_(False)
+
+
+@check(weight=2, needs=[layer_cache])
+def layer_held(MultiHeadLayer, draw):
+    """Without a mask nothing n x n is held, with is_causal, grouped heads, and a cache neither."""
+    n = 1000
+    layer = MultiHeadLayer.module(16, 2, 1, True)
+    x = tensor(draw, 1, n, 16, kind=torch.float32)
+    layer.there(frozen)  # what is kept for a way back is not counted here
+    own = types.SimpleNamespace(
+        function=layer.own, call=layer.subject.call, result=layer.subject.result, name=layer.name
+    )
+    for is_causal in (False, True):
+        expect_held(own, int(0.9 * n * n), x, None, is_causal)
+    most = layer.there(largest, x[:, :600], [300, 299, 1])
+    if most > 300 * n / 3:
+        raise Failed(f"Reading 300 tokens, then 299, then 1, with a cache, it made a tensor of {most} numbers.")
+
+
+def compiled(layer, x, mask, upstream):
+    """Compile the layer, forward and backward, as one graph; return the result and the gradient, or why not."""
+    import torch
+
+    torch._dynamo.reset()
+    x = x.clone().requires_grad_()
+    try:
+        out = torch.compile(layer, fullgraph=True, backend="aot_eager")(x, mask, True)
+        out.backward(upstream)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".split("\n")[0][:200]
+    finally:
+        torch._dynamo.reset()
+    return out.detach(), x.grad
+
+
+@check(weight=1.5, needs=[layer_gradients, layer_cache, layer_dtypes, layer_device])
+def layer_compiles(MultiHeadLayer, draw):
+    """`torch.compile` makes one graph of it, without a break, forward and backward."""
+    values = parameters(draw, 24, 4, 2)
+    layer = loaded(MultiHeadLayer, values, 24, 4, 2)
+    for mask in (None, some(draw, 5, 5)):
+        x, upstream = tensor(draw, 2, 5, 24), tensor(draw, 2, 5, 24)
+        came = layer.there(compiled, x, mask, upstream)
+        if isinstance(came, str):
+            raise Failed(f"`torch.compile(layer, fullgraph=True)` ended in {came}")
+        leaf = x.clone().requires_grad_()
+        expected = out_of(values, leaf, 4, 2, earlier(5) if mask is None else mask & earlier(5))
+        expected.backward(upstream)
+        expect_close(came[0], expected.detach(), what="the result of the compiled layer")
+        expect_close(came[1], leaf.grad, what="the gradient of x in the compiled layer")
+
+
+def on_cuda(layer, x, mask, upstream, kind):
+    """Let a copy of the layer run on a GPU; return result, gradient, their device and dtype."""
+    import copy
+
+    own = copy.deepcopy(layer).to("cuda", kind)
+    x = x.to("cuda", kind).requires_grad_()
+    out = own(x, None if mask is None else mask.to("cuda"), True)
+    out.backward(upstream.to("cuda", kind))
+    return out.detach().double().cpu(), x.grad.double().cpu(), out.device.type, str(out.dtype)
+
+
+@check(weight=1.5, needs=[layer_gradients, layer_device], on="gpu")
+def layer_on_a_gpu(MultiHeadLayer, draw):
+    """On a GPU, result and gradient are there, and right in float32, float16 and bfloat16."""
+    values = parameters(draw, 64, 4, 2)
+    layer = MultiHeadLayer.module(64, 4, 2, True)
+    layer.load(as_named(layer, values), torch.float64, False)
+    x, upstream = tensor(draw, 2, 40, 64), tensor(draw, 2, 40, 64)
+    for kind, rtol in TOLERANCES.items():
+        for mask in (None, some(draw, 40, 40)):
+            *came, device, name = layer.there(on_cuda, x, mask, upstream, kind)
+            if (device, name) != ("cuda", str(kind)):
+                raise Failed(f"Of {kind} on cuda, there came {name} on {device}.")
+            leaf = x.clone().requires_grad_()
+            expected = out_of(values, leaf, 4, 2, earlier(40) if mask is None else mask & earlier(40))
+            expected.backward(upstream)
+            # Input and parameters are rounded too, before each of four products: four times the room of a kernel.
+            for what, got, own in zip(
+                ("out", "the gradient of x"), came, (expected.detach(), leaf.grad), strict=True
+            ):
+                expect_close(got, own, what=what, rtol=4 * rtol, unit=units(own))

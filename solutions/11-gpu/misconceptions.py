@@ -1,13 +1,25 @@
 """Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
 
-None of them is a kernel: what a kernel with this mistake computes is written with torch, tile by tile.
+What a kernel with a mistake computes is written with torch, tile by tile: comparing with it takes milliseconds.
+Right answers are kernels.
 """
 
 import math
+import os
+import types
 
 import torch
 from torch import nn
 from torch.nn import functional
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is imported
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:
+    triton = tl = types.SimpleNamespace(jit=lambda function: function, constexpr=None)
 
 from checking import misconception, right
 
@@ -64,8 +76,22 @@ def seen_by(rows, keys, causal, fault):
     return j >= i if fault == "other_side" else j <= i
 
 
+def rounded(own):
+    """Return float32 numbers with the 10 bits that TF32 leaves of 23."""
+    return ((own.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
 def tiles(q, k, v, causal, fault="", block=BLOCK):
     b, h, n, d = q.shape
+    kind = q.dtype
+    if fault == "order":  # as if all lay in memory in the order of their axes
+        q, k, v = (own.as_strided(own.shape, (h * n * d, n * d, d, 1)) for own in (q, k, v))
+    if fault == "tf32" and kind == torch.float32:
+        q, k, v = (rounded(own) for own in (q, k, v))
+    if fault == "32_columns":
+        v = torch.cat([v[..., :32], 0 * v[..., 32:]], -1)
+    if fault != "half":
+        q, k, v = (own.to(torch.promote_types(kind, torch.float32)) for own in (q, k, v))
     scale = {"no_scale": 1, "scale_d": 1 / d}.get(fault, 1 / math.sqrt(d))
     out, lse = torch.empty_like(q), q.new_empty(b, h, n)
     for first in range(0, n, block):
@@ -83,6 +109,8 @@ def tiles(q, k, v, causal, fault="", block=BLOCK):
                 values = functional.pad(values, (0, 0, 0, block - len(keys)))
             highest = scores.amax(-1)
             highest = torch.maximum(top, highest)
+            if fault == "no_top":
+                highest = torch.zeros_like(highest)
             base = highest.masked_fill(highest == -math.inf, 0)
             shrink = torch.exp((top - base).clamp(max=80))
             weights = torch.exp(scores - base[..., None])
@@ -101,7 +129,7 @@ def tiles(q, k, v, causal, fault="", block=BLOCK):
             "not_log": total,
         }
         lse[:, :, rows] = ways.get(fault, natural)
-    return out, lse
+    return out if fault == "float32" else out.to(kind), lse.to(kind) if fault in ("half_lse", "half") else lse
 
 
 FORWARD = {
@@ -127,6 +155,13 @@ FORWARD = {
     "not_divided": ("result not divided by the total", "At the end, out = acc / total."),
     "no_scale": ("scores not scaled", "The scores are divided by the square root of d."),
     "scale_d": ("scores divided by d", "Divide by the square root of d, not by d."),
+    "no_top": ("no maximum subtracted from scores", "exp of a large score overflows: subtract the row's top first."),
+    "order": ("strides ignored", "Offsets of a row of d numbers hold for `.contiguous()` tensors, or use `stride`."),
+    "tf32": ("TF32 where float32 was promised", 'In `tl.dot`, `input_precision="ieee"` keeps all 23 bits.'),
+    "32_columns": ("only 32 columns", "The width of a head is d: make the tile as wide."),
+    "half": ("sums kept in 16 bits", "`total`, `acc` and `top` are float32, whatever the inputs are."),
+    "half_lse": ("log-sum-exp in 16 bits", "`lse` is float32, whatever the inputs are."),
+    "float32": ("output always in float32", "`out` has the dtype of q: `torch.empty_like(q)`."),
 }
 
 
@@ -172,35 +207,107 @@ def flash_attention_forward_alone(q, k, v, causal=False):
     return tiles(q, k, v, causal)[0]
 
 
-@right("flash_attention_forward")
-def flash_attention_forward_tiles(q, k, v, causal=False):
+@misconception(
+    "flash_attention_forward",
+    label="torch instead of a kernel",
+    hint="This is torch, tile by tile, with the right numbers. Move it into the kernel, and launch that.",
+)
+def flash_attention_forward_in_torch(q, k, v, causal=False):
     return tiles(q, k, v, causal)
 
 
-@right("flash_attention_forward")
-def flash_attention_forward_small(q, k, v, causal=False):
-    return tiles(q, k, v, causal, block=24)
+@triton.jit
+def attending(
+    q, k, v, out, lse, strides_q, strides_k, strides_v, h, n, scale,
+    CAUSAL: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WAY: tl.constexpr,
+):  # fmt: skip
+    """Attend, in one of several ways: strides in place of copies, other tiles, base 2, keys loaded transposed."""
+    first, head = tl.program_id(1) * ROWS, tl.program_id(0)
+    rows, columns = first + tl.arange(0, ROWS), tl.arange(0, D)
+    q += (head // h) * strides_q[0] + (head % h) * strides_q[1]
+    k += (head // h) * strides_k[0] + (head % h) * strides_k[1]
+    v += (head // h) * strides_v[0] + (head % h) * strides_v[1]
+    queries = tl.load(
+        q + rows[:, None] * strides_q[2] + columns[None, :] * strides_q[3], mask=rows[:, None] < n, other=0.0
+    )
+    top = tl.full((ROWS,), -1e30, tl.float32)
+    total = tl.zeros((ROWS,), tl.float32)
+    acc = tl.zeros((ROWS, D), tl.float32)
+    for start in range(0, n, COLUMNS):
+        if (not CAUSAL) or start < first + ROWS:
+            own = start + tl.arange(0, COLUMNS)
+            keys = tl.load(
+                k + own[None, :] * strides_k[2] + columns[:, None] * strides_k[3], mask=own[None, :] < n, other=0.0
+            )
+            values = tl.load(
+                v + own[:, None] * strides_v[2] + columns[None, :] * strides_v[3], mask=own[:, None] < n, other=0.0
+            )
+            if WAY == "float32":
+                scores = tl.dot(queries.to(tl.float32), keys.to(tl.float32), input_precision="ieee") * scale
+            else:
+                scores = tl.dot(queries, keys, input_precision="ieee") * scale
+            seen = own[None, :] < n
+            if CAUSAL:
+                seen = seen & (own[None, :] <= rows[:, None])
+            scores = tl.where(seen, scores, float("-inf"))
+            highest = tl.maximum(top, tl.max(scores, 1))
+            if WAY == "base 2":
+                weights = tl.exp2((scores - highest[:, None]) * 1.4426950408889634)
+                shrink = tl.exp2((top - highest) * 1.4426950408889634)
+            else:
+                weights = tl.exp(scores - highest[:, None])
+                shrink = tl.exp(top - highest)
+            total = total * shrink + tl.sum(weights, 1)
+            if WAY == "float32":
+                acc = acc * shrink[:, None] + tl.dot(weights, values.to(tl.float32), input_precision="ieee")
+            elif WAY == "in place":
+                acc *= shrink[:, None]
+                acc = tl.dot(weights.to(values.dtype), values, acc, input_precision="ieee")
+            else:
+                acc = acc * shrink[:, None] + tl.dot(weights.to(values.dtype), values, input_precision="ieee")
+            top = highest
+    places = (head * n + rows[:, None]) * D + columns[None, :]
+    tl.store(out + places, (acc / total[:, None]).to(queries.dtype), mask=rows[:, None] < n)
+    if WAY == "base 2":
+        top += tl.log2(total) * 0.6931471805599453
+    else:
+        top += tl.log(total)
+    tl.store(lse + head * n + rows, top, mask=rows < n)
+
+
+def attend_by(q, k, v, causal, rows=32, columns=32, way=""):
+    b, h, n, d = q.shape
+    out = torch.empty((b, h, n, d), dtype=q.dtype, device=q.device)
+    lse = torch.empty((b, h, n), dtype=torch.float32, device=q.device)
+    strides = [own.stride() for own in (q, k, v)]
+    named = {"CAUSAL": bool(causal), "D": d, "ROWS": rows, "COLUMNS": columns, "WAY": way}
+    attending[(b * h, -(-n // rows))](q, k, v, out, lse, *strides, h, n, 1 / math.sqrt(d), **named)
+    return out, lse
 
 
 @right("flash_attention_forward")
-def flash_attention_forward_large(q, k, v, causal=False):
-    return tiles(q, k, v, causal, block=64)
+def flash_attention_forward_strides(q, k, v, causal=False):
+    return attend_by(q, k, v, causal)
 
 
 @right("flash_attention_forward")
-def flash_attention_forward_float64(q, k, v, causal=False):
-    return tuple(own.float() for own in tiles(q.double(), k.double(), v.double(), causal))
+def flash_attention_forward_long_tiles(q, k, v, causal=False):
+    return attend_by(q, k, v, causal, 16, 64, "in place")
 
 
 @right("flash_attention_forward")
-def flash_attention_forward_rows(q, k, v, causal=False):
-    n, parts = q.shape[2], []
-    for first in range(0, n, 20):
-        rows = torch.arange(first, min(first + 20, n))
-        scores = q[:, :, rows] @ k.mT / math.sqrt(q.shape[-1])
-        scores = scores.masked_fill(~seen_by(rows, torch.arange(n), causal, ""), -math.inf)
-        parts.append((scores.softmax(-1) @ v, scores.logsumexp(-1)))
-    return tuple(torch.cat(own, dim=2) for own in zip(*parts, strict=True))
+def flash_attention_forward_high_tiles(q, k, v, causal=False):
+    return attend_by(q, k, v, causal, 64, 16)
+
+
+@right("flash_attention_forward")
+def flash_attention_forward_powers_of_two(q, k, v, causal=False):
+    return attend_by(q, k, v, causal, 32, 32, "base 2")
+
+
+@right("flash_attention_forward")
+def flash_attention_forward_float32(q, k, v, causal=False):
+    return attend_by(q, k, v, causal, 32, 16, "float32")
 
 
 # flash_attention
@@ -221,6 +328,8 @@ def gradients(q, k, v, out, P, d_out, fault):
         dS = P * dP - D
     elif fault == "D_of_dO":
         dS = P * (dP - d_out.sum(-1, keepdim=True))
+    if fault == "order":  # as if dO lay in memory in the order of its axes
+        d_out = d_out.as_strided(d_out.shape, torch.empty(d_out.shape).stride())
     dq, dk, dv = dS @ k * scale, dS.mT @ q * scale, P.mT @ d_out
     if fault == "dk_not_transposed":
         dk = dS @ q * scale
@@ -274,47 +383,147 @@ BACKWARD = {
     "dq_twice": ("dQ scaled twice", "`scale` belongs into dQ once."),
     "dv_of_v": ("V instead of dO in dV", "dV = P^T dO, with the gradient that came, not with V."),
     "upstream": ("gradient from above ignored", "This takes ones for dO: use the gradient that came."),
+    "order": ("strides of the gradient ignored", "dO may lie in another order: `.contiguous()` before the kernel."),
     "unmasked": ("no causal mask on the way back", "P = exp(S - L) again needs the mask: 0 where j > i."),
 }
 for _name, (_label, _hint) in BACKWARD.items():
     declare("flash_attention", _name, _label, _hint, flash_of(_name))
 
 
-@right("flash_attention")
-def flash_attention_formulas(q, k, v, causal=False):
-    return flash_of("")(q, k, v, causal)
-
-
-@right("flash_attention")
-def flash_attention_autograd(q, k, v, causal=False):
-    return whole(q, k, v, causal)[0]
-
-
-@right("flash_attention")
-def flash_attention_torch(q, k, v, causal=False):
+@misconception(
+    "flash_attention",
+    label="torch on the way back too",
+    hint="This is torch, and no kernel: `Attend.apply` launches yours, forward and backward.",
+)
+def flash_attention_in_torch(q, k, v, causal=False):
     return functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
 
-@right("flash_attention")
-def flash_attention_float64(q, k, v, causal=False):
-    return whole(q.double(), k.double(), v.double(), causal)[0].float()
+@misconception(
+    "flash_attention",
+    label="kernel forward, torch backward",
+    hint="The way back is computed by torch, n x n and all: launch your two kernels there.",
+)
+def flash_attention_half_way(q, k, v, causal=False):
+    class Attend(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, q, k, v):
+            ctx.save_for_backward(q, k, v)
+            return attend_by(q, k, v, causal)[0]
+
+        @staticmethod
+        def backward(ctx, d_out):
+            leaves = [own.detach().requires_grad_() for own in ctx.saved_tensors]
+            with torch.enable_grad():
+                out = whole(*leaves, causal)[0]
+            return torch.autograd.grad(out, leaves, d_out)
+
+    return Attend.apply(q, k, v)
+
+
+@triton.jit
+def going_back(
+    q, k, v, d_out, lse, D, dq, dk, dv, n, scale,
+    CAUSAL: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, WAY: tl.constexpr,
+):  # fmt: skip
+    """Own a block of keys and walk over queries: dK and dV are summed here, what falls to dQ is added in memory."""
+    first, head = tl.program_id(0) * KEYS, tl.program_id(1)
+    own, columns = first + tl.arange(0, KEYS), tl.arange(0, WIDTH)
+    places = (head * n + own[:, None]) * WIDTH + columns[None, :]
+    keys = tl.load(k + places, mask=own[:, None] < n, other=0.0)
+    values = tl.load(v + places, mask=own[:, None] < n, other=0.0)
+    if WAY == "float32":
+        keys, values = keys.to(tl.float32), values.to(tl.float32)
+    dk_acc = tl.zeros((KEYS, WIDTH), tl.float32)
+    dv_acc = tl.zeros((KEYS, WIDTH), tl.float32)
+    for start in range(0, n, ROWS):
+        rows = start + tl.arange(0, ROWS)
+        theirs = (head * n + rows[:, None]) * WIDTH + columns[None, :]
+        queries = tl.load(q + theirs, mask=rows[:, None] < n, other=0.0)
+        upstream = tl.load(d_out + theirs, mask=rows[:, None] < n, other=0.0)
+        if WAY == "float32":
+            queries, upstream = queries.to(tl.float32), upstream.to(tl.float32)
+        own_lse = tl.load(lse + head * n + rows, mask=rows < n, other=float("inf"))
+        own_D = tl.load(D + head * n + rows, mask=rows < n, other=0.0)
+        scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale
+        seen = own[None, :] < n
+        if CAUSAL:
+            seen = seen & (own[None, :] <= rows[:, None])
+        P = tl.exp(tl.where(seen, scores - own_lse[:, None], float("-inf")))
+        dS = P * (tl.dot(upstream, tl.trans(values), input_precision="ieee") - own_D[:, None]) * scale
+        dv_acc += tl.dot(tl.trans(P.to(upstream.dtype)), upstream, input_precision="ieee")
+        dk_acc += tl.dot(tl.trans(dS.to(queries.dtype)), queries, input_precision="ieee")
+        part = tl.dot(dS.to(keys.dtype), keys, input_precision="ieee")
+        if WAY == "parts":  # a place of its own for each block of keys, summed afterwards
+            tl.store(dq + tl.program_id(0) * tl.num_programs(1) * n * WIDTH + theirs, part, mask=rows[:, None] < n)
+        else:
+            tl.atomic_add(dq + theirs, part, mask=rows[:, None] < n)
+    tl.store(dk + places, dk_acc.to(k.dtype.element_ty), mask=own[:, None] < n)
+    tl.store(dv + places, dv_acc.to(v.dtype.element_ty), mask=own[:, None] < n)
+
+
+class Back(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, causal, rows, keys, way):
+        out, lse = attend_by(q, k, v, causal)
+        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.how = bool(causal), rows, keys, way
+        return out
+
+    @staticmethod
+    def backward(ctx, d_out):
+        q, k, v, out, lse = (own.contiguous() for own in ctx.saved_tensors)
+        causal, rows, size, way = ctx.how
+        b, h, n, d = q.shape
+        D = torch.einsum("bhid,bhid->bhi", out.float(), d_out.float()).contiguous()
+        blocks = -(-n // size)
+        dq = torch.zeros((blocks if way == "parts" else 1, b, h, n, d), dtype=torch.float32, device=q.device)
+        dk, dv = torch.empty_like(k), torch.empty_like(v)
+        how = {"CAUSAL": causal, "WIDTH": d, "ROWS": rows, "KEYS": size, "WAY": way}
+        going_back[(blocks, b * h)](q, k, v, d_out.contiguous(), lse, D, dq, dk, dv, n, 1 / math.sqrt(d), **how)
+        return dq.sum(0).to(q.dtype), dk, dv, None, None, None, None
 
 
 @right("flash_attention")
-def flash_attention_rows(q, k, v, causal=False):
-    return flash_attention_forward_rows(q, k, v, causal)[0]
+def flash_attention_one_kernel(q, k, v, causal=False):
+    return Back.apply(q, k, v, causal, 32, 32, "")
+
+
+@right("flash_attention")
+def flash_attention_in_parts(q, k, v, causal=False):
+    return Back.apply(q, k, v, causal, 32, 32, "parts")
+
+
+@right("flash_attention")
+def flash_attention_high_tiles(q, k, v, causal=False):
+    return Back.apply(q, k, v, causal, 64, 16, "")
+
+
+@right("flash_attention")
+def flash_attention_long_tiles(q, k, v, causal=False):
+    return Back.apply(q, k, v, causal, 16, 64, "parts")
+
+
+@right("flash_attention")
+def flash_attention_float32(q, k, v, causal=False):
+    return Back.apply(q, k, v, causal, 32, 32, "float32")
 
 
 # MultiHeadLayer
 
 
-def layer_of(fault="", fused=True, by_hand=False):
+WITH_A_MASK = {"whole", "whole_mask", "on_the_cpu", "not_causal", "from_the_start", "one_more"}
+
+
+def layer_of(fault="", fused=True):
     class MultiHeadLayer(nn.Module):
         def __init__(self, d_model, num_heads, num_kv_heads=None, bias=True):
             super().__init__()
             self.h, self.h_kv = num_heads, num_kv_heads or num_heads
             if fault == "all_heads":
                 self.h_kv = num_heads
+            if fault != "any_size" and (d_model % num_heads or num_heads % self.h_kv):
+                raise ValueError("heads do not divide")
             self.d_head = d_model // num_heads
             bias = bias or fault == "bias"
             widths = [self.h * self.d_head, self.h_kv * self.d_head, self.h_kv * self.d_head]
@@ -349,20 +558,38 @@ def layer_of(fault="", fused=True, by_hand=False):
             else:
                 k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
             n_k = k.shape[2]
+            if mask is not None:
+                if mask.dim() == 3 and fault != "three_axes":
+                    mask = mask[:, None]
+                fits = mask.shape[-1] == n_k and mask.shape[-2] in ((n,) if mask.dim() == 2 else (n, 1))
+                if not fits and fault != "any_mask":
+                    raise ValueError("a mask that does not fit")
+            if fault == "item" and x.sum().item() == math.inf:
+                return x
+            if fault == "print":
+                print(end="")
             both = mask is not None and is_causal
-            seen = torch.ones(n, n_k, dtype=torch.bool)
-            if is_causal and fault != "not_causal" and not (both and fault == "causal_dropped"):
-                shift = 0 if fault == "from_the_start" else n_k - n
-                seen = seen.tril(shift + (fault == "one_more"))
-            if mask is not None and fault != "no_mask" and not (both and fault == "mask_dropped"):
-                own = mask[:, :1] if fault == "first_head" and mask.dim() == 4 else mask
-                own = ~own | torch.eye(n, dtype=torch.bool) if fault == "inverted" else own
-                seen = (seen | own) if both and fault == "either" else (seen & own)
             scale = {"d_model": 1 / math.sqrt(x.shape[-1]), "no_scale": 1.0}.get(fault, 1 / math.sqrt(self.d_head))
-            if by_hand:
-                z = (q @ k.mT * scale).masked_fill(~seen, -math.inf).softmax(-1) @ v
+            if mask is None and fault not in WITH_A_MASK:
+                if is_causal and 1 < n < n_k:
+                    q = functional.pad(q, (0, 0, n_k - n, 0))
+                is_causal = is_causal and n > 1
+                z = functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal, scale=scale)[:, :, -n:]
             else:
-                z = functional.scaled_dot_product_attention(q, k, v, seen, scale=scale)
+                device = "cpu" if fault == "on_the_cpu" else x.device
+                seen = torch.ones(n, n_k, dtype=torch.bool, device=device)
+                if is_causal and fault != "not_causal" and not (both and fault == "causal_dropped"):
+                    seen = seen.tril((0 if fault == "from_the_start" else n_k - n) + (fault == "one_more"))
+                if mask is not None and fault != "no_mask" and not (both and fault == "mask_dropped"):
+                    own = mask[:, :1] if fault == "first_head" and mask.dim() == 4 else mask
+                    own = ~own | torch.eye(n, dtype=torch.bool) if fault == "inverted" else own
+                    seen = (seen | own) if both and fault == "either" else (seen & own)
+                if fault in ("nan", "even", "whole"):
+                    lowest = torch.finfo(q.dtype).min if fault == "even" else -math.inf
+                    A = (q @ k.mT * scale).masked_fill(~seen, lowest).softmax(-1)
+                    z = (A if fault != "whole" else A.masked_fill(~seen, 0.0)) @ v
+                else:
+                    z = functional.scaled_dot_product_attention(q, k, v, seen, scale=scale)
             z = z.transpose(1, 2).flatten(2)
             if fault == "detached":
                 z = z.detach() + 0 * x
@@ -399,6 +626,31 @@ LAYER = {
     "cache_repeated": ("repeated heads put into the cache", "Cache h_kv heads, and repeat them afterwards."),
     "detached": ("gradient cut off", "No `detach`, no `.data`, no NumPy on the way."),
     "float32": ("result always in float32", "The result has the dtype of the input: nothing is converted."),
+    "any_size": (
+        "sizes of heads not compared",
+        "Raise where d_model / num_heads or num_heads / num_kv_heads leaves a rest.",
+    ),
+    "any_mask": (
+        "size of the mask not compared",
+        "A mask of 1 row or column is stretched silently: compare with n and n_k.",
+    ),
+    "three_axes": ("mask of three axes not unfolded", "(b, n, n_k) has one mask for each sequence: `mask[:, None]`."),
+    "nan": ("a row without keys becomes NaN", "The softmax of -inf alone is NaN: such a query gets 0."),
+    "even": (
+        "a row without keys looks at all",
+        "Where all is masked, a finite lowest score gives equal weights: it gets 0.",
+    ),
+    "whole": ("all scores held in memory", "`q @ k.mT` is n x n: `scaled_dot_product_attention` never makes it."),
+    "whole_mask": (
+        "a causal mask held in memory",
+        "The mask is n x n: without another one, `is_causal=True` does it.",
+    ),
+    "on_the_cpu": ("mask on the CPU, wherever x is", "Make it where x is: `device=x.device`."),
+    "item": (
+        "a number taken off the device",
+        "`.item()` waits for the GPU, and breaks the graph: stay with tensors.",
+    ),
+    "print": ("print in forward", "`torch.compile` cannot take it into a graph: leave it out."),
 }
 for _name, (_label, _hint) in LAYER.items():
     declare("MultiHeadLayer", _name, _label, _hint, layer_of(_name))
@@ -411,26 +663,89 @@ def _right(name, made):
 
 _right("fused", layer_of())
 _right("separate", layer_of(fused=False))
-_right("fused_written_out", layer_of(by_hand=True))
-_right("separate_written_out", layer_of(fused=False, by_hand=True))
 
 
 class MultiHeadLayer_chunks(layer_of(fused=False)):
-    """A query at a time: never n x n."""
+    """A chunk of queries at a time: never n x n."""
+
+    size = 16
 
     def forward(self, x, mask=None, is_causal=False, cache=None):
         q, k, v = self.project(x)
         if cache is not None:
             k, v = cache.append(k, v)
-        k, v = (own.repeat_interleave(self.h // self.h_kv, dim=1) for own in (k, v))
         n, n_k, found = x.shape[1], k.shape[2], []
-        for i in range(n):
-            end = n_k - n + i + 1 if is_causal else n_k
-            scores = q[:, :, i : i + 1] @ k[:, :, :end].mT / math.sqrt(self.d_head)
-            if mask is not None:
-                scores = scores.masked_fill(~mask[..., i : i + 1, :end], -math.inf)
-            found.append(scores.softmax(-1) @ v[:, :, :end])
+        if mask is not None:
+            mask = mask if mask.dim() == 4 else mask[(None,) * (3 - mask.dim())][:, None]
+            if mask.shape[-1] != n_k or mask.shape[-2] not in (n, 1) or (mask.shape[-2] == 1 and len(mask) == 1 < n):
+                raise ValueError("a mask that does not fit")
+            mask = mask.expand(-1, -1, n, -1)
+        for i in range(0, n, self.size):
+            own = q[:, :, i : i + self.size]
+            at = torch.arange(n_k - n + i, n_k - n + i + own.shape[2], device=x.device)
+            found.append(
+                self.attend(own, k, v, None if mask is None else mask[:, :, i : i + self.size], at, is_causal)
+            )
         return self.W_o(torch.cat(found, dim=2).transpose(1, 2).flatten(2))
 
+    def attend(self, q, k, v, mask, at, is_causal):
+        k, v = (own.repeat_interleave(self.h // self.h_kv, dim=1) for own in (k, v))
+        seen = torch.ones(len(at), k.shape[2], dtype=torch.bool, device=q.device)
+        if is_causal:
+            seen = torch.arange(k.shape[2], device=q.device) <= at[:, None]
+        if mask is not None:
+            seen = seen & mask
+        scores = (q @ k.mT / math.sqrt(self.d_head)).masked_fill(~seen, torch.finfo(q.dtype).min)
+        return scores.softmax(-1).masked_fill(~seen, 0.0) @ v
 
-MultiHeadLayer_chunks = right("MultiHeadLayer")(MultiHeadLayer_chunks)
+
+class MultiHeadLayer_small_chunks(MultiHeadLayer_chunks):
+    """As many as a group has, with groups of heads as an axis, and einsum."""
+
+    size = 7
+
+    def attend(self, q, k, v, mask, at, is_causal):
+        q = q.unflatten(1, (self.h_kv, -1))
+        scores = torch.einsum("bghid,bgjd->bghij", q * self.d_head**-0.5, k)
+        if is_causal:
+            later = torch.arange(k.shape[2], device=q.device) > at[:, None]
+            scores = torch.where(later, -torch.inf, scores)
+        if mask is not None:
+            own = mask.expand(-1, self.h, -1, -1).unflatten(1, (self.h_kv, -1))
+            scores = torch.where(own, scores, -torch.inf)
+        A = torch.nan_to_num(torch.softmax(torch.where(scores.isneginf().all(-1, True), 0.0, scores), -1))
+        A = torch.where(scores.isneginf(), 0.0, A)
+        return torch.einsum("bghij,bgjd->bghid", A, v).flatten(1, 2)
+
+
+class MultiHeadLayer_grouped(layer_of()):
+    """Groups and masks by torch's own means."""
+
+    def forward(self, x, mask=None, is_causal=False, cache=None):
+        q, k, v = self.project(x)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        n, n_k = q.shape[2], k.shape[2]
+        named = {"enable_gqa": self.h != self.h_kv}
+        if mask is None and is_causal and 1 < n < n_k:  # one part of the new tokens at a time
+            z = [
+                functional.scaled_dot_product_attention(
+                    q[:, :, i : i + 1], k[:, :, : n_k - n + i + 1], v[:, :, : n_k - n + i + 1], **named
+                )
+                for i in range(n)
+            ]
+            return self.W_o(torch.cat(z, 2).transpose(1, 2).reshape(x.shape))
+        if mask is not None:
+            if mask.dim() == 2 and mask.shape != (n, n_k) or mask.shape[-1] != n_k:
+                raise ValueError("a mask that does not fit")
+            mask = mask.unsqueeze(1) if mask.dim() == 3 else mask
+            if is_causal:
+                mask = mask & torch.ones(n, n_k, dtype=torch.bool, device=x.device).tril(n_k - n)
+            is_causal = False
+        z = functional.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal and n > 1, **named)
+        return self.W_o(z.transpose(1, 2).reshape(x.shape))
+
+
+_right("chunks", MultiHeadLayer_chunks)
+_right("small_chunks", MultiHeadLayer_small_chunks)
+_right("grouped", MultiHeadLayer_grouped)
