@@ -171,7 +171,7 @@ def forward_wide(flash_attention_forward, draw):
 
 @check(weight=0.5, needs=[forward_one_tile], on="triton")
 def forward_layout(flash_attention_forward, draw):
-    """Inputs may lie in memory as they like: as views with axes exchanged, as a layer makes them, each in its own way."""
+    """Inputs may lie in memory as they like: as views with axes exchanged, and each in its own way."""
     q, k, v = heads(draw, 20, h=3)
     q = q.transpose(1, 2).contiguous().transpose(1, 2)
     v = v.mT.contiguous().mT
@@ -192,7 +192,7 @@ def forward_half(flash_attention_forward, draw):
 
 
 def most_bytes(function, *arguments):
-    """Return the bytes of the largest tensor that torch makes in a call; tiles within a kernel are none."""
+    """Return the bytes of the largest tensor that torch makes in a call; a tile within a kernel is none."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -264,7 +264,7 @@ def forward_is_a_kernel(flash_attention_forward, draw):
 
 @check(weight=1.5, needs=[forward_ragged, forward_causal], on="gpu")
 def forward_on_a_gpu(flash_attention_forward, draw):
-    """On a GPU, out and lse are right in float32 (without TF32), float16 and bfloat16, for 300 tokens, causal or not."""
+    """On a GPU, both results for 300 tokens are right in float32 (without TF32), float16 and bfloat16."""
     for kind, rtol in TOLERANCES.items():
         for d, causal in [(64, False), (128, True)]:
             inputs = heads(draw, 300, h=2, d=d, kind=kind)
@@ -346,7 +346,7 @@ def flash_is_a_kernel(flash_attention, draw):
 
 @check(weight=1.5, needs=[flash_causal_gradients], on="gpu")
 def flash_on_a_gpu(flash_attention, draw):
-    """On a GPU, gradients are right in float32 (without TF32), float16 and bfloat16, for 300 tokens, causal or not."""
+    """On a GPU, gradients of 300 tokens are right in float32 (without TF32), float16 and bfloat16, causal or not."""
     for kind, rtol in TOLERANCES.items():
         for d, causal in [(64, False), (128, True)]:
             expect_backward(flash_attention, draw, 300, causal, "QKV", d=d, kind=kind, rtol=rtol)
@@ -447,7 +447,7 @@ def layer_values(MultiHeadLayer, draw):
 
 @check(weight=0.5, needs=[layer_parameters])
 def layer_refuses(MultiHeadLayer, draw):
-    """Heads that divide neither d_model nor the query heads, and a mask that does not fit, are refused."""
+    """Heads that do not divide d_model, key heads that do not divide these, and masks that do not fit are refused."""
     for d_model, h, h_kv in [(24, 5, 5), (24, 4, 3)]:
         because = f"{d_model} columns, {h} heads, {h_kv} of keys"
         expect_raises(REFUSED, MultiHeadLayer, d_model, h, h_kv, because=because)

@@ -4,8 +4,10 @@ import functools
 
 import numpy as np
 
+from checking import machine
 
-def misconception(subject, label="", hint=""):
+
+def misconception(subject, label="", hint="", on=""):
     """Declare a wrong answer for `subject`: a function that people really write.
 
     Parameters
@@ -16,10 +18,13 @@ def misconception(subject, label="", hint=""):
         What is wrong with it in a few words, such as "scores transposed". Default: the function's name in words.
     hint : str
         What to tell who wrote it.
+    on : str
+        What a machine needs for checks to catch it, as `Suite.check` has it; on others it is left out.
     """
 
     def declare(function):
         function.wrong_for, function.hint = subject, hint
+        function.on = machine.known(on, f"the wrong answer {function.__name__}")
         function.label = label or function.__name__.replace("_", " ")
         return function
 

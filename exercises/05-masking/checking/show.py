@@ -10,14 +10,15 @@ WITHOUT_POINTS = {
     "passed": "holds, without points",
     "failed": "does not hold yet, without points",
     "waiting": "not done, without points",
+    "unverified": "not all of it verified here, without points",
 }
-STATUS = {"passed": "passed", "failed": "FAILED", "waiting": "waits"}
+STATUS = {"passed": "passed", "failed": "FAILED", "waiting": "waits", "unverified": "not verified here"}
 
 # Inline, because feedback must look the same in JupyterLab, nbgrader's pages and a saved file; translucent
 # backgrounds suit light and dark.
 BOX = "border:1px solid rgba(128,128,128,.45);border-radius:6px;padding:.6em .9em;max-width:52em;line-height:1.45"
-COLOUR = {"passed": "0,158,115", "failed": "213,94,0", "waiting": "128,128,128"}
-MARK = {"passed": "&#10003;", "failed": "&#10007;", "waiting": "&#8230;"}
+COLOUR = {"passed": "0,158,115", "failed": "213,94,0", "waiting": "128,128,128", "unverified": "128,128,128"}
+MARK = {"passed": "&#10003;", "failed": "&#10007;", "waiting": "&#8230;", "unverified": "?"}
 
 
 def number(value):
@@ -38,13 +39,27 @@ def points(report):
     """Return what a `Report` comes to, in words."""
     if not report.points:
         return str(Message(WITHOUT_POINTS[standing(report)]))
-    return str(Message("{score} of {points} points", score=f"{report.score:g}", points=f"{report.points:g}"))
+    values = {"score": f"{report.score:g}", "points": f"{report.points:g}"}
+    if report.pending:
+        text = "{score} of {points} points; {pending} wait, not verified here"
+        return str(Message(text, pending=f"{report.pending:g}", **values))
+    return str(Message("{score} of {points} points", **values))
 
 
 def standing(report):
-    """Return how a `Report` stands: "passed" if all of it holds, "waiting" if no check could begin, else "failed"."""
+    """Return how a `Report` stands: "passed" if all of it holds, "waiting" if no check could begin, else "failed".
+
+    It is "unverified" if all holds but for what could not be verified here.
+    """
     statuses = {result.status for result in report.results}
-    return "passed" if statuses <= {"passed"} else "waiting" if statuses == {"waiting"} else "failed"
+    if statuses <= {"passed", "unverified"}:
+        return "unverified" if "unverified" in statuses else "passed"
+    return "waiting" if statuses == {"waiting"} else "failed"
+
+
+def mends(report):
+    """Tell whether there is something to mend in what a `Report` stands for, as far as it could be verified."""
+    return standing(report) not in ("passed", "unverified")
 
 
 def cause(result):
@@ -95,9 +110,10 @@ def text(report):
             f"`{result.name}`" if result.status == "failed" else waits(result) if result.status == "waiting" else ""
         )
         lines.append(f"  {_(STATUS[result.status]):7} {shown(result.title)}{note and f' ({note})'}")
+        if result.status in ("failed", "unverified"):
+            lines.append(f"          {shown(result.message)}")
         if result.status != "failed":
             continue
-        lines.append(f"          {shown(result.message)}")
         if result.held:
             lines.append(f"          {_('Held:')} {listed(result.held)}.")
         if result.cause and result.cause not in hinted:
@@ -108,7 +124,7 @@ def text(report):
         if result.where:
             lines.append(f"          {element(result.where)}")
             lines += [f"          {line}" for line in _text_matrices(result.where)]
-    if any(result.status != "passed" for result in report.results):
+    if mends(report):
         if report.read:
             lines.append(f"  {_('Read:')} {shown(report.read)}")
         if report.points:
@@ -161,9 +177,11 @@ def as_html(report):
             if result.where:
                 parts.append(f"<div>{_code(element(result.where))}</div>{_html_matrices(result.where)}")
             parts.append("</div>")
+        if result.status == "unverified":
+            parts.append(f'<div style="margin:.3em 0 .3em 1.4em">{_inline(result.message)}</div>')
         parts.append("</li>")
     parts.append("</ul>")
-    if any(result.status != "passed" for result in report.results):
+    if mends(report):
         last = [f"{html.escape(_('Read:'))} {_inline(report.read)}"] if report.read else []
         if report.points:
             last.append(f"{html.escape(_('The same inputs again:'))} <code>seed={report.seed}</code>")

@@ -26,7 +26,7 @@ from checking.modules import Module, expect_gradients, expect_parameters
 from checking.suite import MIME, Report, Result, Subject, Suite, backward, placed
 from checking.words import Message
 
-DECIDES = ("suite.py", "draw.py", "expect.py", "modules.py", "memory.py")
+DECIDES = ("suite.py", "draw.py", "expect.py", "machine.py", "modules.py", "memory.py")
 """The files of this package that decide what a submission is worth; the others only show it."""
 
 __all__ = [

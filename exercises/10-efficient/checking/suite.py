@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from checking import show, words
+from checking import machine, show, words
 from checking.answers import listed
 from checking.draw import Draw
 from checking.expect import (
@@ -278,7 +278,9 @@ def _strided_copy(array):
 
 @dataclass
 class Result:
-    """What one check found. `status` is passed, failed, or waiting (for a check it needs).
+    """What one check found. `status` is passed, failed, waiting (for a check it needs), or unverified.
+
+    An unverified check needs what this machine does not have; `on` says what. It was not run.
 
     `title`, `message`, `held`, `label` and `hint` are for people: each a template in plain text or a `Message`.
     `cause` is the name of the listed wrong answer that fails as this one did, `label` the same in words. Where there
@@ -296,11 +298,15 @@ class Result:
     label: str = ""
     hint: str = ""
     relation: str | Message = ""
+    on: str = ""
 
 
 @dataclass
 class Report:
-    """What all the checks of one function found, and the points that come of it."""
+    """What all the checks of one function found, and the points that come of it.
+
+    `pending` are the points of what could not be verified on this machine: neither earned nor lost.
+    """
 
     subject: str
     points: float
@@ -308,6 +314,7 @@ class Report:
     seed: int
     read: str
     results: list
+    pending: float = 0.0
 
     def to_dict(self):
         """Return the report as plain lists, dicts, strings and finite numbers, as JSON has them."""
@@ -352,16 +359,19 @@ class Suite:
         self.module, self.read = module, read
         self.checks = []
 
-    def check(self, weight=1, needs=()):
+    def check(self, weight=1, needs=(), on=""):
         """Declare a check: its first parameter names the function under test, its docstring is its title.
 
         `weight` is relative to the function's other checks. `needs` are the checks that must hold before this
-        one says anything useful, the functions themselves or their names; until they do, this one waits.
+        one says anything useful, the functions themselves or their names; until they do, this one waits. `on` is
+        what it needs of the machine: "gpu", one that torch can use, or "triton". Where there is none, neither it nor
+        what needs it is run, and their points wait for a machine that has one.
 
         Raises
         ------
         ValueError
-            If the check has no docstring or another's name, or needs what no earlier check of the function is called.
+            If the check has no docstring or another's name, needs what no earlier check of the function is called, or
+            is to run on what there is no name for.
         """
 
         def declare(function):
@@ -382,6 +392,7 @@ class Suite:
                         f"that; those are: {known}"
                     )
             function.weight, function.needs, function.subject, function.title = weight, needed, subject, title
+            function.on = machine.known(on, f"the check {name}")
             self.checks.append(function)
             return function
 
@@ -392,8 +403,12 @@ class Suite:
         return [check for check in self.checks if check.subject == subject]
 
     def listed(self, kind, subject):
-        """Return the answers listed for `subject`; `kind` is `wrong_for` or `right_for`."""
-        return listed(importlib.import_module("misconceptions"), kind, subject)
+        """Return the answers listed for `subject`; `kind` is `wrong_for` or `right_for`.
+
+        Left out are those that only show on a machine with what this one does not have.
+        """
+        found = listed(importlib.import_module("misconceptions"), kind, subject)
+        return [answer for answer in found if not machine.lacks(getattr(answer, "on", ""))]
 
     def run(self, subject, points, seed=None):
         """Check the function named `subject` of the running notebook or script; show the feedback.
@@ -423,7 +438,7 @@ class Suite:
         checks = self.of(subject)
         if not checks:
             raise ValueError(f"there is no check for {subject!r} in {self.module}")
-        results, calls, lacking, failures = [], {}, {}, {}
+        results, calls, lacking, failures, absent = [], {}, {}, {}, {}
         unwritten = _unwritten(subject, function)
         for check in checks:
             result = Result(check.__name__, check.title, check.weight)
@@ -434,6 +449,11 @@ class Suite:
                 lacking[check.__name__] = waits_for
                 names = joined("{left}, {right}", [f"`{name}`" for name in waits_for]) if waits_for else ""
                 result.status, result.message = "waiting", unwritten or Message("Waits for {checks}.", checks=names)
+                continue
+            lacks = [own for own in (check.on, *(absent.get(need) for need in check.needs)) if machine.lacks(own)]
+            if lacks:
+                result.on = absent[check.__name__] = lacks[0]
+                result.status, result.message = "unverified", machine.lacks(lacks[0])
                 continue
             begun = time.perf_counter()
             calls[check.__name__], failure = _try(check, subject, function, seed)
@@ -452,12 +472,15 @@ class Suite:
             result.where = _where(failure)
         # A hint that cannot be had costs nobody a point: the list of wrong answers is ours, and may be at fault.
         with contextlib.suppress(Exception):
-            self._diagnose(subject, results, calls, seed)
-            self._relate(subject, function, results, calls, failures, seed)
+            if failures:
+                self._diagnose(subject, results, calls, seed)
+                self._relate(subject, function, results, calls, failures, seed)
         total = sum(check.weight for check in checks)
         earned = sum(result.weight for result in results if result.status == "passed")
-        score = round(float(points) * earned / total, 2)
-        return Report(subject, float(points), score, seed, self.read.get(subject, ""), results)
+        unverified = sum(result.weight for result in results if result.status == "unverified")
+        score, most = (round(float(points) * weight / total, 2) for weight in (earned, earned + unverified))
+        read = self.read.get(subject, "")
+        return Report(subject, float(points), score, seed, read, results, round(most - score, 2))
 
     def _diagnose(self, subject, results, calls, seed):
         """Name the cause of each failed check: the listed wrong answer that behaves as this function did.
@@ -466,8 +489,6 @@ class Suite:
         the one that does so in most of all checks explains most; of equals, the one listed first.
         """
         failed = [result for result in results if result.status == "failed"]
-        if not failed:
-            return
         checks = {check.__name__: check for check in self.of(subject)}
 
         first_calls = {}

@@ -472,8 +472,9 @@ class Suite:
             result.where = _where(failure)
         # A hint that cannot be had costs nobody a point: the list of wrong answers is ours, and may be at fault.
         with contextlib.suppress(Exception):
-            self._diagnose(subject, results, calls, seed)
-            self._relate(subject, function, results, calls, failures, seed)
+            if failures:
+                self._diagnose(subject, results, calls, seed)
+                self._relate(subject, function, results, calls, failures, seed)
         total = sum(check.weight for check in checks)
         earned = sum(result.weight for result in results if result.status == "passed")
         unverified = sum(result.weight for result in results if result.status == "unverified")
@@ -488,8 +489,6 @@ class Suite:
         the one that does so in most of all checks explains most; of equals, the one listed first.
         """
         failed = [result for result in results if result.status == "failed"]
-        if not failed:
-            return
         checks = {check.__name__: check for check in self.of(subject)}
 
         first_calls = {}
