@@ -369,12 +369,13 @@ def flash_of(fault):
             return *gradients(q, k, v, out, P, d_out, fault), None
 
     def flash_attention(q, k, v, causal=False):
-        return Attend.apply(q, k, v, causal and fault != "not_passed")
+        return Attend.apply(q, k, v, fault == "always" or (causal and fault != "not_passed"))
 
     return flash_attention
 
 
 BACKWARD = {
+    "always": ("causal without being asked", "Without `causal`, each query sees all keys: pass `causal` on."),
     "not_passed": ("causal not passed on", "`causal` does not reach `Attend.apply`."),
     "no_D": ("row sums D left out", "dS = P * (dO V^T - D): without D the rows of dS do not sum to 0."),
     "plus_D": ("row sums D added instead of subtracted", "dS = P * (dO V^T - D): the sign of D."),
