@@ -110,7 +110,7 @@ def test_wrong_answers_fail_and_are_recognised(folder, subject, seeds):
                 unlike.append(f"{wrong.__name__}, seed {seed}: taken for {cause or 'nothing'}")
             check = next(check for check in exercise.suite.of(subject) if check.__name__ == name)
             failure = _try(check, subject, wrong, seed)[1]
-            if failure.expected is not None:
+            if failure.expected is not None and not getattr(wrong, "on", ""):  # a GPU's roundings are small
                 got, expected = (np.asarray(own, dtype=float) for own in (failure.got, failure.expected))
                 with np.errstate(all="ignore"):
                     unit = np.abs(expected).max() or 1 if failure.unit is None else failure.unit

@@ -108,6 +108,8 @@ if hasattr(triton, "cdiv"):
 #
 # The tensors are float32, float16 or bfloat16, and may lie in memory as they like: `.contiguous()`. Sums are kept in
 # float32, whatever came: `tl.dot` gives float32, and takes two tiles of one dtype (`weights.to(values.dtype)`).
+# The interpreter cannot multiply bfloat16; a GPU can. Checks of what only a GPU shows say *not verified here* without one,
+# and their points wait. The same holds for all checks of kernels where Triton is not installed.
 
 # %% flash_attention_forward
 @triton.jit

@@ -63,7 +63,7 @@ def by_hand_tensor():
 
 def seen_by(rows, keys, causal, fault):
     if not causal or fault == "ignored":
-        return torch.ones(len(rows), len(keys), dtype=torch.bool)
+        return torch.ones(len(rows), len(keys), dtype=torch.bool, device=rows.device)
     i, j = rows[:, None], keys[None, :]
     if fault == "one_more":
         return j <= i + 1
@@ -76,18 +76,11 @@ def seen_by(rows, keys, causal, fault):
     return j >= i if fault == "other_side" else j <= i
 
 
-def rounded(own):
-    """Return float32 numbers with the 10 bits that TF32 leaves of 23."""
-    return ((own.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
-
-
 def tiles(q, k, v, causal, fault="", block=BLOCK):
     b, h, n, d = q.shape
     kind = q.dtype
     if fault == "order":  # as if all lay in memory in the order of their axes
         q, k, v = (own.as_strided(own.shape, (h * n * d, n * d, d, 1)) for own in (q, k, v))
-    if fault == "tf32" and kind == torch.float32:
-        q, k, v = (rounded(own) for own in (q, k, v))
     if fault == "32_columns":
         v = torch.cat([v[..., :32], 0 * v[..., 32:]], -1)
     if fault != "half":
@@ -95,12 +88,12 @@ def tiles(q, k, v, causal, fault="", block=BLOCK):
     scale = {"no_scale": 1, "scale_d": 1 / d}.get(fault, 1 / math.sqrt(d))
     out, lse = torch.empty_like(q), q.new_empty(b, h, n)
     for first in range(0, n, block):
-        rows = torch.arange(first, min(first + block, n))
+        rows = torch.arange(first, min(first + block, n), device=q.device)
         own = q[:, :, rows]
         top, total, acc = own.new_full((b, h, len(rows)), -math.inf), own.new_zeros(b, h, len(rows)), own * 0
         stop = n // block * block if fault == "rest_left_out" and n >= block else n
         for start in range(0, stop, block):
-            keys = torch.arange(start, min(start + block, n))
+            keys = torch.arange(start, min(start + block, n), device=q.device)
             scores = own @ k[:, :, keys].mT * scale
             scores = scores.masked_fill(~seen_by(rows, keys, causal, fault), -math.inf)
             values = v[:, :, keys]
@@ -157,7 +150,6 @@ FORWARD = {
     "scale_d": ("scores divided by d", "Divide by the square root of d, not by d."),
     "no_top": ("no maximum subtracted from scores", "exp of a large score overflows: subtract the row's top first."),
     "order": ("strides ignored", "Offsets of a row of d numbers hold for `.contiguous()` tensors, or use `stride`."),
-    "tf32": ("TF32 where float32 was promised", 'In `tl.dot`, `input_precision="ieee"` keeps all 23 bits.'),
     "32_columns": ("only 32 columns", "The width of a head is d: make the tile as wide."),
     "half": ("sums kept in 16 bits", "`total`, `acc` and `top` are float32, whatever the inputs are."),
     "half_lse": ("log-sum-exp in 16 bits", "`lse` is float32, whatever the inputs are."),
@@ -185,7 +177,9 @@ def whole(q, k, v, causal):
     """Return output, log-sum-exp and weights, n x n in memory."""
     scores = q @ k.mT / math.sqrt(q.shape[-1])
     if causal:
-        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), -math.inf)
+        scores = scores.masked_fill(
+            torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1), -math.inf
+        )
     return scores.softmax(-1) @ v, scores.logsumexp(-1), scores.softmax(-1)
 
 
@@ -220,6 +214,7 @@ def flash_attention_forward_in_torch(q, k, v, causal=False):
 def attending(
     q, k, v, out, lse, strides_q, strides_k, strides_v, h, n, scale,
     CAUSAL: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WAY: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Attend, in one of several ways: strides in place of copies, other tiles, base 2, keys loaded transposed."""
     first, head = tl.program_id(1) * ROWS, tl.program_id(0)
@@ -243,9 +238,9 @@ def attending(
                 v + own[:, None] * strides_v[2] + columns[None, :] * strides_v[3], mask=own[:, None] < n, other=0.0
             )
             if WAY == "float32":
-                scores = tl.dot(queries.to(tl.float32), keys.to(tl.float32), input_precision="ieee") * scale
+                scores = tl.dot(queries.to(tl.float32), keys.to(tl.float32), input_precision=PRECISION) * scale
             else:
-                scores = tl.dot(queries, keys, input_precision="ieee") * scale
+                scores = tl.dot(queries, keys, input_precision=PRECISION) * scale
             seen = own[None, :] < n
             if CAUSAL:
                 seen = seen & (own[None, :] <= rows[:, None])
@@ -259,12 +254,12 @@ def attending(
                 shrink = tl.exp(top - highest)
             total = total * shrink + tl.sum(weights, 1)
             if WAY == "float32":
-                acc = acc * shrink[:, None] + tl.dot(weights, values.to(tl.float32), input_precision="ieee")
+                acc = acc * shrink[:, None] + tl.dot(weights, values.to(tl.float32), input_precision=PRECISION)
             elif WAY == "in place":
                 acc *= shrink[:, None]
-                acc = tl.dot(weights.to(values.dtype), values, acc, input_precision="ieee")
+                acc = tl.dot(weights.to(values.dtype), values, acc, input_precision=PRECISION)
             else:
-                acc = acc * shrink[:, None] + tl.dot(weights.to(values.dtype), values, input_precision="ieee")
+                acc = acc * shrink[:, None] + tl.dot(weights.to(values.dtype), values, input_precision=PRECISION)
             top = highest
     places = (head * n + rows[:, None]) * D + columns[None, :]
     tl.store(out + places, (acc / total[:, None]).to(queries.dtype), mask=rows[:, None] < n)
@@ -275,14 +270,24 @@ def attending(
     tl.store(lse + head * n + rows, top, mask=rows < n)
 
 
-def attend_by(q, k, v, causal, rows=32, columns=32, way=""):
+def attend_by(q, k, v, causal, rows=32, columns=32, way="", precision="ieee"):
     b, h, n, d = q.shape
     out = torch.empty((b, h, n, d), dtype=q.dtype, device=q.device)
     lse = torch.empty((b, h, n), dtype=torch.float32, device=q.device)
     strides = [own.stride() for own in (q, k, v)]
-    named = {"CAUSAL": bool(causal), "D": d, "ROWS": rows, "COLUMNS": columns, "WAY": way}
+    named = {"CAUSAL": bool(causal), "D": d, "ROWS": rows, "COLUMNS": columns, "WAY": way, "PRECISION": precision}
     attending[(b * h, -(-n // rows))](q, k, v, out, lse, *strides, h, n, 1 / math.sqrt(d), **named)
     return out, lse
+
+
+@misconception(
+    "flash_attention_forward",
+    label="float32 rounded to TF32",
+    hint='`tl.dot` rounds float32 to the 10 bits of TF32, unless it is told `input_precision="ieee"`.',
+    on="gpu",
+)
+def flash_attention_forward_tf32(q, k, v, causal=False):
+    return attend_by(q, k, v, causal, precision="tf32")
 
 
 @right("flash_attention_forward")
@@ -364,12 +369,13 @@ def flash_of(fault):
             return *gradients(q, k, v, out, P, d_out, fault), None
 
     def flash_attention(q, k, v, causal=False):
-        return Attend.apply(q, k, v, causal and fault != "not_passed")
+        return Attend.apply(q, k, v, fault == "always" or (causal and fault != "not_passed"))
 
     return flash_attention
 
 
 BACKWARD = {
+    "always": ("causal without being asked", "Without `causal`, each query sees all keys: pass `causal` on."),
     "not_passed": ("causal not passed on", "`causal` does not reach `Attend.apply`."),
     "no_D": ("row sums D left out", "dS = P * (dO V^T - D): without D the rows of dS do not sum to 0."),
     "plus_D": ("row sums D added instead of subtracted", "dS = P * (dO V^T - D): the sign of D."),
