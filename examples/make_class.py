@@ -453,7 +453,7 @@ k, v = k.repeat_interleave(self.share, dim=1), v.repeat_interleave(self.share, d
 n, n_k = q.shape[2], k.shape[2]
 if mask is not None and mask.dim() == 3:
     mask = mask.unsqueeze(1)
-if mask is not None and (mask.shape[-1] != n_k or mask.shape[-2] not in (1, n)):
+if mask is not None and (mask.shape[-1] != n_k or mask.shape[-2] not in ({n} if mask.dim() == 2 else {1, n})):
     raise ValueError("the mask is for other lengths")
 if is_causal and (mask is not None or n < n_k):
     earlier = torch.ones(n, n_k, dtype=torch.bool, device=x.device).tril(n_k - n)
