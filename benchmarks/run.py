@@ -25,12 +25,10 @@ import tables
 import watch
 from rich.console import Console
 
-from autograder import authoring
-
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 PACKAGES = tables.PACKAGES
-EXERCISES = [folder.name for folder in authoring.FOLDERS]
+EXERCISES = [folder.name for folder in classes.FOLDERS]
 DEFAULT_PARTS = ("class", "phases", "check")
 CHECKS = 3  # runs of one notebook; the median counts
 SECRET = ".course-secret"  # what the checks' inputs are drawn from, in the folder of the grades
