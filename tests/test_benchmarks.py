@@ -77,7 +77,9 @@ def test_a_listed_answer_is_the_same_as_a_cell(benchmarks, folder):
     given = run(source for _, _, source in code[:first])
     examine = answers.exercise.suite.examine
     for subject in answers.subjects:
-        for label in [*answers.listed(subject, "right"), *answers.listed(subject, "wrong")]:
+        labels = [*answers.listed(subject, "right"), *answers.listed(subject, "wrong")]
+        every = 5 if "torch" in vars(answers.exercise.checks) else 1  # such checks take ten times as long
+        for label in labels[::every]:
             cell = answers.cell(subject, label)
             namespace = run([cell], given)
             assert all(namespace[name] is value for name, value in given.items()), label

@@ -28,8 +28,8 @@ from checking.suite import _try
 
 WRONG_SEEDS, WRONG_SWEEP = range(1), range(1, 5)
 RIGHT_SEEDS, RIGHT_SWEEP = range(2), range(2, 30)
-FEWER = 3
-"""Of an exercise with PyTorch, whose checks take ten times as long, a sweep takes only every third seed."""
+FEWER = 7
+"""Of an exercise with PyTorch, whose checks take ten times as long, a sweep takes only every seventh seed."""
 LEAST = {True: (10, 5), False: (3, 2)}
 """How many wrong and right answers are listed at least: of a program, and of a question for a pencil."""
 LEAST_MARGIN = 100
