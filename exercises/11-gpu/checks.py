@@ -371,16 +371,19 @@ def parameters(draw, d_model, h, h_kv, bias=True):
     return values
 
 
-def as_named(layer, values):
-    """Return the parameters under the names that a layer has: with one fused projection, or three."""
-    if "W_qkv.weight" not in layer.shapes():
-        return values
-    fused = {}
+def fused(values):
+    """Return the parameters under the names of a layer with one projection for queries, keys and values."""
+    found = {}
     for kind in ("weight", "bias"):
         if f"W_o.{kind}" in values:
-            fused[f"W_qkv.{kind}"] = torch.cat([values[f"{name}.{kind}"] for name in ("W_q", "W_k", "W_v")])
-            fused[f"W_o.{kind}"] = values[f"W_o.{kind}"]
-    return fused
+            found[f"W_qkv.{kind}"] = torch.cat([values[f"{name}.{kind}"] for name in ("W_q", "W_k", "W_v")])
+            found[f"W_o.{kind}"] = values[f"W_o.{kind}"]
+    return found
+
+
+def as_named(layer, values):
+    """Return the parameters under the names that a layer has: with one fused projection, or three."""
+    return fused(values) if "W_qkv.weight" in layer.shapes() else values
 
 
 def out_of(values, x, h, h_kv, seen=None):
@@ -402,9 +405,17 @@ def out_of(values, x, h, h_kv, seen=None):
     return project("W_o", torch.cat(found, -1))
 
 
+def load(layer, three, one):
+    import torch
+
+    layer.to(torch.float64).eval().load_state_dict(one if hasattr(layer, "W_qkv") else three, strict=False)
+
+
 def loaded(made, values, d_model, h, h_kv, bias=True):
+    """Return a layer with these parameters. What it calls them stays there: a mistake is the same by either names."""
     layer = made.module(d_model, h, h_kv, bias)
-    return layer.load(as_named(layer, values), torch.float64, False)
+    layer.there(load, values, fused(values))
+    return layer
 
 
 def expect_layer(layer, values, x, h, h_kv, mask=None, is_causal=False):
@@ -695,8 +706,7 @@ def on_cuda(layer, x, mask, upstream, kind):
 def layer_on_a_gpu(MultiHeadLayer, draw):
     """On a GPU, result and gradient are there, and right in float32, float16 and bfloat16."""
     values = parameters(draw, 64, 4, 2)
-    layer = MultiHeadLayer.module(64, 4, 2, True)
-    layer.load(as_named(layer, values), torch.float64, False)
+    layer = loaded(MultiHeadLayer, values, 64, 4, 2)
     x, upstream = tensor(draw, 2, 40, 64), tensor(draw, 2, 40, 64)
     for kind, rtol in TOLERANCES.items():
         for mask in (None, some(draw, 40, 40)):
