@@ -643,7 +643,7 @@ def frozen(layer):
 
 @check(weight=2, needs=[layer_cache])
 def layer_held(MultiHeadLayer, draw):
-    """Without a mask nothing n x n is held, with `is_causal`, with grouped heads, or with one more token and a cache."""
+    """Without a mask nothing n x n is held: causal, with grouped heads, or with a cache and one more token."""
     n = 1000
     layer = MultiHeadLayer.module(16, 2, 1, True)
     x = tensor(draw, 1, n, 16, kind=torch.float32)
