@@ -63,8 +63,9 @@ def warm_parents(process):
     with contextlib.suppress(psutil.Error):
         for child in process.children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                line = child.cmdline()
-                if child.name() != "bwrap" and "/guest/parent.py" in line and child.parent().name() == "bwrap":
+                # By name: what ends as a Python was a setpriv and a bwrap before, with the same words behind it.
+                python = child.name().startswith("python") and "/guest/parent.py" in child.cmdline()
+                if python and child.parent().name() == "bwrap":
                     found.add(child)
     return found
 
