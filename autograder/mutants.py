@@ -14,6 +14,7 @@ import gc
 import hashlib
 import itertools
 import json
+import linecache
 import os
 import signal
 import sys
@@ -278,17 +279,22 @@ def _methods(kind: ast.ClassDef) -> list[ast.FunctionDef]:
     return [own for own in kind.body if isinstance(own, ast.FunctionDef)]
 
 
+def _lists(decorator: ast.expr) -> bool:
+    """Whether a decorator only lists an answer, as `@right("total")` does."""
+    return isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id == "right"
+
+
 def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
     """Return all mutants of the syntax tree of a function or a class, none twice and none like the original.
 
     Parameters
     ----------
     function : ast.FunctionDef or ast.ClassDef
-        Left as it was.
+        Its body is left as it was.
     subject, answer : str
         The function that students write, and which right answer to it this is.
     """
-    function.decorator_list = []
+    function.decorator_list = [own for own in function.decorator_list if not _lists(own)]
     methods = [function] if isinstance(function, ast.FunctionDef) else _methods(function)
     parameters_at = dict[int, list[str]]()
     for part in {function, *methods}:
@@ -321,7 +327,8 @@ def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
             if source in seen:
                 continue
             seen.add(source)
-            own = f"{answer}: {before}  ->  {'(dropped)' if isinstance(change, ast.Pass) else after}"
+            part = "" if function.name in (subject, answer) else f", {function.name}"
+            own = f"{answer}{part}: {before}  ->  {'(dropped)' if isinstance(change, ast.Pass) else after}"
             names[own] = names.get(own, 0) + 1
             own += f"  #{names[own]}" if names[own] > 1 else ""
             made.append(Mutant(subject, answer, own, source))
@@ -344,29 +351,43 @@ def _put(parent: ast.AST, name: str, index: int | None, child: ast.AST) -> None:
 # The mutants of an exercise.
 
 
-def _definitions(path: Path) -> dict[str, Definition]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+def _definitions(text: str) -> dict[str, Definition]:
+    return {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
 
 
-def reference(folder: Path) -> dict[str, Any]:
-    """Return what an exercise's text defines and imports, without running what it shows and checks."""
+def _written(exercise: authoring.Exercise, subject: str) -> list[Definition]:
+    """Return what students write in the cell of a function: it, and what stands beside it, such as its kernels."""
+    cells = (_definitions(cell.source) for cell in exercise.notebook.cells if cell.cell_type == "code")
+    return next(list(cell.values()) for cell in cells if subject in cell)
+
+
+def reference(folder: Path, changed: str = "") -> dict[str, Any]:
+    """Return what an exercise's text defines and imports, without running what it shows and checks.
+
+    `changed` is the text of a definition that takes the place of the one of its name.
+    """
     tree = ast.parse((folder / f"{folder.name}.py").read_text(encoding="utf-8"))
+    instead = _definitions(changed)
     kept: list[ast.stmt] = []
     for node in tree.body:
         plain = isinstance(node, ast.Import) and not {alias.name for alias in node.names} & {"checks"}
-        if plain or isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ImportFrom):
+        constant = isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        if plain or constant or isinstance(node, ast.Try | ast.ImportFrom):
             kept.append(node)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            kept.append(instead.get(node.name, node))
+    text = ast.unparse(ast.Module(kept, []))
+    lines = text.splitlines(keepends=True)
+    linecache.cache[folder.name] = (len(text), None, lines, folder.name)  # where Triton reads what a kernel does
     own: dict[str, Any] = {"__name__": folder.name}
-    exec(compile(ast.Module(kept, []), folder.name, "exec"), own)
+    exec(_compiled(text, folder.name), own)
     return own
 
 
 def mutants_of(exercise: authoring.Exercise, subject: str, most: int = MOST) -> tuple[list[Mutant], int]:
     """Return the mutants of one function, at most `most`, and how many there are."""
-    folder = exercise.folder
-    found = mutate(_definitions(folder / f"{folder.name}.py")[subject], subject, "reference")
-    listed = _definitions(folder / "misconceptions.py")
+    found = [own for part in _written(exercise, subject) for own in mutate(part, subject, "reference")]
+    listed = _definitions((exercise.folder / "misconceptions.py").read_text(encoding="utf-8"))
     for right in exercise.suite.listed("right_for", subject):
         if right.__name__ in listed:  # a family's answer is made by a function, and has no text of its own
             found += mutate(listed[right.__name__], subject, right.__name__)
@@ -379,9 +400,10 @@ def mutants_of(exercise: authoring.Exercise, subject: str, most: int = MOST) -> 
 
 
 @functools.cache
-def _loaded(folder: Path) -> tuple[authoring.Exercise, dict[str, Any]]:
+def _loaded(folder: Path) -> authoring.Exercise:
     exercise = authoring.load(folder)
-    return exercise, reference(folder)
+    reference(folder)  # what it imports is there before the first is timed
+    return exercise
 
 
 def _begin(folder: Path) -> None:
@@ -399,18 +421,21 @@ def _begin(folder: Path) -> None:
 
 def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Outcome:
     """Run the exercise's checks on a mutant, and return what came of it."""
-    exercise, own = _loaded(folder)
+    exercise = _loaded(folder)
     if hasattr(signal, "setitimer"):  # ends this process: by its own time, because a busy machine is no endless loop
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
     # A right answer sees the helpers of its own module; the reference those of the notebook.
-    around = dict(own if mutant.answer == "reference" else vars(exercise.misconceptions))
-    exec(_compiled(mutant.source, mutant.answer), around)
-    name = mutant.subject if mutant.answer == "reference" else mutant.answer
+    if mutant.answer == "reference":
+        subject = reference(folder, mutant.source)[mutant.subject]
+    else:
+        around = dict(vars(exercise.misconceptions))
+        exec(_compiled(mutant.source, mutant.answer), around)
+        subject = around[mutant.answer]
     outcome = Outcome()
     for number, seed in enumerate(seeds):
         diagnosed = contextlib.nullcontext() if number == 0 else _undiagnosed(exercise)
         with diagnosed:
-            report = exercise.suite.examine(mutant.subject, around[name], 1.0, seed)
+            report = exercise.suite.examine(mutant.subject, subject, 1.0, seed)
         failed = [result for result in report.results if result.status in ("failed", "waiting")]
         outcome.first.append(failed[0].name if failed else "")
         if number == 0 and failed:

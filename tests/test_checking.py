@@ -610,6 +610,27 @@ def test_a_mistake_is_recognised_in_whatever_kind_of_number_it_comes(list_wrong,
     assert own.examine("f", lambda n: got, 1, SEED).results[0].cause == cause
 
 
+def test_numbers_that_memory_happened_to_hold_are_compared_without_a_warning(list_wrong):
+    """A NaN that signals makes NumPy warn where it is converted, and `empty` may give one."""
+    own = Suite("checks", read={})
+    signals = np.frombuffer(b"\x01\x00\x80\x7f" * 2, np.float32)
+
+    @own.check()
+    def at_ones(f, draw):
+        """f(1) is 2."""
+        expect_close(f(np.ones(2)), np.full(2, 2, np.float32))
+
+    @misconception("f", hint="Nothing is written.")
+    def empty(A):
+        return signals.copy()
+
+    list_wrong(empty)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = own.examine("f", lambda A: signals[::-1].copy(), 1, SEED)
+    assert report.results[0].cause == "empty" and np.isnan(report.results[0].where["got"])
+
+
 def test_a_truth_value_is_no_number_and_dtypes_of_arrays_count(list_wrong):
     own = Suite("checks", read={})
 
