@@ -9,6 +9,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import torch
 from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from IPython.core.formatters import DisplayFormatter
@@ -282,6 +283,19 @@ def test_a_call_is_quiet_and_remembered():
     first = subject(np.ones(2))
     subject(np.full(2, 9.0))
     assert (first == 1).all() and (subject.calls[0].result == 1).all()
+
+
+def test_a_result_that_cannot_be_copied_is_a_wrong_answer(suite, list_wrong):
+    def yields(A):
+        yield 2 * A
+
+    class Odd(torch.autograd.Function):
+        pass
+
+    list_wrong(yields)
+    for function in (yields, lambda A: [Odd()], lambda A: sys.stdout.buffer, lambda A: {"x": iter([A])}):
+        report = suite.examine("double", function, 6, SEED)
+        assert not report.score and report.results[0].status == "failed", function
 
 
 def test_an_exit_is_a_wrong_answer_and_an_interrupt_is_not():

@@ -73,6 +73,9 @@ checks.run("by_hand", points=0)
 # and a *mask* says which of them lie inside. What the mask leaves out is not read, and `other` stands in for it. The sides
 # of a tile are powers of two, known beforehand: `tl.constexpr`. In brackets before the call stands the *grid*, the number of
 # programs. Here, each sums one row of a matrix, a tile of numbers at a time.
+#
+# Nothing else guards a pointer. A store without its mask writes into whatever lies behind the tensor, and the notebook's
+# process may end without a word: *the kernel died*. Run the check then, which finds such a store without following it.
 
 # %% demo_row_sums
 @triton.jit

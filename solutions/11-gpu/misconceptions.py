@@ -81,6 +81,8 @@ def tiles(q, k, v, causal, fault="", block=BLOCK):
     kind = q.dtype
     if fault == "order":  # as if all lay in memory in the order of their axes
         q, k, v = (own.as_strided(own.shape, (h * n * d, n * d, d, 1)) for own in (q, k, v))
+    if fault == "one_head":
+        k, v = (own[:1, :1].expand_as(own) for own in (k, v))
     if fault == "32_columns":
         v = torch.cat([v[..., :32], 0 * v[..., 32:]], -1)
     if fault != "half":
@@ -101,21 +103,23 @@ def tiles(q, k, v, causal, fault="", block=BLOCK):
                 scores = functional.pad(scores, (0, block - len(keys)))
                 values = functional.pad(values, (0, 0, 0, block - len(keys)))
             highest = scores.amax(-1)
-            highest = torch.maximum(top, highest)
+            if fault != "top_of_the_tile":
+                highest = torch.maximum(top, highest)
             if fault == "no_top":
                 highest = torch.zeros_like(highest)
             base = highest.masked_fill(highest == -math.inf, 0)
-            shrink = torch.exp((top - base).clamp(max=80))
+            shrink = torch.exp((base - top) if fault == "upside_down" else (top - base))
             weights = torch.exp(scores - base[..., None])
             total = total * (1 if fault == "total_kept" else shrink) + weights.sum(-1)
             acc = acc * (1 if fault == "acc_kept" else shrink[..., None]) + weights @ values
-            top = highest
+            top = top if fault == "top_forgotten" else highest
             if fault == "no_old_sum":
                 total = weights.sum(-1)
         out[:, :, rows] = acc if fault == "not_divided" else acc / total[..., None]
         natural = top + total.log()
         ways = {
             "base_2": natural / math.log(2),
+            "log_2": top + total.log2(),
             "without_top": total.log(),
             "top_twice": top - total.log(),
             "only_top": top,
@@ -145,6 +149,17 @@ FORWARD = {
     "acc_kept": ("sum of values not rescaled", "`acc` counts from the old top: it shrinks as `total` does."),
     "total_kept": ("total not rescaled", "`total` counts from the old top: multiply it by exp(old top - new top)."),
     "no_old_sum": ("total of the last tile alone", "The total of earlier tiles is lost: add to it."),
+    "top_forgotten": ("top never updated", "The new top is the next tile's old one: `top = highest`."),
+    "top_of_the_tile": (
+        "top of the tile alone",
+        "The new top is the larger of the old one and the tile's: else exp(old top - new top) overflows.",
+    ),
+    "upside_down": ("shrink factor upside down", "It is exp(old top - new top), and at most 1."),
+    "log_2": ("log2 of the total", "The natural logarithm of the total, `tl.log`, is added to the top."),
+    "one_head": (
+        "keys of the first head for all",
+        "Those of a head lie behind those of the heads before: head * n * D.",
+    ),
     "not_divided": ("result not divided by the total", "At the end, out = acc / total."),
     "no_scale": ("scores not scaled", "The scores are divided by the square root of d."),
     "scale_d": ("scores divided by d", "Divide by the square root of d, not by d."),
@@ -212,7 +227,7 @@ def flash_attention_forward_in_torch(q, k, v, causal=False):
 
 @triton.jit
 def attending(
-    q, k, v, out, lse, strides_q, strides_k, strides_v, h, n, scale,
+    q, k, v, out, lse, strides_q, strides_k, strides_v, h, n, looked, scale,
     CAUSAL: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WAY: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -232,7 +247,9 @@ def attending(
         if (not CAUSAL) or start < first + ROWS:
             own = start + tl.arange(0, COLUMNS)
             keys = tl.load(
-                k + own[None, :] * strides_k[2] + columns[:, None] * strides_k[3], mask=own[None, :] < n, other=0.0
+                k + own[None, :] * strides_k[2] + columns[:, None] * strides_k[3],
+                mask=own[None, :] < looked,
+                other=0.0,
             )
             values = tl.load(
                 v + own[:, None] * strides_v[2] + columns[None, :] * strides_v[3], mask=own[:, None] < n, other=0.0
@@ -276,8 +293,21 @@ def attend_by(q, k, v, causal, rows=32, columns=32, way="", precision="ieee"):
     lse = torch.empty((b, h, n), dtype=torch.float32, device=q.device)
     strides = [own.stride() for own in (q, k, v)]
     named = {"CAUSAL": bool(causal), "D": d, "ROWS": rows, "COLUMNS": columns, "WAY": way, "PRECISION": precision}
-    attending[(b * h, -(-n // rows))](q, k, v, out, lse, *strides, h, n, 1 / math.sqrt(d), **named)
+    looked = n + columns if way == "past the end" else n
+    attending[(b * h, -(-n // rows))](q, k, v, out, lse, *strides, h, n, looked, 1 / math.sqrt(d), **named)
     return out, lse
+
+
+@misconception(
+    "flash_attention_forward",
+    label="reads beyond the end",
+    hint="The last tile of keys is longer than what is left: `tl.load` needs a mask, whatever is masked afterwards.",
+    on="triton",
+)
+def flash_attention_forward_past_the_end(q, k, v, causal=False):
+    longer = torch.zeros(k.numel() + 32 * k.shape[-1], dtype=k.dtype, device=k.device)  # nothing bad is read there
+    longer[: k.numel()] = k.reshape(-1)
+    return attend_by(q, longer[: k.numel()].view(k.shape), v, causal, way="past the end")
 
 
 @misconception(
@@ -331,6 +361,8 @@ def gradients(q, k, v, out, P, d_out, fault):
         dS = P * (dP + D)
     elif fault == "outside":
         dS = P * dP - D
+    elif fault == "D_along_keys":
+        dS = P * (dP - D.mT)
     elif fault == "D_of_dO":
         dS = P * (dP - d_out.sum(-1, keepdim=True))
     if fault == "order":  # as if dO lay in memory in the order of its axes
@@ -353,20 +385,38 @@ def gradients(q, k, v, out, P, d_out, fault):
     return dq, dk, dv
 
 
+AGAIN = {"unmasked", "keys_unmasked", "lse_along_keys", "unscaled"}
+
+
+def weights_again(q, k, v, causal, fault):
+    """Return the weights as a way back makes them from the log-sum-exp, with one mistake."""
+    lse, scores = whole(q, k, v, causal)[1][..., None], q @ k.mT / math.sqrt(q.shape[-1])
+    if causal and "unmasked" not in fault:
+        scores = scores.masked_fill(
+            torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1), -math.inf
+        )
+    if fault == "unscaled":
+        scores = scores * math.sqrt(q.shape[-1])
+    return torch.exp(scores - (lse.mT if fault == "lse_along_keys" else lse))
+
+
 def flash_of(fault):
     class Attend(torch.autograd.Function):
         @staticmethod
         def forward(ctx, q, k, v, causal):
             out, _, P = whole(q, k, v, causal)
-            if fault == "unmasked" and causal:
-                P = torch.exp(q @ k.mT / math.sqrt(q.shape[-1]) - whole(q, k, v, True)[1][..., None])
             ctx.save_for_backward(q, k, v, out, P)
+            ctx.causal = causal
             return out
 
         @staticmethod
         def backward(ctx, d_out):
             q, k, v, out, P = ctx.saved_tensors
-            return *gradients(q, k, v, out, P, d_out, fault), None
+            found = gradients(q, k, v, out, P, d_out, fault)
+            if fault in AGAIN:
+                again = gradients(q, k, v, out, weights_again(q, k, v, ctx.causal, fault), d_out, fault)
+                found = (found[0], *again[1:]) if fault == "keys_unmasked" else again
+            return *found, None
 
     def flash_attention(q, k, v, causal=False):
         return Attend.apply(q, k, v, fault == "always" or (causal and fault != "not_passed"))
@@ -391,6 +441,22 @@ BACKWARD = {
     "upstream": ("gradient from above ignored", "This takes ones for dO: use the gradient that came."),
     "order": ("strides of the gradient ignored", "dO may lie in another order: `.contiguous()` before the kernel."),
     "unmasked": ("no causal mask on the way back", "P = exp(S - L) again needs the mask: 0 where j > i."),
+    "keys_unmasked": (
+        "no causal mask in one kernel",
+        "Both kernels make P anew, and both need the mask.",
+    ),
+    "D_along_keys": (
+        "row sums D along the keys",
+        "D has a number for each query, a row of the tile: `[:, None]`.",
+    ),
+    "lse_along_keys": (
+        "log-sum-exp along the keys",
+        "L has a number for each query, a row of the tile: `[:, None]`.",
+    ),
+    "unscaled": (
+        "scores not scaled on the way back",
+        "S = q k^T * scale again: else P is not what it was.",
+    ),
 }
 for _name, (_label, _hint) in BACKWARD.items():
     declare("flash_attention", _name, _label, _hint, flash_of(_name))
@@ -541,10 +607,13 @@ def layer_of(fault="", fused=True):
             self.W_o = nn.Linear(d_model, d_model, bias=bias)
 
         def project(self, x):
+            if fault == "reshape_fused" and fused:
+                heads = self.W_qkv(x).reshape(len(x), -1, x.shape[1], self.d_head)
+                return heads.split([self.h, self.h_kv, self.h_kv], 1)
             parts = self.W_qkv(x).split(self.widths, -1) if fused else (self.W_q(x), self.W_k(x), self.W_v(x))
             if fault == "order":
                 parts = parts[0], parts[2], parts[1]
-            if fault == "reshape":
+            if fault in ("reshape", "reshape_fused"):
                 return [own.reshape(len(x), -1, x.shape[1], self.d_head) for own in parts]
             if fault == "interleaved":
                 return [own.unflatten(-1, (self.d_head, -1)).permute(0, 3, 1, 2) for own in parts]
@@ -577,9 +646,9 @@ def layer_of(fault="", fused=True):
             both = mask is not None and is_causal
             scale = {"d_model": 1 / math.sqrt(x.shape[-1]), "no_scale": 1.0}.get(fault, 1 / math.sqrt(self.d_head))
             if mask is None and fault not in WITH_A_MASK:
-                if is_causal and 1 < n < n_k:
+                if is_causal and 1 < n < n_k and fault != "pieces_from_the_start":
                     q = functional.pad(q, (0, 0, n_k - n, 0))
-                is_causal = is_causal and n > 1
+                is_causal = is_causal and (n > 1 or fault == "one_from_the_start")
                 z = functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal, scale=scale)[:, :, -n:]
             else:
                 device = "cpu" if fault == "on_the_cpu" else x.device
@@ -590,13 +659,15 @@ def layer_of(fault="", fused=True):
                     own = mask[:, :1] if fault == "first_head" and mask.dim() == 4 else mask
                     own = ~own | torch.eye(n, dtype=torch.bool) if fault == "inverted" else own
                     seen = (seen | own) if both and fault == "either" else (seen & own)
-                if fault in ("nan", "even", "whole"):
+                if fault == "added":
+                    z = (q @ k.mT * scale + (1.0 - seen.to(q.dtype)) * -1e9).softmax(-1) @ v
+                elif fault in ("nan", "even", "whole"):
                     lowest = torch.finfo(q.dtype).min if fault == "even" else -math.inf
                     A = (q @ k.mT * scale).masked_fill(~seen, lowest).softmax(-1)
                     z = (A if fault != "whole" else A.masked_fill(~seen, 0.0)) @ v
                 else:
                     z = functional.scaled_dot_product_attention(q, k, v, seen, scale=scale)
-            z = z.transpose(1, 2).flatten(2)
+            z = z.reshape(len(x), n, -1) if fault == "merged" else z.transpose(1, 2).flatten(2)
             if fault == "detached":
                 z = z.detach() + 0 * x
             out = z if fault == "no_W_o" else self.W_o(z)
@@ -613,6 +684,14 @@ LAYER = {
     "bias": ("bias=False ignored", "With `bias=False`, no projection has a bias, `W_o` neither."),
     "order": ("keys and values exchanged", "The rows of `W_qkv` are q, k, v, in this order."),
     "reshape": ("heads cut without a transpose", "First (b, n, h, d_head), then exchange n and h."),
+    "reshape_fused": (
+        "fused projection cut without a transpose",
+        "First (b, n, heads, d_head), then exchange the axes.",
+    ),
+    "merged": (
+        "heads put together without a transpose",
+        "First exchange h and n, then make one axis of h and d_head.",
+    ),
     "interleaved": ("columns dealt out in turn", "Head i has d_head columns next to each other."),
     "d_model": ("scores divided by the whole width", "Divide by the square root of d_head, not of d_model."),
     "no_scale": ("scores of the layer not scaled", "The scores are divided by the square root of d_head."),
@@ -627,6 +706,14 @@ LAYER = {
     "mask_dropped": ("mask ignored with is_causal", "With `is_causal`, the mask still counts: both hold."),
     "either": ("mask or causal, not both", "Both hold: combine them by `&`."),
     "from_the_start": ("causal mask aligned at the start", "With a cache, token i stands at n_k - n + i."),
+    "pieces_from_the_start": (
+        "new tokens causal from the start",
+        "PyTorch's `is_causal` counts from the first key. With a cache, token i stands at n_k - n + i.",
+    ),
+    "one_from_the_start": (
+        "a single token sees the first key alone",
+        "PyTorch's `is_causal` counts from the first key: one new token sees all keys, and needs none.",
+    ),
     "no_cache": ("cache not used", "`cache.append(k, v)` returns all keys and values so far: attend to those."),
     "twice": ("cache appended to twice", "One call of `append` takes keys and values together."),
     "cache_repeated": ("repeated heads put into the cache", "Cache h_kv heads, and repeat them afterwards."),
@@ -645,6 +732,10 @@ LAYER = {
     "even": (
         "a row without keys looks at all",
         "Where all is masked, a finite lowest score gives equal weights: it gets 0.",
+    ),
+    "added": (
+        "a row without keys looks as without a mask",
+        "-1e9 added to all scores of a row changes no weight: such a query gets 0.",
     ),
     "whole": ("all scores held in memory", "`q @ k.mT` is n x n: `scaled_dot_product_attention` never makes it."),
     "whole_mask": (

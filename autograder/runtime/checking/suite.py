@@ -219,7 +219,10 @@ def _remembered(value):
         return type(value)([_remembered(own) for own in value])
     if type(value) is dict and len(value) <= MOST_PARTS:
         return {name: _remembered(own) for name, own in value.items()}
-    return value if is_module(value) else copy.deepcopy(value)
+    try:
+        return value if is_module(value) else copy.deepcopy(value)
+    except Exception:  # of a `yield`, say: what cannot be copied is no number, and is remembered as it is
+        return value
 
 
 class Unlike(BaseException):

@@ -219,7 +219,10 @@ def _remembered(value):
         return type(value)([_remembered(own) for own in value])
     if type(value) is dict and len(value) <= MOST_PARTS:
         return {name: _remembered(own) for name, own in value.items()}
-    return value if is_module(value) else copy.deepcopy(value)
+    try:
+        return value if is_module(value) else copy.deepcopy(value)
+    except Exception:  # of a `yield`, say: what cannot be copied is no number, and is remembered as it is
+        return value
 
 
 class Unlike(BaseException):
@@ -433,6 +436,7 @@ class Suite:
         place.show(report)
         return Points(report.score)
 
+    @np.errstate(all="ignore")  # numbers that memory happened to hold are compared, converted and shown like others
     def examine(self, subject, function, points=1.0, seed=0):
         """Return the `Report` on `function`, which stands for `subject`."""
         checks = self.of(subject)
