@@ -418,6 +418,46 @@ import checks
 
 checks.run("MultiHeadLayer", points=8)
 
+# %% beside [markdown]
+# ## Your kernel beside PyTorch's
+#
+# Causal attention forward, and forward and backward, by the length n. A straight line of slope 2 is n x n work: on a GPU
+# both get there at some length, and how far apart the lines lie says how much of the chip your tiles use. Without a
+# GPU, your kernel runs in the interpreter: it tells whether a kernel is right, and takes its time.
+
+# %% demo_beside
+import matplotlib.pyplot as plt
+from torch.utils.benchmark import Timer
+
+gpu = torch.cuda.is_available()
+lengths = [512, 1024, 2048, 4096, 8192] if gpu else [32, 64, 128]
+like = {"device": "cuda", "dtype": torch.float16} if gpu else {}
+
+
+def of_pytorch(q, k, v, causal):
+    return functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+
+def milliseconds(attend, n, back):
+    """Return the median time of one call on 16 heads (without a GPU: one) of width 64."""
+    q, k, v = torch.randn(3, 1, 16 if gpu else 1, n, 64, **like).requires_grad_(back)
+    work = "torch.autograd.grad(attend(q, k, v, True), [q, k, v], v)" if back else "attend(q, k, v, True)"
+    timer = Timer(work, globals={"torch": torch, "attend": attend, "q": q, "k": k, "v": v})
+    return 1e3 * timer.blocked_autorange(min_run_time=0.1).median
+
+
+if hasattr(triton, "cdiv"):
+    figure, axes = plt.subplots(figsize=(6, 3.8), layout="constrained")
+    for name, attend, color in [("yours", flash_attention, "#0072b2"), ("PyTorch's", of_pytorch, "0.5")]:
+        for part, line in [("forward", "o--"), ("and backward", "o-")]:
+            taken = [milliseconds(attend, n, part != "forward") for n in lengths]
+            print(f"{name}, {part}:", ", ".join(f"{own:.3g} ms" for own in taken))
+            axes.loglog(lengths, taken, line, color=color, label=f"{name}, {part}")
+    where = torch.cuda.get_device_name() if gpu else "Triton's interpreter, on a CPU"
+    axes.set(xlabel="n (tokens)", ylabel="milliseconds", title=where, xticks=lengths, xticklabels=lengths)
+    axes.minorticks_off()
+    legend = axes.legend()
+
 # %% think [markdown]
 # ## To think about: why compute it twice?
 #
