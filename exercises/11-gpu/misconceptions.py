@@ -227,7 +227,7 @@ def flash_attention_forward_in_torch(q, k, v, causal=False):
 
 @triton.jit
 def attending(
-    q, k, v, out, lse, strides_q, strides_k, strides_v, h, n, looked, scale,
+    q, k, v, out, lse, strides_q, strides_k, strides_v, h, n, loaded, stored, scale,
     CAUSAL: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WAY: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -248,7 +248,7 @@ def attending(
             own = start + tl.arange(0, COLUMNS)
             keys = tl.load(
                 k + own[None, :] * strides_k[2] + columns[:, None] * strides_k[3],
-                mask=own[None, :] < looked,
+                mask=own[None, :] < loaded,
                 other=0.0,
             )
             values = tl.load(
@@ -279,7 +279,7 @@ def attending(
                 acc = acc * shrink[:, None] + tl.dot(weights.to(values.dtype), values, input_precision=PRECISION)
             top = highest
     places = (head * n + rows[:, None]) * D + columns[None, :]
-    tl.store(out + places, (acc / total[:, None]).to(queries.dtype), mask=rows[:, None] < n)
+    tl.store(out + places, (acc / total[:, None]).to(queries.dtype), mask=rows[:, None] < stored)
     if WAY == "base 2":
         top += tl.log2(total) * 0.6931471805599453
     else:
@@ -287,14 +287,26 @@ def attending(
     tl.store(lse + head * n + rows, top, mask=rows < n)
 
 
+def longer(own):
+    """Return a copy with zeros behind it in memory: whoever reads or writes past its end does no harm there."""
+    more = torch.zeros(own.numel() + 32 * own.shape[-1], dtype=own.dtype, device=own.device)
+    more[: own.numel()] = own.reshape(-1)
+    return more[: own.numel()].view(own.shape)
+
+
 def attend_by(q, k, v, causal, rows=32, columns=32, way="", precision="ieee"):
     b, h, n, d = q.shape
     out = torch.empty((b, h, n, d), dtype=q.dtype, device=q.device)
     lse = torch.empty((b, h, n), dtype=torch.float32, device=q.device)
+    loaded = stored = n
+    if way == "reads past the end":
+        k, loaded = longer(k), n + columns
+    if way == "writes past the end":
+        out, stored = longer(out), n + rows
     strides = [own.stride() for own in (q, k, v)]
     named = {"CAUSAL": bool(causal), "D": d, "ROWS": rows, "COLUMNS": columns, "WAY": way, "PRECISION": precision}
-    looked = n + columns if way == "past the end" else n
-    attending[(b * h, -(-n // rows))](q, k, v, out, lse, *strides, h, n, looked, 1 / math.sqrt(d), **named)
+    grid = b * h, -(-n // rows)
+    attending[grid](q, k, v, out, lse, *strides, h, n, loaded, stored, 1 / math.sqrt(d), **named)
     return out, lse
 
 
@@ -304,10 +316,18 @@ def attend_by(q, k, v, causal, rows=32, columns=32, way="", precision="ieee"):
     hint="The last tile of keys is longer than what is left: `tl.load` needs a mask, whatever is masked afterwards.",
     on="triton",
 )
-def flash_attention_forward_past_the_end(q, k, v, causal=False):
-    longer = torch.zeros(k.numel() + 32 * k.shape[-1], dtype=k.dtype, device=k.device)  # nothing bad is read there
-    longer[: k.numel()] = k.reshape(-1)
-    return attend_by(q, longer[: k.numel()].view(k.shape), v, causal, way="past the end")
+def flash_attention_forward_reads_past_the_end(q, k, v, causal=False):
+    return attend_by(q, k, v, causal, way="reads past the end")
+
+
+@misconception(
+    "flash_attention_forward",
+    label="writes beyond the end",
+    hint="The last tile of queries is longer than what is left: `tl.store` needs a mask.",
+    on="triton",
+)
+def flash_attention_forward_writes_past_the_end(q, k, v, causal=False):
+    return attend_by(q, k, v, causal, way="writes past the end")
 
 
 @misconception(
@@ -495,7 +515,7 @@ def flash_attention_half_way(q, k, v, causal=False):
 
 @triton.jit
 def going_back(
-    q, k, v, d_out, lse, D, dq, dk, dv, n, scale,
+    q, k, v, d_out, lse, D, dq, dk, dv, n, loaded, stored, scale,
     CAUSAL: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, WAY: tl.constexpr,
 ):  # fmt: skip
     """Own a block of keys and walk over queries: dK and dV are summed here, what falls to dQ is added in memory."""
@@ -511,7 +531,7 @@ def going_back(
     for start in range(0, n, ROWS):
         rows = start + tl.arange(0, ROWS)
         theirs = (head * n + rows[:, None]) * WIDTH + columns[None, :]
-        queries = tl.load(q + theirs, mask=rows[:, None] < n, other=0.0)
+        queries = tl.load(q + theirs, mask=rows[:, None] < loaded, other=0.0)
         upstream = tl.load(d_out + theirs, mask=rows[:, None] < n, other=0.0)
         if WAY == "float32":
             queries, upstream = queries.to(tl.float32), upstream.to(tl.float32)
@@ -530,7 +550,7 @@ def going_back(
             tl.store(dq + tl.program_id(0) * tl.num_programs(1) * n * WIDTH + theirs, part, mask=rows[:, None] < n)
         else:
             tl.atomic_add(dq + theirs, part, mask=rows[:, None] < n)
-    tl.store(dk + places, dk_acc.to(k.dtype.element_ty), mask=own[:, None] < n)
+    tl.store(dk + places, dk_acc.to(k.dtype.element_ty), mask=own[:, None] < stored)
     tl.store(dv + places, dv_acc.to(v.dtype.element_ty), mask=own[:, None] < n)
 
 
@@ -552,8 +572,34 @@ class Back(torch.autograd.Function):
         dq = torch.zeros((blocks if way == "parts" else 1, b, h, n, d), dtype=torch.float32, device=q.device)
         dk, dv = torch.empty_like(k), torch.empty_like(v)
         how = {"CAUSAL": causal, "WIDTH": d, "ROWS": rows, "KEYS": size, "WAY": way}
-        going_back[(blocks, b * h)](q, k, v, d_out.contiguous(), lse, D, dq, dk, dv, n, 1 / math.sqrt(d), **how)
+        loaded = stored = n
+        if way == "reads past the end":
+            q, loaded = longer(q), n + rows
+        if way == "writes past the end":
+            dk, stored = longer(dk), n + size
+        d_out, scale = d_out.contiguous(), 1 / math.sqrt(d)
+        going_back[(blocks, b * h)](q, k, v, d_out, lse, D, dq, dk, dv, n, loaded, stored, scale, **how)
         return dq.sum(0).to(q.dtype), dk, dv, None, None, None, None
+
+
+@misconception(
+    "flash_attention",
+    label="reads beyond the end going back",
+    hint="The last tile of queries is longer than what is left: `tl.load` needs a mask, whatever comes after.",
+    on="triton",
+)
+def flash_attention_reads_past_the_end(q, k, v, causal=False):
+    return Back.apply(q, k, v, causal, 32, 32, "reads past the end")
+
+
+@misconception(
+    "flash_attention",
+    label="writes beyond the end going back",
+    hint="The last tile of keys is longer than what is left: `tl.store` needs a mask.",
+    on="triton",
+)
+def flash_attention_writes_past_the_end(q, k, v, causal=False):
+    return Back.apply(q, k, v, causal, 32, 32, "writes past the end")
 
 
 @right("flash_attention")
@@ -711,7 +757,7 @@ LAYER = {
         "PyTorch's `is_causal` counts from the first key. With a cache, token i stands at n_k - n + i.",
     ),
     "one_from_the_start": (
-        "a single token sees the first key alone",
+        "one token sees the first key alone",
         "PyTorch's `is_causal` counts from the first key: one new token sees all keys, and needs none.",
     ),
     "no_cache": ("cache not used", "`cache.append(k, v)` returns all keys and values so far: attend to those."),
@@ -734,7 +780,7 @@ LAYER = {
         "Where all is masked, a finite lowest score gives equal weights: it gets 0.",
     ),
     "added": (
-        "a row without keys looks as without a mask",
+        "a row without keys ignores the mask",
         "-1e9 added to all scores of a row changes no weight: such a query gets 0.",
     ),
     "whole": ("all scores held in memory", "`q @ k.mT` is n x n: `scaled_dot_product_attention` never makes it."),
