@@ -327,8 +327,8 @@ def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
             if source in seen:
                 continue
             seen.add(source)
-            part = "" if function.name in (subject, answer) else f", {function.name}"
-            own = f"{answer}{part}: {before}  ->  {'(dropped)' if isinstance(change, ast.Pass) else after}"
+            whose = "" if function.name in (subject, answer) else f", {function.name}"
+            own = f"{answer}{whose}: {before}  ->  {'(dropped)' if isinstance(change, ast.Pass) else after}"
             names[own] = names.get(own, 0) + 1
             own += f"  #{names[own]}" if names[own] > 1 else ""
             made.append(Mutant(subject, answer, own, source))
