@@ -405,7 +405,7 @@ def gradients(q, k, v, out, P, d_out, fault):
     return dq, dk, dv
 
 
-AGAIN = {"unmasked", "keys_unmasked", "lse_along_keys", "unscaled"}
+AGAIN = {"skipped", "unmasked", "keys_unmasked", "lse_along_keys", "unscaled"}
 
 
 def weights_again(q, k, v, causal, fault):
@@ -415,6 +415,9 @@ def weights_again(q, k, v, causal, fault):
         scores = scores.masked_fill(
             torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1), -math.inf
         )
+    if not causal and fault == "skipped":
+        i = torch.arange(q.shape[2], device=q.device) // BLOCK
+        scores = scores.masked_fill(i[None, :] > i[:, None], -math.inf)
     if fault == "unscaled":
         scores = scores * math.sqrt(q.shape[-1])
     return torch.exp(scores - (lse.mT if fault == "lse_along_keys" else lse))
@@ -461,6 +464,10 @@ BACKWARD = {
     "upstream": ("gradient from above ignored", "This takes ones for dO: use the gradient that came."),
     "order": ("strides of the gradient ignored", "dO may lie in another order: `.contiguous()` before the kernel."),
     "unmasked": ("no causal mask on the way back", "P = exp(S - L) again needs the mask: 0 where j > i."),
+    "skipped": (
+        "tiles skipped without causal",
+        "Only with `causal` is there nothing behind the tile on the diagonal.",
+    ),
     "keys_unmasked": (
         "no causal mask in one kernel",
         "Both kernels make P anew, and both need the mask.",

@@ -233,8 +233,8 @@ def forward_causal(flash_attention_forward, draw):
 
 @check(weight=1, needs=[forward_one_tile], on="triton")
 def forward_lse(flash_attention_forward, draw):
-    """`lse` is the natural logarithm of the sum of exp(scores), the maximum counted in."""
-    q, k, v = heads(draw, 64, b=1)
+    """`lse` is the natural logarithm of the sum of exp(scores), the maximum counted in, for each head."""
+    q, k, v = heads(draw, 40, b=1, h=2)
     expect_forward(flash_attention_forward, [2 * q, k, v], False, parts=[1])
 
 
@@ -424,6 +424,12 @@ def flash_dk(flash_attention, draw):
     expect_backward(flash_attention, draw, 20, False, "K")
 
 
+@check(weight=1, needs=[flash_dv, flash_dq, flash_dk], on="triton")
+def flash_tiles(flash_attention, draw):
+    """Where queries and keys come in several tiles, all three gradients are right."""
+    expect_backward(flash_attention, draw, int(draw.rng.integers(33, 60)), False, "QKV")
+
+
 @check(weight=1, needs=[flash_causal_values, flash_dv, flash_dq, flash_dk], on="triton")
 def flash_causal_gradients(flash_attention, draw):
     """With `causal`, and heads of 32 numbers, all three gradients are right, in whole tiles and others."""
@@ -446,7 +452,7 @@ def flash_is_a_kernel(flash_attention, draw):
             raise Failed(f"The numbers are right, and no kernel of Triton's was launched{way}.")
 
 
-@check(weight=1.5, needs=[flash_causal_gradients, flash_is_a_kernel], on="gpu")
+@check(weight=1.5, needs=[flash_tiles, flash_causal_gradients, flash_is_a_kernel], on="gpu")
 def flash_on_a_gpu(flash_attention, draw):
     """On a GPU, gradients of 300 tokens are right in float32 (without TF32), float16 and bfloat16, causal or not."""
     for kind, rtol in TOLERANCES.items():
