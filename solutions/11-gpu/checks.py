@@ -529,6 +529,16 @@ def expect_layer(layer, values, x, h, h_kv, mask=None, is_causal=False):
     expect_close(layer(x, mask, is_causal), out_of(values, x, h, h_kv, seen))
 
 
+def in_sight(lengths, is_causal):
+    """Return what tokens see that come in pieces: all up to the end of theirs, or with `is_causal` up to their own."""
+    n = sum(lengths)
+    seen, begin = earlier(n), 0
+    for length in lengths:
+        seen[begin : begin + length, : begin + length] |= not is_causal
+        begin += length
+    return seen
+
+
 def some(draw, *shape):
     """Return a mask in which each query sees itself, and half of the others."""
     return torch.from_numpy(draw.rng.random(shape) < 0.5) | torch.eye(shape[-1], dtype=torch.bool)
@@ -537,9 +547,9 @@ def some(draw, *shape):
 @check(weight=1)
 def layer_parameters(MultiHeadLayer, draw):
     """The parameters have the names and shapes that stand in the docstring, and biases only where asked for."""
-    for h_kv, bias in [(4, True), (2, False)]:
-        layer = MultiHeadLayer.module(24, 4, h_kv, bias)
-        values = as_named(layer, parameters(draw, 24, 4, h_kv, bias))
+    for h_kv, more in [(4, (4, True)), (2, (2, False)), (4, ())]:
+        layer = MultiHeadLayer.module(24, 4, *more)
+        values = as_named(layer, parameters(draw, 24, 4, h_kv, False not in more))
         expect_parameters(layer, {name: tuple(own.shape) for name, own in values.items()})
 
 
@@ -567,7 +577,7 @@ def layer_values(MultiHeadLayer, draw):
 @check(weight=0.5, needs=[layer_parameters])
 def layer_refuses(MultiHeadLayer, draw):
     """Heads that do not divide d_model, key heads that do not divide these, and masks that do not fit are refused."""
-    for d_model, h, h_kv in [(24, 5, 5), (24, 4, 3)]:
+    for d_model, h, h_kv in [(24, 5, 5), (24, 4, 3), (20, 8, 4)]:
         because = f"{d_model} columns, {h} heads, {h_kv} of keys"
         expect_raises(REFUSED, MultiHeadLayer, d_model, h, h_kv, because=because)
     layer = loaded(MultiHeadLayer, parameters(draw, 24, 4, 4), 24, 4, 4)
@@ -624,7 +634,7 @@ def layer_mask_and_causal(MultiHeadLayer, draw):
         expect_layer(layer, values, tensor(draw, 2, 7, 24), 4, 4, some(draw, *shape), True)
 
 
-def in_pieces(layer, x, lengths, is_causal):
+def in_pieces(layer, x, lengths, is_causal, mask=None):
     """Let the layer read the tokens in pieces, with a cache; return the outputs, and how often it appended."""
     import torch
 
@@ -639,9 +649,12 @@ def in_pieces(layer, x, lengths, is_causal):
             self.v = v if self.v is None else torch.cat([self.v, v], dim=2)
             return self.k, self.v
 
-    cache = Cache()
+    cache, outs = Cache(), []
     with torch.no_grad():
-        outs = [layer(own, None, is_causal, cache) for own in x.split(lengths, dim=1)]
+        for own in x.split(lengths, dim=1):
+            i = sum(out.shape[1] for out in outs)
+            j = i + own.shape[1]
+            outs.append(layer(own, None if mask is None else mask[i:j, :j], is_causal, cache))
     return torch.cat(outs, dim=1), cache.times, 0 if cache.k is None else cache.k.shape[1]
 
 
@@ -656,6 +669,16 @@ def layer_cache(MultiHeadLayer, draw):
         raise Failed(
             f"4 pieces and 2 heads of keys were to be cached; `append` was called {times} times, with {h_kv}."
         )
+
+
+@check(weight=0.5, needs=[layer_cache, layer_mask_and_causal])
+def layer_cache_and_mask(MultiHeadLayer, draw):
+    """With a cache, a mask has a column for each key so far, and `is_causal` holds beside it."""
+    values = parameters(draw, 24, 4, 2)
+    layer, x, mask = loaded(MultiHeadLayer, values, 24, 4, 2), tensor(draw, 2, 7, 24), some(draw, 7, 7)
+    for is_causal in (False, True):
+        out = layer.there(in_pieces, x, [3, 1, 3], is_causal, mask)[0]
+        expect_close(out, out_of(values, x, 4, 2, mask & in_sight([3, 1, 3], is_causal)))
 
 
 @check(weight=1, needs=[layer_mask_and_causal, layer_grouped])

@@ -707,7 +707,8 @@ def layer_of(fault="", fused=True):
                 device = "cpu" if fault == "on_the_cpu" else x.device
                 seen = torch.ones(n, n_k, dtype=torch.bool, device=device)
                 if is_causal and fault != "not_causal" and not (both and fault == "causal_dropped"):
-                    seen = seen.tril((0 if fault == "from_the_start" else n_k - n) + (fault == "one_more"))
+                    begin = 0 if fault == "from_the_start" or (both and fault == "both_from_the_start") else n_k - n
+                    seen = seen.tril(begin + (fault == "one_more"))
                 if mask is not None and fault != "no_mask" and not (both and fault == "mask_dropped"):
                     own = mask[:, :1] if fault == "first_head" and mask.dim() == 4 else mask
                     own = ~own | torch.eye(n, dtype=torch.bool) if fault == "inverted" else own
@@ -766,6 +767,10 @@ LAYER = {
     "one_from_the_start": (
         "one token sees the first key alone",
         "PyTorch's `is_causal` counts from the first key: one new token sees all keys, and needs none.",
+    ),
+    "both_from_the_start": (
+        "causal from the start beside a mask",
+        "With a cache, token i stands at n_k - n + i, where a mask is given too.",
     ),
     "no_cache": ("cache not used", "`cache.append(k, v)` returns all keys and values so far: attend to those."),
     "twice": ("cache appended to twice", "One call of `append` takes keys and values together."),
