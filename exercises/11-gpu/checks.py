@@ -530,7 +530,7 @@ def expect_layer(layer, values, x, h, h_kv, mask=None, is_causal=False):
 
 
 def in_sight(lengths, is_causal):
-    """Return what tokens see that come in pieces: all up to the end of theirs, or with `is_causal` up to their own."""
+    """Return what tokens that come in pieces see: all up to the end of theirs, or, causally, up to their own."""
     n = sum(lengths)
     seen, begin = earlier(n), 0
     for length in lengths:
