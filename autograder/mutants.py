@@ -279,11 +279,6 @@ def _methods(kind: ast.ClassDef) -> list[ast.FunctionDef]:
     return [own for own in kind.body if isinstance(own, ast.FunctionDef)]
 
 
-def _lists(decorator: ast.expr) -> bool:
-    """Whether a decorator only lists an answer, as `@right("total")` does."""
-    return isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id == "right"
-
-
 def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
     """Return all mutants of the syntax tree of a function or a class, none twice and none like the original.
 
@@ -294,7 +289,7 @@ def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
     subject, answer : str
         The function that students write, and which right answer to it this is.
     """
-    function.decorator_list = [own for own in function.decorator_list if not _lists(own)]
+    function.decorator_list = [own for own in function.decorator_list if ast.unparse(own) == "triton.jit"]
     methods = [function] if isinstance(function, ast.FunctionDef) else _methods(function)
     parameters_at = dict[int, list[str]]()
     for part in {function, *methods}:
@@ -370,12 +365,15 @@ def reference(folder: Path, changed: str = "") -> dict[str, Any]:
     instead = _definitions(changed)
     kept: list[ast.stmt] = []
     for node in tree.body:
-        plain = isinstance(node, ast.Import) and not {alias.name for alias in node.names} & {"checks"}
-        constant = isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-        if plain or constant or isinstance(node, ast.Try | ast.ImportFrom):
-            kept.append(node)
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            kept.append(instead.get(node.name, node))
+        match node:
+            case ast.Import() if not any(alias.name == "checks" for alias in node.names):
+                kept.append(node)
+            case ast.ImportFrom() | ast.Assign(targets=[ast.Name()], value=ast.Constant()):
+                kept.append(node)
+            case ast.Try() if all(isinstance(own, ast.Import | ast.ImportFrom) for own in node.body):
+                kept.append(node)
+            case ast.FunctionDef() | ast.ClassDef():
+                kept.append(instead.get(node.name, node))
     text = ast.unparse(ast.Module(kept, []))
     lines = text.splitlines(keepends=True)
     linecache.cache[folder.name] = (len(text), None, lines, folder.name)  # where Triton reads what a kernel does
