@@ -421,9 +421,9 @@ checks.run("MultiHeadLayer", points=8)
 # %% beside [markdown]
 # ## Your kernel beside PyTorch's
 #
-# Causal attention forward, and forward and backward, by the length n. A straight line of slope 2 is n x n work: on a GPU
-# both get there at some length, and how far apart the lines lie says how much of the chip your tiles use. Without a
-# GPU, your kernel runs in the interpreter: it tells whether a kernel is right, and takes its time.
+# Causal attention forward, and forward and backward, by the length n. Where a line has the slope 2, time grows with n x n,
+# as the work does. How far apart the lines lie says how much faster than yours PyTorch's kernel uses the same machine.
+# Without a GPU, your kernel runs in the interpreter: it tells whether a kernel is right, and takes its time.
 
 # %% demo_beside
 import matplotlib.pyplot as plt
