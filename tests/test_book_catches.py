@@ -56,5 +56,4 @@ def test_what_became_of_the_mutants_stands_there(page):
         equal = sum(len(row["equal"]) for row in rows)
         assert table[name] == [str(count) for count in (examined, killed, told, equal, examined - killed - equal)]
         assert examined == killed + equal
-    not_looked_at = {folder.name for folder in authoring.FOLDERS} - set(table)
-    assert page.count("nobody has looked at them yet") == len(not_looked_at), not_looked_at
+    assert {folder.name for folder in authoring.FOLDERS} <= set(table)

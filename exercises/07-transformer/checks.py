@@ -293,7 +293,7 @@ def expect_backward(layer, specification, values, floating, masks, upstream):
     """Fail unless the gradients of parameters and inputs are those of a specification of (values, *inputs)."""
     leaves = [part.clone().requires_grad_() for part in floating]
     parts = {name: part.clone().requires_grad_() for name, part in values.items()}
-    specification(parts, *leaves, *masks).backward(upstream)
+    (specification(parts, *leaves, *masks) * upstream).sum().backward()
     _, came, of_parameters = backward(layer, *floating, *masks, upstream=upstream)
     for name, part in expect_gradients(layer, of_parameters, parts).items():
         # That of a bias of the keys is 0, since it shifts all scores of a query alike: what comes is rounding.

@@ -513,7 +513,7 @@ def gradients(made, draw):
         inputs, upstream = tokens(draw, b, n_q, n_k, d_model), tensor(draw, b, n_q, d_model)
         leaves = [part.clone().requires_grad_() for part in inputs]
         parts = {name: part.clone().requires_grad_() for name, part in own.items()}
-        attended(parts, h, *leaves, *last)[0].backward(upstream)
+        (attended(parts, h, *leaves, *last)[0] * upstream).sum().backward()
         expected = named(made, {name: part.grad for name, part in parts.items()}, h)
         _, came, of_parameters = backward(layer, *inputs, *last, upstream=upstream)
         for name, part in expect_gradients(layer, of_parameters, expected).items():
@@ -670,7 +670,7 @@ def expect_works(layer, values, h, draw, b, n_q, n_k):
     expect_attends(layer, values, h, *inputs)
     _, _, came = backward(layer, *inputs, upstream=upstream)
     parts = {name: part.clone().requires_grad_() for name, part in values.items()}
-    attended(parts, h, *inputs)[0].backward(upstream)
+    (attended(parts, h, *inputs)[0] * upstream).sum().backward()
     expected = {name: part.grad for name, part in parts.items() if name != "W_k.bias"}  # whose gradient is 0
     for name, part in expect_gradients(layer, came, expected).items():
         expect_close(part, expected[name], what=f"the gradient of {name}")

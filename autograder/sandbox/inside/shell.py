@@ -398,7 +398,7 @@ class Responder:
                 target.zero_grad()
             result = target(*arguments, **more)
             first = result[0] if isinstance(result, (tuple, list)) else result
-            first.backward(torch.ones_like(first) if upstream is None else upstream)
+            send_back(first, upstream)
             named = target.named_parameters(remove_duplicate=False) if isinstance(target, torch.nn.Module) else ()
             value = (
                 result,
@@ -507,6 +507,17 @@ def _builtin(names):
         if isinstance(kind, type) and issubclass(kind, Exception):
             return kind
     return RuntimeError
+
+
+def send_back(result, upstream):
+    """Call `backward` on a result, as `_send_back` in checking/suite.py does, which cannot be had here."""
+    import torch
+
+    upstream = torch.ones_like(result) if upstream is None else upstream
+    if result.is_floating_point() and result.shape == upstream.shape:
+        (result * upstream).sum().backward()
+    else:
+        result.backward(upstream)
 
 
 def _floating(own):

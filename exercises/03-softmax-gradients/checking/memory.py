@@ -11,8 +11,8 @@ def held(own, *arguments):
     """Call a function; return its result, the bytes that it held at once at most, and what the largest tensor was.
 
     A storage of torch's counts from where it is first seen until it is gone, however many views share it; those of
-    the arguments count nothing. What NumPy and Python hold is counted by `tracemalloc`. This runs where the function
-    lives, and goes there as text.
+    the arguments count nothing. What NumPy and Python hold is counted by `tracemalloc`, in a call of its own, and
+    added. This runs where the function lives, and goes there as text.
 
     Returns
     -------
@@ -31,8 +31,7 @@ def held(own, *arguments):
     home = getattr(own, "__globals__", None)
     inputs = {part.untyped_storage()._cdata for part in arguments if isinstance(part, torch.Tensor)}
     living, largest = {}, [0, (), "", ""]
-    now = peak = before = 0
-    counted = False
+    now = peak = 0
 
     class Living(weakref.ref):
         __slots__ = "name", "size"
@@ -70,12 +69,15 @@ def held(own, *arguments):
             largest[:] = size, tuple(part.shape), str(part.dtype).removeprefix("torch."), line()
 
     class Counting(TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls):
+            return False  # nothing is compiled here, and to skip it takes two seconds of imports
+
         def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
             nonlocal peak
             result = function(*arguments, **(keywords or {}))
             see((*arguments, *(keywords or {}).values(), result))
-            if counted:
-                peak = max(peak, now + tracemalloc.get_traced_memory()[0] - before)
+            peak = max(peak, now)
             return result
 
     # What is loaded or made once, in a first call, is not held for these inputs: a call of few rows comes before.
@@ -83,20 +85,22 @@ def held(own, *arguments):
     with contextlib.suppress(Exception), Counting():
         own(*few)
     living.clear()
-    largest[:], now, counted = [0, (), "", ""], 0, True
+    largest[:], now, peak = [0, (), "", ""], 0, 0
+    with Counting():
+        result = own(*arguments)
+    # NumPy and Python by themselves: both at once take three times as long, and the counting would be counted.
     tracing = tracemalloc.is_tracing()
     if not tracing:
         tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
         tracemalloc.reset_peak()
-        with Counting():
-            result = own(*arguments)
-        peak = max(peak, tracemalloc.get_traced_memory()[1] - before)
+        own(*arguments)
+        others = tracemalloc.get_traced_memory()[1] - before
     finally:
         if not tracing:
             tracemalloc.stop()
-    return result, int(peak), *largest[1:]
+    return result, int(peak + max(others, 0)), *largest[1:]
 
 
 def expect_held(subject, most, *arguments):

@@ -672,9 +672,23 @@ def backward(function, *arguments, upstream=None):
         function.zero_grad()
     result = function(*arguments)
     first = result[0] if isinstance(result, (tuple, list)) else result
-    first.backward(torch.ones_like(first) if upstream is None else upstream)
+    _send_back(first, upstream)
     named = function.named_parameters(remove_duplicate=False) if module else ()
     return result, [own.grad if floating(own) else None for own in arguments], {name: own.grad for name, own in named}
+
+
+def _send_back(result, upstream):
+    """Call `backward` on a result, with its gradient: for a product's sum, since torch loads sympy to be given one.
+
+    That takes a second, once. The guest does the same: `send_back` in the sandbox's shell.py.
+    """
+    import torch
+
+    upstream = torch.ones_like(result) if upstream is None else upstream
+    if result.is_floating_point() and result.shape == upstream.shape:
+        (result * upstream).sum().backward()
+    else:
+        result.backward(upstream)
 
 
 def _unwritten(subject, function):
