@@ -19,7 +19,7 @@ c.CourseDirectory.ignore = [
 # `nbgrader autograde` runs submissions with the course's engine: cells in a sandbox, checks in the judge.
 c.Autograde.sanitize_preprocessors = ["autograder.nbgrader_plugin.Run"]
 c.Autograde.autograde_preprocessors = [
-    "nbgrader.preprocessors.SaveAutoGrades",
+    "autograder.nbgrader_plugin.Grades",
     "nbgrader.preprocessors.AssignLatePenalties",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]

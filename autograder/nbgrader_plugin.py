@@ -1,7 +1,8 @@
-"""The engine as nbgrader's own commands use it: two classes, named in `nbgrader_config.py`.
+"""The engine as nbgrader's own commands use it: three classes, named in `nbgrader_config.py`.
 
 `Run` stands for what nbgrader's `autograde` does before and while it runs a notebook. Points, comments and penalties
-stay with nbgrader's own preprocessors, which come after. `Page` is what its `generate_feedback` writes.
+stay with nbgrader's own preprocessors, which come after; `Grades` is one of them that knows of points that wait.
+`Page` is what nbgrader's `generate_feedback` writes.
 """
 
 import atexit
@@ -13,11 +14,11 @@ from typing import Any
 
 import nbformat
 from nbconvert.exporters import Exporter
-from nbgrader.preprocessors import NbGraderPreprocessor
+from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 from traitlets import Bool
 from traitlets.config import Config
 
-from autograder import gradebook, seeds
+from autograder import cells, gradebook, seeds
 from autograder.course import Course, Exercise, UserError
 from autograder.feedback import page
 from autograder.grading.setting import Setting
@@ -55,6 +56,18 @@ class Run(NbGraderPreprocessor):
         if outcome.kind == "infrastructure":
             raise UserError(str(outcome.reason))
         return nbformat.from_dict(json.loads(outcome.notebook)), resources
+
+
+class Grades(SaveAutoGrades):
+    """Saves points and comments as nbgrader does; where points wait for a machine, it asks a person, as `grade` does."""
+
+    def _add_score(self, cell: Any, resources: Any) -> None:
+        super()._add_score(cell, resources)
+        report = cells.report_of(cell)
+        if report and report.get("pending"):
+            whose = self.notebook_id, self.assignment_id, self.student_id
+            self.gradebook.find_grade(cell.metadata.nbgrader.grade_id, *whose).needs_manual_grade = True
+            self.gradebook.db.commit()
 
 
 class Page(Exporter):

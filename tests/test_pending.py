@@ -9,7 +9,7 @@ import pytest
 from conftest import toy_course
 from nbgrader.api import Gradebook
 
-from autograder import cli, doctor, gradebook, report, words
+from autograder import cli, doctor, gradebook, nbgrader_plugin, report, words
 from autograder.corpus.case import RIGHT, WRONG
 from autograder.course import UserError
 from autograder.explain import Explained, Explanation, lines
@@ -337,6 +337,22 @@ def test_a_person_may_settle_what_waits(course, tmp_path, capsys):
     (tmp_path / "gpu").touch()
     cli.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
     assert "No points wait" in said(capsys)
+
+
+@pytest.mark.slow
+def test_nbgraders_own_autograde_marks_what_waits(course):
+    cli.grade(course=course.root, no_sandbox=True, jobs=1)
+    assert "autograder.nbgrader_plugin.Grades" in course.config.Autograde.autograde_preprocessors
+    for student, marked in {"ada": True, "bob": False}.items():
+        by_grade = graded(course, student)[1]
+        with Gradebook(course.db_url, course.course_id) as book:
+            row = book.find_grade("check_add", "01-toy", "01-toy", student)
+            row.auto_score, row.needs_manual_grade = None, not marked
+            book.db.commit()
+        notebook = nbformat.read(course.graded(student, "01-toy").notebook, as_version=4)
+        whose = {"notebook": "01-toy", "assignment": "01-toy", "student": student, "db_url": course.db_url}
+        nbgrader_plugin.Grades().preprocess(notebook, {"nbgrader": whose})
+        assert graded(course, student)[1] == by_grade and by_grade[1] is marked
 
 
 # What this machine can do.
