@@ -59,7 +59,7 @@ class Run(NbGraderPreprocessor):
 
 
 class Grades(SaveAutoGrades):
-    """Saves points and comments as nbgrader does; where points wait for a machine, it asks a person, as `grade` does."""
+    """Saves points and comments as nbgrader does; points that wait for a machine are marked, as by `grade`."""
 
     def _add_score(self, cell: Any, resources: Any) -> None:
         super()._add_score(cell, resources)
