@@ -12,6 +12,7 @@ from figures import transformer as figure
 PAGE = "/book/07-transformer.html"
 FIGURE = ".abh-transformer"
 TEXT = figure.TEXT
+SHOWN = 0.1  # the least weight whose number is written
 GRAMMAR = re.compile(
     r"(?:t(?:n(?:h(?:vt[nN]|tnv|tNV))?v|N(?:h(?:Vt[nN]|tnv|tNV))?V)t(?:n(?:h(?:vt[nN]|tnv|tNV))?|N(?:h(?:Vt[nN]|tnv|tNV))?)\.)*"
 )
@@ -219,7 +220,7 @@ def check_shown(course, model, one):
     for row, weights in zip(one["heads"], flat, strict=True):
         assert [word for word, _ in row] == words
         for (_, number), weight in zip(row, weights, strict=True):
-            assert number is None if weight < 0.0999 else number == pytest.approx(weight, abs=0.00501)
+            assert number is None if weight < SHOWN else number == pytest.approx(weight, abs=0.00501)
     assert one["bars"] == [32] * 5
     for read, p in zip(one["reads"], expected["reads"], strict=True):
         assert read == f"{vocabulary[p.argmax()]} {rounded(p.max())}"
