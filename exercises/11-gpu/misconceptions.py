@@ -69,6 +69,8 @@ def seen_by(rows, keys, causal, fault):
         return j <= i + 1
     if fault == "one_more_in_tile":
         return (j <= i + 1) & (j // BLOCK <= i // BLOCK)
+    if fault == "one_less":
+        return j < i
     if fault == "blocks":
         return j // BLOCK <= i // BLOCK
     if fault == "one_tile_less":
@@ -141,6 +143,7 @@ FORWARD = {
     "unmasked": ("keys beyond the end counted", "Beyond n, keys are loaded as 0 and get the score 0, exp(0) > 0."),
     "rest_left_out": ("last tile left out", "The keys behind the last whole tile are not looked at: go up to n."),
     "one_more": ("causal mask off by one", "Query i sees key i + 1 here: it is j <= i."),
+    "one_less": ("own key left out by causal", "Query i sees its own key too: it is j <= i."),
     "one_more_in_tile": ("mask off by one, tiles right", "Within its tile, query i sees key i + 1: it is j <= i."),
     "blocks": ("causal by whole tiles", "The tile on the diagonal needs a mask of its own: j <= i within it too."),
     "one_tile_less": ("diagonal tile left out", "The loop ends a tile early: the diagonal's is missing."),
@@ -204,7 +207,8 @@ def whole(q, k, v, causal):
     hint="The numbers are right, and all scores stand in memory at once: that is what the kernel is there to avoid.",
 )
 def flash_attention_forward_whole(q, k, v, causal=False):
-    return whole(q, k, v, causal)[:2]
+    out, lse, _ = whole(q.float(), k.float(), v.float(), causal)
+    return out.to(q.dtype), lse
 
 
 @misconception(
@@ -284,12 +288,14 @@ def attending(
         top += tl.log2(total) * 0.6931471805599453
     else:
         top += tl.log(total)
+    if WAY == "as if lse were out":
+        head *= D
     tl.store(lse + head * n + rows, top, mask=rows < n)
 
 
-def longer(own):
+def longer(own, more=0):
     """Return a copy with zeros behind it in memory: whoever reads or writes past its end does no harm there."""
-    more = torch.zeros(own.numel() + 32 * own.shape[-1], dtype=own.dtype, device=own.device)
+    more = torch.zeros(own.numel() + (more or 32 * own.shape[-1]), dtype=own.dtype, device=own.device)
     more[: own.numel()] = own.reshape(-1)
     return more[: own.numel()].view(own.shape)
 
@@ -303,6 +309,8 @@ def attend_by(q, k, v, causal, rows=32, columns=32, way="", precision="ieee"):
         k, loaded = longer(k), n + columns
     if way == "writes past the end":
         out, stored = longer(out), n + rows
+    if way == "as if lse were out":
+        lse = longer(lse, out.numel())
     strides = [own.stride() for own in (q, k, v)]
     named = {"CAUSAL": bool(causal), "D": d, "ROWS": rows, "COLUMNS": columns, "WAY": way, "PRECISION": precision}
     grid = b * h, -(-n // rows)
@@ -328,6 +336,16 @@ def flash_attention_forward_reads_past_the_end(q, k, v, causal=False):
 )
 def flash_attention_forward_writes_past_the_end(q, k, v, causal=False):
     return attend_by(q, k, v, causal, way="writes past the end")
+
+
+@misconception(
+    "flash_attention_forward",
+    label="log-sum-exp at the offsets of the output",
+    hint="`lse` has n numbers for each head, and no columns: its head begins at head * n.",
+    on="triton",
+)
+def flash_attention_forward_offset_of_lse(q, k, v, causal=False):
+    return attend_by(q, k, v, causal, way="as if lse were out")
 
 
 @misconception(
@@ -368,7 +386,7 @@ def flash_attention_forward_float32(q, k, v, causal=False):
 # flash_attention
 
 
-def gradients(q, k, v, out, P, d_out, fault):
+def gradients(q, k, v, out, lse, P, d_out, fault):
     scale = 1 / math.sqrt(q.shape[-1])
     D = (out * d_out).sum(-1, keepdim=True)
     if fault == "upstream":
@@ -388,6 +406,8 @@ def gradients(q, k, v, out, P, d_out, fault):
     if fault == "order":  # as if dO lay in memory in the order of its axes
         d_out = d_out.as_strided(d_out.shape, torch.empty(d_out.shape).stride())
     dq, dk, dv = dS @ k * scale, dS.mT @ q * scale, P.mT @ d_out
+    if fault == "padded_keys" and q.shape[2] % BLOCK:  # P = exp(0 - L) of keys that are 0
+        dq = dq + 0 * torch.exp(-lse)[..., None]
     if fault == "dk_not_transposed":
         dk = dS @ q * scale
     elif fault == "dv_not_transposed":
@@ -427,17 +447,17 @@ def flash_of(fault):
     class Attend(torch.autograd.Function):
         @staticmethod
         def forward(ctx, q, k, v, causal):
-            out, _, P = whole(q, k, v, causal)
-            ctx.save_for_backward(q, k, v, out, P)
+            out, lse, P = whole(q, k, v, causal)
+            ctx.save_for_backward(q, k, v, out, lse, P)
             ctx.causal = causal
             return out
 
         @staticmethod
         def backward(ctx, d_out):
-            q, k, v, out, P = ctx.saved_tensors
-            found = gradients(q, k, v, out, P, d_out, fault)
+            q, k, v, out, lse, P = ctx.saved_tensors
+            found = gradients(q, k, v, out, lse, P, d_out, fault)
             if fault in AGAIN:
-                again = gradients(q, k, v, out, weights_again(q, k, v, ctx.causal, fault), d_out, fault)
+                again = gradients(q, k, v, out, lse, weights_again(q, k, v, ctx.causal, fault), d_out, fault)
                 found = (found[0], *again[1:]) if fault == "keys_unmasked" else again
             return *found, None
 
@@ -483,6 +503,10 @@ BACKWARD = {
     "unscaled": (
         "scores not scaled on the way back",
         "S = q k^T * scale again: else P is not what it was.",
+    ),
+    "padded_keys": (
+        "padded keys not masked going back",
+        "Beyond n, keys are loaded as 0: their P, exp(0 - L), overflows where L is far below 0: mask it.",
     ),
 }
 for _name, (_label, _hint) in BACKWARD.items():
@@ -550,8 +574,10 @@ def going_back(
             seen = seen & (own[None, :] <= rows[:, None])
         P = tl.exp(tl.where(seen, scores - own_lse[:, None], float("-inf")))
         dS = P * (tl.dot(upstream, tl.trans(values), input_precision="ieee") - own_D[:, None]) * scale
-        dv_acc += tl.dot(tl.trans(P.to(upstream.dtype)), upstream, input_precision="ieee")
-        dk_acc += tl.dot(tl.trans(dS.to(queries.dtype)), queries, input_precision="ieee")
+        if WAY != "not rounded":
+            P, dS = P.to(upstream.dtype), dS.to(queries.dtype)
+        dv_acc += tl.dot(tl.trans(P), upstream, input_precision="ieee")
+        dk_acc += tl.dot(tl.trans(dS), queries, input_precision="ieee")
         part = tl.dot(dS.to(keys.dtype), keys, input_precision="ieee")
         if WAY == "parts":  # a place of its own for each block of keys, summed afterwards
             tl.store(dq + tl.program_id(0) * tl.num_programs(1) * n * WIDTH + theirs, part, mask=rows[:, None] < n)
@@ -607,6 +633,16 @@ def flash_attention_reads_past_the_end(q, k, v, causal=False):
 )
 def flash_attention_writes_past_the_end(q, k, v, causal=False):
     return Back.apply(q, k, v, causal, 32, 32, "writes past the end")
+
+
+@misconception(
+    "flash_attention",
+    label="tiles of two dtypes multiplied",
+    hint="P and dS are float32, and the tiles that they meet are not: `.to(queries.dtype)` before `tl.dot`.",
+    on="triton",
+)
+def flash_attention_two_dtypes(q, k, v, causal=False):
+    return Back.apply(q, k, v, causal, 32, 32, "not rounded")
 
 
 @right("flash_attention")

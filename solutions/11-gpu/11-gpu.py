@@ -76,6 +76,10 @@ checks.run("by_hand", points=0)
 #
 # Nothing else guards a pointer. A store without its mask writes into whatever lies behind the tensor, and the notebook's
 # process may end without a word: *the kernel died*. Run the check then, which finds such a store without following it.
+#
+# In a kernel, `if` on a `tl.constexpr` is decided as the kernel is compiled; of numbers that come as it runs, `tl.minimum`
+# and `tl.maximum` take one. Outside, `triton.cdiv(n, TILE)` rounds n / TILE up. `x.dtype.element_ty` is the dtype that the
+# pointer `x` points at, and `.to(...)` converts a tile.
 
 # %% demo_row_sums
 @triton.jit
@@ -105,9 +109,10 @@ if hasattr(triton, "cdiv"):
 # added; weights times values are added. At the end, out = acc / total, and the log-sum-exp is top + ln(total).
 #
 # A tile of (n, d) from row `first` on has the pointers `x + rows[:, None] * D + columns[None, :]` with
-# `rows = first + tl.arange(0, BLOCK)`. Keys beyond n get the score -inf, and so do those after the query where
-# `CAUSAL` is set; tiles wholly behind the diagonal need not be looked at. `tl.dot(a, b, input_precision="ieee")` multiplies
-# without rounding float32 to TF32, and `tl.trans` transposes.
+# `rows = first + tl.arange(0, BLOCK)` and `columns = tl.arange(0, D)`, where `D` is the width d of a head. Head j begins
+# `j * n * D` numbers later; in `lse`, which has one number for a row, `j * n`. Keys beyond n get the score -inf, and so do
+# those after the query where `CAUSAL` is set; tiles wholly behind the diagonal need not be looked at.
+# `tl.dot(a, b, input_precision="ieee")` multiplies without rounding float32 to TF32, and `tl.trans` transposes.
 #
 # The tensors are float32, float16 or bfloat16, and may lie in memory as they like: `.contiguous()`. Sums are kept in
 # float32, whatever came: `tl.dot` gives float32, and takes two tiles of one dtype (`weights.to(values.dtype)`).
@@ -198,8 +203,13 @@ checks.run("flash_attention_forward", points=9)
 # dV = P^\top dO \qquad dS = P \circ (dO\,V^\top - D) \qquad dQ = dS\,K / \sqrt d \qquad dK = dS^\top Q / \sqrt d
 # $$
 #
+# In the chapter's letters, P is A and O is Z, and its dS has the factor 1 / sqrt(d) that comes here with dQ and dK. In the
+# kernels, `D` now points at the row sums, and the width of a head is `WIDTH`.
+#
 # `backward_queries` owns a block of queries and walks over keys, for dQ; `backward_keys` owns a block of keys and walks
-# over queries, for dK and dV. The cell below gives the frame: it computes D and launches both, with the grid of 11.1.
+# over queries, for dK and dV. With `CAUSAL`, the first ends at its own block, and the second begins there. P is 0 where the
+# score was -inf: behind the query, and beyond n too, since exp(0 - L) overflows where L is far below 0.
+# The cell below gives the frame: it computes D and launches both, with the grid of 11.1.
 
 # %% given_backward
 class Attend(torch.autograd.Function):
@@ -329,7 +339,8 @@ checks.run("flash_attention", points=7)
 #
 # The layer of exercise 6, for self-attention and for use: grouped-query heads, causality, masks, a cache, any device and
 # float dtype. Query head i uses head i // (h / h_kv) of keys and values. Without a mask it never holds n x n:
-# `functional.scaled_dot_product_attention` has that, and your kernel too, where its dtype and lengths fit.
+# `functional.scaled_dot_product_attention` has that, and so has your kernel, in its dtypes, for as many queries as keys. With
+# a cache and several new tokens, you may make a mask.
 #
 # With a cache, `k, v = cache.append(k, v)` takes this call's keys and values, (b, h_kv, n, d_head), once, and returns all so
 # far, n_k of them. The last n of those are this call's own: token i stands at n_k - n + i, and causality counts from there.
@@ -463,7 +474,7 @@ if hasattr(triton, "cdiv"):
 #
 # *About 5 minutes · medium ●●○*
 #
-# The way back computes every score again, twice in fact, and the whole is faster than keeping the weights. Why?
+# The way back computes every score again, twice in fact, and fast kernels do so rather than keep the weights. Why?
 #
 # <details><summary>An answer</summary>
 #

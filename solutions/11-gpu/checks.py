@@ -169,14 +169,19 @@ def outside(function, q, k, v, causal, way_back):
 
 
 def expect_inside(function, draw, way_back, what):
-    for n in (int(draw.rng.integers(33, 63)), 7):
-        came = function.there(outside, *heads(draw, n, b=1), True, way_back)
+    def count_of(n):
+        came = function.there(outside, *heads(draw, n, b=1, h=2), True, way_back)
         if came is None:
             raise Failed("Nothing is returned.")
-        count, mend = (came[0], "load") if what == "read" else (came[1], "store")
+        return came[what == "written"]
+
+    for n in (int(draw.rng.integers(33, 63)), 7):
+        count = count_of(n)
         if count:
-            said = f"For {n} tokens, {count} numbers were {what} outside of the tensors"
-            raise Failed(f"{said}: mask each `tl.{mend}`.")
+            mend = f"mask each `tl.{'load' if what == 'read' else 'store'}`"
+            if count_of(64):
+                mend = "also where 64 tokens fill their tiles, so look where each head begins, in each tensor"
+            raise Failed(f"For {n} tokens in 2 heads, {count} numbers were {what} outside of the tensors: {mend}.")
 
 
 @check(weight=0.5, on="triton")
@@ -367,9 +372,15 @@ def expect_backward(function, draw, n, causal, names, d=16, kind=torch.float32, 
     if layout:
         inputs = [own.transpose(1, 2).contiguous().transpose(1, 2) for own in inputs]
         upstream = upstream.mT.contiguous().mT
+    expect_gradients_of(function, inputs, upstream, causal, names, rtol)
+
+
+def expect_gradients_of(function, inputs, upstream, causal=False, names="QKV", rtol=None):
+    """Fail unless the gradients of Q, K and V, those that are named, are right."""
+    upstream = upstream.to(inputs[0])
     _, came, _ = backward(function, *inputs, causal, upstream=upstream)
     leaves = [exact(own).requires_grad_() for own in inputs]
-    attended(*leaves, earlier(n) if causal else None)[0].backward(exact(upstream))
+    attended(*leaves, earlier(inputs[0].shape[2]) if causal else None)[0].backward(exact(upstream))
     for name, got, leaf in zip("QKV", came, leaves, strict=False):
         if name in names:
             if got is None:
@@ -441,6 +452,21 @@ def flash_causal_gradients(flash_attention, draw):
 def flash_layout(flash_attention, draw):
     """Gradients are right where inputs, or the gradient that comes from above, lie in memory in another order."""
     expect_backward(flash_attention, draw, 20, False, "QKV", layout=True)
+
+
+@check(weight=0.5, needs=[flash_tiles, flash_causal_gradients], on="triton")
+def flash_large_scores(flash_attention, draw):
+    """Scores above 100 and below -100 leave all three gradients right, where the last tile is not full either."""
+    for sign in (-1, 1):
+        (q, k, v), upstream = heads(draw, 20, b=1), tensor(draw, 1, 1, 20, 16)
+        expect_gradients_of(flash_attention, [7 * q.abs(), sign * 7 * k.abs(), v], upstream, rtol=1e-4)
+
+
+@check(weight=0.5, needs=[flash_tiles, flash_causal_gradients], on="triton")
+def flash_half(flash_attention, draw):
+    """In float16, all three gradients are right: sums are kept in float32, and rounded once."""
+    rtol = TOLERANCES[torch.float16]
+    expect_backward(flash_attention, draw, 40, True, "QKV", kind=torch.float16, rtol=rtol)
 
 
 @check(weight=2.5, needs=[flash_dv, flash_dq, flash_dk], on="triton")
@@ -584,7 +610,8 @@ def layer_refuses(MultiHeadLayer, draw):
     for shape in [(7, 6), (7, 1), (1, 7), (2, 1, 6)]:
         mask = torch.ones(shape, dtype=torch.bool)
         if layer.error(tensor(draw, 2, 7, 24), mask) is None:
-            raise Failed(f"A mask of shape {shape} does not fit 7 tokens, and was taken.")
+            rest = ": one of two axes is (n, n_k), and nothing of it is repeated" if len(shape) == 2 else ""
+            raise Failed(f"A mask of shape {shape} does not fit 7 tokens, and was taken{rest}.")
 
 
 @check(weight=1, needs=[layer_values])
