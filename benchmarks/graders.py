@@ -155,7 +155,7 @@ def grade_stock(folder, name):
         each = statistics.median(after - before for before, after in itertools.pairwise(written))
         total["seconds"] += seconds
         total["each"] += each
-        total["fixed"] += seconds - each * len(written)
+        total["fixed"] += seconds - (written[-1] - written[0]) - each
     return total
 
 
