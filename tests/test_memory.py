@@ -1,5 +1,8 @@
 """What a function holds at once is counted: the same on every machine, and not fooled by views, lists or NumPy."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -136,3 +139,21 @@ def test_what_a_student_sends_in_the_place_of_a_count_is_no_count():
     with pytest.raises(checking.Failed) as failed:
         checking.expect_held(Subject("own", Odd()), SQUARE, *arguments())
     assert "\x1b" not in str(failed.value) and "\u202e" not in str(failed.value) and len(str(failed.value)) < 400
+
+
+LIGHT = """
+import sys
+import torch
+from checking.memory import held
+from checking.suite import backward
+held(lambda X: X @ X.mT, torch.ones(20, 4))
+X, upstream = torch.ones(3, 4), torch.arange(9.0).reshape(3, 3)
+result, (gradient,), _ = backward(lambda X: X @ X.mT, X, upstream=upstream)
+assert torch.equal(gradient, (upstream + upstream.mT) @ X)
+print(sorted({"torch._dynamo", "sympy"} & set(sys.modules)))
+"""
+
+
+def test_neither_torchs_compiler_nor_sympy_is_loaded_for_a_student_who_waits():
+    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, timeout=100)
+    assert done.stdout == "[]\n", done.stderr

@@ -289,6 +289,10 @@ def most_bytes(function, *arguments):
     most = 0
 
     class Looking(TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls):
+            return False  # as in checking/memory.py: nothing is compiled here
+
         def __torch_dispatch__(self, operation, types, arguments=(), keywords=None):
             nonlocal most
             result = operation(*arguments, **(keywords or {}))
@@ -380,7 +384,8 @@ def expect_gradients_of(function, inputs, upstream, causal=False, names="QKV", r
     upstream = upstream.to(inputs[0])
     _, came, _ = backward(function, *inputs, causal, upstream=upstream)
     leaves = [exact(own).requires_grad_() for own in inputs]
-    attended(*leaves, earlier(inputs[0].shape[2]) if causal else None)[0].backward(exact(upstream))
+    out = attended(*leaves, earlier(inputs[0].shape[2]) if causal else None)[0]
+    (out * exact(upstream)).sum().backward()
     for name, got, leaf in zip("QKV", came, leaves, strict=False):
         if name in names:
             if got is None:
@@ -716,7 +721,7 @@ def layer_gradients(MultiHeadLayer, draw):
     for mask in (None, some(draw, 5, 5)):
         leaf = x.clone().requires_grad_()
         parts = {name: own.clone().requires_grad_() for name, own in values.items()}
-        out_of(parts, leaf, 4, 2, mask).backward(upstream)
+        (out_of(parts, leaf, 4, 2, mask) * upstream).sum().backward()
         expected = as_named(layer, {name: own.grad for name, own in parts.items()})
         _, came, of_parameters = backward(layer, x, mask, upstream=upstream)
         for name, got in expect_gradients(layer, of_parameters, expected).items():
@@ -776,6 +781,10 @@ def largest(layer, x, lengths):
     most = 0
 
     class Looking(TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls):
+            return False  # as in checking/memory.py: nothing is compiled here
+
         def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
             nonlocal most
             result = function(*arguments, **(keywords or {}))
