@@ -122,10 +122,10 @@ def _plugin(part):
         part["sandboxes"],
     )
     head = (
-        "`nbgrader autograde` with this course's settings",
+        "`nbgrader autograde`, this engine in it",
         "seconds",
         "for each submission",
-        "sandboxes at its peak",
+        "most sandboxes",
     )
     return _table(head, [row], right=(1, 2, 3))
 
