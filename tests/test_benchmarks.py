@@ -33,8 +33,8 @@ def test_these_are_the_exercises_that_classes_are_made_for(benchmarks):
 
 @pytest.fixture(autouse=True)
 def without_causes():
-    """Points and states alone: naming the causes of failures takes most of the time, and changes neither."""
-    with mock.patch.object(Suite, "_diagnose", lambda *arguments: None):
+    """Points and states alone: saying why checks fail takes most of the time, and changes neither."""
+    with mock.patch.multiple(Suite, _diagnose=mock.DEFAULT, _relate=mock.DEFAULT):
         yield
 
 

@@ -341,6 +341,29 @@ def test_a_twin_has_the_values_strides_and_memory_order(array):
     assert np.array_equal(copied, array)
 
 
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.arange(12.0).reshape(3, 4).T,
+        torch.arange(24).reshape(2, 3, 4)[:, ::2, 1:],
+        torch.arange(3.0).expand(4, 3),
+        torch.arange(7.0).unfold(0, 3, 1),
+        torch.zeros(3, 0),
+        torch.ones(2, dtype=torch.bfloat16),
+        torch.ones(2, requires_grad=True),
+        torch.nn.Parameter(torch.ones(2), requires_grad=False),
+    ],
+    ids="turned gaps repeats overlaps empty half leaf parameter".split(),
+)
+def test_a_twin_of_a_tensor_is_like_it(tensor):
+    copied = twin(tensor, {})
+    assert copied is not tensor and (copied.data_ptr() != tensor.data_ptr() or not tensor.numel())
+    for ask in (type, torch.Tensor.size, torch.Tensor.stride):
+        assert ask(copied) == ask(tensor)
+    assert (copied.dtype, copied.requires_grad, copied.is_leaf) == (tensor.dtype, tensor.requires_grad, True)
+    assert torch.equal(copied, tensor)
+
+
 def test_twins_keep_identity_and_read_only_and_pass_on_what_cannot_be_copied():
     array = np.ones(3)
     array.flags.writeable = False
