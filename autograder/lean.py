@@ -8,11 +8,10 @@ import sys
 
 
 def begin() -> None:
-    """Search seldom for garbage, of which a start has none, and not at the end, when all goes anyway; and let jsonschema
-    do without a grammar of addresses.
+    """Search seldom for garbage, of which a start has none, and not at the end, when all goes anyway.
 
-    It compiles that grammar when it is imported, does without where it is not there, and no notebook has such an
-    address to check.
+    And let jsonschema do without a grammar of addresses. It compiles that grammar when it is imported, does without
+    where it is not there, and no notebook has such an address to check.
     """
     gc.set_threshold(50_000, 20, 20)
     atexit.register(gc.freeze)  # with torch loaded, the last searches take half a second

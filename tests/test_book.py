@@ -45,10 +45,19 @@ def visit(page, site, name, mode="light"):
     page.evaluate(SETTLED)
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_page_works_without_network(page, site, name):
+@pytest.fixture(scope="module", params=PAGES)
+def opened(request, browser, site):
+    """Each page of the book, opened once for the tests that leave it as it is; and what must not have happened."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    page = context.new_page()
     trouble = watch(page, site)
-    visit(page, site, name)
+    visit(page, site, request.param)
+    yield page, trouble
+    context.close()
+
+
+def test_page_works_without_network(opened):
+    page, trouble = opened
     assert not trouble
     assert page.locator("h1").count() >= 1
     # Prose as the reader sees it: no formula left raw, no role or directive left unread.
@@ -65,10 +74,8 @@ def test_page_works_without_network(page, site, name):
         assert page.locator("mjx-merror").count() == 0
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_page_is_accessible(page, site, name):
-    page.emulate_media(reduced_motion="reduce")  # no colour on its way to another
-    visit(page, site, name)
+def test_page_is_accessible(opened):
+    page, _ = opened  # where motion is reduced: no colour is on its way to another
     page.add_script_tag(path=AXE)
     found = broken_rules(page, "light")
     page.evaluate("document.documentElement.dataset.theme = 'dark'")

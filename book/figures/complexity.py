@@ -81,6 +81,7 @@ def here(size=1536, megabytes=128):
         `name`, `what` (what it was measured with), `speed` by dtype in operations per second, `bandwidth` in bytes
         per second (read and written), `memory` in bytes.
     """
+    threads = torch.get_num_threads()
     torch.set_num_threads(THREADS)
     speed = {}
     for name in DTYPES:
@@ -88,12 +89,13 @@ def here(size=1536, megabytes=128):
         speed[name] = 2 * size**3 / shortest(lambda A=A, B=B: A @ B)
     source = torch.ones(megabytes * 10**6 // 4)
     target = torch.empty_like(source)
-    moved = 2 * 4 * len(source)
+    bandwidth = 2 * 4 * len(source) / shortest(lambda: target.copy_(source))
+    torch.set_num_threads(threads)
     return {
         "name": processor(),
         "what": f"{THREADS} threads, PyTorch {torch.__version__.partition('+')[0]}",
         "speed": speed,
-        "bandwidth": moved / shortest(lambda: target.copy_(source)),
+        "bandwidth": bandwidth,
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     }
 
