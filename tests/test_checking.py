@@ -878,7 +878,10 @@ def test_feedback_as_text(report):
     assert text[5].strip() == "Likely cause: squared. `*` with itself squares."
     assert text[6].strip().startswith("First wrong element [0, 0]: expected ")
     assert text[7].strip() == "expected:" and any(line.strip() == "got (* = wrong):" for line in text)
-    assert text[-2:] == ["  Read: chapter 1, Twice", "  The same inputs again: seed=5"]
+    assert text[-2:] == [
+        "  Read: chapter 1, Twice",
+        '  The same inputs again: checks.run("double", points=6, seed=5)',
+    ]
 
 
 def test_feedback_at_a_leading_index():
@@ -905,7 +908,9 @@ def test_feedback_as_html_escapes_and_marks_code(suite, list_wrong):
     assert "<script" not in page and "&lt;script&gt;alert(1)&lt;/script&gt; &amp; <code>code</code>" in page
     assert "The shape of <code>A</code> is kept." in page
     assert page.count("waits for <code>keeps_shape</code>: Each entry is twice as large.") == 1
-    assert "<code>seed=5</code>" in page and page.count("<div") == page.count("</div>")
+    assert "<code>checks.run(&quot;double&quot;, points=6, seed=5)</code>" in page and page.count(
+        "<div"
+    ) == page.count("</div>")
     assert show._code("one ` alone <") == "one ` alone &lt;"
 
 

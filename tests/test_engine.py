@@ -48,9 +48,9 @@ def guests(request, toy):
     own.close()
 
 
-@pytest.fixture
-def asked(guests, toy):
-    """A judge with a guest; `asked(source)` runs a cell in the guest and returns the judge."""
+@contextlib.contextmanager
+def asking(guests, toy):
+    """A judge with a guest, as a function: `asked(source)` runs a cell in the guest and returns the judge."""
     own = judge_with(toy, guests.guest())
     own.notebook.guest.request({"op": "start", "seed": 1, "files": []})
 
@@ -60,6 +60,20 @@ def asked(guests, toy):
 
     yield run
     own.notebook.guest.close()
+
+
+@pytest.fixture
+def asked(guests, toy):
+    """`asking`, with a guest for each test."""
+    with asking(guests, toy) as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def asked_on(guests, toy):
+    """`asking`, with one guest for all tests that leave it alive: an ordinary process takes a second to start."""
+    with asking(guests, toy) as run:
+        yield run
 
 
 def judge_with(course, guest):
@@ -98,8 +112,8 @@ def same(a, b):
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: str(value)[:20].replace("\n", " "))
-def test_a_value_is_the_same_after_both_crossings(asked, value):
-    own = asked("def echo(x):\n    return x")
+def test_a_value_is_the_same_after_both_crossings(asked_on, value):
+    own = asked_on("def echo(x):\n    return x")
     assert same(own.lookup("echo")(value), value)
 
 
@@ -388,8 +402,8 @@ def loop():
 
 
 @pytest.mark.parametrize("expression", ODD_RESULTS)
-def test_an_odd_result_is_a_value_or_an_error_and_the_guest_lives(asked, expression):
-    own = asked(ODD + f"def odd():\n    return {expression}\ndef fine():\n    return 1")
+def test_an_odd_result_is_a_value_or_an_error_and_the_guest_lives(asked_on, expression):
+    own = asked_on(ODD + f"def odd():\n    return {expression}\ndef fine():\n    return 1")
     try:
         own.lookup("odd")()
     except sandbox.Ended:

@@ -245,7 +245,7 @@ def test_the_notebook_has_a_check_beside_its_code_and_the_courses_text_folded():
     assert "return a - b" in said(pair.select_one(".work")) and "print(1)" in pair.select_one(".work").text
     marks = [(row["class"][0], row["id"]) for row in pair.select(".check li")]
     assert marks[:2] == [("passed", "at-check_add.shape"), ("failed", "at-check_add.value")]
-    assert "seed=7" in said(pair.select_one(".check"))
+    assert ", seed=7)" in said(pair.select_one(".check"))
 
 
 @pytest.mark.parametrize("seconds, words", [(59, "less than a minute"), (60, "1 minute"), (7300, "2 hours")])

@@ -330,6 +330,11 @@ class Report:
     results: list
     pending: float = 0.0
 
+    @property
+    def again(self):
+        """What a student runs to have the same inputs once more."""
+        return f'checks.run("{self.subject}", points={self.points:g}, seed={self.seed})'
+
     def to_dict(self):
         """Return the report as plain lists, dicts, strings and finite numbers, as JSON has them."""
         return _json(self)

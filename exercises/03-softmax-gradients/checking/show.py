@@ -128,7 +128,7 @@ def text(report):
         if report.read:
             lines.append(f"  {_('Read:')} {shown(report.read)}")
         if report.points:
-            lines.append(f"  {_('The same inputs again:')} seed={report.seed}")
+            lines.append(f"  {_('The same inputs again:')} {report.again}")
     return "\n".join(lines)
 
 
@@ -184,7 +184,7 @@ def as_html(report):
     if mends(report):
         last = [f"{html.escape(_('Read:'))} {_inline(report.read)}"] if report.read else []
         if report.points:
-            last.append(f"{html.escape(_('The same inputs again:'))} <code>seed={report.seed}</code>")
+            last.append(f"{html.escape(_('The same inputs again:'))} <code>{html.escape(report.again)}</code>")
         parts.append(f'<p style="margin:.5em 0 0">{"<br>".join(last)}</p>')
     return "".join(parts) + "</div>"
 
