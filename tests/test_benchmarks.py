@@ -17,6 +17,12 @@ COUNT = 10  # a block of each kind, as `classes.KINDS` has it
 SEED = 1
 FOLDERS = [folder for folder in authoring.FOLDERS if folder.name != "11-gpu"]
 each_exercise = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+with_torch = {folder for folder in FOLDERS if "\nimport torch" in (folder / "checks.py").read_text(encoding="utf8")}
+each_in_full = pytest.mark.parametrize(  # checks of torch modules take ten times as long
+    "folder",
+    [pytest.param(folder, marks=pytest.mark.sweep) if folder in with_torch else folder for folder in FOLDERS],
+    ids=lambda folder: folder.name,
+)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +74,7 @@ def score(answers, subject, function):
     return answers.exercise.suite.examine(subject, function, points=1, seed=SEED).score
 
 
-@each_exercise
+@each_in_full
 def test_a_listed_answer_is_the_same_as_a_cell(benchmarks, folder):
     """Its helpers come along, under names that replace nothing which the notebook gives or asks for."""
     answers = benchmarks("classes").Answers(folder.name)
@@ -91,7 +97,7 @@ def test_a_listed_answer_is_the_same_as_a_cell(benchmarks, folder):
             assert found[0] == found[1], f"{label}:\n{cell}"
 
 
-@each_exercise
+@each_in_full
 def test_a_right_class_gets_full_points(benchmarks, folder):
     classes = benchmarks("classes")
     answers, labels = classes.Answers(folder.name), set()
@@ -103,7 +109,7 @@ def test_a_right_class_gets_full_points(benchmarks, folder):
     assert "solution" in labels and len(labels) > len(answers.subjects)
 
 
-@each_exercise
+@each_in_full
 def test_a_mixed_class_has_mistakes_where_it_says_so(benchmarks, folder):
     classes = benchmarks("classes")
     answers = classes.Answers(folder.name)

@@ -76,7 +76,9 @@ def answer(dialog):
 
 @pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.sweep if place else ()) for place, name in enumerate(CELLS)]
+)
 def test_the_figure_works_in_jupyterlab(lab, page, name):
     address, token = lab
     # Lab asks now and then, on a busy machine: which kernel, or whether to go on without the server.
