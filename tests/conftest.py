@@ -50,7 +50,7 @@ LEFT_SECONDS = 15  # for what a test started to end by itself, on a busy machine
 # What a test starts inherits its environment, wherever in the tree of processes it ends up.
 STARTED_BY = "TESTS_OF_PROCESS"
 os.environ[STARTED_BY] = str(os.getpid())
-# Tests run side by side: with a thread for each core in each of them, sums on small tensors take ten times as long.
+# Tests run side by side: with a thread for each core in each of them, sums on small tensors take six times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Triton asks for this as it is imported, and torch's compiler imports it.
 if not Path("/dev/nvidiactl").exists():

@@ -48,7 +48,7 @@ def visit(page, site, name, mode="light"):
 @pytest.fixture(scope="module", params=PAGES)
 def opened(request, browser, site):
     """Each page of the book, opened once for the tests that leave it as it is; and what must not have happened."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     trouble = watch(page, site)
     visit(page, site, request.param)
@@ -75,7 +75,8 @@ def test_page_works_without_network(opened):
 
 
 def test_page_is_accessible(opened):
-    page, _ = opened  # where motion is reduced: no colour is on its way to another
+    page, _ = opened
+    page.emulate_media(reduced_motion="reduce")  # no colour on its way to another
     page.add_script_tag(path=AXE)
     found = broken_rules(page, "light")
     page.evaluate("document.documentElement.dataset.theme = 'dark'")

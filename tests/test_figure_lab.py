@@ -76,7 +76,7 @@ def answer(dialog):
 
 @pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.parametrize(
+@pytest.mark.parametrize(  # each opens Lab anew: the first in every run, the others in the sweeps
     "name", [pytest.param(name, marks=pytest.mark.sweep if place else ()) for place, name in enumerate(CELLS)]
 )
 def test_the_figure_works_in_jupyterlab(lab, page, name):
