@@ -22,7 +22,7 @@ def make(course: Course, name: str) -> list[Path]:
     if found is None:
         raise UserError(
             f"{name!r} is no name for an exercise: two digits, a hyphen, and words in lower case with "
-            "hyphens between them, such as 08-heads."
+            "hyphens between them, such as 12-beyond."
         )
     if exercise.solution.exists():
         raise UserError(f"solutions/{name} is there already; choose another name, or move it away.")

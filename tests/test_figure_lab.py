@@ -38,6 +38,11 @@ CELLS = {
         "from figures.transformer import TransformerFigure, train\nTransformerFigure(train(2), step=3)",
         ".abh-transformer .abh-slider output",
     ),
+    "heads": (
+        "from figures.heads import HeadsFigure, cuts, train\nmodel = train(steps=2)\n"
+        "HeadsFigure(model, cuts(model, windows=5))",
+        ".abh-cutting .abh-heads",
+    ),
     "complexity": (
         "from figures.complexity import ComplexityFigure, here\nComplexityFigure([here(64, 1), None])",
         ".abh-complexity .abh-slider output",
