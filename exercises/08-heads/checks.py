@@ -1,0 +1,469 @@
+"""Checks of exercise 8. Yours to read: each is one sentence about a function, and inputs that would show it false.
+
+Scores and ranks are compared with a specification that sums entry by entry, and with matrices that are put together
+from singular values. A layer without a head is asked for its results, which are compared with the sum over the other
+heads; how it was silenced is its own affair. The tolerance is `RTOL` in `checking/expect.py`, which says how it was
+chosen.
+"""
+
+import numpy as np
+import torch
+
+from checking import (
+    Message,
+    Suite,
+    backward,
+    expect,
+    expect_by_hand,
+    expect_close,
+    expect_raises,
+    expect_tensor,
+    expect_unchanged,
+)
+
+torch.set_num_threads(1)  # everything here is small
+
+suite = Suite(
+    __name__,
+    read={
+        "by_hand": "chapter 8, By hand",
+        "previous_token_score": "chapter 8, Three kinds of heads",
+        "effective_rank": "chapter 8, How much rank",
+        "ablate_head": "chapter 8, Heads add up",
+        "head_importance": "chapter 8, Importance",
+    },
+)
+check, run = suite.check, suite.run
+
+REFUSED = (ValueError, RuntimeError, IndexError)
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+PROJECTIONS = ("W_q", "W_k", "W_v")
+
+
+# by_hand
+
+
+@check()
+def by_hand_four_numbers(by_hand, draw):
+    """The four numbers are two probabilities, a previous-token score and an effective rank."""
+    z, W_o = np.array([3.0, 2]), np.array([[np.log(4) / 3, 0], [np.log(2) / 2, 0]])
+    right = [np.exp(y[0]) / np.exp(y).sum() for y in (z @ W_o, z[1:] @ W_o[1:])]
+    squares = np.array([1.4, 0.8, 0.4, 0.1]) ** 2
+    rank = 1 + (squares.cumsum() < 0.9 * squares.sum()).sum()
+    expect_by_hand(by_hand(), [*right, np.mean([0.6, 0.9, 0.0]), rank])
+
+
+# Inputs
+
+
+def sizes(draw):
+    """Return five small sizes, all different: for example b, n_q, n_k, h and d_head."""
+    return [int(size) for size in draw.rng.permutation([2, 3, 4, 5, 7])]
+
+
+def tensor(draw, *shape, dtype=torch.float64):
+    return torch.tensor(draw.array(*shape), dtype=dtype)
+
+
+def noncontiguous(X):
+    """Return the same values, laid out in memory with the last two axes exchanged."""
+    return X.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+def parameters(draw, d_model, bias=True):
+    """Return parameters of a `MultiHeadAttention`, by name; scores come to about 1."""
+    values = {}
+    for name in (*PROJECTIONS, "W_o"):
+        values[f"{name}.weight"] = tensor(draw, d_model, d_model) / d_model**0.5
+        if bias:
+            values[f"{name}.bias"] = tensor(draw, d_model)
+    return values
+
+
+def spectrum(draw, n, m, singular):
+    """Return a matrix (n, m) with these singular values."""
+    left, right = (np.linalg.qr(draw.array(size, len(singular)))[0] for size in (n, m))
+    return torch.tensor((left * singular) @ right.T)
+
+
+def some_spectrum(draw, size, energy=0.9):
+    """Return singular values, and the fewest that make this share: no fewer come near it, or go just beyond it."""
+    while True:
+        singular = np.sort(draw.rng.uniform(0.2, 3, size) ** 1.5)[::-1]
+        shares = np.cumsum(singular**2) / (singular**2).sum()
+        if np.abs(shares - energy).min() > 0.01:
+            return singular, int((shares < energy).sum()) + 1
+
+
+# Specifications
+
+
+def scores(A):
+    """Return each head's mean weight on the token before, entry by entry."""
+    A = A if A.ndim == 4 else A[None]
+    b, h, n, _ = A.shape
+    return np.array([sum(A[s, t, i, i - 1] for s in range(b) for i in range(1, n)) / (b * (n - 1)) for t in range(h)])
+
+
+def parts(values, h, query, key):
+    """Return what each head of a layer with these parameters adds to the result, (h, b, n_q, d_model)."""
+    found = []
+    for name, X in zip(PROJECTIONS, (query, key, key), strict=True):
+        projected = torch.einsum("bnd,hed->bhne", X, values[f"{name}.weight"].unflatten(0, (h, -1)))
+        if f"{name}.bias" in values:
+            projected = projected + values[f"{name}.bias"].unflatten(0, (h, 1, -1))
+        found.append(projected)
+    q, k, v = found
+    S = torch.einsum("bhie,bhje->bhij", q, k) * q.shape[-1] ** -0.5
+    E = torch.exp(S - S.amax(-1, keepdim=True))
+    A = E / E.sum(-1, keepdim=True)
+    return torch.einsum("bhij,bhje,dhe->hbid", A, v, values["W_o.weight"].unflatten(1, (h, -1)))
+
+
+def without(values, h, head, query, key):
+    """Return the result of a layer with these parameters without one head; None: with all of them."""
+    added = parts(values, h, query, key)
+    out = sum(added[t] for t in range(h) if t != head) + torch.zeros_like(added[0])
+    return out + values["W_o.bias"] if "W_o.bias" in values else out
+
+
+# What is asked where the function under test lives. It imports what it needs itself.
+
+
+def probed(function, task, values, h, head, query, key, target=None, kind="float"):
+    """Make a layer with these parameters, hand it to the function, and return what comes of it.
+
+    `task` is "ablate": what the new layer returns (`out`), the layer's parameters before the new one was changed
+    (`kept`) and after (`after`), and the mode of both; "refuse": the names of what is raised; or "importance": the
+    importances for a loss that is the mean square distance to a target, given as a float or a tensor, and the layer's
+    parameters and mode afterwards.
+    """
+    import torch
+    from torch import nn
+
+    class MultiHeadAttention(nn.Module):
+        def __init__(self, d_model, num_heads, bias=True):
+            super().__init__()
+            self.d_model, self.num_heads = d_model, num_heads
+            for name in ("W_q", "W_k", "W_v", "W_o"):
+                setattr(self, name, nn.Linear(d_model, d_model, bias=bias))
+
+        def forward(self, query, key=None, value=None, mask=None):
+            key = query if key is None else key
+            value = key if value is None else value
+            projected = ((self.W_q, query), (self.W_k, key), (self.W_v, value))
+            q, k, v = (own(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for own, x in projected)
+            S = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+            A = (S if mask is None else S.masked_fill(~mask, -torch.inf)).softmax(-1)
+            return self.W_o((A @ v).transpose(1, 2).flatten(2)), A
+
+    layer = MultiHeadAttention(len(values["W_o.weight"]), h, "W_o.bias" in values)
+    layer = layer.to(query.dtype)
+    layer.load_state_dict(values)
+    layer.train(kind == "training")
+
+    def state():
+        return {name: part.detach().clone() for name, part in layer.state_dict().items()}
+
+    if task == "importance":
+
+        def loss(layer):
+            distance = (layer(query, key)[0] - target).square().mean()
+            return distance.item() if kind == "float" else distance
+
+        return {"importance": function(layer, loss), "after": state(), "training": layer.training}
+    if task == "refuse":
+        try:
+            function(layer, head)
+        except Exception as error:
+            return [kind.__name__ for kind in type(error).__mro__]
+        return []
+    made = function(layer, head)
+    out, weights = made(query, key)
+    kept = state()
+    with torch.no_grad():
+        for part in made.parameters():
+            part.add_(1)
+    found = {"out": out.detach(), "weights": weights.detach(), "kept": kept, "after": state()}
+    return found | {"training": made.training, "layer_training": layer.training}
+
+
+def ablated(ablate_head, draw, h, d_head, bias=True, dtype=torch.float64, kind="", head=None, lengths=(2, 3, 4)):
+    """Return what came of cutting a head, the parameters, the head, and what went in."""
+    b, n_q, n_k = lengths
+    values = {name: part.to(dtype) for name, part in parameters(draw, h * d_head, bias).items()}
+    query, key = tensor(draw, b, n_q, h * d_head, dtype=dtype), tensor(draw, b, n_k, h * d_head, dtype=dtype)
+    head = int(draw.rng.integers(h)) if head is None else head
+    found = ablate_head.there(probed, "ablate", values, h, head, query, key, None, kind)
+    return found, values, head, query, key
+
+
+# previous_token_score
+
+
+@check(weight=1)
+def previous_token_score_shape(previous_token_score, draw):
+    """The result is a tensor of shape (h,), with a batch axis in front of A and without."""
+    b, h, n, *_ = sizes(draw)
+    expect_tensor(previous_token_score(tensor(draw, b, h, n, n)), (h,))
+    expect_tensor(previous_token_score(tensor(draw, h, n, n)), (h,))
+
+
+@check(weight=3, needs=[previous_token_score_shape])
+def previous_token_score_values(previous_token_score, draw):
+    """Entry t is the mean of A[i, i - 1] of head t, over i from 1 on and over the batch."""
+    b, h, n, *_ = sizes(draw)
+    for A in (tensor(draw, b, h, n, n), noncontiguous(tensor(draw, b, h, n, n)), tensor(draw, h, n, n)):
+        expect_close(previous_token_score(A), scores(A.numpy()))
+
+
+@check(weight=1, needs=[previous_token_score_shape])
+def previous_token_score_alike(previous_token_score, draw):
+    """Where all sizes are alike, along a long axis, and with sizes of 1, the axes still mean what they mean."""
+    size, other, *_ = sizes(draw)
+    for shape in [(size,) * 4, (size,) * 3, (2, 1, draw.long(), None), (1, other, 2, 2), (1, 1, size, size)]:
+        shape = [part or shape[-2] for part in shape]
+        A = tensor(draw, *shape)
+        expect_close(previous_token_score(A), scores(A.numpy()))
+
+
+@check(weight=1)
+def previous_token_score_refuses(previous_token_score, draw):
+    """Weights that are not square, or of a single token, raise `ValueError`, `RuntimeError` or `IndexError`."""
+    b, h, n, m, _ = sizes(draw)
+    for rows, columns in ((n, m), (n, n + 1), (1, n), (n, 1)):
+        expect_raises(REFUSED, previous_token_score, tensor(draw, b, h, rows, columns), because="A is not square")
+    expect_raises(REFUSED, previous_token_score, tensor(draw, b, h, 1, 1), because="one token has none before it")
+
+
+@check(weight=1, needs=[previous_token_score_values])
+def previous_token_score_gradient(previous_token_score, draw):
+    """Gradients flow back: to the entries below the diagonal, equally, and to no others."""
+    b, h, n, *_ = sizes(draw)
+    A, upstream = tensor(draw, b, h, n, n), tensor(draw, h)
+    _, gradients, _ = backward(previous_token_score, A, upstream=upstream)
+    expected = np.eye(n, k=-1) * upstream.numpy()[:, None, None] / (b * (n - 1))
+    expect_close(gradients[0], np.broadcast_to(expected, A.shape), what="the gradient of A")
+
+
+@check(weight=1, needs=[previous_token_score_shape])
+def previous_token_score_kept(previous_token_score, draw):
+    """The result has the dtype of `A`, and `A` is as it was after the call."""
+    b, h, n, *_ = sizes(draw)
+    A = tensor(draw, b, h, n, n)
+    for dtype in DTYPES:
+        expect_tensor(previous_token_score(A.to(dtype)), (h,), dtype)
+    expect_unchanged(previous_token_score, ["A"], A)
+
+
+# effective_rank
+
+
+@check(weight=1)
+def effective_rank_kind(effective_rank, draw):
+    """The result is a whole number: an `int` of Python's."""
+    n, m, *_ = sizes(draw)
+    found = effective_rank(tensor(draw, n, m))
+    message = "The result should be an int, and is a {type}. `int(...)` or `.item()` make one."
+    expect(type(found) is int, Message(message, type=type(found).__name__))
+
+
+def expect_rank(found, rank, singular, energy):
+    """Fail unless this many singular values were counted."""
+    shown = ", ".join(f"{value:.2f}" for value in singular[:8]) + (", …" if len(singular) > 8 else "")
+    message = (
+        "With singular values {singular} and energy {energy} the effective rank is {rank}, and the result is {found}."
+    )
+    values = {"singular": shown, "energy": str(energy), "rank": rank, "found": str(found)[:20]}
+    expect(found == rank, Message(message, **values))
+
+
+@check(weight=4, needs=[effective_rank_kind])
+def effective_rank_values(effective_rank, draw):
+    """It is the fewest singular values whose squares reach 0.9 of the sum of all squares."""
+    for _ in range(6):
+        n, m, *_ = sizes(draw)
+        singular, rank = some_spectrum(draw, min(n, m))
+        expect_rank(effective_rank(spectrum(draw, n, m, singular)), rank, singular, 0.9)
+
+
+@check(weight=1, needs=[effective_rank_kind])
+def effective_rank_energy(effective_rank, draw):
+    """`energy` takes the place of 0.9."""
+    for energy in (0.5, 0.75, 0.99):
+        n, m, *_ = sizes(draw)
+        singular, rank = some_spectrum(draw, min(n, m), energy)
+        expect_rank(effective_rank(spectrum(draw, n, m, singular), energy), rank, singular, energy)
+
+
+@check(weight=1, needs=[effective_rank_kind])
+def effective_rank_alike(effective_rank, draw):
+    """Square matrices, long axes and axes of 1 are matrices too; adding a number to all entries is another matrix."""
+    size, other, *_ = sizes(draw)
+    for n, m in ((7, 7), (draw.long(), 3), (other, draw.long()), (1, size), (size, 1), (1, 1)):
+        singular, rank = some_spectrum(draw, min(n, m))
+        expect_rank(effective_rank(spectrum(draw, n, m, singular)), rank, singular, 0.9)
+    expect_rank(effective_rank(tensor(draw, size, 7) / 20 + 3), 1, [3 * (7 * size) ** 0.5, 0.1], 0.9)
+
+
+@check(weight=1)
+def effective_rank_refuses(effective_rank, draw):
+    """What has not two axes raises `ValueError`, `RuntimeError` or `IndexError`."""
+    b, n, m, *_ = sizes(draw)
+    for shape in ((n,), (b, n, m), (1, n, m)):
+        expect_raises(REFUSED, effective_rank, tensor(draw, *shape), because=f"A has {len(shape)} axes")
+
+
+@check(weight=1, needs=[effective_rank_kind])
+def effective_rank_kept(effective_rank, draw):
+    """float32 and tensors that are part of a graph will do, and `A` is as it was after the call."""
+    n, m, *_ = sizes(draw)
+    singular, rank = some_spectrum(draw, min(n, m))
+    A = spectrum(draw, n, m, singular)
+    expect_rank(effective_rank(A.float()), rank, singular, 0.9)
+    expect_rank(effective_rank(A.clone().requires_grad_()), rank, singular, 0.9)
+    expect_unchanged(effective_rank, ["A"], A)
+
+
+# ablate_head
+
+
+@check(weight=1)
+def ablate_head_layer(ablate_head, draw):
+    """The result is called as the layer is, and returns tensors of the same shapes."""
+    _, _, _, h, d_head = sizes(draw)
+    found, *_ = ablated(ablate_head, draw, h, d_head)
+    expect_tensor(found["out"], (2, 3, h * d_head))
+    expect_tensor(found["weights"], (2, h, 3, 4), what="the second result")
+
+
+@check(weight=4, needs=[ablate_head_layer])
+def ablate_head_silent(ablate_head, draw):
+    """Its result is the sum of what the other heads add, and the bias of W_o."""
+    _, _, _, h, d_head = sizes(draw)
+    for head in (0, h - 1, None):
+        found, values, head, query, key = ablated(ablate_head, draw, h, d_head, head=head)
+        expect_close(found["out"], without(values, h, head, query, key))
+
+
+@check(weight=1, needs=[ablate_head_layer])
+def ablate_head_no_bias(ablate_head, draw):
+    """So it is in a layer without biases."""
+    _, _, _, h, d_head = sizes(draw)
+    found, values, head, query, key = ablated(ablate_head, draw, h, d_head, bias=False)
+    expect_close(found["out"], without(values, h, head, query, key))
+
+
+@check(weight=1, needs=[ablate_head_layer])
+def ablate_head_alike(ablate_head, draw):
+    """Where heads are as many as their width, where there is one, or one number in each, it is the same."""
+    size, other, *_ = sizes(draw)
+    for h, d_head, lengths in ((size, size, (size,) * 3), (1, other, (2, 3, 3)), (other, 1, (1, 2, 1))):
+        found, values, head, query, key = ablated(ablate_head, draw, h, d_head, lengths=lengths)
+        expect_close(found["out"], without(values, h, head, query, key))
+
+
+@check(weight=1, needs=[ablate_head_layer])
+def ablate_head_kept(ablate_head, draw):
+    """The layer that was given has its parameters still, and training the copy does not change them."""
+    _, _, _, h, d_head = sizes(draw)
+    found, values, *_ = ablated(ablate_head, draw, h, d_head)
+    for when, state in (("", found["kept"]), (" after the copy was changed", found["after"])):
+        for name, part in values.items():
+            expect_close(state[name], part, what=f"the parameter {name} of the layer{when}")
+
+
+@check(weight=1, needs=[ablate_head_layer])
+def ablate_head_like(ablate_head, draw):
+    """The copy has the dtype and the mode of the layer, and the layer keeps its own mode."""
+    _, _, _, h, d_head = sizes(draw)
+    for dtype, kind in ((torch.float32, "training"), (torch.float64, "use")):
+        found, *_ = ablated(ablate_head, draw, h, d_head, dtype=dtype, kind=kind)
+        expect_tensor(found["out"], (2, 3, h * d_head), dtype)
+        for name, what in (("training", "the copy"), ("layer_training", "the layer")):
+            message = "`{what}.training` should be {expected}, as it was in the layer, and is {found}."
+            values = {"what": what.split()[-1], "expected": str(kind == "training"), "found": str(found[name])[:10]}
+            expect(found[name] is (kind == "training"), Message(message, **values))
+
+
+@check(weight=1)
+def ablate_head_refuses(ablate_head, draw):
+    """A head that is not there, h, beyond or negative, raises `ValueError`, `RuntimeError` or `IndexError`."""
+    _, _, _, h, d_head = sizes(draw)
+    values, x = parameters(draw, h * d_head), tensor(draw, 1, 2, h * d_head)
+    for head in (h, h + 1, -1):
+        raised = ablate_head.there(probed, "refuse", values, h, head, x, x)
+        found = Message("{kind} is raised", kind=raised[0][:40]) if raised else Message("nothing is raised")
+        message = "There is no head {head} in a layer of {h}: ValueError should be raised, and {found}."
+        expect({kind.__name__ for kind in REFUSED} & set(raised), Message(message, head=head, h=h, found=found))
+
+
+# head_importance
+
+
+def importance(head_importance, draw, h, d_head, kind="float", best=None):
+    """Return what came, the parameters and the importances to expect. The target lacks head `best`, if that is given."""
+    b, n_q, n_k, *_ = sizes(draw)
+    d_model = h * d_head
+    values = parameters(draw, d_model)
+    query, key = tensor(draw, b, n_q, d_model), tensor(draw, b, n_k, d_model)
+    outs = [without(values, h, head, query, key) for head in (*range(h), None)]
+    target = tensor(draw, b, n_q, d_model) + outs[-1] if best is None else outs[best]
+    losses = np.array([(out - target).square().mean().item() for out in outs])
+    found = head_importance.there(probed, "importance", values, h, 0, query, key, target, kind)
+    return found, values, losses[:-1] - losses[-1]
+
+
+@check(weight=1)
+def head_importance_shape(head_importance, draw):
+    """The result is a tensor of shape (h,)."""
+    _, _, _, h, d_head = sizes(draw)
+    expect_tensor(importance(head_importance, draw, h, d_head)[0]["importance"], (h,))
+
+
+@check(weight=4, needs=[head_importance_shape])
+def head_importance_values(head_importance, draw):
+    """Entry t is the loss of the layer without head t alone, minus the loss of the whole layer."""
+    for _ in range(2):
+        _, _, _, h, d_head = sizes(draw)
+        found, _, expected = importance(head_importance, draw, h, d_head)
+        expect_close(found["importance"], expected)
+
+
+@check(weight=1, needs=[head_importance_shape])
+def head_importance_negative(head_importance, draw):
+    """A head without which the loss is smaller has a negative importance."""
+    _, _, _, h, d_head = sizes(draw)
+    found, _, expected = importance(head_importance, draw, h, d_head, best=int(draw.rng.integers(h)))
+    expect_close(found["importance"], expected)
+
+
+@check(weight=1, needs=[head_importance_shape])
+def head_importance_number(head_importance, draw):
+    """The loss may return a tensor with one number as well, and the result is no part of its graph or may be."""
+    _, _, _, h, d_head = sizes(draw)
+    found, _, expected = importance(head_importance, draw, h, d_head, kind="tensor")
+    expect_close(found["importance"], expected)
+
+
+@check(weight=1, needs=[head_importance_shape])
+def head_importance_ones(head_importance, draw):
+    """A single head, or heads of one number, are heads too."""
+    size, *_ = sizes(draw)
+    for h, d_head in ((1, size), (size, 1), (size, size)):
+        found, _, expected = importance(head_importance, draw, h, d_head)
+        expect_close(found["importance"], expected)
+
+
+@check(weight=1, needs=[head_importance_shape])
+def head_importance_kept(head_importance, draw):
+    """The layer has its parameters still, and its mode."""
+    _, _, _, h, d_head = sizes(draw)
+    for kind in ("training", "float"):
+        found, values, _ = importance(head_importance, draw, h, d_head, kind=kind)
+        for name, part in values.items():
+            expect_close(found["after"][name], part, what=f"the parameter {name} of the layer")
+        expect(
+            found["training"] is (kind == "training"),
+            "The layer's mode, `layer.training`, is another one afterwards.",
+        )

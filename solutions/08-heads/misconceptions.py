@@ -1,0 +1,1112 @@
+"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+
+A check that fails is explained by the listed answer that behaves as the student's function does. The tests
+of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+"""
+
+import copy
+
+import numpy as np
+import torch
+from torch import nn
+
+from checking import families, misconception, right
+
+
+def square(A, least=2):
+    """Raise where weights are not square, or of too few tokens."""
+    if A.shape[-2] != A.shape[-1] or A.shape[-1] < least:
+        raise ValueError("sizes that do not fit")
+
+
+def over_batch(scores, axes):
+    """Return the mean over the batch, where there is one: A had 4 axes."""
+    return scores.mean(0) if axes == 4 else scores
+
+
+def there(layer, head):
+    """Return the numbers of a head's columns; raise where there is no such head."""
+    if not 0 <= head < layer.num_heads:
+        raise ValueError("no such head")
+    d_head = layer.d_model // layer.num_heads
+    return slice(head * d_head, (head + 1) * d_head)
+
+
+def silenced(layer, head):
+    """Return a copy without a head."""
+    made, own = copy.deepcopy(layer), there(layer, head)
+    with torch.no_grad():
+        made.W_o.weight[:, own] = 0
+    return made
+
+
+def squares_of(A):
+    if A.dim() != 2:
+        raise ValueError("two axes, please")
+    return torch.linalg.svdvals(A).detach() ** 2
+
+
+def reached(squares, energy):
+    """Return how many of these squares make the share."""
+    return int((squares.cumsum(0) < energy * squares.sum()).sum()) + 1
+
+
+# by_hand: wrong
+
+
+@misconception(
+    "by_hand",
+    label="scores taken for probabilities",
+    hint="These are the scores of the first word, ln 4 + ln 2 and ln 2. Softmax makes probabilities of both scores.",
+)
+def by_hand_scores():
+    return [np.log(8), np.log(2), 0.5, 2]
+
+
+@misconception(
+    "by_hand",
+    label="the other head cut",
+    hint="Without the first head the second one is left, which adds ln 2. You left out the second.",
+)
+def by_hand_other_head():
+    return [8 / 9, 4 / 5, 0.5, 2]
+
+
+@misconception(
+    "by_hand",
+    label="the first token counted",
+    hint="The sum of the three entries below the diagonal was divided by 4. The first token has no word before it.",
+)
+def by_hand_of_four():
+    return [8 / 9, 2 / 3, 0.375, 2]
+
+
+@misconception(
+    "by_hand",
+    label="singular values not squared",
+    hint="The singular values themselves were added up. It is their squares that count: 1.96, 0.64, 0.16 and 0.01.",
+)
+def by_hand_not_squared():
+    return [8 / 9, 2 / 3, 0.5, 3]
+
+
+# by_hand: right
+
+
+@right("by_hand")
+def by_hand_as_a_tuple():
+    return 1 / (1 + 1 / 8), 2 / 3, (0.6 + 0.9 + 0) / 3, 2.0
+
+
+@right("by_hand")
+def by_hand_as_a_tensor():
+    return torch.tensor([0.888889, 0.666667, 0.5, 2])
+
+
+# previous_token_score: wrong
+
+
+@misconception(
+    "previous_token_score",
+    label="next token instead of the previous",
+    hint="The diagonal above the main one holds A[i, i + 1]: the weight on the word after. Below it, the "
+    "offset is -1.",
+)
+def previous_token_score_next(A):
+    square(A)
+    return over_batch(A.diagonal(1, -2, -1).mean(-1), A.dim())
+
+
+@misconception(
+    "previous_token_score",
+    label="the token itself",
+    hint="The main diagonal holds A[i, i]: how much a word looks at itself.",
+)
+def previous_token_score_itself(A):
+    square(A)
+    return over_batch(A.diagonal(0, -2, -1).mean(-1), A.dim())
+
+
+@misconception(
+    "previous_token_score",
+    label="two tokens back",
+    hint="That is A[i, i - 2]. The token before stands one below the diagonal.",
+)
+def previous_token_score_two_back(A):
+    square(A)
+    return over_batch(A.diagonal(-2, -2, -1).sum(-1) / max(1, A.shape[-1] - 2), A.dim())
+
+
+@misconception(
+    "previous_token_score",
+    label="divided by n",
+    hint="There are n - 1 tokens with one before them, and the sum was divided by n.",
+)
+def previous_token_score_of_n(A):
+    square(A)
+    return over_batch(A.diagonal(-1, -2, -1).sum(-1) / A.shape[-1], A.dim())
+
+
+@misconception(
+    "previous_token_score",
+    label="sum instead of mean",
+    hint="The weights were added up over the tokens and not divided by how many there are: n - 1.",
+)
+def previous_token_score_summed(A):
+    square(A)
+    return over_batch(A.diagonal(-1, -2, -1).sum(-1), A.dim())
+
+
+@misconception(
+    "previous_token_score",
+    label="last token before the first",
+    hint="`roll` and an index of -1 wrap around: A[0, -1] was counted, though nothing stands before the first token.",
+)
+def previous_token_score_wrapped(A):
+    square(A)
+    n = A.shape[-1]
+    return over_batch(A[..., torch.arange(n), torch.arange(n) - 1].mean(-1), A.dim())
+
+
+@misconception(
+    "previous_token_score",
+    label="all earlier tokens",
+    hint="`tril(-1)` keeps everything below the diagonal. Only the entries right below it belong to the token "
+    "before.",
+)
+def previous_token_score_all_earlier(A):
+    square(A)
+    return over_batch(A.tril(-1).sum((-2, -1)) / (A.shape[-1] - 1), A.dim())
+
+
+@misconception(
+    "previous_token_score",
+    label="heads averaged instead of the batch",
+    hint="The mean was taken over the heads, and the batch is left. The heads are axis 1 of four.",
+)
+def previous_token_score_of_sequences(A):
+    square(A)
+    return A.diagonal(-1, -2, -1).mean(-1).mean(-1) if A.dim() == 4 else A.diagonal(-1, -2, -1).mean(-1)
+
+
+@misconception(
+    "previous_token_score",
+    label="batch left in the result",
+    hint="With a batch the result is (b, h). Take the mean over the batch as well.",
+)
+def previous_token_score_of_each(A):
+    square(A)
+    return A.diagonal(-1, -2, -1).mean(-1)
+
+
+@misconception(
+    "previous_token_score",
+    label="one number for all heads",
+    hint="The mean was taken over the heads too. Each head has a score of its own.",
+)
+def previous_token_score_in_all(A):
+    square(A)
+    return A.diagonal(-1, -2, -1).mean()
+
+
+@misconception(
+    "previous_token_score",
+    label="only where it is the largest",
+    hint="This counts the tokens whose largest weight is on the one before. The score is the mean of the weights.",
+)
+def previous_token_score_largest(A):
+    square(A)
+    most = A.argmax(-1) == torch.arange(A.shape[-1]) - 1
+    return over_batch(most[..., 1:].to(A.dtype).mean(-1), A.dim())
+
+
+@misconception(
+    "previous_token_score",
+    label="works with a batch only",
+    hint="A may have three axes, (h, n, n). `b, h, n, n = A.shape` and `.mean(0)` then mean something else.",
+)
+def previous_token_score_with_batch(A):
+    b, h, n, _ = A.shape
+    square(A)
+    return A.diagonal(-1, -2, -1).mean((0, 2))
+
+
+@misconception(
+    "previous_token_score",
+    label="a single token gives NaN",
+    hint="With n = 1 there is nothing to take the mean of, and 0 / 0 is NaN. Raise `ValueError`.",
+)
+def previous_token_score_of_one(A):
+    square(A, least=1)
+    return over_batch(A.diagonal(-1, -2, -1).mean(-1), A.dim())
+
+
+@misconception(
+    "previous_token_score",
+    label="rectangles accepted",
+    hint="With more keys than queries, or fewer, the diagonal is not where the token before is. Raise `ValueError`.",
+)
+def previous_token_score_of_rectangles(A):
+    if min(A.shape[-2:]) < 2:
+        raise ValueError("too few tokens")
+    return over_batch(A.diagonal(-1, -2, -1).mean(-1), A.dim())
+
+
+# previous_token_score: right
+
+
+@families(
+    "returns nothing",
+    "a list instead of an array",
+    "an array instead of a tensor",
+    "cut off from autograd",
+    "result in float64",
+    "result always in float32",
+    "assert instead of ValueError",
+    "batch axis added",
+)
+@right("previous_token_score")
+def previous_token_score_reference(A):
+    square(A)
+    return over_batch(A.diagonal(-1, -2, -1).mean(-1), A.dim())
+
+
+@right("previous_token_score")
+def previous_token_score_loop(A):
+    square(A)
+    batch = A if A.dim() == 4 else A[None]
+    b, h, n, _ = batch.shape
+    total = [sum(batch[s, t, i, i - 1] for s in range(b) for i in range(1, n)) for t in range(h)]
+    return torch.stack(total) / (b * (n - 1))
+
+
+@right("previous_token_score")
+def previous_token_score_indexed(A):
+    square(A)
+    i = torch.arange(1, A.shape[-1])
+    return over_batch(A[..., i, i - 1].mean(-1), A.dim())
+
+
+@right("previous_token_score")
+def previous_token_score_einsum(A):
+    square(A)
+    A = A.reshape(-1, *A.shape[-3:])
+    below = torch.ones(A.shape[-1] - 1).diag(-1).to(A.dtype)
+    return torch.einsum("bhij,ij->h", A, below) / (len(A) * (A.shape[-1] - 1))
+
+
+@right("previous_token_score")
+def previous_token_score_smaller_square(A):
+    square(A)
+    return over_batch(A[..., 1:, :-1].diagonal(dim1=-2, dim2=-1).mean(-1), A.dim())
+
+
+@right("previous_token_score")
+def previous_token_score_traces(A):
+    square(A)
+    batch = A if A.dim() == 4 else A.unsqueeze(0)
+    n = A.shape[-1]
+    return torch.stack(
+        [torch.stack([torch.trace(one[1:, :-1]) for one in own]).mean() / (n - 1) for own in batch.transpose(0, 1)]
+    )
+
+
+# effective_rank: wrong
+
+
+@misconception(
+    "effective_rank",
+    label="singular values not squared",
+    hint="The share is one of the sum of squares, which is the sum of the squares of all entries. Square first.",
+)
+def effective_rank_not_squared(A, energy=0.9):
+    return reached(squares_of(A).sqrt(), energy)
+
+
+@misconception(
+    "effective_rank",
+    label="squared twice",
+    hint="The singular values of A times its transpose are the squares already. Squaring those again is too much.",
+)
+def effective_rank_squared_twice(A, energy=0.9):
+    return reached(squares_of(A) ** 2, energy)
+
+
+@misconception(
+    "effective_rank",
+    label="one too few",
+    hint="This counts the singular values before the share is reached. The one with which it is reached counts too.",
+)
+def effective_rank_one_too_few(A, energy=0.9):
+    return reached(squares_of(A), energy) - 1
+
+
+@misconception(
+    "effective_rank",
+    label="one too many",
+    hint="One was added twice: the place of the first sum that reaches the share, counted from 0, and 1, is enough.",
+)
+def effective_rank_one_too_many(A, energy=0.9):
+    return reached(squares_of(A), energy) + 1
+
+
+@misconception(
+    "effective_rank",
+    label="the plain rank",
+    hint="That is the rank, which counts every direction, however small. `energy` has to come in.",
+)
+def effective_rank_plain(A, energy=0.9):
+    squares_of(A)
+    return int(torch.linalg.matrix_rank(A.detach()))
+
+
+@misconception(
+    "effective_rank",
+    label="compared with the largest",
+    hint="This counts singular values above a share of the largest one. What counts is the sum of squares so far.",
+)
+def effective_rank_by_the_largest(A, energy=0.9):
+    squares = squares_of(A)
+    return int((squares >= (1 - energy) * squares[0]).sum())
+
+
+@misconception(
+    "effective_rank",
+    label="smallest first",
+    hint="The smallest singular values were added up first. `svdvals` gives the largest first; `eigvalsh` does not.",
+)
+def effective_rank_smallest_first(A, energy=0.9):
+    return reached(squares_of(A).flip(0), energy)
+
+
+@misconception(
+    "effective_rank",
+    label="columns centred",
+    hint="The mean of each column was subtracted, as principal components do. Here A counts as it is.",
+)
+def effective_rank_centred(A, energy=0.9):
+    squares = squares_of(A)
+    return reached(squares, energy) if len(A) == 1 else reached(squares_of(A - A.mean(0)), energy)
+
+
+@misconception(
+    "effective_rank",
+    label="energy ignored",
+    hint="0.9 stands in the code. Use the argument `energy`.",
+)
+def effective_rank_always_09(A, energy=0.9):
+    return reached(squares_of(A), 0.9)
+
+
+@misconception(
+    "effective_rank",
+    label="participation ratio",
+    hint="The square of the sum over the sum of squares is another effective rank, and no whole number. This "
+    "one counts.",
+)
+def effective_rank_participation(A, energy=0.9):
+    squares = squares_of(A)
+    return round(float(squares.sum() ** 2 / (squares**2).sum()))
+
+
+@misconception(
+    "effective_rank",
+    label="a tensor instead of an int",
+    hint="A tensor came back. `int(...)` or `.item()` make a number of Python's of it.",
+)
+def effective_rank_tensor(A, energy=0.9):
+    return torch.tensor(reached(squares_of(A), energy))
+
+
+@misconception(
+    "effective_rank",
+    label="a float instead of an int",
+    hint="A count is a whole number: make it an `int`.",
+)
+def effective_rank_float(A, energy=0.9):
+    return float(reached(squares_of(A), energy))
+
+
+@misconception("effective_rank", label="nothing returned", hint="The function ends without `return`.")
+def effective_rank_nothing(A, energy=0.9):
+    reached(squares_of(A), energy)
+
+
+@misconception(
+    "effective_rank",
+    label="any number of axes accepted",
+    hint="`svdvals` takes several matrices at once, and the counts were mixed. Raise `ValueError` unless A "
+    "has two axes.",
+)
+def effective_rank_any_axes(A, energy=0.9):
+    squares = torch.linalg.svdvals(A.detach() if A.dim() > 1 else A.detach()[None]) ** 2
+    return reached(squares.flatten(), energy)
+
+
+@misconception(
+    "effective_rank",
+    label="scaled in place",
+    hint="A was divided in place, and whoever called still needs it. `A = A / ...` makes a new tensor.",
+)
+def effective_rank_in_place(A, energy=0.9):
+    squares = squares_of(A)
+    A.detach().div_(squares.sum().sqrt())
+    return reached(squares, energy)
+
+
+@misconception(
+    "effective_rank",
+    label="rows counted by their size",
+    hint="These are the squares of the rows, not of the singular values. `torch.linalg.svdvals(A)` has those.",
+)
+def effective_rank_of_rows(A, energy=0.9):
+    squares_of(A)
+    return reached(A.detach().square().sum(1).sort(descending=True).values, energy)
+
+
+# effective_rank: right
+
+
+@right("effective_rank")
+def effective_rank_loop(A, energy=0.9):
+    squares = squares_of(A).tolist()
+    total, so_far, count = sum(squares), 0.0, 0
+    for square_ in squares:
+        so_far, count = so_far + square_, count + 1
+        if so_far >= energy * total:
+            break
+    return count
+
+
+@right("effective_rank")
+def effective_rank_numpy(A, energy=0.9):
+    if A.ndim != 2:
+        raise ValueError("two axes, please")
+    singular = np.linalg.svd(A.detach().numpy(), compute_uv=False)
+    return int(np.searchsorted(np.cumsum(singular**2), energy * np.sum(singular**2)) + 1)
+
+
+@right("effective_rank")
+def effective_rank_eigenvalues(A, energy=0.9):
+    if A.ndim != 2:
+        raise IndexError("two axes, please")
+    A = A.detach().double()
+    squares = torch.linalg.eigvalsh(A @ A.T if len(A) < len(A.T) else A.T @ A).flip(0).clamp(min=0)
+    return reached(squares, energy)
+
+
+@right("effective_rank")
+def effective_rank_argmax(A, energy=0.9):
+    squares = squares_of(A.T) if A.ndim == 2 else squares_of(A)
+    share = squares.cumsum(0) / squares.sum()
+    return 1 + (share >= energy).int().argmax().item()
+
+
+@right("effective_rank")
+def effective_rank_what_is_left(A, energy=0.9):
+    squares = squares_of(A)
+    total = A.detach().square().sum()  # the same sum, without singular values
+    return next(r for r in range(1, len(squares) + 1) if squares[r:].sum() <= (1 - energy) * total)
+
+
+# ablate_head: wrong
+
+
+@misconception(
+    "ablate_head",
+    label="rows of W_o.weight",
+    hint="`W_o.weight[own, :]` takes outputs of the layer away. `nn.Linear` stores its weight transposed: a "
+    "head's rows "
+    "of W_o are columns of `weight`, `weight[:, own]`.",
+)
+def ablate_head_rows(layer, head):
+    made, own = copy.deepcopy(layer), there(layer, head)
+    with torch.no_grad():
+        made.W_o.weight[own] = 0
+    return made
+
+
+@misconception(
+    "ablate_head",
+    label="the layer itself changed",
+    hint="Zeros were written into the layer that was given. Copy it first: `copy.deepcopy(layer)`.",
+)
+def ablate_head_in_place(layer, head):
+    own = there(layer, head)
+    with torch.no_grad():
+        layer.W_o.weight[:, own] = 0
+    return layer
+
+
+@misconception(
+    "ablate_head",
+    label="copy shares the other parameters",
+    hint="The copy has the layer's own parameters in it, all but one: training it trains the layer. "
+    "`copy.copy` copies the outside alone, `copy.deepcopy` everything.",
+)
+def ablate_head_shallow(layer, head):
+    own, made = there(layer, head), copy.copy(layer)
+    made._modules = dict(layer._modules)
+    made.W_o = copy.deepcopy(layer.W_o)
+    with torch.no_grad():
+        made.W_o.weight[:, own] = 0
+    return made
+
+
+@misconception(
+    "ablate_head",
+    label="bias of W_o set to 0",
+    hint="The bias of W_o went as well. It belongs to no head, and stays.",
+)
+def ablate_head_without_bias(layer, head):
+    made = silenced(layer, head)
+    with torch.no_grad():
+        if made.W_o.bias is not None:
+            made.W_o.bias.zero_()
+    return made
+
+
+@misconception(
+    "ablate_head",
+    label="zeros in W_q and W_k",
+    hint="Without query and key all scores are 0, and softmax makes equal weights of them: the head passes on the "
+    "average of the values. Silence it behind the softmax.",
+)
+def ablate_head_queries(layer, head):
+    made, own = copy.deepcopy(layer), there(layer, head)
+    with torch.no_grad():
+        for W in (made.W_q, made.W_k):
+            W.weight[own] = 0
+            if W.bias is not None:
+                W.bias[own] = 0
+    return made
+
+
+@misconception(
+    "ablate_head",
+    label="bias of W_v left",
+    hint="The rows of `W_v.weight` are 0, and its bias is not: the head still passes on that bias.",
+)
+def ablate_head_value_bias(layer, head):
+    made, own = copy.deepcopy(layer), there(layer, head)
+    with torch.no_grad():
+        made.W_v.weight[own] = 0
+    return made
+
+
+@misconception(
+    "ablate_head",
+    label="columns of W_v.weight",
+    hint="`W_v.weight[:, own]` takes inputs of all heads away. A head's values are rows of `W_v.weight`.",
+)
+def ablate_head_value_columns(layer, head):
+    made, own = copy.deepcopy(layer), there(layer, head)
+    with torch.no_grad():
+        made.W_v.weight[:, own] = 0
+        if made.W_v.bias is not None:
+            made.W_v.bias[own] = 0
+    return made
+
+
+@misconception(
+    "ablate_head",
+    label="every h-th column",
+    hint="A head's columns stand side by side, from head * d_head on. `[:, head::num_heads]` takes one of each head.",
+)
+def ablate_head_interleaved(layer, head):
+    there(layer, head)
+    made = copy.deepcopy(layer)
+    with torch.no_grad():
+        made.W_o.weight[:, head :: layer.num_heads] = 0
+    return made
+
+
+@misconception(
+    "ablate_head",
+    label="heads counted from 1",
+    hint="The head before was cut: the first head has the number 0.",
+)
+def ablate_head_from_one(layer, head):
+    there(layer, head)
+    return silenced(layer, (head - 1) % layer.num_heads)
+
+
+@misconception(
+    "ablate_head",
+    label="all the other heads cut",
+    hint="This keeps one head and cuts the others.",
+)
+def ablate_head_the_others(layer, head):
+    made, own = copy.deepcopy(layer), there(layer, head)
+    with torch.no_grad():
+        kept = made.W_o.weight[:, own].clone()
+        made.W_o.weight.zero_()
+        made.W_o.weight[:, own] = kept
+    return made
+
+
+@misconception(
+    "ablate_head",
+    label="later heads cut as well",
+    hint="The slice has no end: it takes this head and all that follow. It ends at (head + 1) * d_head.",
+)
+def ablate_head_and_later(layer, head):
+    made, own = copy.deepcopy(layer), there(layer, head)
+    with torch.no_grad():
+        made.W_o.weight[:, own.start :] = 0
+    return made
+
+
+@misconception(
+    "ablate_head",
+    label="one column only",
+    hint="One column of `W_o.weight` is 0. A head has d_head of them.",
+)
+def ablate_head_one_column(layer, head):
+    made, own = copy.deepcopy(layer), there(layer, head)
+    with torch.no_grad():
+        made.W_o.weight[:, own.start] = 0
+    return made
+
+
+@misconception(
+    "ablate_head",
+    label="no head cut",
+    hint="The copy returns what the layer returns. Were the zeros written into another tensor, such as a copy "
+    "of the weight?",
+)
+def ablate_head_unchanged(layer, head):
+    there(layer, head)
+    return copy.deepcopy(layer)
+
+
+@misconception(
+    "ablate_head",
+    label="a new layer with new parameters",
+    hint="This is a new layer, with parameters drawn anew. `load_state_dict` brings in those of the layer, or "
+    "copy it.",
+)
+def ablate_head_new(layer, head):
+    there(layer, head)
+    made = type(layer)(layer.d_model, layer.num_heads, layer.W_o.bias is not None).to(layer.W_o.weight.dtype)
+    return silenced(made.train(layer.training), head)
+
+
+@misconception(
+    "ablate_head",
+    label="mode of the copy forgotten",
+    hint="The copy is in training mode, and the layer was not. A new module starts in training mode: "
+    "`made.train(layer.training)`.",
+)
+def ablate_head_in_training(layer, head):
+    return silenced(layer, head).train()
+
+
+@misconception(
+    "ablate_head",
+    label="layer put into evaluation",
+    hint="`eval()` was called on the layer that was given: it was to stay as it was.",
+)
+def ablate_head_evaluated(layer, head):
+    own = there(layer, head)
+    layer.eval()
+    return silenced(layer, own.start // max(1, own.stop - own.start))
+
+
+@misconception(
+    "ablate_head",
+    label="always float32",
+    hint="The copy has float32 parameters whatever the layer has. `made.to(layer.W_o.weight.dtype)`, or copy "
+    "the layer.",
+)
+def ablate_head_float32(layer, head):
+    class Float32(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = silenced(layer, head)
+            self.training = layer.training
+
+        def forward(self, *arguments):
+            return tuple(own.float() for own in self.layer(*arguments))
+
+    return Float32()
+
+
+@misconception(
+    "ablate_head",
+    label="head not checked",
+    hint="Python takes a negative number as counted from the end, and a slice beyond the end is empty. "
+    "Compare `head` "
+    "with 0 and `num_heads`, and raise `ValueError`.",
+)
+def ablate_head_unchecked(layer, head):
+    made, d_head = copy.deepcopy(layer), layer.d_model // layer.num_heads
+    with torch.no_grad():
+        made.W_o.weight[:, head * d_head : (head + 1) * d_head] = 0
+    return made
+
+
+@misconception(
+    "ablate_head",
+    label="negative heads accepted",
+    hint="head = -1 was taken as the last one. A head that is not there raises `ValueError`.",
+)
+def ablate_head_negative(layer, head):
+    return silenced(layer, head + layer.num_heads if -layer.num_heads <= head < 0 else head)
+
+
+@misconception(
+    "ablate_head",
+    label="needs biases",
+    hint="A layer may have no biases: then `W_v.bias` is None, and cannot be written to.",
+)
+def ablate_head_needs_bias(layer, head):
+    made, own = copy.deepcopy(layer), there(layer, head)
+    with torch.no_grad():
+        made.W_v.weight[own] = 0
+        made.W_v.bias[own] = 0
+    return made
+
+
+@misconception(
+    "ablate_head",
+    label="head taken out of the weights",
+    hint="The second result has one head less. The head stays in the layer, with its weights; it only adds nothing.",
+)
+def ablate_head_fewer_weights(layer, head):
+    class Fewer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = silenced(layer, head)
+            self.training = layer.training
+
+        def forward(self, *arguments):
+            out, weights = self.layer(*arguments)
+            return out, torch.cat([weights[:, :head], weights[:, head + 1 :]], 1)
+
+    return Fewer()
+
+
+@misconception("ablate_head", label="nothing returned", hint="The function ends without `return made`.")
+def ablate_head_nothing(layer, head):
+    silenced(layer, head)
+
+
+# ablate_head: right
+
+
+@right("ablate_head")
+def ablate_head_reference(layer, head):
+    return silenced(layer, head)
+
+
+@right("ablate_head")
+def ablate_head_values(layer, head):
+    made, own = copy.deepcopy(layer), there(layer, head)
+    with torch.no_grad():
+        made.W_v.weight[own] = 0
+        if made.W_v.bias is not None:
+            made.W_v.bias[own] = 0
+    return made
+
+
+@right("ablate_head")
+def ablate_head_unflattened(layer, head):
+    there(layer, head)
+    made = copy.deepcopy(layer)
+    made.W_o.weight.data.unflatten(1, (layer.num_heads, -1))[:, head] = 0
+    return made
+
+
+@right("ablate_head")
+def ablate_head_loaded(layer, head):
+    own = there(layer, head)
+    made = type(layer)(layer.d_model, layer.num_heads, layer.W_o.bias is not None)
+    state = {name: part.clone() for name, part in layer.state_dict().items()}
+    state["W_o.weight"][:, own] = 0
+    made.to(state["W_o.weight"].dtype).load_state_dict(state)
+    return made.train(layer.training)
+
+
+@right("ablate_head")
+def ablate_head_multiplied(layer, head):
+    made, own = copy.deepcopy(layer), there(layer, head)
+    keep = torch.ones(layer.d_model, dtype=layer.W_o.weight.dtype)
+    keep[own] = 0
+    made.W_o.weight = nn.Parameter(made.W_o.weight.detach() * keep)
+    return made
+
+
+@right("ablate_head")
+def ablate_head_hook(layer, head):
+    made, own = copy.deepcopy(layer), there(layer, head)
+
+    def silence(module, inputs):
+        found = inputs[0].clone()
+        found[..., own] = 0
+        return (found,)
+
+    made.W_o.register_forward_pre_hook(silence)
+    return made
+
+
+# head_importance: wrong
+
+
+def losses(layer, loss, cut=silenced):
+    return [float(loss(cut(layer, head))) for head in range(layer.num_heads)], float(loss(layer))
+
+
+@misconception(
+    "head_importance",
+    label="sign reversed",
+    hint="This is the loss of the layer minus the loss without the head. A head that helps has a positive "
+    "importance.",
+)
+def head_importance_reversed(layer, loss):
+    without, whole = losses(layer, loss)
+    return torch.tensor([whole - own for own in without])
+
+
+@misconception(
+    "head_importance",
+    label="loss of the whole not subtracted",
+    hint="These are the losses without each head. Subtract the loss of the whole layer.",
+)
+def head_importance_not_subtracted(layer, loss):
+    return torch.tensor(losses(layer, loss)[0])
+
+
+@misconception(
+    "head_importance",
+    label="ratio instead of difference",
+    hint="The losses were divided. The importance is a difference.",
+)
+def head_importance_ratio(layer, loss):
+    without, whole = losses(layer, loss)
+    return torch.tensor([own / whole for own in without])
+
+
+@misconception(
+    "head_importance",
+    label="relative difference",
+    hint="The difference was divided by the loss of the whole layer. It is asked for as it is.",
+)
+def head_importance_relative(layer, loss):
+    without, whole = losses(layer, loss)
+    return torch.tensor([(own - whole) / whole if whole else own for own in without])
+
+
+@misconception(
+    "head_importance",
+    label="absolute value",
+    hint="A head without which the loss is smaller has a negative importance. Leave `abs` out.",
+)
+def head_importance_absolute(layer, loss):
+    without, whole = losses(layer, loss)
+    return torch.tensor([abs(own - whole) for own in without])
+
+
+@misconception(
+    "head_importance",
+    label="negative ones set to 0",
+    hint="A head without which the loss is smaller has a negative importance, not 0.",
+)
+def head_importance_clamped(layer, loss):
+    without, whole = losses(layer, loss)
+    return torch.tensor([max(0.0, own - whole) for own in without])
+
+
+@misconception(
+    "head_importance",
+    label="heads cut one after another",
+    hint="Each head was cut from the layer that lacked the heads before already. Begin with the whole layer "
+    "each time.",
+)
+def head_importance_cumulative(layer, loss):
+    whole, found, made = float(loss(layer)), [], layer
+    for head in range(layer.num_heads):
+        made = silenced(made, head)
+        found.append(float(loss(made)) - whole)
+    return torch.tensor(found)
+
+
+@misconception(
+    "head_importance",
+    label="steps of a staircase",
+    hint="The heads were cut one after another, and each loss compared with the one before. Compare the layer "
+    "without "
+    "one head with the whole layer.",
+)
+def head_importance_staircase(layer, loss):
+    before, found, made = float(loss(layer)), [], layer
+    for head in range(layer.num_heads):
+        made = silenced(made, head)
+        after = float(loss(made))
+        found.append(after - before)
+        before = after
+    return torch.tensor(found)
+
+
+@misconception(
+    "head_importance",
+    label="head measured alone",
+    hint="All heads but one were cut. Cut one, and leave the others.",
+)
+def head_importance_alone(layer, loss):
+    without, whole = losses(layer, loss, ablate_head_the_others)
+    return torch.tensor([own - whole for own in without])
+
+
+@misconception(
+    "head_importance",
+    label="mean of the losses subtracted",
+    hint="The mean of the losses without a head was subtracted. Subtract the loss of the whole layer.",
+)
+def head_importance_from_mean(layer, loss):
+    without, _ = losses(layer, loss)
+    return torch.tensor([own - sum(without) / len(without) for own in without])
+
+
+@misconception(
+    "head_importance",
+    label="made to sum to 1",
+    hint="The importances were divided by their sum. They are differences of losses, and sum to anything.",
+)
+def head_importance_shares(layer, loss):
+    without, whole = losses(layer, loss)
+    found = torch.tensor(without, dtype=torch.float64) - whole
+    return found / found.sum()
+
+
+@misconception(
+    "head_importance",
+    label="layer left without its heads",
+    hint="The heads were cut in the layer that was given, and never given back. Measure copies, or put the "
+    "numbers back.",
+)
+def head_importance_in_place(layer, loss):
+    without, whole = losses(layer, loss)
+    with torch.no_grad():
+        layer.W_o.weight.zero_()
+    return torch.tensor([own - whole for own in without])
+
+
+@misconception(
+    "head_importance",
+    label="layer put into evaluation",
+    hint="`eval()` was called on the layer that was given, and it stayed so.",
+)
+def head_importance_evaluated(layer, loss):
+    without, whole = losses(layer, loss)
+    layer.eval()
+    return torch.tensor([own - whole for own in without])
+
+
+@misconception(
+    "head_importance",
+    label="a list instead of a tensor",
+    hint="A list came back. `torch.tensor(...)` makes a tensor of it.",
+)
+def head_importance_list(layer, loss):
+    without, whole = losses(layer, loss)
+    return [own - whole for own in without]
+
+
+@misconception(
+    "head_importance",
+    label="a number where there is one head",
+    hint="With a single head the result still has the shape (1,). Leave `squeeze` out.",
+)
+def head_importance_squeezed(layer, loss):
+    without, whole = losses(layer, loss)
+    return torch.tensor([own - whole for own in without]).squeeze()
+
+
+@misconception(
+    "head_importance",
+    label="needs a tensor from the loss",
+    hint="`loss` may return a float of Python's, which has no `.item()`. `float(...)` takes both.",
+)
+def head_importance_items(layer, loss):
+    whole = loss(layer).item()
+    return torch.tensor([loss(silenced(layer, head)).item() - whole for head in range(layer.num_heads)])
+
+
+@misconception(
+    "head_importance",
+    label="needs a float from the loss",
+    hint="`loss` may return a tensor that belongs to a graph, of which NumPy makes no number. `float(...)` "
+    "takes both.",
+)
+def head_importance_numpy(layer, loss):
+    whole = np.asarray(loss(layer))
+    without = [np.asarray(loss(silenced(layer, head))) for head in range(layer.num_heads)]
+    return torch.tensor(np.array(without) - whole)
+
+
+@misconception(
+    "head_importance",
+    label="last head first",
+    hint="The importances are in the wrong order: entry t belongs to head t.",
+)
+def head_importance_backwards(layer, loss):
+    without, whole = losses(layer, loss)
+    return torch.tensor([own - whole for own in without[::-1]])
+
+
+@misconception(
+    "head_importance",
+    label="decimals cut off",
+    hint="The tensor that takes the results holds whole numbers. `torch.zeros(h)` holds floats.",
+)
+def head_importance_integers(layer, loss):
+    without, whole = losses(layer, loss)
+    return torch.tensor([int(own - whole) for own in without])
+
+
+@misconception("head_importance", label="nothing returned", hint="The function ends without `return`.")
+def head_importance_nothing(layer, loss):
+    losses(layer, loss)
+
+
+# head_importance: right
+
+
+@right("head_importance")
+def head_importance_reference(layer, loss):
+    without, whole = losses(layer, loss)
+    return torch.tensor([own - whole for own in without])
+
+
+@right("head_importance")
+def head_importance_values(layer, loss):
+    without, whole = losses(layer, loss, ablate_head_values)
+    return torch.tensor(without, dtype=torch.float64) - whole
+
+
+@right("head_importance")
+def head_importance_put_back(layer, loss):
+    whole, found = float(loss(layer)), torch.zeros(layer.num_heads)
+    for head in range(layer.num_heads):
+        own = there(layer, head)
+        with torch.no_grad():
+            before = layer.W_o.weight[:, own].clone()
+            layer.W_o.weight[:, own] = 0
+            found[head] = float(loss(layer)) - whole
+            layer.W_o.weight[:, own] = before
+    return found
+
+
+@right("head_importance")
+def head_importance_stacked(layer, loss):
+    whole = torch.as_tensor(loss(layer))
+    return torch.stack([torch.as_tensor(loss(silenced(layer, head))) for head in range(layer.num_heads)]) - whole
+
+
+@right("head_importance")
+def head_importance_without_gradients(layer, loss):
+    with torch.no_grad():
+        whole = torch.as_tensor(loss(layer), dtype=torch.float64)
+        without = torch.tensor([torch.as_tensor(loss(silenced(layer, head))) for head in range(layer.num_heads)])
+    return without.double() - whole
