@@ -411,20 +411,11 @@ def effective_rank_participation(A, energy=0.9):
 
 @misconception(
     "effective_rank",
-    label="a tensor instead of an int",
-    hint="A tensor came back. `int(...)` or `.item()` make a number of Python's of it.",
+    label="no int of Python's",
+    hint="A tensor or a float came back. A count is a whole number: `int(...)` makes one of either.",
 )
 def effective_rank_tensor(A, energy=0.9):
     return torch.tensor(reached(squares_of(A), energy))
-
-
-@misconception(
-    "effective_rank",
-    label="a float instead of an int",
-    hint="A count is a whole number: make it an `int`.",
-)
-def effective_rank_float(A, energy=0.9):
-    return float(reached(squares_of(A), energy))
 
 
 @misconception("effective_rank", label="nothing returned", hint="The function ends without `return`.")
