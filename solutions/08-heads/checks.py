@@ -231,8 +231,9 @@ def previous_token_score_alike(previous_token_score, draw):
 def previous_token_score_refuses(previous_token_score, draw):
     """Weights that are not square, or of a single token, raise `ValueError`, `RuntimeError` or `IndexError`."""
     b, h, n, m, _ = sizes(draw)
-    for rows, columns in ((n, m), (n, n + 1), (1, n), (n, 1)):
-        expect_raises(REFUSED, previous_token_score, tensor(draw, b, h, rows, columns), because="A is not square")
+    for rows, columns in ((n, m), (n, n + 1), (n + 1, n), (1, n), (n, 1)):
+        for lead in ((b, h), (h,)):
+            expect_raises(REFUSED, previous_token_score, tensor(draw, *lead, rows, columns), because="A is not square")
     expect_raises(REFUSED, previous_token_score, tensor(draw, b, h, 1, 1), because="one token has none before it")
 
 
