@@ -325,7 +325,7 @@ def effective_rank_not_squared(A, energy=0.9):
 
 @misconception(
     "effective_rank",
-    label="squared twice",
+    label="squared singular values squared again",
     hint="The singular values of A times its transpose are the squares already. Squaring those again is too much.",
 )
 def effective_rank_squared_twice(A, energy=0.9):
