@@ -446,7 +446,7 @@ def head_importance_negative(head_importance, draw):
 
 @check(weight=1, needs=[head_importance_shape])
 def head_importance_number(head_importance, draw):
-    """The loss may return a tensor with one number as well, and the result is no part of its graph or may be."""
+    """The loss may return a tensor with one number in place of a float."""
     _, _, _, h, d_head = sizes(draw)
     found, _, expected = importance(head_importance, draw, h, d_head, kind="tensor")
     expect_close(found["importance"], expected)
