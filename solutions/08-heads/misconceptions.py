@@ -334,7 +334,7 @@ def effective_rank_squared_twice(A, energy=0.9):
 
 @misconception(
     "effective_rank",
-    label="one too few",
+    label="the last one not counted",
     hint="This counts the singular values before the share is reached. The one with which it is reached counts too.",
 )
 def effective_rank_one_too_few(A, energy=0.9):
@@ -343,7 +343,7 @@ def effective_rank_one_too_few(A, energy=0.9):
 
 @misconception(
     "effective_rank",
-    label="one too many",
+    label="one counted twice",
     hint="One was added twice: the place of the first sum that reaches the share, counted from 0, and 1, is enough.",
 )
 def effective_rank_one_too_many(A, energy=0.9):
