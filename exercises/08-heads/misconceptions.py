@@ -372,7 +372,7 @@ def effective_rank_by_the_largest(A, energy=0.9):
 
 @misconception(
     "effective_rank",
-    label="smallest first",
+    label="smallest singular values added first",
     hint="The smallest singular values were added up first. `svdvals` gives the largest first; `eigvalsh` does not.",
 )
 def effective_rank_smallest_first(A, energy=0.9):
