@@ -57,7 +57,7 @@ CELLS = {
     ),
 }
 # What is moved: a slider or a handle; where a figure has neither, a choice.
-CONTROLS = ":is(input[type=range], .abh-handle, .abh-cards input)"
+CONTROLS = ":is(input[type=range], .abh-handle, .abh-cards input, .abh-cutting .abh-words input)"
 
 
 @pytest.fixture(scope="module")
