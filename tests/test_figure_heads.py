@@ -10,7 +10,7 @@ import torch
 from figures import heads as figure
 
 PAGE = "/book/08-heads.html"
-FIGURE = ".abh-cutting"
+FIGURE = ".abh-heads"
 TEXT = figure.TEXT
 HEADS = list(itertools.product(range(2), range(4)))
 
@@ -171,7 +171,7 @@ def chapter(opened, site):
 def shown(page):
     """What the figure shows: exact numbers, and what is written beside them."""
     return page.evaluate("""() => {
-      const root = document.querySelector(".abh-cutting");
+      const root = document.querySelector(".abh-heads");
       const text = (node) => node.textContent.replaceAll("\\u2212", "-");
       return {
         now: JSON.parse(root.dataset.now),

@@ -41,7 +41,7 @@ CELLS = {
     "heads": (
         "from figures.heads import HeadsFigure, cuts, train\nmodel = train(steps=2)\n"
         "HeadsFigure(model, cuts(model, windows=5))",
-        ".abh-cutting .abh-heads",
+        ".abh-heads .abh-rows",
     ),
     "complexity": (
         "from figures.complexity import ComplexityFigure, here\nComplexityFigure([here(64, 1), None])",
@@ -57,7 +57,7 @@ CELLS = {
     ),
 }
 # What is moved: a slider or a handle; where a figure has neither, a choice.
-CONTROLS = ":is(input[type=range], .abh-handle, .abh-cards input, .abh-cutting .abh-words input)"
+CONTROLS = ":is(input[type=range], .abh-handle, .abh-cards input, .abh-heads .abh-words input)"
 
 
 @pytest.fixture(scope="module")

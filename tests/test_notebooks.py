@@ -25,9 +25,8 @@ def test_the_page_leads_to_it_and_nothing_of_the_books_own_is_in_it(html, name):
     assert "{math}" not in text and r"\class" not in text and r"\vv" not in text
 
 
-# What goes deeper trains for minutes, and its cells ran in the build: the first page of each chapter will do.
 @pytest.mark.sweep
-@pytest.mark.parametrize("name", [name for name in CHAPTERS if not name.endswith("-deeper")])
+@pytest.mark.parametrize("name", CHAPTERS)
 def test_it_runs(html, name, tmp_path):
     notebook = nbformat.read(html / "notebooks" / f"{file_of(name)}", 4)
     done = single_nb_execution(notebook, cwd=str(tmp_path), timeout=120, allow_errors=False)

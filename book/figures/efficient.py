@@ -12,6 +12,7 @@ import weakref
 
 import torch
 import traitlets
+from figures.course import as_the_page
 from figures.widget import Figure, script, style
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -82,11 +83,8 @@ def correct(model, core=attend, number=500, seed=1):
 
 def train(num_kv_heads=HEADS, core=attend, steps=400, batch=64, rate=0.01, seed=0):
     """Return a model that was trained for some seconds, in float64, with rounded numbers."""
-    threads = torch.get_num_threads()
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        torch.set_num_threads(1)
-        model = Cards(num_kv_heads).float()
+    with as_the_page(seed, torch.float32):
+        model = Cards(num_kv_heads)
         optimizer = torch.optim.Adam(model.parameters(), rate)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, max(steps, 2))
         for step in range(steps):
@@ -98,7 +96,6 @@ def train(num_kv_heads=HEADS, core=attend, steps=400, batch=64, rate=0.01, seed=
             loss.backward()
             optimizer.step()
             schedule.step()
-        torch.set_num_threads(threads)
     model = model.double().requires_grad_(False)
     for parameter in model.parameters():
         parameter.copy_(parameter.round(decimals=3))

@@ -45,7 +45,7 @@ function render({ model, el }) {
   const shape = model.get("shape");
   const picks = model.get("picks");
   const [layers, heads] = shape;
-  const id = newId("abh-cutting");
+  const id = newId("abh-heads");
   const whole = left(found, shape, []);
   const all = Array.from({ length: layers }, (_, layer) => Array.from({ length: heads }, (_, head) => [layer, head])).flat();
   const worst = left(found, shape, all);
@@ -89,9 +89,10 @@ function render({ model, el }) {
     const bar = h("span", { class: "abh-bar" });
     const number = h("span", { class: "abh-share" });
     const mark = h("span", { class: "abh-mark", "aria-hidden": "true" });
-    const node = h("li", {}, h("span", { class: "abh-verb" }, fill(text.verbs_like, { verb }), mark), number,
+    const said = h("span", { class: "abh-unseen" });
+    const node = h("li", {}, h("span", { class: "abh-verb" }, fill(text.verbs_like, { verb }), mark, said), number,
       h("span", { class: "abh-track" }, bar));
-    return { bar, number, mark, node };
+    return { bar, number, mark, said, node };
   });
 
   /** Cut these heads and no others, perhaps while another text is read. */
@@ -110,9 +111,9 @@ function render({ model, el }) {
     [text.try_whole, () => present([])],
   ].map(([name, press]) => button(name, press));
 
-  const root = figure("abh-cutting", text.title,
+  const root = figure("abh-heads", text.title,
     texts.node, summary.node,
-    h("div", { class: "abh-heads" }, ...rows.map((row) => row.node)),
+    h("div", { class: "abh-rows" }, ...rows.map((row) => row.node)),
     h("ul", { class: "abh-meters" }, ...meters.map((meter) => meter.node)),
     h("p", { class: "abh-caption" }, text.forms),
     h("ul", { class: "abh-verbs" }, ...verbItems.map((item) => item.node)),
@@ -149,6 +150,7 @@ function render({ model, el }) {
       item.bar.style.width = `${100 * p}%`;
       const fits = form === right[reading];
       item.mark.textContent = fits ? "✓" : "";
+      item.said.textContent = fits ? text.fits : "";
       item.node.classList.toggle("abh-fits", fits);
     });
     const alone = cut.reduce((sum, pair) => sum + cost(found, shape, [pair]), 0);

@@ -8,14 +8,12 @@ so that a translation passes another dictionary.
 
 import functools
 import itertools
-from pathlib import Path
 
-import jupytext
 import torch
 import traitlets
+from figures.course import as_the_page, of_chapter
 from figures.widget import Figure, script, style
 
-PAGE = Path(__file__).resolve().parent.parent / "08-heads.md"
 FAR = ". the mouse that chases the cats"  # the next verb belongs to the mouse
 PAST = ". yesterday the cats that the dog"  # and this one lies in the past
 NEAR = ". the dogs"
@@ -25,24 +23,15 @@ WINDOWS = 200  # of a new text, in which the loss is measured
 @functools.cache
 def chapter():
     """Return what the page's cells define: the grammar, the model, its training, and what is measured."""
-    names = {}
-    for cell in jupytext.read(PAGE).cells:
-        if "course-code" in cell.metadata.get("tags", []):
-            exec(cell.source, names)
-    return names
+    return of_chapter("08-heads")
 
 
 def train(steps=None):
     """Return the model that the page trains, in float64."""
-    page, before, threads = chapter(), torch.get_default_dtype(), torch.get_num_threads()
-    with torch.random.fork_rng():
-        torch.manual_seed(page["SEED"])
-        torch.set_default_dtype(torch.float64)
-        torch.set_num_threads(1)  # as the page: other sums round otherwise, and training makes much of it
+    page = chapter()
+    with as_the_page(page["SEED"]):
         model = page["TinyGPT"]()
         page["train"](model, page["text_of"](0), page["STEPS"] if steps is None else steps)
-        torch.set_default_dtype(before)
-        torch.set_num_threads(threads)
     return model.requires_grad_(False)
 
 
@@ -92,7 +81,7 @@ def cuts(model, windows=WINDOWS, beginnings=(FAR, PAST, NEAR)):
     and of `past_verbs` at which the right form is the likeliest; for each beginning, `forms` (s, 3), the chances of
     the verb's forms, and `weights` (s, layers, h, n), those of its last word.
     """
-    page, before = chapter(), torch.get_default_dtype()
+    page = chapter()
     window = page["windows"](page["text_of"](1, 2000))[:windows]
     verbs = (far_verbs(), past_verbs())
     asked = [torch.cat([numbers_of(words) for words, _ in some]) for some in verbs]
@@ -102,31 +91,27 @@ def cuts(model, windows=WINDOWS, beginnings=(FAR, PAST, NEAR)):
     made = {name: [] for name in ("loss", "far", "past", *(f"forms {words}" for words in beginnings))}
     looks = {words: [] for words in beginnings}
     first, last = model.blocks
-    torch.set_default_dtype(torch.float64)
-    try:
-        for keep in keeps(model):
-            if not keep[1].any():  # the first layer's heads have changed
-                first.keep = keep[0]
-                embedded = [model.words(x) + model.places(torch.arange(x.shape[1])) for x in inputs]
-                middle, front = [], []
-                for x in embedded:
-                    middle.append(first(x))
-                    front.append(first.A[0, :, -1])
-            last.keep = keep[1]
-            scores, back = [], []
-            for x in middle:
-                scores.append(model.read(model.norm(last(x))))
-                back.append(last.A[0, :, -1])
-            made["loss"].append(torch.nn.functional.cross_entropy(scores[0].mT, window[:, 1:]))
-            for name, y, form in zip(("far", "past"), scores[1:3], right, strict=True):
-                made[name].append((forms(y[:, -1]).argmax(-1) == form).double().mean())
-            for number, words in enumerate(beginnings, start=3):
-                made[f"forms {words}"].append(forms(scores[number][0, -1]))
-                looks[words].append(torch.stack([front[number], back[number]]))
-    finally:
-        torch.set_default_dtype(before)
-        for block in model.blocks:
-            block.keep = torch.ones(block.num_heads)
+    for keep in keeps(model):
+        if not keep[1].any():  # the first layer's heads have changed
+            first.keep = keep[0]
+            embedded = [model.words(x) + model.places(torch.arange(x.shape[1])) for x in inputs]
+            middle, front = [], []
+            for x in embedded:
+                middle.append(first(x))
+                front.append(first.A[0, :, -1])
+        last.keep = keep[1]
+        scores, back = [], []
+        for x in middle:
+            scores.append(model.read(model.norm(last(x))))
+            back.append(last.A[0, :, -1])
+        made["loss"].append(torch.nn.functional.cross_entropy(scores[0].mT, window[:, 1:]))
+        for name, y, form in zip(("far", "past"), scores[1:3], right, strict=True):
+            made[name].append((forms(y[:, -1]).argmax(-1) == form).double().mean())
+        for number, words in enumerate(beginnings, start=3):
+            made[f"forms {words}"].append(forms(scores[number][0, -1]))
+            looks[words].append(torch.stack([front[number], back[number]]))
+    for block in model.blocks:
+        block.keep = torch.ones(block.num_heads)
     made = {name: torch.stack(values) for name, values in made.items()}
     return {
         **{name: made[name] for name in ("loss", "far", "past")},
@@ -147,6 +132,7 @@ TEXT = {
     "past": "Verbs in the past right",
     "forms": "Which form the next verb has",
     "verbs_like": "like “{verb}”",
+    "fits": "fits",
     "try": "Things to try",
     "try_past": "Cut yesterday’s head",
     "try_also": "Another that looks there",

@@ -9,6 +9,7 @@ comes from `TEXT`, so that a translation passes another dictionary.
 
 import torch
 import traitlets
+from figures.course import as_the_page
 from figures.widget import Figure, script, style
 from torch import nn
 
@@ -87,8 +88,7 @@ def correct(model, silent=None, number=2000, seed=1):
 
 def train(num_heads, seed=0, steps=500, batch=128, rate=0.01):
     """Return a model that was trained for some seconds; its numbers are rounded, so that few digits say all of it."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with as_the_page(seed, torch.float32):
         generator, model = torch.Generator().manual_seed(seed), Cards(num_heads)
         optimizer = torch.optim.Adam(model.parameters(), rate)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, steps)

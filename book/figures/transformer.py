@@ -8,14 +8,12 @@ comes from `TEXT`, so that a translation passes another dictionary.
 """
 
 import functools
-from pathlib import Path
 
-import jupytext
 import torch
 import traitlets
+from figures.course import as_the_page, of_chapter
 from figures.widget import Figure, script, style
 
-PAGE = Path(__file__).resolve().parent.parent / "07-transformer.md"
 FAR = ". the cats that the dog sees"  # the next verb belongs to the cats
 OTHER = ". the cat that the dogs see"
 
@@ -23,24 +21,15 @@ OTHER = ". the cat that the dogs see"
 @functools.cache
 def chapter():
     """Return what the page's cells define: the grammar, TinyGPT, train, write and the sizes."""
-    names = {}
-    for cell in jupytext.read(PAGE).cells:
-        if "course-code" in cell.metadata.get("tags", []):
-            exec(cell.source, names)
-    return names
+    return of_chapter("07-transformer")
 
 
 def train(steps=None):
     """Return the model that the page trains, in float64; its numbers are rounded, so that few digits say it all."""
-    page, before, threads = chapter(), torch.get_default_dtype(), torch.get_num_threads()
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        torch.set_default_dtype(torch.float64)
-        torch.set_num_threads(1)  # as the page: other sums round otherwise, and training makes much of it
+    page = chapter()
+    with as_the_page(seed=0):
         model = page["TinyGPT"](**page["SIZES"])
         page["train"](model, page["text_of"](0), page["STEPS"] if steps is None else steps)
-        torch.set_default_dtype(before)
-        torch.set_num_threads(threads)
     model.requires_grad_(False)
     for parameter in model.parameters():
         parameter.copy_(parameter.round(decimals=3))
