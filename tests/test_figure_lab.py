@@ -51,13 +51,19 @@ CELLS = {
         "from figures.efficient import EfficientFigure, train\nEfficientFigure(train(steps=2))",
         ".abh-efficient .abh-slider output",
     ),
+    "beyond": (
+        "from figures.beyond import BeyondFigure, train\nBeyondFigure(train(steps=2))",
+        ".abh-beyond .abh-four",
+    ),
     "gpu": (
         "from figures.gpu import START, TilesFigure\nTilesFigure(state=START | {'step': 9})",
         ".abh-gpu .abh-slider output",
     ),
 }
 # What is moved: a slider or a handle; where a figure has neither, a choice.
-CONTROLS = ":is(input[type=range], .abh-handle, .abh-cards input, .abh-heads .abh-words input)"
+CONTROLS = (
+    ":is(input[type=range], .abh-handle, .abh-cards input, .abh-heads .abh-words input, .abh-beyond .abh-words input)"
+)
 
 
 @pytest.fixture(scope="module")

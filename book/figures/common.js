@@ -29,6 +29,36 @@ export function matmul(A, B) {
   return A.map((row) => B[0].map((_, c) => row.reduce((sum, a, k) => sum + a * B[k][c], 0)));
 }
 
+/** The error function, to the last digits: a series of positive terms. */
+export function erf(x) {
+  if (Math.abs(x) > 6) return Math.sign(x);
+  let term = x;
+  let sum = x;
+  for (let n = 1; Math.abs(term) > 1e-18 * Math.abs(sum); n++) {
+    term *= (2 * x * x) / (2 * n + 1);
+    sum += term;
+  }
+  return (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
+}
+
+/** x times the share of a normal distribution below x. */
+export const gelu = (x) => 0.5 * x * (1 + erf(x / Math.SQRT2));
+
+/** One row: mean 0 and variance 1, then gain and bias. */
+export function layerNorm(x, gain, bias, epsilon = 1e-5) {
+  const mean = x.reduce((sum, value) => sum + value, 0) / x.length;
+  const variance = x.reduce((sum, value) => sum + (value - mean) ** 2, 0) / x.length;
+  return x.map((value, c) => ((value - mean) / Math.sqrt(variance + epsilon)) * gain[c] + bias[c]);
+}
+
+/** One row through an nn.Linear, whose weight is (out, in). */
+export function linear(x, weight, bias) {
+  return weight.map((row, c) => dot(row, x) + bias[c]);
+}
+
+/** The sum of two rows. */
+export const plus = (a, b) => a.map((x, c) => x + b[c]);
+
 // ---- words and numbers -----------------------------------------------------------------------------------
 
 /** A number with so many decimals and a real minus sign. */
