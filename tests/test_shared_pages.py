@@ -19,7 +19,10 @@ import raised  # noqa: E402
 
 CORE = sorted(path for path in BOOK.glob("[0-9][0-9]-*.md") if not path.stem.endswith("-deeper"))
 CHAPTERS = sorted(BOOK.glob("[0-9][0-9]-*.md"))
-PROSE = [*CHAPTERS, *(BOOK / f"{name}.md" for name in ("index", "notation", "glossary", "claims", "cheatsheet"))]
+PROSE = [
+    *CHAPTERS,
+    *(BOOK / f"{name}.md" for name in ("index", "notation", "glossary", "claims", "cheatsheet", "ten-questions")),
+]
 
 
 def text_of(path):
