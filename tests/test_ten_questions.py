@@ -28,13 +28,13 @@ def test_each_of_ten_answers_leads_to_cells_that_there_are_once():
         cells = re.findall(r"\]\((cell-[\w-]+)\)", shown[0])
         assert len(cells) >= 2, part.splitlines()[0]
         assert not [cell for cell in cells if labels.count(cell) != 1]
-        assert "*If they ask on:*" in part
+        assert "*A follow-up:*" in part
 
 
 @pytest.fixture(scope="module")
 def layer():
     """The module of question 10, of width 12."""
-    (code,) = re.findall(r"^```python\n(.*?)^```", questions()[9], re.M | re.S)
+    (code,) = re.findall(r"^```\{code-block\} python\n(.*?)^```", questions()[9], re.M | re.S)
     assert max(map(len, code.splitlines())) <= 72
     here = {}
     exec(code, here)
@@ -84,6 +84,26 @@ def test_a_row_without_a_key_is_zeros_both_ways(layer, dtype):
     assert torch.equal(out[:, 1], mine.W_o.bias.expand(2, 12))
     out.sum().backward()
     assert x.grad.isfinite().all() and all(p.grad.isfinite().all() for p in mine.parameters())
+
+
+def test_a_mask_for_each_sequence_needs_an_axis_for_the_heads(layer):
+    torch.manual_seed(0)
+    mine, x = layer(2), torch.randn(2, 5, 12, dtype=torch.float64)
+    mask = (torch.arange(5) < torch.tensor([[5], [3]]))[:, None]  # (b, 1, n_k)
+    A = mine(x, x, x, mask[:, None])[1]
+    assert not A[1, :, :, 3:].any() and A[0].all()
+    met = mine(x, x, x, mask)[1]  # b = h: the mask of the second sequence became that of the second head
+    assert met.shape == A.shape and not met[:, 1, :, 3:].any() and met[:, 0].all()
+    with pytest.raises(RuntimeError):
+        layer(3)(x, x, x, mask)
+
+
+def test_a_row_of_the_score_gradient_is_weight_times_grade_above_average():
+    torch.manual_seed(0)
+    S, V, dz = (torch.randn(size, dtype=torch.float64) for size in ((4,), (4, 3), (3,)))
+    a, grades = S.requires_grad_().softmax(-1), V @ dz
+    (dS,) = torch.autograd.grad(a @ V, S, dz)
+    torch.testing.assert_close(dS, a * (grades - a @ grades))
 
 
 def test_heads_that_do_not_divide_the_width_are_refused(layer):

@@ -28,7 +28,7 @@ export function forward(X, model, places = true) {
   const { numbers, num_heads: heads, num_layers: layers } = model;
   const get = (name) => numbers[name];
   const norm = (x, name) => layerNorm(x, get(`${name}.weight`), get(`${name}.bias`));
-  const through = (x, name) => linear(x, get(`${name}.weight`), get(`${name}.bias`));
+  const through = (x, name) => affine(x, get(`${name}.weight`), get(`${name}.bias`));
 
   let stream = X.map((x, j) => (places ? plus(through(x, "embed"), get("places")[j]) : through(x, "embed")));
   stream.unshift(get("token"));

@@ -52,7 +52,7 @@ export function layerNorm(x, gain, bias, epsilon = 1e-5) {
 }
 
 /** One row through an nn.Linear, whose weight is (out, in). */
-export function linear(x, weight, bias) {
+export function affine(x, weight, bias) {
   return weight.map((row, c) => dot(row, x) + bias[c]);
 }
 

@@ -12,7 +12,7 @@ export function forward(tokens, model) {
   const { numbers, num_heads: heads, num_layers: layers } = model;
   const get = (name) => numbers[name];
   const norm = (x, name) => layerNorm(x, get(`${name}.weight`), get(`${name}.bias`));
-  const through = (x, name) => linear(x, get(`${name}.weight`), get(`${name}.bias`));
+  const through = (x, name) => affine(x, get(`${name}.weight`), get(`${name}.bias`));
   const read = (x) => through(norm(x, "norm"), "read");
 
   let stream = tokens.map((token, place) => plus(get("words.weight")[token], get("places.weight")[place]));
