@@ -25,10 +25,9 @@ from autograder import lean
 from autograder.course import CONFIG, Course, Exercise, Settings, UserError
 
 if TYPE_CHECKING:
-    from autograder import authoring
+    from autograder import authoring, listed
     from checking import Report
 
-SEEDS = (1, 2, 3)
 MODULES = ("checks.py", "misconceptions.py")
 ENGINE = Path(__file__).parent
 PASSED_OVER = {"__pycache__", ".ipynb_checkpoints"}
@@ -58,7 +57,7 @@ def _note(course: Course, exercise: Exercise) -> Path:
 
 def _digests(course: Course, exercise: Exercise) -> dict[str, str]:
     """Return fingerprints of what a release is made from, and of what it made; the gradebook has it as well."""
-    tools = [ENGINE / name for name in ("release.py", "source.py", "verify.py")]
+    tools = [ENGINE / name for name in ("release.py", "source.py", "verify.py", "listed.py")]
     made_from = [exercise.solution, ENGINE / "runtime" / "checking", course.root / CONFIG, *tools]
     solved = exercise.solution / f"{exercise.name}.ipynb"
     return {
@@ -118,6 +117,8 @@ def fault(folder: Path) -> str:
 
 
 def _verify(folder: Path) -> None:
+    from autograder import listed
+
     settings = Settings.read(folder)
     for module in settings.preload:
         if importlib.util.find_spec(module.partition(".")[0]) is None:
@@ -129,8 +130,11 @@ def _verify(folder: Path) -> None:
     _says_what_it_needs(exercise, settings)
     # What this machine lacks is left out, and whoever releases is told.
     _solution_earns_all(exercise)
+    found = []
     for subject in exercise.subjects:
-        _listed_answers_do_what_they_should(exercise, subject)
+        found.append(listed.tried(exercise, subject))
+        _listed_answers_do_what_they_should(exercise, found[-1])
+    listed.write(folder, found)
 
 
 def _says_what_it_needs(exercise: "authoring.Exercise", settings: Settings) -> None:
@@ -237,10 +241,9 @@ def _of(path: Path, declared: Any) -> str:
 class _Author:
     """The place where an author's solution is checked: the notebook's text, run as the script that it is."""
 
-    seed = SEEDS[0]
-
-    def __init__(self, suite: Any):
+    def __init__(self, suite: Any, seeds: Sequence[int]):
         self.suite, self.names = suite, {"__name__": "__main__"}
+        self.seed, *self.others = seeds
 
     def lookup(self, name: str) -> Any:
         """Return what the script has under a name now, or None."""
@@ -249,7 +252,7 @@ class _Author:
     def show(self, report: "Report") -> None:
         """Look at a report, and at those of the other seeds."""
         _earns_all(report, f"the solution of {report.subject}")
-        for seed in SEEDS[1:]:
+        for seed in self.others:
             again = self.suite.examine(report.subject, self.lookup(report.subject), report.points, seed)
             _earns_all(again, f"the solution of {report.subject}")
 
@@ -259,43 +262,39 @@ class _Lost(Exception):
 
 
 def _earns_all(report: "Report", what: str) -> None:
-    for result in report.results:
-        if result.status not in ("passed", "unverified"):
-            said = f"{what} does not pass the check {result.name} (seed {report.seed}): {result.message}"
-            raise _Lost(said)
+    from autograder import listed
+
+    if said := listed.lost(report):
+        raise _Lost(f"{what} {said}")
 
 
 def _solution_earns_all(exercise: "authoring.Exercise") -> None:
+    from autograder import listed
     from checking import placed
 
     path = exercise.folder / f"{exercise.folder.name}.py"
-    place = _Author(exercise.suite)
+    place = _Author(exercise.suite, listed.SEEDS)
     with _quiet(exercise.folder, "running it"), placed(place):
         exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), place.names)
 
 
-def _listed_answers_do_what_they_should(exercise: "authoring.Exercise", subject: str) -> None:
+def _listed_answers_do_what_they_should(exercise: "authoring.Exercise", found: "listed.Tried") -> None:
     from checking import machine
-    from checking.suite import _try
 
     suite, path = exercise.suite, exercise.folder / "misconceptions.py"
-    checks = [check for check in suite.of(subject) if not machine.lacks(check.on)]
+    answers = {own.__name__: own for kind in ("wrong_for", "right_for") for own in suite.listed(kind, found.subject)}
     mend = "add a check that it fails, or take it off the list"
-    if len(checks) < len(suite.of(subject)):
+    if any(machine.lacks(check.on) for check in suite.of(found.subject)):
         mend += ', or give it on="gpu" if nothing but a GPU shows it'
-    for answer in suite.listed("wrong_for", subject):
-        for seed in SEEDS:
-            if not any(_try(check, subject, answer, seed)[1] for check in checks):
-                raise UserError(
-                    f"{_of(path, answer)}: {answer.__name__} is listed as a wrong answer and passes every check of "
-                    f"{subject} (seed {seed}); {mend}."
-                )
-    for answer in suite.listed("right_for", subject):
-        for seed in SEEDS:
-            try:
-                _earns_all(suite.examine(subject, answer, seed=seed), f"the right answer {answer.__name__}")
-            except _Lost as lost:
-                raise UserError(f"{_of(path, answer)}: {lost}") from None
+    for wrong in found.wrong:
+        if wrong.passes:
+            raise UserError(
+                f"{_of(path, answers[wrong.name])}: {wrong.name} is listed as a wrong answer and passes every check "
+                f"of {found.subject} (seed {wrong.passes[0]}); {mend}."
+            )
+    for right in found.right:
+        if right.lost:
+            raise UserError(f"{_of(path, answers[right.name])}: the right answer {right.name} {right.lost}")
 
 
 @contextlib.contextmanager

@@ -113,8 +113,8 @@ def run(report=lambda text: None):
     CACHE.mkdir(parents=True, exist_ok=True)
     stamps = json.loads(STAMPS.read_text(encoding="utf8")) if STAMPS.exists() else {}
     wanted = {page: digest(page) for page in pages()}
-    stale = [page for page, value in wanted.items() if stamps.get(page.name, {}).get("digest") != value]
-    # The longest first, so that the last one is short; one that has never run may be long.
+    stale = [page for page, value in reversed(wanted.items()) if stamps.get(page.name, {}).get("digest") != value]
+    # The longest first, so that the last one is short; one that has never run may be long, a later chapter's most.
     stale.sort(key=lambda page: -stamps.get(page.name, {}).get("seconds", 1e9))
     cache, complaints = get_cache(str(CACHE)), []
     with ProcessPoolExecutor(min(len(stale), os.cpu_count() or 1) or 1, initializer=quiet) as pool:

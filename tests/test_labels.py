@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from autograder import authoring
+from autograder import authoring, listed
 
 SMALL_COURSES = [
     authoring.ROOT / "autograder" / "corpus" / "toy" / "solutions" / "01-toy",
@@ -68,10 +68,8 @@ def test_labels_say_more_than_the_function_s_name(folder, subject, catches):
 
 
 def test_without_a_label_the_page_shows_the_name_in_words(catches):
-    def scores_keys_first():
-        pass
+    def wrong(label):
+        return listed.Wrong("scores_keys_first", label, "", [], False, [])
 
-    scores_keys_first.label = ""
-    assert catches.mistake(scores_keys_first, "scores") == "keys first"
-    scores_keys_first.label = "keys and queries swapped"
-    assert catches.mistake(scores_keys_first, "scores") == "keys and queries swapped"
+    assert catches.mistake(wrong(""), "scores") == "keys first"
+    assert catches.mistake(wrong("keys and queries swapped"), "scores") == "keys and queries swapped"

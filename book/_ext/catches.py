@@ -6,6 +6,8 @@
   it down, because that takes minutes.
 * `{catches} 01-qkv` is one exercise: a table for each function, folded into a <details>.
 
+What became of each answer is `autograder.listed`'s: an exercise that was just released is not tried again.
+
 What is listed as wrong and caught by no check is a warning, and so are a right answer that is rejected, a mutant that
 passes, and an exercise that isn't there.
 """
@@ -14,7 +16,6 @@ import multiprocessing
 import os
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 from corpus import corpus_details, table
 from docutils import nodes
@@ -23,68 +24,27 @@ from sphinx.locale import get_translation
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from autograder import authoring, mutants
+from autograder import authoring, listed, mutants
 
 logger = logging.getLogger(__name__)
 _ = get_translation("catches")
-ROOT = Path(__file__).resolve().parent.parent.parent
-SEED = 1
-RIGHT_SEEDS = range(3)
-
-
-def folders():
-    """The folders of all exercises, and the module that the tests load them with."""
-    return authoring, {folder.name: folder for folder in authoring.FOLDERS}
-
-
-def found(name):
-    """What the checks of an exercise make of its listed answers: (function, checks, right answers, rows) for each.
-
-    The right answers are two lists of names: those that lose no points under any of the seeds, and those that do.
-    A row is the wrong answer's label, its hint, (name, title) of each check that fails, the first one first, and
-    whether that one recognises it.
-    """
-    tools, known = folders()
-    exercise = tools.load(known[name])
-    suite, own = exercise.suite, []
-    for subject in exercise.subjects:
-        rows = []
-        for wrong, failed in tools.caught(exercise, subject, SEED):
-            recognised = bool(failed) and failed[0].cause == wrong.__name__
-            rows.append((mistake(wrong, subject), wrong.hint, [(r.name, r.title) for r in failed], recognised))
-        names = [check.__name__ for check in suite.of(subject)]
-        right = [], []
-        for answer in suite.listed("right_for", subject):
-            reports = [suite.examine(subject, answer, 1.0, seed) for seed in RIGHT_SEEDS]
-            # What needs a machine that this is not is left open: the page would differ from one machine to the next.
-            good = all(round(report.score + report.pending, 2) == 1 for report in reports)
-            right[not good].append(answer.__name__)
-        own.append((subject, names, right, rows))
-    return own
-
-
-_FOUND = {}
+FOLDERS = {folder.name: folder for folder in authoring.FOLDERS}
 
 
 def prepared(names):
-    """For each exercise what `found` gives; several at once, and nothing twice for the same files."""
-    wanted = {name: (name, tuple(path.stat().st_mtime_ns for path in decides(name))) for name in names}
-    missing = sorted((name for name, key in wanted.items() if key not in _FOUND), reverse=True)  # longest first
+    """For each exercise what became of its listed answers; of several that are still to be tried, some at once."""
+    folders = [FOLDERS[name] for name in names]
+    missing = [folder for folder in reversed(folders) if listed.recorded(folder) is None]  # the last take longest
     if missing:
         spawn = multiprocessing.get_context("spawn")  # a fork of a process in which torch runs may hang
         with ProcessPoolExecutor(min(len(missing), os.cpu_count() or 1), mp_context=spawn) as pool:
-            _FOUND.update(zip(map(wanted.get, missing), pool.map(found, missing), strict=True))
-    return {name: _FOUND[key] for name, key in wanted.items()}
-
-
-def decides(name):
-    """The files that decide what is found."""
-    return sorted(folders()[1][name].glob("*.py")) + sorted((ROOT / "autograder/runtime/checking").glob("*.py"))
+            list(pool.map(listed.of, missing))
+    return {folder.name: listed.of(folder) for folder in folders}
 
 
 def mistake(wrong, subject):
     """A wrong answer's label, such as "scores transposed"; without one, its function's name in words."""
-    return wrong.label or words(wrong.__name__, subject)
+    return wrong.label or words(wrong.name, subject)
 
 
 def words(name, subject):
@@ -92,15 +52,19 @@ def words(name, subject):
     return name.removeprefix(subject).strip("_").replace("_", " ")
 
 
+def earning(own):
+    """How many right answers of a function lose no points."""
+    return sum(not answer.lost for answer in own.right)
+
+
 class _Directive(SphinxDirective):
     def of(self, name):
         """The results of one exercise."""
-        _tools, known = folders()
-        if name not in known:
+        if name not in FOLDERS:
             message = "there is no exercise %r; there are %s"
-            logger.warning(message, name, ", ".join(known), location=self.get_location(), type="catches")
+            logger.warning(message, name, ", ".join(FOLDERS), location=self.get_location(), type="catches")
             return []
-        for path in decides(name):
+        for path in listed.decides(FOLDERS[name]):
             self.env.note_dependency(str(path))
         return prepared([name])[name]
 
@@ -116,15 +80,15 @@ class SummaryDirective(_Directive):
 
     def run(self):
         body, total = [], Counter()
-        prepared(folders()[1])
-        for name in folders()[1]:
+        prepared(FOLDERS)
+        for name in FOLDERS:
             counts = Counter()
-            for subject, checks, (good, rejected), rows in self.of(name):
-                for answer in rejected:
+            for own in self.of(name):
+                for answer in filter(lambda answer: answer.lost, own.right):
                     message = "%s: the right answer %s is rejected"
-                    logger.warning(message, subject, answer, location=self.get_location(), type="catches")
-                counts += Counter(functions=1, checks=len(checks), wrong=len(rows), right=len(good))
-                counts += Counter(recognised=sum(recognised for *_row, recognised in rows))
+                    logger.warning(message, own.subject, answer.name, location=self.get_location(), type="catches")
+                counts += Counter(functions=1, checks=len(own.checks), wrong=len(own.wrong), right=earning(own))
+                counts += Counter(recognised=sum(wrong.recognised for wrong in own.wrong))
             body.append(self.row(name, counts))
             total += counts
         body.append(self.row(_("All"), total))
@@ -166,13 +130,14 @@ class CatchesDirective(_Directive):
 
     def run(self):
         parts = []
-        for subject, checks, right, rows in self.of(self.arguments[0]):
-            summary = _("%s: %d wrong answers, %d checks") % (subject, len(rows), len(checks))
+        for own in self.of(self.arguments[0]):
+            subject = own.subject
+            summary = _("%s: %d wrong answers, %d checks") % (subject, len(own.wrong), len(own.checks))
             details = corpus_details(summary=summary, ids=[f"catches-{self.arguments[0]}-{subject}"])
             head = [_("Wrong answer"), _("Caught by"), _("Hint")]
-            body = [self.row(subject, *row) for row in rows]
+            body = [self.row(subject, wrong) for wrong in own.wrong]
             details += table(head, body, (22, 36, 42), "abh-corpus", "abh-catches")
-            told = _("%d right answers that look different pass all of these checks.") % len(right[0])
+            told = _("%d right answers that look different pass all of these checks.") % earning(own)
             row = mutants.recorded().get(self.arguments[0], {}).get(subject)
             if row:
                 killed = _("Of %d mutants, %d are rejected and %d behave as their original.")
@@ -181,17 +146,19 @@ class CatchesDirective(_Directive):
             parts.append(details)
         return parts
 
-    def row(self, subject, answer, hint, failed, _recognised):
+    def row(self, subject, wrong):
         """The cells of a row."""
-        if not failed:
+        answer = mistake(wrong, subject)
+        if not wrong.failed:
             message = "%s: the wrong answer %r is caught by no check"
             logger.warning(message, subject, answer, location=self.get_location(), type="catches")
-            return [answer, "", self.parsed(hint)]
-        caught = self.parsed(failed[0][1])
-        if len(failed) > 1:
-            also = ", ".join(words(name, subject) for name, _title in failed[1:])
+            return [answer, "", self.parsed(wrong.hint)]
+        (_name, title), *others = wrong.failed
+        caught = self.parsed(title)
+        if others:
+            also = ", ".join(words(name, subject) for name, _title in others)
             caught.append(nodes.paragraph("", _("also: %s") % also, classes=["abh-quiet"]))
-        return [answer, caught, self.parsed(hint)]
+        return [answer, caught, self.parsed(wrong.hint)]
 
 
 def setup(app):
