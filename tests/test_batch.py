@@ -163,13 +163,35 @@ def test_a_batch_has_one_warm_parent_and_leaves_nothing(course, tmp_path):
     assert counted == {1} and not warm_parents()
 
 
-def _answers(pipe, setting, lane):
+def _answers(pipe, setting, lane, core):
     """Stand in for a worker: one that sends half of a large answer, and is killed."""
     method, _ = pipe.recv()
     if method == "page":
         pipe.send("x" * 5_000_000)
     os.write(pipe.fileno(), (1_000_000).to_bytes(4, "big") + b"half of it")
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _tells_its_core(pipe, setting, lane, core):
+    """Stand in for a worker: one that answers with the core that it is given."""
+    while True:
+        pipe.recv()
+        pipe.send(core)
+
+
+@pytest.mark.parametrize(("jobs", "given"), [(1, [None]), (2, [1, 3]), (3, [1, 3, 1])])
+def test_where_each_core_has_a_worker_it_keeps_to_one(monkeypatch, jobs, given):
+    monkeypatch.setattr(backends, "_serve", _tells_its_core)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 1})
+    local = backends.Local(jobs, None)
+    try:
+        assert [worker.core for worker in local.workers] == given
+        for number in range(jobs):
+            local.submit(backends.Job(number, "grade", ()))
+        told = [local.result()[1] for _ in range(jobs)]
+        assert sorted(map(str, told)) == sorted(map(str, given))
+    finally:
+        local.close()
 
 
 def test_a_worker_killed_in_the_middle_of_an_answer_holds_up_nobody(monkeypatch):

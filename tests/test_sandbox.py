@@ -4,12 +4,14 @@ import contextlib
 import errno
 import importlib
 import json
+import os
 import socket
 import sys
 import threading
 
 import pyseccomp
 import pytest
+import torch
 
 from autograder.limits import Limits
 from autograder.sandbox import bubblewrap, guests
@@ -144,6 +146,27 @@ def test_a_frame_that_comes_in_drops_is_idle_time():
     assert caught.value.kind == "limit"
 
 
+@pytest.mark.parametrize("size", [1, 7, wire.HEAD.size, 1000, guests.CHUNK])
+def test_frames_are_told_apart_however_they_are_cut(size):
+    numbers = range(40)
+    frames = [wire.pack({"op": "output", "output": number}, [bytes([number]) * number]) for number in numbers]
+    # What the guest sends ahead is kept for the next request.
+    sent = b"".join([*frames[:20], wire.pack({"op": "done"}, [b"first"]), *frames[20:], wire.pack({"op": "done"})])
+
+    def in_pieces(theirs):
+        for start in range(0, len(sent), size):
+            theirs.sendall(sent[start : start + size])
+
+    guest = against(in_pieces, lambda: {"cpu": 0.0, "idle": 0.0})
+    came = []
+    answer, data = guest.request({"op": "cell"}, on_output=came.append)
+    assert answer == {"op": "done"} and [bytes(part) for part in data] == [b"first"]
+    assert came == list(numbers[:20])
+    assert guest.request({"op": "cell"}, on_output=came.append) == ({"op": "done"}, [])
+    assert came == list(numbers)
+    guest.close()
+
+
 def test_outputs_without_end_are_bounded():
     frame = wire.pack({"op": "output", "output": {}}, [bytes(1 << 20)])
 
@@ -262,6 +285,40 @@ def shown(guest, source):
     outputs = []
     guest.request({"op": "cell"}, [source.encode()], on_output=outputs.append)
     return "".join(output.get("text", output.get("evalue", "")) for output in outputs)
+
+
+def test_guests_of_a_worker_keep_to_its_core(nursery):
+    core = max(os.sched_getaffinity(0))
+    source = "import os\nprint(sorted(os.sched_getaffinity(0)))"
+    for given, found in ((core, [core]), (None, sorted(os.sched_getaffinity(0)))):
+        lane = guests.Lane(nursery.lane(given), LIMITS)
+        made = lane.guest()
+        assert shown(made, source).strip() == str(found)
+        made.close()
+        lane.close()
+
+
+def test_what_only_submissions_import_is_loaded_and_no_more(isolated):
+    nursery = guests.Nursery(LIMITS, ["numpy"], besides=["torch"])
+    try:
+        made = nursery.guest()
+        assert shown(made, "import sys\nprint('torch' in sys.modules, 'sympy' in sys.modules)") == "True False\n"
+        made.close()
+    finally:
+        nursery.close()
+
+
+def test_torch_draws_what_the_seed_says(nursery):
+    def draws(seed):
+        made = nursery.guest()
+        made.request({"op": "start", "seed": seed, "files": []})
+        found = shown(made, "import torch\nprint(torch.rand(3).tolist(), torch.initial_seed())")
+        made.close()
+        return found
+
+    assert draws(1) == draws(1) != draws(2)
+    torch.manual_seed(1)
+    assert draws(1) == f"{torch.rand(3).tolist()} {torch.initial_seed()}\n"
 
 
 def test_what_is_refused_is_refused_inside(guest):

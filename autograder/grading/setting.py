@@ -57,9 +57,10 @@ class Setting:
         """Return where guests come from, not started yet: a warm parent, or without a sandbox plain processes."""
         exercises = [self.exercise(name) for name in self.exercises]
         names = [name for one in exercises for name in (*imports.modules(one.notebook), *one.settings.preload)]
-        names = list(dict.fromkeys([*names, *self.imports]))
-        gpu = self.uses_gpu()
-        return Nursery(self.limits, names, self.hidden, gpu) if self.sandbox else Bare(self.limits, names, gpu)
+        names, gpu = list(dict.fromkeys(names)), self.uses_gpu()
+        if self.sandbox:
+            return Nursery(self.limits, names, self.hidden, gpu, self.imports)
+        return Bare(self.limits, list(dict.fromkeys([*names, *self.imports])), gpu)
 
     def uses_gpu(self) -> bool:
         """Tell whether guests may use a GPU: one of the exercises asks for it, and this machine has one."""

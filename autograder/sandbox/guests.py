@@ -33,7 +33,7 @@ LONGEST_WAIT = 2 * WAIT_SECONDS  # that is counted: who was stopped in the meant
 ASK_SECONDS = 1.0  # after which the keeper is asked though the guest sends without a pause
 HALF_A_MESSAGE = 3  # times the idle limit, for the rest of a message, and for a guest that takes none
 ANSWERS_BEFORE_AN_END = 100  # of a keeper, until a guest that has cut the wire is taken to live
-CHUNK = 1 << 18  # bytes that are read at a time
+CHUNK = 1 << 16  # bytes that are read at a time
 MOST_ANSWER = 4096  # bytes of a keeper's answer
 
 FORGED = "on the wire to the judge came {what}: a forged reply."
@@ -78,7 +78,7 @@ class Guest:
         self.budget = budget or Budget(limits)
         self.ended: Ended | None = None
         self._meter, self._asked = Meter(self.budget), 0.0
-        self._begin_frame()
+        self._came, self._chunk = bytearray(), memoryview(bytearray(CHUNK))
         connection.setblocking(False)
 
     def request(
@@ -135,16 +135,17 @@ class Guest:
         """Wait until the guest says that it can begin; raise RuntimeError if it does not."""
         deadline = time.monotonic() + START_SECONDS
         try:
-            while not self._read():
+            while not self._is_whole():
                 if time.monotonic() > deadline:
                     raise RuntimeError("a guest did not start in time")
                 if not select.select([self.connection], [], [], WAIT_SECONDS)[0]:
                     usage = self.usage()
                     if "ended" in usage:
                         raise RuntimeError(f"a guest did not start: {self._epitaph(usage)}")
+                self._receive()
         except (ConnectionError, wire.Violation):
             raise RuntimeError(f"a guest did not start: {self._epitaph()}") from None
-        self._whole_frame()
+        self._taken()
 
     def _handled(self, handler, *arguments):
         """Return what a handler makes of what the guest sent. If it cannot, that is the guest's end, and not ours."""
@@ -172,46 +173,41 @@ class Guest:
     def _frame(self):
         """Return the next frame; wait for it, within the limits."""
         waited = 0.0  # for the rest of it, once it has begun
-        while not self._read():
-            begun = self._got > 0 or self._head is not None
+        while not self._is_whole():
+            begun = bool(self._came)
             seconds = self._wait()
             waited += seconds if begun else 0.0
             if waited > HALF_A_MESSAGE * self.limits["idle_seconds"]:
                 raise wire.Violation("half a message")
-        return wire.unpack(*self._whole_frame())
+            self._receive()
+        return wire.unpack(*self._taken())
 
-    def _begin_frame(self):
-        self._head, self._buffer, self._got = None, bytearray(wire.HEAD.size), 0
-
-    def _read(self):
-        """Read what has come of a frame; tell whether it is whole."""
-        while True:
-            if self._got == len(self._buffer):
-                if self._head is not None:
-                    return True
-                self._head = wire.lengths(self._buffer)
-                self._buffer, self._got = bytearray(sum(self._head)), 0
-                continue
-            end = min(len(self._buffer), self._got + CHUNK)
-            try:
-                count = self.connection.recv_into(memoryview(self._buffer)[self._got : end])
-            except BlockingIOError:
-                return False
+    def _receive(self):
+        """Take what has come, if anything; raise `ConnectionResetError` if no more ever will."""
+        with contextlib.suppress(BlockingIOError):
+            count = self.connection.recv_into(self._chunk)
             if not count:
                 raise ConnectionResetError
-            self._got += count
+            self._came += self._chunk[:count]
             self.budget.received += count
-            if time.monotonic() - self._asked > ASK_SECONDS or self._beyond_bytes():
+            if self._beyond_bytes():
                 self._look()
+
+    def _is_whole(self):
+        """Tell whether a frame has come whole."""
+        size = wire.HEAD.size
+        return len(self._came) >= size and len(self._came) >= size + sum(wire.lengths(self._came[:size]))
 
     def _beyond_bytes(self):
         return self.budget.received > self.limits["received_mb"] << 20
 
-    def _whole_frame(self):
-        """Return the text and the data of the frame that was read, and begin the next."""
-        text, whole = self._head[0], memoryview(self._buffer).toreadonly()
-        self._begin_frame()
-        return bytes(whole[:text]), whole[text:]
+    def _taken(self):
+        """Return the text and the data of the frame that has come, and leave what came behind it."""
+        size, came = wire.HEAD.size, self._came
+        text, data = wire.lengths(came[:size])
+        self._came = came[size + text + data :]
+        whole = memoryview(came).toreadonly()
+        return bytes(whole[size : size + text]), whole[size + text : size + text + data]
 
     def _wait(self, to_send=False):
         """Wait for the guest a little; return the seconds that count."""
@@ -272,16 +268,18 @@ class Nursery:
     limits : dict
         Of a guest that is asked for without a budget; one with a budget has that one's.
     imports : sequence of str
-        Modules to load beforehand.
+        Modules to load beforehand, and to use a little: what they load late is then there as well.
     hidden : sequence of str
         Folders that no guest may see, wherever they lie.
     gpu : bool
         Whether guests may use this machine's GPU.
+    besides : sequence of str
+        Modules that are only loaded.
     """
 
-    def __init__(self, limits, imports=(), hidden=(), gpu=False):
+    def __init__(self, limits, imports=(), hidden=(), gpu=False, besides=()):
         self.limits, self.gpu = limits, gpu
-        self.imports = json.dumps(list(imports))
+        self.imports, self.besides = json.dumps(list(imports)), json.dumps(list(besides))
         self.hidden = [str(path) for path in hidden]
         self.process = self.lanes = self.last = None
 
@@ -298,19 +296,23 @@ class Nursery:
         self.lanes, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.log = tempfile.TemporaryFile()  # noqa: SIM115
         parent = f"{bubblewrap.INSIDE}/parent.py"
-        command = [sys.executable, "-s", parent, str(theirs.fileno()), self.imports, "gpu" if self.gpu else ""]
+        loaded = [self.imports, self.besides, "gpu" if self.gpu else ""]
+        command = [sys.executable, "-s", parent, str(theirs.fileno()), *loaded]
         self.process = subprocess.Popen(
             bubblewrap.command(command, self.hidden, self.gpu), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=self.log, cwd="/", process_group=0,
         )  # fmt: skip
         theirs.close()
 
-    def lane(self):
-        """Return a worker's own way to guests: a socket for `Lane`, which can be sent to another process."""
+    def lane(self, core=None):
+        """Return a worker's own way to guests: a socket for `Lane`, which can be sent to another process.
+
+        Its guests keep to the core of that number, if one is given.
+        """
         self.start()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            socket.send_fds(self.lanes, [b"lane"], [theirs.fileno()])
+            socket.send_fds(self.lanes, [json.dumps({"core": core}).encode()], [theirs.fileno()])
         except OSError:
             raise RuntimeError(f"the sandbox did not start: {self.last_words()}") from None
         theirs.close()

@@ -72,20 +72,21 @@ class Nowhere:
         """Drop a display."""
 
 
-def warm(imports, gpu):
+def warm(imports, besides, gpu):
     """Load everything that guests use, and rehearse a notebook, failing cells too: their code loads late.
 
-    Where guests may use a GPU, torch is only imported: a first gradient looks for devices and starts a thread for
+    What stands in `besides` is loaded as well, and not rehearsed. Where guests may use a GPU, torch is only imported: a first gradient looks for devices and starts a thread for
     each, which would survive no fork.
     """
     import shell
 
-    torch = any(name.partition(".")[0] == "torch" for name in imports)  # seconds, for who needs it
-    if torch:
+    torch, beside = (any(name.partition(".")[0] == "torch" for name in names) for names in (imports, besides))
+    if torch or beside:  # seconds, for who needs it
         shell.one_thread()
     interactive = shell.make_shell()
     interactive.outputs = Nowhere()
-    shell.load(imports)
+    shell.load([*imports, *besides])
+    gc.freeze()  # what is searched for garbage below is what a rehearsal leaves, and no modules
     out, err = sys.stdout, sys.stderr
     sys.stdout = shell.Stream("stdout", interactive.outputs, 1)
     sys.stderr = shell.Stream("stderr", interactive.outputs, 2)
@@ -206,13 +207,18 @@ def received(connection, count):
         yield data, [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
 
-def lane(shell, interactive, worker, filter_program, gpu):
+def lane(shell, interactive, worker, filter_program, gpu, core):
     """Serve one worker: a guest for every pair of sockets that it sends with its limits, one after another.
+
+    Where a core is given, this process and its guests keep to it.
 
     Each lane has a network of its own, with nothing but a loopback device: guests of different workers, which run at
     the same time, cannot find each other there.
     """
     kernel.enter_lane()
+    if core is not None:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, {core})
     _ignore_nothing()
     worker.send(b"warm")
     for limits, (connection, control) in received(worker, 2):
@@ -228,13 +234,13 @@ def _ignore_nothing():
             signal.signal(number, signal.SIG_DFL)
 
 
-def main(descriptor, imports, gpu):
+def main(descriptor, imports, besides, gpu):
     """Warm up, then fork a lane for every socket that comes; `gpu` tells whether guests may use one."""
     lanes = socket.socket(fileno=descriptor)
     os.environ["HOME"] = os.environ["MPLCONFIGDIR"] = SCRATCH
     os.chdir(SCRATCH)
     gc.disable()  # until everything is loaded, there is no garbage
-    shell, interactive = warm(imports, gpu)
+    shell, interactive = warm(imports, besides, gpu)
     filter_program = seccomp.filter_program()
     if len(os.listdir("/proc/self/task")) > 1:
         raise RuntimeError("a module that was loaded beforehand has started threads; no guest can be forked")
@@ -246,13 +252,13 @@ def main(descriptor, imports, gpu):
     gc.set_threshold(20_000, 20, 20)
     os.environ.update(HOME=SCRATCH, TMPDIR=f"{SCRATCH}/.tmp")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers that have ended leave nothing to wait for
-    for _, (worker,) in received(lanes, 1):
+    for asked, (worker,) in received(lanes, 1):
         if os.fork() == 0:
             lanes.close()
-            lane(shell, interactive, worker, filter_program, gpu)
+            lane(shell, interactive, worker, filter_program, gpu, json.loads(asked)["core"])
             os._exit(0)
         worker.close()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), json.loads(sys.argv[2]), gpu=sys.argv[3:] == ["gpu"])
+    main(int(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3]), gpu=sys.argv[4:] == ["gpu"])
