@@ -75,13 +75,13 @@ class Nowhere:
 def warm(imports, besides, gpu):
     """Load everything that guests use, and rehearse a notebook, failing cells too: their code loads late.
 
-    What stands in `besides` is loaded as well, and not rehearsed. Where guests may use a GPU, torch is only imported: a first gradient looks for devices and starts a thread for
-    each, which would survive no fork.
+    What stands in `besides` is loaded as well, and not rehearsed. Where guests may use a GPU, torch is only imported: a
+    first gradient looks for devices and starts a thread for each, which would survive no fork.
     """
     import shell
 
-    torch, beside = (any(name.partition(".")[0] == "torch" for name in names) for names in (imports, besides))
-    if torch or beside:  # seconds, for who needs it
+    rehearsed, torch = (any(_is_torch(name) for name in names) for names in (imports, [*imports, *besides]))
+    if torch:  # seconds, for who needs it
         shell.one_thread()
     interactive = shell.make_shell()
     interactive.outputs = Nowhere()
@@ -90,7 +90,7 @@ def warm(imports, besides, gpu):
     out, err = sys.stdout, sys.stderr
     sys.stdout = shell.Stream("stdout", interactive.outputs, 1)
     sys.stderr = shell.Stream("stderr", interactive.outputs, 2)
-    for cell in (REHEARSAL + REHEARSAL_OF_TORCH * (torch and not gpu)).split("%%rehearsal"):
+    for cell in (REHEARSAL + REHEARSAL_OF_TORCH * (rehearsed and not gpu)).split("%%rehearsal"):
         interactive.run_cell(cell, store_history=True)
     sys.stdout, sys.stderr = out, err
     with contextlib.suppress(Exception):
@@ -107,6 +107,10 @@ def warm(imports, besides, gpu):
     sys.last_value = sys.last_traceback = sys.last_type = None
     shell.forget_ourselves()
     return shell, interactive
+
+
+def _is_torch(name):
+    return name.partition(".")[0] == "torch"
 
 
 def large_pages():
