@@ -75,8 +75,8 @@ class Nowhere:
 def warm(imports, besides, gpu):
     """Load everything that guests use, and rehearse a notebook, failing cells too: their code loads late.
 
-    What stands in `besides` is loaded as well, and not rehearsed. Where guests may use a GPU, torch is only imported: a
-    first gradient looks for devices and starts a thread for each, which would survive no fork.
+    What stands in `besides` is loaded as well, and not rehearsed. Where guests may use a GPU, torch is only imported:
+    a first gradient looks for devices and starts a thread for each, which would survive no fork.
     """
     import shell
 
