@@ -135,7 +135,7 @@ def test_a_frame_that_comes_in_drops_is_idle_time():
     def drops(theirs):
         frame = wire.HEAD.pack(1000, 0) + b"{" * 1000
         for place in range(len(frame)):
-            with contextlib.suppress(BrokenPipeError):
+            with contextlib.suppress(OSError):  # the judge has hung up
                 theirs.send(frame[place : place + 1])
             threading.Event().wait(0.05)
 
