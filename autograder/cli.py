@@ -365,7 +365,7 @@ def export(
 
 
 @app.command()
-def doctor() -> None:
+def doctor(course: Root = ROOT) -> None:
     """Show in one screen what this machine has and lacks for reading, checking, grading and building."""
     from autograder.doctor import findings
 
@@ -373,7 +373,7 @@ def doctor() -> None:
     for name in ("", "What", "Found", "What it is for, or the mend"):
         table.add_column(name)
     needed = 0
-    for finding in findings():
+    for finding in findings(course.resolve()):
         mark = {"ok": "[green]ok[/]", "missing": "[red]missing[/]", "optional": "[yellow]absent[/]"}[finding.state]
         table.add_row(mark, finding.what, finding.found, finding.note)
         needed += finding.state == "missing"

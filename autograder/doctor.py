@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from packaging.requirements import Requirement
 
@@ -38,9 +39,10 @@ class Finding:
     note: str
 
 
-def findings() -> list[Finding]:
-    """Return all findings, the needed things first."""
-    return [*_python(), *packages(), _torch(), _triton(), _exercises(), _writable(), *_tools(), _isolation()]
+def findings(root: Path = ROOT) -> list[Finding]:
+    """Return all findings, the needed things first; `root` is the course's folder."""
+    course = [_exercises(root), _writable(root)]
+    return [*_python(), *packages(), _torch(root), _triton(), *course, *_tools(), _isolation()]
 
 
 def _python() -> Iterator[Finding]:
@@ -97,7 +99,7 @@ def _needs(group: str) -> list[str]:
     return found
 
 
-def _torch() -> Finding:
+def _torch(root: Path = ROOT) -> Finding:
     try:
         import torch
     except ImportError:
@@ -107,7 +109,7 @@ def _torch() -> Finding:
         found = f"{torch.__version__}, {torch.cuda.get_device_name()}, {bf16}"
         return Finding("torch", "ok", found, "the GPU is found; `grade --pending` settles points that wait for one")
     found = f"{torch.__version__}, CPU only"
-    exercises = [Exercise(path.name) for path in sorted((ROOT / "exercises").glob("*")) if path.is_dir()]
+    exercises = [Exercise(path.name, root) for path in sorted((root / "exercises").glob("*")) if path.is_dir()]
     wanting = unverified(exercises)
     return Finding(
         "torch", "optional" if wanting else "ok", found, " ".join(wanting) or "no exercise here needs a GPU"
@@ -158,18 +160,18 @@ def _triton() -> Finding:
     return Finding("Triton", "ok", version, f"kernels run {how}")
 
 
-def _exercises() -> Finding:
-    names = sorted(path.parent.name for path in (ROOT / "exercises").glob("*/*.ipynb"))
+def _exercises(root: Path) -> Finding:
+    names = sorted(path.parent.name for path in (root / "exercises").glob("*/*.ipynb"))
     if names:
         return Finding("Exercises", "ok", ", ".join(names), "released")
     return Finding("Exercises", "missing", "none", "python -m autograder release")
 
 
-def _writable() -> Finding:
-    if os.access(ROOT, os.W_OK):
-        free = shutil.disk_usage(ROOT).free / 1e9
+def _writable(root: Path) -> Finding:
+    if os.access(root, os.W_OK):
+        free = shutil.disk_usage(root).free / 1e9
         return Finding("Course folder", "ok", f"writable, {free:.0f} GB free", "gradebook, feedback, builds")
-    return Finding("Course folder", "missing", "read-only", f"make {ROOT} writable, or grade with --into elsewhere")
+    return Finding("Course folder", "missing", "read-only", f"make {root} writable, or grade with --into elsewhere")
 
 
 def _tools() -> Iterator[Finding]:

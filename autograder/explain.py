@@ -129,15 +129,15 @@ class Explaining(Judge):
         explained = Explained(result)
         if result.status in ("waiting", "unverified") or guest.ended:
             return explained
-        check = next(own for own in checks.of(report.subject) if own.__name__ == result.name)
+        check = next(check for check in checks.of(report.subject) if check.__name__ == result.name)
         recording = Recording(report.subject, self.lookup(report.subject))
         recording.drawn = []
         # Another exception than a check's own ends the explanation of this one check, and nothing else.
         with contextlib.suppress(Exception), placed(self), contextlib.redirect_stdout(io.StringIO()):
             calls, explained.failure = suite._run(check, recording, report.seed)
             explained.calls = [
-                Made(own, call.result, call.error, call.what)
-                for own, call in zip(recording.drawn, calls, strict=True)
+                Made(arguments, call.result, call.error, call.what)
+                for arguments, call in zip(recording.drawn, calls, strict=True)
             ]
             explained.alike = [
                 wrong.label
@@ -153,10 +153,10 @@ def _parameters(released: Notebook, subject: str, method: str = "__init__") -> l
         with contextlib.suppress(SyntaxError):
             for node in ast.walk(ast.parse(cell.source if cell.cell_type == "code" else "")):
                 if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == subject:
-                    made = [own for own in node.body if isinstance(own, ast.FunctionDef) and own.name == method]
+                    made = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == method]
                     maker = made[0] if isinstance(node, ast.ClassDef) and made else node
                     if isinstance(maker, ast.FunctionDef):
-                        return [own.arg for own in maker.args.args if own.arg != "self"]
+                        return [parameter.arg for parameter in maker.args.args if parameter.arg != "self"]
     return []
 
 
@@ -288,29 +288,29 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
     """
     report = explanation.report
     yield f"{report.subject}: {show.points(report)}, seed {report.seed}", "bold"
-    for own in explanation.checks:
-        result = own.result
+    for explained in explanation.checks:
+        result = explained.result
         style = {"passed": "green", "failed": "red"}.get(result.status, "dim")
         yield f"  {result.status}  {result.name}", style
         yield f"    {text.line(str(result.title))}", ""
         if result.message:
             yield f"    {text.line(str(result.message))}", ""
-        calls = own.calls if whole else own.calls[:MOST_CALLS]
+        calls = explained.calls if whole else explained.calls[:MOST_CALLS]
         for number, call in enumerate(calls, 1):
             what = f": {call.what}" if call.what else ""
-            yield from _of_call(explanation, call, f"call {number} of {len(own.calls)}{what}")
-        if len(own.calls) > len(calls):
-            yield f"    … and {len(own.calls) - len(calls)} more; --check {result.name} shows all", "dim"
-        if own.failure is not None and own.failure.expected is not None:
+            yield from _of_call(explanation, call, f"call {number} of {len(explained.calls)}{what}")
+        if len(explained.calls) > len(calls):
+            yield f"    … and {len(explained.calls) - len(calls)} more; --check {result.name} shows all", "dim"
+        if explained.failure is not None and explained.failure.expected is not None:
             yield "    compared", "bold"
             if result.where:
                 yield f"      {show.element(result.where)}", ""
-            yield from _of_value("expected", own.failure.expected)
-            yield from _of_value("got", own.failure.got)
-        if own.alike and (result.status == "failed" or whole):
-            yield f"    does here what these listed answers do: {'; '.join(own.alike)}", "cyan"
-        elif own.alike:
-            yield f"    {len(own.alike)} listed wrong answers do the same here, and pass it too", "dim"
+            yield from _of_value("expected", explained.failure.expected)
+            yield from _of_value("got", explained.failure.got)
+        if explained.alike and (result.status == "failed" or whole):
+            yield f"    does here what these listed answers do: {'; '.join(explained.alike)}", "cyan"
+        elif explained.alike:
+            yield f"    {len(explained.alike)} listed wrong answers do the same here, and pass it too", "dim"
         elif result.status == "failed":
             yield "    no listed answer does the same here", "cyan"
 

@@ -100,12 +100,12 @@ def recorded(folder: Path) -> list[Tried] | None:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads(_record(folder).read_text(encoding="utf-8"))
         if kept["from"] == _digest(folder):
-            return [_tried(own) for own in kept["found"]]
+            return [_tried(entry) for entry in kept["found"]]
     return None
 
 
 def _tried(kept: dict[str, Any]) -> Tried:
-    wrong, right = [Wrong(**own) for own in kept["wrong"]], [Right(**own) for own in kept["right"]]
+    wrong, right = [Wrong(**answer) for answer in kept["wrong"]], [Right(**answer) for answer in kept["right"]]
     return Tried(kept["subject"], kept["checks"], wrong, right)
 
 

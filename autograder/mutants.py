@@ -196,7 +196,7 @@ def _expressions(node: ast.expr, parameters: list[str]) -> list[ast.expr]:
         case ast.Subscript(ctx=ast.Load()):
             return [node.value]
         case ast.Slice():
-            return [_with(node, **{own: None}) for own in ("lower", "upper", "step") if getattr(node, own)]
+            return [_with(node, **{part: None}) for part in ("lower", "upper", "step") if getattr(node, part)]
         case ast.Tuple(ctx=ast.Load()) | ast.List(ctx=ast.Load()):
             return [_with(node, elts=elements) for elements in _exchanged(node.elts)]
         case ast.Name(ctx=ast.Load()) if node.id in parameters:
@@ -276,7 +276,7 @@ def _negated_constant(parent: ast.AST, child: ast.AST) -> bool:
 
 
 def _methods(kind: ast.ClassDef) -> list[ast.FunctionDef]:
-    return [own for own in kind.body if isinstance(own, ast.FunctionDef)]
+    return [part for part in kind.body if isinstance(part, ast.FunctionDef)]
 
 
 def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
@@ -289,7 +289,9 @@ def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
     subject, answer : str
         The function that students write, and which right answer to it this is.
     """
-    function.decorator_list = [own for own in function.decorator_list if ast.unparse(own) == "triton.jit"]
+    function.decorator_list = [
+        decorator for decorator in function.decorator_list if ast.unparse(decorator) == "triton.jit"
+    ]
     methods = [function] if isinstance(function, ast.FunctionDef) else _methods(function)
     parameters_at = dict[int, list[str]]()
     for part in {function, *methods}:
@@ -323,10 +325,10 @@ def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
                 continue
             seen.add(source)
             whose = "" if function.name in (subject, answer) else f", {function.name}"
-            own = f"{answer}{whose}: {before}  ->  {'(dropped)' if isinstance(change, ast.Pass) else after}"
-            names[own] = names.get(own, 0) + 1
-            own += f"  #{names[own]}" if names[own] > 1 else ""
-            made.append(Mutant(subject, answer, own, source))
+            mutant_name = f"{answer}{whose}: {before}  ->  {'(dropped)' if isinstance(change, ast.Pass) else after}"
+            names[mutant_name] = names.get(mutant_name, 0) + 1
+            mutant_name += f"  #{names[mutant_name]}" if names[mutant_name] > 1 else ""
+            made.append(Mutant(subject, answer, mutant_name, source))
     return made
 
 
@@ -370,21 +372,21 @@ def reference(folder: Path, changed: str = "") -> dict[str, Any]:
                 kept.append(node)
             case ast.ImportFrom() | ast.Assign(targets=[ast.Name()], value=ast.Constant()):
                 kept.append(node)
-            case ast.Try() if all(isinstance(own, ast.Import | ast.ImportFrom) for own in node.body):
+            case ast.Try() if all(isinstance(statement, ast.Import | ast.ImportFrom) for statement in node.body):
                 kept.append(node)
             case ast.FunctionDef() | ast.ClassDef():
                 kept.append(instead.get(node.name, node))
     text = ast.unparse(ast.Module(kept, []))
     lines = text.splitlines(keepends=True)
     linecache.cache[folder.name] = (len(text), None, lines, folder.name)  # where Triton reads what a kernel does
-    own: dict[str, Any] = {"__name__": folder.name}
-    exec(_compiled(text, folder.name), own)
-    return own
+    namespace: dict[str, Any] = {"__name__": folder.name}
+    exec(_compiled(text, folder.name), namespace)
+    return namespace
 
 
 def mutants_of(exercise: authoring.Exercise, subject: str, most: int = MOST) -> tuple[list[Mutant], int]:
     """Return the mutants of one function, at most `most`, and how many there are."""
-    found = [own for part in _written(exercise, subject) for own in mutate(part, subject, "reference")]
+    found = [mutant for part in _written(exercise, subject) for mutant in mutate(part, subject, "reference")]
     listed = _definitions((exercise.folder / "misconceptions.py").read_text(encoding="utf-8"))
     for right in exercise.suite.listed("right_for", subject):
         if right.__name__ in listed:  # a family's answer is made by a function, and has no text of its own
@@ -392,9 +394,11 @@ def mutants_of(exercise: authoring.Exercise, subject: str, most: int = MOST) -> 
     if len(found) <= most:
         return found, len(found)
     # Those of the reference, which is what most students write, are all kept.
-    chosen = sorted(found, key=lambda own: (own.answer != "reference", hashlib.sha256(own.name.encode()).digest()))
-    kept = {own.name for own in chosen[:most]}
-    return [own for own in found if own.name in kept], len(found)
+    chosen = sorted(
+        found, key=lambda mutant: (mutant.answer != "reference", hashlib.sha256(mutant.name.encode()).digest())
+    )
+    kept = {mutant.name for mutant in chosen[:most]}
+    return [mutant for mutant in found if mutant.name in kept], len(found)
 
 
 @functools.cache
@@ -461,7 +465,7 @@ def examined(
     """Examine mutants in a pool of processes; one that does not come to an end in time is killed by that."""
     outcomes = []
     with pebble.ProcessPool(workers or os.cpu_count() or 1, initializer=_begin, initargs=[folder]) as pool:
-        waiting = [pool.schedule(examine, args=[folder, own], timeout=seconds) for own in mutants]
+        waiting = [pool.schedule(examine, args=[folder, mutant], timeout=seconds) for mutant in mutants]
         for future in track(waiting, folder.name, console=Console(stderr=True), transient=True):
             try:
                 outcomes.append(future.result())
@@ -480,8 +484,8 @@ def equals(folder: Path) -> dict[str, dict[str, str]]:
         return {}
     found: dict[str, dict[str, str]] = {}
     for group in tomllib.loads(path.read_text(encoding="utf-8"))["equal"]:
-        own = found.setdefault(group["function"], {})
-        own |= dict.fromkeys(group["mutants"], group["reason"])
+        reasons = found.setdefault(group["function"], {})
+        reasons |= dict.fromkeys(group["mutants"], group["reason"])
     return found
 
 
@@ -515,12 +519,12 @@ def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int) -> Row:
         made=made,
         examined=len(mutants),
         killed=len(dead),
-        raised=sum(own.raised for own in dead),
-        cause=sum(own.cause for own in dead),
-        relation=sum(own.relation and not own.cause for own in dead),
-        told=sum(own.raised or own.cause or own.relation for own in dead),
-        endless=sum(not own.ended for own in dead),
-        passed=[own.name for own, outcome in zip(mutants, outcomes, strict=True) if not outcome.killed],
+        raised=sum(outcome.raised for outcome in dead),
+        cause=sum(outcome.cause for outcome in dead),
+        relation=sum(outcome.relation and not outcome.cause for outcome in dead),
+        told=sum(outcome.raised or outcome.cause or outcome.relation for outcome in dead),
+        endless=sum(not outcome.ended for outcome in dead),
+        passed=[mutant.name for mutant, outcome in zip(mutants, outcomes, strict=True) if not outcome.killed],
         by=dict(sorted(by.items())),
     )
 
@@ -535,9 +539,9 @@ def recorded() -> dict[str, dict[str, Any]]:
     for name, rows in found.items():
         marked = equals(folders[name]) if name in folders else {}
         for subject, row in rows.items():
-            own = marked.get(subject, {})
-            row["equal"] = [mutant for mutant in row["passed"] if mutant in own]
-            row["survived"] = [mutant for mutant in row["passed"] if mutant not in own]
+            equal = marked.get(subject, {})
+            row["equal"] = [mutant for mutant in row["passed"] if mutant in equal]
+            row["survived"] = [mutant for mutant in row["passed"] if mutant not in equal]
     return found
 
 
@@ -575,7 +579,7 @@ def main(
             console.print(f"{name} has no function {function!r} to change.", style="red", highlight=False)
             raise typer.Exit(1)
         chosen = {subject: mutants_of(exercise, subject) for subject in subjects}
-        outcomes = iter(examined(known[name], [own for mutants, _made in chosen.values() for own in mutants]))
+        outcomes = iter(examined(known[name], [mutant for mutants, _made in chosen.values() for mutant in mutants]))
         rows, left, stale = {}, {}, []
         for subject, (mutants, made) in chosen.items():
             rows[subject] = summed(mutants, list(itertools.islice(outcomes, len(mutants))), made)

@@ -58,7 +58,9 @@ def write(course: Course, path: Path, anonymous: bool = False) -> None:
                 "rows": _rows(course, path, handed_in, names, columns),
                 "pending": sum(record.pending > 0 for record in handed_in),
                 "columns": columns,
-                "functions": [(name, len(list(own))) for name, own in groupby(column.function for column in columns)],
+                "functions": [
+                    (name, len(list(group))) for name, group in groupby(column.function for column in columns)
+                ],
                 **_telling(columns, handed_in),
             }
         )

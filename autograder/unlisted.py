@@ -29,7 +29,7 @@ def unlisted(exercise: authoring.Exercise, subject: str, seed: int = 0) -> Itera
         name: functools.cache(getattr(suite, name)) for name in ("_first_call", "_first_answer")
     }
     for wrong in listed["wrong_for"]:
-        left = {**listed, "wrong_for": [own for own in listed["wrong_for"] if own is not wrong]}
+        left = {**listed, "wrong_for": [other for other in listed["wrong_for"] if other is not wrong]}
         with (
             mock.patch.multiple(suite, **remembered),
             mock.patch.object(exercise.suite, "listed", lambda kind, subject, left=left: left[kind]),

@@ -282,7 +282,9 @@ def _listed_answers_do_what_they_should(exercise: "authoring.Exercise", found: "
     from checking import machine
 
     suite, path = exercise.suite, exercise.folder / "misconceptions.py"
-    answers = {own.__name__: own for kind in ("wrong_for", "right_for") for own in suite.listed(kind, found.subject)}
+    answers = {
+        answer.__name__: answer for kind in ("wrong_for", "right_for") for answer in suite.listed(kind, found.subject)
+    }
     mend = "add a check that it fails, or take it off the list"
     if any(machine.lacks(check.on) for check in suite.of(found.subject)):
         mend += ', or give it on="gpu" if nothing but a GPU shows it'

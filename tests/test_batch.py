@@ -126,6 +126,29 @@ def test_killed_three_times_and_started_again_nothing_is_lost_or_done_twice(cour
     assert not [own for own in orphans if own.info["status"] != psutil.STATUS_ZOMBIE]
 
 
+@pytest.mark.slow
+def test_a_run_that_was_stopped_and_goes_on_costs_nobody_points(course, undisturbed, tmp_path):
+    into, stopping = with_secret(tmp_path / "stopped"), Course(root=tmp_path / "stopping")
+    shutil.copytree(course.root, stopping.root, ignore=shutil.ignore_patterns("gradebook.db"))
+    with (stopping.root / "nbgrader_config.py").open("a") as file:
+        file.write("\nc.Limits.idle_seconds = 2\n")
+    # Ctrl-Z stops the command and its workers, and no guest.
+    run = subprocess.Popen(
+        command(stopping, into, "--jobs", 2), process_group=0, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    stops, deadline = 0, time.monotonic() + 60
+    while stops < 3 and run.poll() is None and time.monotonic() < deadline:
+        if len(list(into.glob("autograded/*/01-toy/grade.json"))) > 2 * stops:
+            os.killpg(run.pid, signal.SIGSTOP)
+            time.sleep(4)
+            os.killpg(run.pid, signal.SIGCONT)
+            stops += 1
+        time.sleep(0.01)
+    _, said = run.communicate(timeout=120)
+    assert stops == 3 and run.returncode == 0, said.decode()[-2000:]
+    assert grades(into, course) == undisturbed
+
+
 def kill_a_worker():
     """Kill one of this process's workers: a child of its fork server."""
     for own in psutil.Process().children(recursive=True):
@@ -265,6 +288,20 @@ def test_a_full_disk_is_one_clear_line_and_the_next_run_goes_on(course, undistur
     assert "second 0" in run.stdout, (tmp_path / "second.txt").read_text()[-2000:]
     found = grades(tmp_path / "kept", course)
     assert {name: own[:3] for name, own in found.items()} == {name: own[:3] for name, own in undisturbed.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [0, 1], ids=["none to grade", "one to grade"])
+def test_a_graded_notebook_that_was_taken_away_stops_no_class(course, tmp_path, more):
+    into = with_secret(tmp_path / "taken")
+    first = [session for session in graded(course, into, 3, jobs=1)][-1].records
+    place = Course(root=course.root, into=into).graded(first[0].student, "01-toy")
+    place.notebook.unlink()
+    place.page.unlink()
+    session = [session for session in graded(course, into, 3 + more, jobs=1)][-1]
+    assert len(session.records) == 3 + more and session.kept == 3
+    page = place.page.read_text()
+    assert "our own fault" in page and "FileNotFoundError" in page and "default-src 'none'" in page
 
 
 SERVE = backends._serve

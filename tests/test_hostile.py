@@ -37,6 +37,7 @@ BY_NAME = {case.name: case for case in CASES}
 # Control codes, marks that turn text around, and halves of letters: none of these is shown as it came.
 ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 FORMULA = tuple("=+-@\t\r")
+MOST_BYTES = 21_000_000  # of a graded notebook and of a page: what the limits say, and the course's own part of it
 
 
 @dataclass
@@ -134,6 +135,9 @@ def judged(case, record, page, notebook, grader=None):
             wrong.append(f"shows {secret!r}")
     if cases.live(page):
         wrong.append(f"live in the page: {cases.live(page)}")
+    for what, text in (("the page", page), ("the graded notebook", notebook)):
+        if len(text.encode("utf-8", "replace")) > MOST_BYTES:
+            wrong.append(f"{what} has {len(text.encode('utf-8', 'replace')) / 1e6:.0f} MB")
     for what, text in (("the record", record.to_json()), ("the reasons", reasons), ("the page", page)):
         if ACTS.search(text):
             wrong.append(f"acts in {what}: {around(text)}")

@@ -370,6 +370,38 @@ def test_nothing_is_said_where_no_own_cell_defines_it(source):
     assert not restored(change)[1].repairs
 
 
+@pytest.mark.parametrize(
+    "where",
+    ["locked", "added"],
+    ids=["in place of a check", "in cells of its own, each with a word that is looked for"],
+)
+def test_a_bounded_part_of_what_was_handed_in_is_read_as_python(monkeypatch, where):
+    read, parse_python = [], notebook.ast.parse
+
+    def counted(source):
+        read.append(len(source))
+        return parse_python(source)
+
+    monkeypatch.setattr(notebook.ast, "parse", counted)
+    notebook._defined.cache_clear()
+
+    def change(raw):
+        answered(raw, add="")
+        large = "add = [" + "1, " * 60_000 + "]\n"
+        if where == "locked":
+            raw["cells"][PLACE["check_add"]]["source"] = large * 3
+        else:
+            cells = [{"cell_type": "code", "source": f"# {number}\n{large}"} for number in range(20)]
+            raw["cells"] += [*cells, {"cell_type": "code", "source": "def add(a, b):\n    return a + b"}]
+
+    _, result = restored(change)
+    assert sum(read) < 1.5 * notebook.MOST_SEARCHED and max(read) <= notebook.MOST_CODE
+    if where == "locked":
+        assert result.evidence
+    else:
+        assert "add stands in a cell that was added" in said(result)
+
+
 def test_a_helper_in_an_own_cell_is_nothing_to_say():
     def change(raw):
         answered(raw, add="def add(a, b):\n    return helper(a, b)")

@@ -337,6 +337,14 @@ CASES = [
         cells={"add": RIGHT["add"] + "\n\ntable = '" + "0123456789" * 500_000 + "'"},
     ),
     Case(
+        "cell-of-8-million-letters",
+        51,
+        "has a cell of 24 MB, since each of its letters takes three bytes",
+        ALL,
+        "right",
+        cells={"add": RIGHT["add"] + "\n\n# " + "字" * 8_000_000},
+    ),
+    Case(
         "stdout-none",
         51,
         "sets sys.stdout to None",

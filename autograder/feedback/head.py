@@ -14,6 +14,9 @@ from checking.words import Message, from_dict, to_dict
 SAID = "autograder"
 """Under this name the cell's metadata have the same as data; nothing of a student's metadata comes so far."""
 
+POLICY = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'">"""
+"""Of a page without style and pictures: nothing that might have been overlooked in it can act."""
+
 MADE_OF = re.compile(r'<meta name="made-of" content="([0-9a-f]+)">')
 
 
@@ -94,7 +97,7 @@ def bare_page(record: Record, fault: str) -> str:
     name = html.escape(record.assignment)
     lines = "".join(f"<li>{html.escape(line)}</li>" for line in words.reasons(record, record.penalty))
     return (
-        f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{name}</title>"
+        f"<!doctype html><html lang='en'><meta charset='utf-8'>{POLICY}<title>{name}</title>"
         f"<h1>{name}: {record.score:g} of {record.max_score:g} points</h1>"
         f"<ul>{lines}</ul><p>The full page could not be made, through our own fault: {html.escape(fault)}</p>"
     )

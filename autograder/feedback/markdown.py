@@ -8,6 +8,7 @@ from mistune import BlockParser, HTMLRenderer, InlineParser
 
 from autograder.feedback import code
 from autograder.feedback.markup import ATTACHED, LINE_BREAKS, LINK, PICTURE, name_of
+from checking.words import Message
 
 PLUGINS = ("strikethrough", "table", "url", "task_lists", "def_list")
 DISPLAYED = r"(?<!\\)\$\$.*?(?<!\\)\$\$|\\\\\[.*?\\\\\]|\\begin\{(?P<NAME>[a-zA-Z]*\*?)\}.*?\\end\{(?P=NAME)\}"
@@ -16,6 +17,11 @@ HEADING = r"^ {0,3}(?P<atx_1>#{1,6})(?!#+)(?P<atx_2>.*?)$"
 DELIMITERS = {r"\\[": "$$", r"\\(": "$"}
 DOLLAR = "<span>$</span>"
 """A dollar sign that begins no formula: alone in its element, it finds no other."""
+
+
+def _line(message):
+    """Return a line in the place of a picture."""
+    return f"<em>{html.escape(str(message))}</em>"
 
 
 def formulas(parser):
@@ -86,10 +92,11 @@ class Renderer(HTMLRenderer):
             self.harmless = False
             if PICTURE.fullmatch(url):
                 return super().image(text, url, title)
-            return f"<em>[A picture from elsewhere is not fetched: {html.escape(url[:200])}]</em>"
+            return _line(Message("[A picture from elsewhere is not fetched: {address}]", address=url[:200]))
         name = name_of(url, self.pictures)
         self.harmless &= url == f"{ATTACHED}{name}"
         if name is None:
-            shown = html.escape(unquote(url[len(ATTACHED) :])[:200])
-            return f"<em>[The picture {shown} is not in the notebook, or is none that can be shown.]</em>"
+            shown = unquote(url[len(ATTACHED) :])[:200]
+            message = "[The picture {name} is not in the notebook, or is none that can be shown.]"
+            return _line(Message(message, name=shown))
         return super().image(text, url, title)

@@ -13,6 +13,8 @@ from urllib.parse import unquote
 
 import nh3
 
+from checking.words import Message
+
 TAGS = set(
     "a abbr b blockquote br caption code col colgroup dd del div dl dt em h1 h2 h3 h4 h5 h6 hr i img input ins kbd "
     "li ol p pre s samp small span strong sub sup table tbody td tfoot th thead tr tt u ul var".split()
@@ -67,9 +69,9 @@ above all the backslashes of formulas. Ordinary texts stay below a hundredth of 
 FORMATTING = re.compile(r"<(?:a|b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)\b", re.IGNORECASE)
 MARK = re.compile(r"[^\w \t]|_")
 
-TOO_LARGE = "This text is too long or too deeply nested to be laid out; it is shown as it was written."
-FAILED = "This text could not be laid out; it is shown as it was written."
-CUT = "[cut here: the rest is more than is shown]"
+TOO_LARGE = Message("This text is too long or too deeply nested to be laid out; it is shown as it was written.")
+FAILED = Message("This text could not be laid out; it is shown as it was written.")
+CUT = Message("[cut here: the rest is more than is shown]")
 
 # In a notebook, HTML stands on one line between these: Markdown passes it on as it is, and finds no marks in it.
 OPENING, CLOSING = "<div>", "</div>"
@@ -132,7 +134,7 @@ def plain_text(text, reason):
     """Return text as HTML that shows it as it was written, below a line that says why."""
     shown = html.escape(text[:MOST_TEXT], quote=False)
     cut = f"<p><em>{CUT}</em></p>" if len(text) > MOST_TEXT else ""
-    return f"<div><p><em>[{html.escape(reason)}]</em></p><pre>{shown}</pre>{cut}</div>"
+    return f"<div><p><em>[{html.escape(str(reason))}]</em></p><pre>{shown}</pre>{cut}</div>"
 
 
 def html_work(text):
@@ -168,7 +170,8 @@ def as_base64(text):
 
 def as_picture(mime, encoded):
     """Return an `img` of base64 text."""
-    return f'<img alt="A picture that this cell drew" src="data:{mime};base64,{encoded}">'
+    alt = html.escape(str(Message("A picture that this cell drew")))
+    return f'<img alt="{alt}" src="data:{mime};base64,{encoded}">'
 
 
 def name_of(address, attachments):

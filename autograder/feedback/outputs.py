@@ -9,13 +9,14 @@ from autograder.cells import new_output
 from autograder.feedback import markup
 from autograder.sandbox.inside import wire
 from autograder.text import printed
+from checking.words import Message
 
 SAFE_TEXT = ("text/plain", "text/latex")
 PAGE_PICTURES = ("image/png", "image/jpeg")
 """Pictures that nbconvert shows by themselves; others are put into an `img`."""
-CUT = "[this output was too large to keep]"
-CUT_CELL = "[The outputs of this cell were left out: the whole notebook was too large to keep.]\n"
-CUT_SOURCE = "[This cell was left out: the whole notebook was too large to keep.]"
+CUT = Message("[this output was too large to keep]")
+CUT_CELL = Message("[The outputs of this cell were left out: the whole notebook was too large to keep.]")
+CUT_SOURCE = Message("[This cell was left out: the whole notebook was too large to keep.]")
 
 GRADED_MB = 20
 """Size of a graded notebook and of a page, in MB, where the limits have no `graded_mb`."""
@@ -126,14 +127,14 @@ class Collected:
         """Return a picture, by what its bytes are and not by what it is called."""
         if len(value) > self.picture * 2:
             self.cut = True
-            return {"text/plain": CUT}
+            return {"text/plain": str(CUT)}
         picture = markup.picture_bytes(value)
         mime = markup.picture_type(picture) if picture is not None else None
         if mime is None:
             return {}
         if len(picture) > min(self.picture, self.pictures_left):
             self.cut = True
-            return {"text/plain": CUT}
+            return {"text/plain": str(CUT)}
         self.pictures_left -= len(picture)
         text = "".join(value.split())
         return {mime: text} if mime in PAGE_PICTURES else {"text/html": markup.as_picture(mime, text)}
@@ -143,7 +144,7 @@ class Collected:
         encoded = markup.as_base64(value)
         if len(encoded) > min(self.picture, self.pictures_left):
             self.cut = True
-            return {"text/plain": CUT}
+            return {"text/plain": str(CUT)}
         self.pictures_left -= len(encoded)
         return {"text/html": markup.as_picture("image/svg+xml", encoded)}
 
@@ -161,7 +162,7 @@ def clean_attachments(attachments, limits):
     Returns
     -------
     tuple
-        The attachments, `{name: {mime: base64 text}}`, and the list of sentences.
+        The attachments, `{name: {mime: base64 text}}`, and a `Message` for each picture that was left out.
     """
     most = limits["picture_kb"] << 10
     kept, notes, left = {}, [], PICTURES_PER_CELL * most
@@ -169,18 +170,19 @@ def clean_attachments(attachments, limits):
         mime, text = _picture_in(bundle)
         size = len(text) * 3 // 4
         if not _is_plain_name(name):
-            reason = "its name is none that Jupyter gives"
+            reason = Message("its name is none that Jupyter gives")
         elif mime is None:
-            reason = "it is no PNG, JPEG, GIF or WebP"
+            reason = Message("it is no PNG, JPEG, GIF or WebP")
         elif size > most:
-            reason = f"it has {size >> 10} KB; {limits['picture_kb']} KB is the most"
+            reason = Message("it has {size} KB; {most} KB is the most", size=size >> 10, most=limits["picture_kb"])
         elif size > left or len(kept) >= MOST_OUTPUTS:
-            reason = "the cell has more pictures than are kept"
+            reason = Message("the cell has more pictures than are kept")
         else:
             kept[name] = {mime: text}
             left -= size
             continue
-        notes.append(f"The picture {wire.clean(str(name), MOST_NAME)} was left out: {reason}.")
+        shown = wire.clean(str(name), MOST_NAME)
+        notes.append(Message("The picture {name} was left out: {reason}.", name=shown, reason=reason))
     return kept, notes
 
 
@@ -220,7 +222,7 @@ def clean_markdown(cells, limits):
 
     Returns
     -------
-    list of str
+    list of Message
         A sentence for each picture that was left out.
     """
     notes, work_left = [], TEXTS_WORK * markup.MOST_WORK
@@ -289,12 +291,12 @@ def _source_size(cell):
 def cut_outputs(cell):
     """Leave a line in place of a code cell's outputs."""
     if cell.cell_type == "code" and cell.outputs:
-        cell.outputs = [new_output("stream", name="stderr", text=CUT_CELL)]
+        cell.outputs = [new_output("stream", name="stderr", text=f"{CUT_CELL}\n")]
 
 
 def cut_source(cell):
     """Leave a line in place of a cell's text and attachments."""
-    cell.source = CUT_SOURCE
+    cell.source = str(CUT_SOURCE)
     cell.pop("attachments", None)
 
 

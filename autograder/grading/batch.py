@@ -118,13 +118,14 @@ class Batch:
         waiting, again = deque(submissions), deque[_Task]()
         while waiting or again or self.jobs:
             while again and self._has_room():
-                self._submit("grade", again.popleft())
+                task = again.popleft()
+                self._submit("grade", task, (task.unit,))
             while waiting and not again and self._has_room():
                 task = self._begun(waiting.popleft())
                 if task.kept:
                     yield task
                 else:
-                    self._submit("grade", task)
+                    self._submit("grade", task, (task.unit,))
             if not self.jobs:
                 continue
             task, answer = self._result()
@@ -229,16 +230,19 @@ class Batch:
         for task in waiting:
             task.tries = 0
         while waiting or self.jobs:
-            if self.running is None:  # nothing was graded, and for pages alone no worker is started
+            if waiting and self._has_room():
                 task = waiting.popleft()
-                answer = self._page_here(task)
+                answer = self._page_begun(task)
+                if answer is None:
+                    continue
             else:
-                while waiting and self._has_room():
-                    self._submit("page", waiting.popleft())
                 task, answer = self._result()
             if isinstance(answer, WorkerDied) and task.tries < TRIES:
                 waiting.append(task)
                 continue
+            if isinstance(answer, tuple):
+                answer, took = answer
+                self.seconds["pages"] = self.seconds.get("pages", 0.0) + took
             assert task.record is not None
             if isinstance(answer, Exception):  # the page could not be made; the grade is safe
                 fault = PAGE_DIED if isinstance(answer, WorkerDied) else str(answer)
@@ -256,20 +260,27 @@ class Batch:
         except OSError:
             return False
 
-    def _page_here(self, task: _Task) -> Any:
+    def _page_begun(self, task: _Task) -> Any:
+        """Give a page to a worker, and return None; where none runs, the page. Or the exception that it ended in."""
+        try:
+            notebook = self._place(task).notebook.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:  # somebody has taken the graded notebook away, or changed it
+            return RuntimeError(f"{type(error).__name__}: {error}")
+        arguments = dataclasses.replace(task.unit, data=None, files={}), notebook, task.saved
+        if self.running is None:  # nothing was graded, and for pages alone no worker is started
+            return self._page_here(*arguments)
+        self._submit("page", task, arguments)
+        return None
+
+    def _page_here(self, unit: Unit, notebook: str, saved: Saved | None) -> Any:
         """Make a page in this process; return it, or the exception that it ended in."""
         from autograder.grading.worker import page
 
         with self._timed("pages"):
             try:
-                unit, notebook, saved = self._page_arguments(task)
                 return page(unit, notebook, saved, self.setting.limits_of(unit.assignment))
             except Exception as error:  # as a worker would
                 return RuntimeError(f"{type(error).__name__}: {error}")
-
-    def _page_arguments(self, task: _Task) -> tuple[Any, ...]:
-        notebook = self._place(task).notebook.read_text(encoding="utf-8")
-        return dataclasses.replace(task.unit, data=None, files={}), notebook, task.saved
 
     def _place(self, task: _Task) -> Any:
         return self.course.graded(task.unit.student, task.unit.assignment)
@@ -280,10 +291,9 @@ class Batch:
         """Tell whether a job may be submitted; the backend is made for the first."""
         return self.running is None or self.running.free() > 0
 
-    def _submit(self, method: str, task: _Task) -> None:
+    def _submit(self, method: str, task: _Task, arguments: tuple[Any, ...]) -> None:
         if self.running is None:
             self.running = self.backend()
-        arguments = self._page_arguments(task) if method == "page" else (task.unit,)
         task.tries += 1
         self.number += 1
         self.jobs[self.number] = task
@@ -346,7 +356,7 @@ def _history(path: Path) -> list[dict[str, Any]]:
         return [*history, earlier]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, AttributeError, TypeError):  # no record; whatever it is, it is kept
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):  # no record; it is kept all the same
         with contextlib.suppress(OSError):
             path.replace(path.with_name(f"{path.name}.unreadable"))
         return []

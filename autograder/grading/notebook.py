@@ -3,6 +3,7 @@
 import ast
 import copy
 import difflib
+import functools
 import json
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,10 @@ from checking.words import Message
 MOST_CELLS = 2000
 MOST_DIFF = 20_000
 MOST_DIFF_LINES = 40
+MOST_CODE = 200_000
+"""Characters of a cell that is read as Python: beyond that, nobody wrote it, and reading it takes seconds."""
+MOST_SEARCHED = 1_000_000
+"""Characters of all the cells that are looked through for an answer that stands in the wrong place."""
 CELL_TYPES = ("code", "markdown", "raw")
 
 TWICE = "The cell {cell} stands twice; the first one counts."
@@ -245,25 +250,32 @@ def _find_by_place(submitted: Notebook, released: Notebook, keys: list[str | Non
 
 def defined_in(cell: Cell) -> set[str]:
     """Return the names of the functions and classes that a code cell defines."""
-    if not is_code(cell):
-        return set()
+    return set(_defined(cell.source)) if is_code(cell) and len(cell.source) <= MOST_CODE else set()
+
+
+@functools.lru_cache(100)
+def _defined(source: str) -> frozenset[str]:
     try:
-        body = ast.parse(cell.source).body
+        body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
-    return {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+        return frozenset()
+    return frozenset(node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef)))
 
 
 def _elsewhere(cells: list[Cell], released: Notebook) -> list[Message]:
     """Return a sentence for each answer that was left empty and stands in a cell that its student added."""
     wanted = {_key(cell): cell for cell in released.cells if is_answer(cell) and is_code(cell)}
+    added, room = [], MOST_SEARCHED
+    for cell in sorted((cell for cell in cells if not marks(cell)), key=lambda cell: len(cell.source)):
+        room -= len(cell.source)
+        added += [cell] if room >= 0 else []
     notes: list[Message] = []
     for cell in cells:
         original = wanted.get(_key(cell))
         if original is None or cell.source.strip() not in ("", original.source.strip()):
             continue
         for name in sorted(defined_in(original)):
-            if any(name in defined_in(other) for other in cells if not marks(other) and name in other.source):
+            if any(name in defined_in(other) for other in added if name in other.source):
                 sentence = (
                     "{name} stands in a cell that was added, and the cell {cell} that was given for it is empty "
                 )
@@ -291,6 +303,8 @@ def _same_code(locked: Cell, given: Cell) -> bool:
     """Tell whether two cells say the same, however they are laid out, and whatever their docstrings say."""
     if locked.source.split() == given.source.split():
         return True
+    if len(given.source) > MOST_CODE:
+        return False
     try:
         return _bare(locked.source) == _bare(given.source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

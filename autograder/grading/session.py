@@ -33,7 +33,7 @@ class Waiting:
 
     def __init__(self, records: Sequence[Record]):
         records = [record for record in records if record.pending]
-        absent = {what for what in {need for own in records for need in own.waits_for()} if machine.lacks(what)}
+        absent = {what for what in {need for record in records for need in record.waits_for()} if machine.lacks(what)}
         self.settled_here = [record for record in records if not absent & set(record.waits_for())]
         self.elsewhere = [record for record in records if absent & set(record.waits_for())]
 
@@ -46,7 +46,7 @@ class Waiting:
         ):
             if records:
                 count = "1 submission has" if len(records) == 1 else f"{len(records)} submissions have"
-                needs = words.named(sorted({what for own in records for what in own.waits_for()}))
+                needs = words.named(sorted({what for record in records for what in record.waits_for()}))
                 lines.append(f"{count} points that wait for {needs}{where}")
         return lines
 
@@ -65,7 +65,7 @@ def gpu_fault(setting: Setting) -> str:
         return text.line(str(error), MOST_FAULT)
     finally:
         guests.close()
-    return next((text.line(f"{own['evalue']}", MOST_FAULT) for own in found if "evalue" in own), "")
+    return next((text.line(f"{output['evalue']}", MOST_FAULT) for output in found if "evalue" in output), "")
 
 
 class Session:
@@ -143,8 +143,8 @@ class Session:
 
         wanted = {(item.student, item.exercise.name) for item in self.submissions}
         records = gradebook.records(self.course)
-        self.waiting = Waiting([own for own in records if (own.student, own.assignment) in wanted])
-        here = {(own.student, own.assignment) for own in self.waiting.settled_here}
+        self.waiting = Waiting([record for record in records if (record.student, record.assignment) in wanted])
+        here = {(record.student, record.assignment) for record in self.waiting.settled_here}
         self.submissions = [item for item in self.submissions if (item.student, item.exercise.name) in here]
 
     def isolate(self, wanted: bool, fall_back: bool, warn: Callable[[str], None]) -> None:

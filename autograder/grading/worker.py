@@ -7,6 +7,7 @@ gradebook: the unit of work and the outcome are plain values.
 import copy
 import json
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -88,9 +89,11 @@ class Worker:
                 fault = str(error) if known else f"{type(error).__name__}: {error}"
         return ungraded(self.released[unit.assignment], fault)
 
-    def page(self, unit: Unit, notebook: str, saved: Saved) -> str:
-        """Return the feedback page of a graded notebook, with what the gradebook says of it."""
-        return page(unit, notebook, saved, self.limits[unit.assignment])
+    def page(self, unit: Unit, notebook: str, saved: Saved) -> tuple[str, float]:
+        """Return the feedback page of a graded notebook, with what the gradebook says of it, and how long it took."""
+        start = time.perf_counter()
+        made = page(unit, notebook, saved, self.limits[unit.assignment])
+        return made, time.perf_counter() - start
 
     def _grade(self, unit: Unit, on_cell: Callable[[Cell], None]) -> Outcome:
         clock = Clock()
@@ -101,7 +104,7 @@ class Worker:
                     raise Malformed(unit.problem)
                 restored = restore(parse(unit.data, unit.notebook), released)
                 theirs = [cell for cell in restored.notebook.cells if cell.id not in restored.as_released]
-                left_out = [Message(line) for line in clean_markdown(theirs, limits)]
+                left_out = clean_markdown(theirs, limits)
             except Malformed as error:
                 return malformed(released, unit, error.message)
         unit.files = {**unit.files, **self.files[unit.assignment]}
@@ -112,7 +115,7 @@ class Worker:
             notes = unit.notes + restored.repairs + left_out
             stops = [(cell, error.message) for cell, error in done.stops]
             outcome = _outcome(kind, reason, notes, evidence, restored, done.checked, stops)
-            if len(outcome.notebook) > limits["graded_mb"] * 500_000:  # perhaps too many bytes
+            if len(outcome.notebook) > limits["graded_mb"] * 250_000:  # perhaps too many bytes: a letter has up to 4
                 if bound(restored.notebook, limits, is_locked):
                     outcome.notebook = json.dumps(restored.notebook, ensure_ascii=False)
         outcome.seconds = clock.seconds

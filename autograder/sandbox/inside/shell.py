@@ -247,14 +247,14 @@ class Absent(types.ModuleType):
 
 def make_shell():
     """Return a shell that is ready to run cells; its outputs go nowhere yet."""
-    own = Config()
-    own.HistoryManager.enabled = False
-    own.InteractiveShell.colors = "nocolor"
-    own.InteractiveShell.cache_size = 50
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "nocolor"
+    config.InteractiveShell.cache_size = 50
     os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
-    shell = Shell.instance(config=own, user_module=main, user_ns=main.__dict__)
+    shell = Shell.instance(config=config, user_module=main, user_ns=main.__dict__)
     for name in BESIDE:
         sys.modules[name] = Absent(name)
     return shell
@@ -385,8 +385,8 @@ class Responder:
 
     def do_keep(self, message, blobs, reply, out):
         """Keep a value of the judge's here, such as a module to be an argument, and say what stands for it."""
-        (own,) = wire.Decoder(blobs, self.reference).decode(message["arguments"])
-        reply["value"] = self.hold(own)
+        (value,) = wire.Decoder(blobs, self.reference).decode(message["arguments"])
+        reply["value"] = self.hold(value)
 
     def do_backward(self, message, blobs, reply, out):
         """Call with autograd; return the result and the gradients of arguments and parameters."""
@@ -398,7 +398,9 @@ class Responder:
         arguments, more = decoder.decode(message["arguments"]), decoder.decode(message["keywords"])
         upstream = decoder.decode(message["upstream"])
         with _quiet(), torch.enable_grad():
-            arguments = [own.detach().requires_grad_() if _floating(own) else own for own in arguments]
+            arguments = [
+                argument.detach().requires_grad_() if _floating(argument) else argument for argument in arguments
+            ]
             if isinstance(target, torch.nn.Module):
                 target.zero_grad()
             result = target(*arguments, **more)
@@ -407,8 +409,8 @@ class Responder:
             named = target.named_parameters(remove_duplicate=False) if isinstance(target, torch.nn.Module) else ()
             value = (
                 result,
-                [own.grad if _floating(own) else None for own in arguments],
-                {name: own.grad for name, own in named},
+                [argument.grad if _floating(argument) else None for argument in arguments],
+                {name: parameter.grad for name, parameter in named},
             )
         reply["value"] = self.encoder(out).encode(value)
 
@@ -446,7 +448,7 @@ class Responder:
 
     def hold(self, value, encoder=None):
         """Keep an object here and return the handle that stands for it."""
-        place = next((place for place, own in enumerate(self.handles) if own is value), len(self.handles))
+        place = next((place for place, held in enumerate(self.handles) if held is value), len(self.handles))
         if place == len(self.handles):
             self.handles.append(value)
         kind = type(value)
@@ -464,33 +466,33 @@ class Responder:
 
     def reference(self, value, decoder):
         """Return what stands for a handle, a callback, a generator or a module that the judge sent."""
-        kind, own = value["t"], value.get("v")
+        kind, content = value["t"], value.get("v")
         if kind == "mine":
-            return self.handles[own]
+            return self.handles[content]
         if kind == "name":
-            return self.shell.user_ns[own]
+            return self.shell.user_ns[content]
         if kind == "callback":
-            return lambda *arguments, **more: self.call_back(own, arguments, more)
+            return lambda *arguments, **more: self.call_back(content, arguments, more)
         if kind == "generator":
-            seeds = np.random.SeedSequence(**own.pop("seeds", {}))
-            generator = np.random.Generator(getattr(np.random, own["bit_generator"])(seeds))
-            generator.bit_generator.state = own
+            seeds = np.random.SeedSequence(**content.pop("seeds", {}))
+            generator = np.random.Generator(getattr(np.random, content["bit_generator"])(seeds))
+            generator.bit_generator.state = content
             return generator
         if kind == "module":
-            return torch_modules.rebuild(decoder.decode(own))
+            return torch_modules.rebuild(decoder.decode(content))
         raise wire.Violation(f"a value of no known form: {kind}")
 
     def call_back(self, place, arguments, more):
         """Ask the judge for the result of one of its functions."""
         encoder = wire.Encoder(self.hold)
-        own = {
+        request = {
             "op": "callback",
             "callback": place,
             "arguments": encoder.encode(tuple(arguments)),
             "keywords": encoder.encode(more),
         }
         with self.link.lock:
-            self.link.send(own, encoder.blobs)
+            self.link.send(request, encoder.blobs)
             message, blobs = self.link.receive()
         if "error" in message:
             raise _builtin(message["error"]["names"])(message["error"]["text"])
@@ -525,8 +527,12 @@ def send_back(result, upstream):
         result.backward(upstream)
 
 
-def _floating(own):
-    return type(own).__module__.startswith("torch") and hasattr(own, "is_floating_point") and own.is_floating_point()
+def _floating(value):
+    return (
+        type(value).__module__.startswith("torch")
+        and hasattr(value, "is_floating_point")
+        and value.is_floating_point()
+    )
 
 
 @contextlib.contextmanager

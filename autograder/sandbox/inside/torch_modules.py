@@ -19,21 +19,23 @@ def recipe(module):
     kind = type(module)
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"a {kind.__name__} cannot cross; modules of torch can")
-    noted = {name: own for name, own in vars(module).items() if type(own) in (bool, int, float, str)}
+    noted = {
+        name: attribute for name, attribute in vars(module).items() if type(attribute) in (bool, int, float, str)
+    }
     if not kind.__module__.startswith("torch.nn."):
-        own = {name: part.detach() for name, part in module.named_parameters(recurse=False)}
-        return {"forward": module.forward, "own": own, "noted": noted}
+        parameters = {name: part.detach() for name, part in module.named_parameters(recurse=False)}
+        return {"forward": module.forward, "own": parameters, "noted": noted}
     if isinstance(module, (torch.nn.ModuleList, torch.nn.ModuleDict)):
         parts = {name: recipe(part) for name, part in module.named_children()}
         return {"class": f"{kind.__module__}.{kind.__name__}", "parts": parts, "noted": noted}
     arguments = {}
     for name in list(inspect.signature(kind.__init__).parameters)[1:]:
-        own = getattr(module, name, None)
+        argument = getattr(module, name, None)
         if name == "bias":
-            own = any(own.endswith("bias") for own, _ in module.named_parameters())
-        if own is not None and type(own) in (bool, int, float, str, tuple, list):
-            arguments[name] = own
-    state = {name: own.detach() for name, own in module.state_dict().items()}
+            argument = any(path.endswith("bias") for path, _ in module.named_parameters())
+        if argument is not None and type(argument) in (bool, int, float, str, tuple, list):
+            arguments[name] = argument
+    state = {name: tensor.detach() for name, tensor in module.state_dict().items()}
     return {
         "class": f"{kind.__module__}.{kind.__qualname__}",
         "arguments": arguments,
@@ -42,38 +44,38 @@ def recipe(module):
     }
 
 
-def rebuild(own):
+def rebuild(description):
     """Return the torch module that a `recipe` describes."""
-    if "forward" in own:
-        return _stand_in(own)
-    path, _, name = own["class"].rpartition(".")
+    if "forward" in description:
+        return _stand_in(description)
+    path, _, name = description["class"].rpartition(".")
     if not path.startswith("torch.nn."):
         raise ValueError("a module that is not torch's own")
     kind = getattr(importlib.import_module(path), name)
-    if "parts" in own:
+    if "parts" in description:
         module = kind()
-        for part, its in own["parts"].items():
+        for part, its in description["parts"].items():
             module.add_module(part, rebuild(its))
-        vars(module).update(own["noted"])
+        vars(module).update(description["noted"])
         return module
-    module = kind(**own["arguments"])
-    some = next(iter(own["state"].values()), None)
+    module = kind(**description["arguments"])
+    some = next(iter(description["state"].values()), None)
     if some is not None:
         module = module.to(some.dtype)
-    module.load_state_dict(own["state"])
-    return module.train(own["training"])
+    module.load_state_dict(description["state"])
+    return module.train(description["training"])
 
 
-def _stand_in(own):
+def _stand_in(description):
     """Return a module that calls one of the judge's."""
     import torch
 
     class StandIn(torch.nn.Module):
         def forward(self, *arguments, **keywords):
-            return own["forward"](*arguments, **keywords)
+            return description["forward"](*arguments, **keywords)
 
     module = StandIn()
-    for name, part in own["own"].items():
+    for name, part in description["own"].items():
         module.register_parameter(name, torch.nn.Parameter(part))
-    vars(module).update(own["noted"])
+    vars(module).update(description["noted"])
     return module

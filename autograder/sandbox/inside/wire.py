@@ -125,7 +125,7 @@ class Encoder:
         if kind in (list, tuple) and len(value) <= MOST_ITEMS:
             return {"t": kind.__name__, "v": [self.encode(item, depth + 1) for item in value]}
         if isinstance(value, dict) and type(value).__name__ in ("dict", "OrderedDict") and len(value) <= MOST_KEYS:
-            pairs = [[self.encode(key, depth + 1), self.encode(own, depth + 1)] for key, own in dict.items(value)]
+            pairs = [[self.encode(key, depth + 1), self.encode(item, depth + 1)] for key, item in dict.items(value)]
             return {"t": "dict", "v": pairs}
         if id(value) in self._places:
             return {"t": "same", "v": self._places[id(value)]}
@@ -196,22 +196,22 @@ class Encoder:
         }
 
     def _tensor(self, torch, value):
-        own = torch.Tensor.detach(value) if type(value) is torch.Tensor else _bare(torch, value)
-        name = str(own.dtype).removeprefix("torch.")
-        if own.layout != torch.strided or name not in TORCH_DTYPES:
+        plain = torch.Tensor.detach(value) if type(value) is torch.Tensor else _bare(torch, value)
+        name = str(plain.dtype).removeprefix("torch.")
+        if plain.layout != torch.strided or name not in TORCH_DTYPES:
             return self._reference(value)
-        if own.ndim > MOST_AXES:
+        if plain.ndim > MOST_AXES:
             return self._reference(value)
-        self._remember(value, own.numel() * own.element_size(), "tensors")
-        shape, strides, size = list(own.shape), list(own.stride()), own.element_size()
-        device = str(own.device)
-        if device != "cpu" or own.is_conj() or own.is_neg():
-            own = own.resolve_conj().resolve_neg().cpu()
-            strides = list(own.stride())
+        self._remember(value, plain.numel() * plain.element_size(), "tensors")
+        shape, strides, size = list(plain.shape), list(plain.stride()), plain.element_size()
+        device = str(plain.device)
+        if device != "cpu" or plain.is_conj() or plain.is_neg():
+            plain = plain.resolve_conj().resolve_neg().cpu()
+            strides = list(plain.stride())
         low, high = _span(shape, [stride * size for stride in strides], size)
-        if high - low > 4 * own.numel() * size + 4096:
-            own = own.contiguous()
-            strides, high = list(own.stride()), own.numel() * size
+        if high - low > 4 * plain.numel() * size + 4096:
+            plain = plain.contiguous()
+            strides, high = list(plain.stride()), plain.numel() * size
         return {
             "t": "tensor",
             "dtype": name,
@@ -220,7 +220,7 @@ class Encoder:
             "device": device,
             "grad": bool(value.requires_grad),
             "parameter": isinstance(value, torch.nn.Parameter),
-            "b": self._blob(_memory(own.data_ptr(), high) if own.numel() else b""),
+            "b": self._blob(_memory(plain.data_ptr(), high) if plain.numel() else b""),
         }
 
 
@@ -290,23 +290,23 @@ class Decoder:
             raise Violation(f"a value that is not what it says ({type(error).__name__})") from None
 
     def _tagged(self, kind, value, depth):
-        own = value.get("v")
+        content = value.get("v")
         if kind in ("list", "tuple"):
-            items = [self.decode(item, depth + 1) for item in _items(own, MOST_ITEMS)]
+            items = [self.decode(item, depth + 1) for item in _items(content, MOST_ITEMS)]
             return items if kind == "list" else tuple(items)
         if kind == "dict":
-            return self._dict(own, depth)
+            return self._dict(content, depth)
         if kind == "float":
-            return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[own]
+            return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[content]
         if kind == "complex":
-            real, imaginary = own
+            real, imaginary = content
             if len(real) > MOST_DIGITS or len(imaginary) > MOST_DIGITS:
                 raise Violation("a number longer than any is")
             return complex(float(real), float(imaginary))
         if kind == "same":
-            if type(own) is not int or not 0 <= own < len(self.arrays):
+            if type(content) is not int or not 0 <= content < len(self.arrays):
                 raise Violation("an array that was never sent")
-            return self.arrays[own][0]
+            return self.arrays[content][0]
         if kind == "scalar":
             return np.frombuffer(self._bytes(value), _dtype(value["dtype"]), count=1)[0]
         if kind == "array":
@@ -317,10 +317,10 @@ class Decoder:
             import torch
 
             if kind == "device":
-                return torch.device(_short(own))
-            if own not in TORCH_DTYPES:
+                return torch.device(_short(content))
+            if content not in TORCH_DTYPES:
                 raise Violation("a dtype of no known name")
-            return getattr(torch, own)
+            return getattr(torch, content)
         self._references += 1
         if self._references > MOST_REFERENCES:
             raise Violation("more objects than any value may have")

@@ -129,9 +129,9 @@ class Subject:
     def module(self, *arguments):
         """Call the function, which makes a module of torch, and return that as a `Module`; or a class, likewise."""
         name = f"{self.name}({shapes(arguments)})"
-        own = self.result(self.call(arguments), self.name)
-        expect_module(own, name)
-        return Module(self, own, name)
+        module = self.result(self.call(arguments), self.name)
+        expect_module(module, name)
+        return Module(self, module, name)
 
     def given(self, module, name):
         """Return a torch module of the check's own as a `Module`, to be an argument, and to be looked at later."""
@@ -142,7 +142,7 @@ class Subject:
 
         Return its result. It is one message; see `Module.there`.
         """
-        call = self.call(arguments, lambda *own: run_there(function, self.function, own), function.__name__)
+        call = self.call(arguments, lambda *copies: run_there(function, self.function, copies), function.__name__)
         return self.result(call, self.name)
 
     def call(self, arguments, function=None, what="", must_raise=False):
@@ -175,8 +175,8 @@ class Subject:
 
     def differentiated(self, arguments, upstream, function=None, name=""):
         """Do as `backward`, of the function itself or of a module that it made."""
-        own, name = self.function if function is None else function, name or self.name
-        call = self.call(arguments, lambda *arguments: backward(own, *arguments, upstream=upstream), "backward")
+        target, name = self.function if function is None else function, name or self.name
+        call = self.call(arguments, lambda *arguments: backward(target, *arguments, upstream=upstream), "backward")
         if call.error is not None and CUT_OFF in str(call.error):
             message = (
                 "Autograd finds no way back from the result of {function}: `detach`, `.data`, `torch.no_grad`, "
@@ -216,9 +216,9 @@ def _remembered(value):
         copied = value.detach().clone()
         return copied.requires_grad_() if value.requires_grad else copied
     if type(value) in (list, tuple) and len(value) <= MOST_PARTS:
-        return type(value)([_remembered(own) for own in value])
+        return type(value)([_remembered(item) for item in value])
     if type(value) is dict and len(value) <= MOST_PARTS:
-        return {name: _remembered(own) for name, own in value.items()}
+        return {name: _remembered(item) for name, item in value.items()}
     try:
         return value if is_module(value) else copy.deepcopy(value)
     except Exception:  # of a `yield`, say: what cannot be copied is no number, and is remembered as it is
@@ -470,7 +470,7 @@ class Suite:
                 names = joined("{left}, {right}", [f"`{name}`" for name in waits_for]) if waits_for else ""
                 result.status, result.message = "waiting", unwritten or Message("Waits for {checks}.", checks=names)
                 continue
-            lacks = [own for own in (check.on, *(absent.get(need) for need in check.needs)) if machine.lacks(own)]
+            lacks = [on for on in (check.on, *(absent.get(need) for need in check.needs)) if machine.lacks(on)]
             if lacks:
                 result.on = absent[check.__name__] = lacks[0]
                 result.status, result.message = "unverified", machine.lacks(lacks[0])
@@ -548,7 +548,7 @@ class Suite:
     def _relate(self, subject, function, results, calls, failures, seed):
         """Say what holds between result and expectation where a failed check has no cause, if other draws agree."""
         answers = self.listed("right_for", subject)
-        answer = max(answers, key=lambda own: hasattr(own, "families"), default=None)  # of equals, the first
+        answer = max(answers, key=lambda right: hasattr(right, "families"), default=None)  # of equals, the first
         for check in self.of(subject):
             result = next(result for result in results if result.name == check.__name__)
             if result.status != "failed" or result.cause:
@@ -560,8 +560,10 @@ class Suite:
                 continue
 
             def again(check=check):
-                draws = [(own, *_try(check, subject, function, own)) for own in (seed + 1, seed + 2)]
-                return [_case(check, made, failure, answer, own) for own, made, failure in draws]
+                draws = [
+                    (other_seed, *_try(check, subject, function, other_seed)) for other_seed in (seed + 1, seed + 2)
+                ]
+                return [_case(check, made, failure, answer, other_seed) for other_seed, made, failure in draws]
 
             first = _case(check, calls[check.__name__], failures[check.__name__], answer, seed)
             result.relation = relate(first, again)
@@ -583,7 +585,7 @@ def _case(check, calls, failure, answer, seed):
         what = Message("the argument `{name}`", name=changed)
     names = list(inspect.signature(getattr(answer, "forward", answer)).parameters) if answer else []
     arguments = dict(zip([*names, *map(str, range(len(names), len(call.arguments)))], call.arguments, strict=False))
-    given, own = _numpy(arguments), _in_numpy(call.function, call.arguments)
+    given, function = _numpy(arguments), _in_numpy(call.function, call.arguments)
     answer = _in_numpy(answer, call.arguments) if answer else None
     parts, place = failure.parts, 0
     # Of a kernel, right answers are kernels too, and too slow to be asked a hundred times without a GPU.
@@ -598,13 +600,13 @@ def _case(check, calls, failure, answer, seed):
             if place is not None and len(wanted) == len(came):
                 expected, got = wanted[place], came[place]
                 if len(wanted) > 1:
-                    parts = {f"part {i}": own for i, own in enumerate(wanted, 1)}
+                    parts = {f"part {i}": part for i, part in enumerate(wanted, 1)}
                     what = f"part {place + 1}"
         else:
-            place = next((i for i, own in enumerate(wanted) if _same_values(own, expected)), None)
+            place = next((i for i, part in enumerate(wanted) if _same_values(part, expected)), None)
     return Case(
         expected, got, what, _sizes(failure, check), failure.shapes, failure.dtypes, given, parts,
-        answer if usable else None, lambda *arguments: _called(own, arguments).result, failure.wrong, changed,
+        answer if usable else None, lambda *arguments: _called(function, arguments).result, failure.wrong, changed,
         _numpy(call.result), place,
     )  # fmt: skip
 
@@ -614,32 +616,32 @@ def _numpy(value):
     if hasattr(type(value), "detach"):
         return as_plain(value)
     if type(value) in (list, tuple):
-        return type(value)([_numpy(own) for own in value])
-    return {name: _numpy(own) for name, own in value.items()} if type(value) is dict else value
+        return type(value)([_numpy(item) for item in value])
+    return {name: _numpy(item) for name, item in value.items()} if type(value) is dict else value
 
 
 def _in_numpy(function, arguments):
     """Return a function that takes arrays, and returns some, in the place of one that was called with tensors."""
-    if not any(hasattr(type(own), "detach") for own in arguments):
+    if not any(hasattr(type(argument), "detach") for argument in arguments):
         return function
 
     def called(*arguments):
         import torch
 
-        tensors = [torch.tensor(own) if isinstance(own, np.ndarray) else own for own in arguments]
+        tensors = [torch.tensor(argument) if isinstance(argument, np.ndarray) else argument for argument in arguments]
         return _numpy(function(*tensors))
 
     return called
 
 
 def _draws(arguments):
-    return any(type(own) is np.random.Generator for own in arguments)
+    return any(type(argument) is np.random.Generator for argument in arguments)
 
 
 def _parts(result):
     """Return a result, or the parts of one that is a tuple, as plain arrays: those that are numbers."""
     parts = result if isinstance(result, (tuple, list)) else [result]
-    return [own for own in map(as_plain, parts) if own is not None]
+    return [array for array in map(as_plain, parts) if array is not None]
 
 
 def _same_values(a, b):
@@ -679,10 +681,12 @@ def backward(function, *arguments, upstream=None):
         return function._backward(arguments, upstream)
     import torch
 
-    def floating(own):
-        return isinstance(own, torch.Tensor) and own.is_floating_point()
+    def floating(value):
+        return isinstance(value, torch.Tensor) and value.is_floating_point()
 
-    arguments = [own.detach().clone().requires_grad_() if floating(own) else own for own in arguments]
+    arguments = [
+        argument.detach().clone().requires_grad_() if floating(argument) else argument for argument in arguments
+    ]
     module = isinstance(function, torch.nn.Module)
     if module:
         function.zero_grad()
@@ -690,7 +694,11 @@ def backward(function, *arguments, upstream=None):
     first = result[0] if isinstance(result, (tuple, list)) else result
     _send_back(first, upstream)
     named = function.named_parameters(remove_duplicate=False) if module else ()
-    return result, [own.grad if floating(own) else None for own in arguments], {name: own.grad for name, own in named}
+    return (
+        result,
+        [argument.grad if floating(argument) else None for argument in arguments],
+        {name: parameter.grad for name, parameter in named},
+    )
 
 
 def _send_back(result, upstream):
@@ -855,7 +863,7 @@ def _same(a, b):
     if isinstance(a, (tuple, list)) and type(a) is type(b):
         return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
     if type(a) is dict and type(b) is dict:
-        return a.keys() == b.keys() and all(_same(own, b[name]) for name, own in a.items())
+        return a.keys() == b.keys() and all(_same(item, b[name]) for name, item in a.items())
     x, y = as_plain(a), as_plain(b)
     if x is None or y is None:
         return x is y and _same_object(a, b) and (not isinstance(a, str) or a == b)
@@ -875,8 +883,8 @@ def _same_object(a, b):
     if type(a) is type(b) or (is_module(a) and is_module(b)):
         return True
     # What lives in another process is an object there, of a class of its author's.
-    ours = [own for own in (a, b) if not lives_elsewhere(own)]
-    objects = all(callable(own) or type(own).__module__ != "builtins" for own in ours)
+    ours = [value for value in (a, b) if not lives_elsewhere(value)]
+    objects = all(callable(value) or type(value).__module__ != "builtins" for value in ours)
     return len(ours) < 2 and objects and is_module(a) == is_module(b) and _can_be_called(a) == _can_be_called(b)
 
 

@@ -126,22 +126,22 @@ def _member(right_answer, label, mistaken, hint):
 # A mistake takes the right answer and the arguments of a call, and returns what the mistaken function would.
 
 
-def _is_array(own):
+def _is_array(value):
     """Tell whether a value is an array, of NumPy or of torch."""
-    return isinstance(own, np.ndarray) or hasattr(type(own), "detach")
+    return isinstance(value, np.ndarray) or hasattr(type(value), "detach")
 
 
-def _is_floating(own):
-    return own.is_floating_point() if hasattr(type(own), "detach") else own.dtype.kind == "f"
+def _is_floating(array):
+    return array.is_floating_point() if hasattr(type(array), "detach") else array.dtype.kind == "f"
 
 
-def _converted(own, dtype):
+def _converted(array, dtype):
     """Return an array in a dtype, given by the name that NumPy and torch have for it."""
-    if hasattr(type(own), "detach"):
+    if hasattr(type(array), "detach"):
         import torch
 
-        return own.to(getattr(torch, dtype))
-    return own.astype(dtype)
+        return array.to(getattr(torch, dtype))
+    return array.astype(dtype)
 
 
 def _parts(change):
@@ -158,7 +158,7 @@ def _arguments(change):
     """Return the mistake that changes each argument that is an array, and then does what is right."""
 
     def mistaken(answer, *arguments):
-        return answer(*[change(own) if _is_array(own) else own for own in arguments])
+        return answer(*[change(argument) if _is_array(argument) else argument for argument in arguments])
 
     return mistaken
 
@@ -171,22 +171,22 @@ def _asserts(answer, *arguments):
 
 
 def _two_axes_only(answer, *arguments):
-    first = next(own for own in arguments if _is_array(own))
+    first = next(argument for argument in arguments if _is_array(argument))
     n, d = first.shape
     return answer(*arguments)
 
 
 def _in_float64(answer, *arguments):
-    in_float64 = _arguments(lambda own: _converted(own, "float64") if _is_floating(own) else own)
-    return _parts(lambda part: _converted(part, "float64"))(lambda *own: in_float64(answer, *own), *arguments)
+    in_float64 = _arguments(lambda argument: _converted(argument, "float64") if _is_floating(argument) else argument)
+    return _parts(lambda part: _converted(part, "float64"))(lambda *given: in_float64(answer, *given), *arguments)
 
 
 def _written_into_an_argument(answer, *arguments):
     result = answer(*arguments)
-    for own in arguments:
-        if isinstance(own, np.ndarray) and own.shape == result.shape:
-            own[...] = result
-            return own
+    for argument in arguments:
+        if isinstance(argument, np.ndarray) and argument.shape == result.shape:
+            argument[...] = result
+            return argument
     return result
 
 
@@ -248,7 +248,7 @@ FAMILIES = {
         "There is one more axis in front, of size 1, that nobody asked for. Leave `[None]` or `np.newaxis` out.",
     ),
     "only the first sequence": (
-        _arguments(lambda own: own[0] if own.ndim > 2 else own),
+        _arguments(lambda argument: argument[0] if argument.ndim > 2 else argument),
         "`[0]` takes the first sequence and forgets the rest of the batch. `@`, `axis=-1` and `...` keep all of it.",
     ),
     "works for two axes only": (

@@ -22,21 +22,21 @@ def kept(function, module):
     return function._keep(module) if hasattr(type(function), "_keep") else copy.deepcopy(module)
 
 
-def ask(own, method, *arguments, **keywords):
+def ask(target, method, *arguments, **keywords):
     """Call a method of an object, in one message if it lives elsewhere."""
-    if hasattr(type(own), "_method"):
-        return own._method(method, arguments, keywords)
-    return getattr(own, method)(*arguments, **keywords)
+    if hasattr(type(target), "_method"):
+        return target._method(method, arguments, keywords)
+    return getattr(target, method)(*arguments, **keywords)
 
 
-def run_there(function, own, arguments):
+def run_there(function, target, arguments):
     """Run a function of the check's own with an object and arguments, where that object lives.
 
     It goes there as text, and so it imports what it needs itself, and uses no names around it.
     """
-    if hasattr(type(own), "_run"):
-        return own._run(function.__name__, _text(function), arguments)
-    return function(own, *arguments)
+    if hasattr(type(target), "_run"):
+        return target._run(function.__name__, _text(function), arguments)
+    return function(target, *arguments)
 
 
 @functools.cache
@@ -44,14 +44,14 @@ def _text(function):
     return textwrap.dedent(inspect.getsource(function))
 
 
-def prepare(own, values, dtype, training):
+def prepare(module, values, dtype, training):
     """Convert a module's parameters, set its mode and load parameters by name, each where it is asked for."""
     if dtype is not None:
-        own.to(dtype)
+        module.to(dtype)
     if training is not None:
-        own.train(training)
+        module.train(training)
     if values:
-        own.load_state_dict(values, strict=False)
+        module.load_state_dict(values, strict=False)
 
 
 @contextlib.contextmanager
@@ -112,11 +112,11 @@ class Module:
 
         def named():
             state = _state(self.own, keep_vars=True)
-            own = {name: part for name, part in state.items() if type(part).__name__ == "Parameter"}
+            parameters = {name: part for name, part in state.items() if type(part).__name__ == "Parameter"}
             first = {}
-            for name, part in own.items():
+            for name, part in parameters.items():
                 first.setdefault(id(part), name)
-            return {name: (tuple(part.shape), first[id(part)]) for name, part in own.items()}
+            return {name: (tuple(part.shape), first[id(part)]) for name, part in parameters.items()}
 
         return self._asked(named, "state_dict")
 
@@ -162,8 +162,8 @@ class Module:
         return self.subject.differentiated(arguments, upstream, self.own, self.name)
 
 
-def _state(own, **keywords):
-    state = ask(own, "state_dict", **keywords)
+def _state(module, **keywords):
+    state = ask(module, "state_dict", **keywords)
     if not isinstance(state, dict) or not all(hasattr(part, "shape") for part in state.values()):
         raise TypeError("its state_dict is no dict of tensors")
     return {str(name)[:MOST_NAME]: part for name, part in state.items()}

@@ -292,7 +292,7 @@ def reduced(case, e, g):
         if e.shape[axis] < 2:
             continue
         for name, made in (("sum", e.sum(axis, keepdims=True)), ("mean", e.mean(axis, keepdims=True))):
-            if any(equal(g, own) for own in (made, made.squeeze(axis), np.broadcast_to(made, e.shape))):
+            if any(equal(g, array) for array in (made, made.squeeze(axis), np.broadcast_to(made, e.shape))):
                 message = "Instead of {what} came the {name} of what is expected, over axis {axis}."
                 yield (name, axis), Message(message, what=case.what, name=Message(name), axis=axis)
 
@@ -517,7 +517,7 @@ def only_there(case, e, g):
         return
     for axis in range(-e.ndim, 0):
         n = e.shape[axis]
-        others = tuple(own for own in range(e.ndim) if own != axis % e.ndim)
+        others = tuple(other for other in range(e.ndim) if other != axis % e.ndim)
         good = right.all(others)
         bad = (~right).all(others)
         if n < 3:
@@ -597,18 +597,18 @@ def another_part(case, e, g):
     for name, part in case.parts.items():
         if part is not case.expected and equal(g, part.astype(float)) and not equal(part.astype(float), e):
             yield ("part", name), Message("As {what} came what {name} should be.", what=case.what, name=name)
-    if case.changed and any(equal(g, own) for own in _arrays(case.result)):
+    if case.changed and any(equal(g, array) for array in _arrays(case.result)):
         yield "result", Message("The argument `{name}` has become the result.", name=case.changed)
-    for name, own in case.arguments.items():
+    for name, argument in case.arguments.items():
         if name == case.changed:
             continue
-        if isinstance(own, np.ndarray) and own.dtype.kind in "fiu" and equal(g, own.astype(float)):
+        if isinstance(argument, np.ndarray) and argument.dtype.kind in "fiu" and equal(g, argument.astype(float)):
             yield (
                 ("argument", name),
                 Message("Instead of {what} came the argument `{name}`.", what=case.what, name=name),
             )
-        elif isinstance(own, np.ndarray) and own.dtype.kind == "f" and own.ndim > 1:
-            if equal(g, np.swapaxes(own, -1, -2).astype(float)):
+        elif isinstance(argument, np.ndarray) and argument.dtype.kind == "f" and argument.ndim > 1:
+            if equal(g, np.swapaxes(argument, -1, -2).astype(float)):
                 yield (
                     ("turned", name),
                     Message("Instead of {what} came the argument `{name}`, transposed.", what=case.what, name=name),
@@ -618,7 +618,7 @@ def another_part(case, e, g):
 def _arrays(result):
     """Return a result, or the parts of one that is a tuple, as arrays of floats."""
     parts = result if isinstance(result, (tuple, list)) else [result]
-    return [own.astype(float) for own in map(np.asarray, parts) if own.dtype.kind in "biuf"]
+    return [array.astype(float) for array in map(np.asarray, parts) if array.dtype.kind in "biuf"]
 
 
 OPERATIONS = {
@@ -635,7 +635,7 @@ OPERATIONS = {
 @comparable
 def combined(case, e, g):
     """A product, sum or difference of two arguments came, or of the expected result and an argument."""
-    arrays = {name: own.astype(float) for name, own in case.arguments.items() if _plain(own)}
+    arrays = {name: argument.astype(float) for name, argument in case.arguments.items() if _plain(argument)}
     for text, operation in OPERATIONS.items():
         for one, X in arrays.items():
             for other, Y in arrays.items():
@@ -653,8 +653,10 @@ def combined(case, e, g):
                 yield (text, name), Message(text, what=case.what, name=name)
 
 
-def _plain(own):
-    return isinstance(own, np.ndarray) and own.dtype.kind in "fiu" and own.ndim and own.size <= MOST
+def _plain(argument):
+    return (
+        isinstance(argument, np.ndarray) and argument.dtype.kind in "fiu" and argument.ndim and argument.size <= MOST
+    )
 
 
 def _holds(operation, X, Y, g):
@@ -697,7 +699,7 @@ def not_finite(case):
             message = "Exactly {where}, {what} is {kind}."
             yield (text, kind), Message(message, what=case.what, where=Message(text), kind=kind)
     for axis in range(-e.ndim, 0):
-        others = tuple(own for own in range(e.ndim) if own != axis % e.ndim)
+        others = tuple(other for other in range(e.ndim) if other != axis % e.ndim)
         if e.ndim > 1 and (gone.all(others) == gone.any(others)).all() and (gone | right).all():
             message = "Whole {place}s of {what} are {kind}; the others are right."
             yield ("places", axis, kind), Message(message, place=_place(axis, e.ndim), what=case.what, kind=kind)
@@ -706,7 +708,10 @@ def not_finite(case):
 
 
 def _twins(arguments):
-    return {name: own.copy() if isinstance(own, np.ndarray) else own for name, own in arguments.items()}
+    return {
+        name: argument.copy() if isinstance(argument, np.ndarray) else argument
+        for name, argument in arguments.items()
+    }
 
 
 MADE = {
@@ -757,11 +762,11 @@ def _changed(arguments, sizes):
         return one in arrays and other in arrays and arguments[one].dtype.kind == arguments[other].dtype.kind
 
     for at, name in enumerate(names):
-        own = arguments[name]
-        whole = isinstance(own, int) and not isinstance(own, bool)
+        argument = arguments[name]
+        whole = isinstance(argument, int) and not isinstance(argument, bool)
         for other in names[at + 1 :]:
             if similar(name, other) or (whole and type(arguments[other]) is int):
-                exchanged = {**arguments, name: arguments[other], other: own}
+                exchanged = {**arguments, name: arguments[other], other: argument}
                 yield (
                     ("exchanged", name, other),
                     Message("`{one}` and `{other}` exchanged", one=name, other=other),
@@ -774,68 +779,76 @@ def _changed(arguments, sizes):
         if whole:
             for by in (1, -1):
                 sign = "+ 1" if by > 0 else "- 1"
-                yield (by, name), Message("`{one}` {sign}", one=name, sign=sign), {**arguments, name: own + by}
+                yield (by, name), Message("`{one}` {sign}", one=name, sign=sign), {**arguments, name: argument + by}
         if name not in arrays:
             continue
-        if own.dtype.kind == "b":
-            yield ("not", name), Message("the opposite of `{one}`", one=name), {**arguments, name: ~own}
-            yield ("all", name), Message("`{one}` True everywhere", one=name), {**arguments, name: np.ones_like(own)}
-        elif own.dtype.kind == "f":
+        if argument.dtype.kind == "b":
+            yield ("not", name), Message("the opposite of `{one}`", one=name), {**arguments, name: ~argument}
+            yield (
+                ("all", name),
+                Message("`{one}` True everywhere", one=name),
+                {**arguments, name: np.ones_like(argument)},
+            )
+        elif argument.dtype.kind == "f":
             for text, change in MADE.items():
                 yield (
                     (text, name),
                     Message("`{one}` {changed}", one=name, changed=Message(text)),
-                    {**arguments, name: change(own)},
+                    {**arguments, name: change(argument)},
                 )
             for text, factor in _factors(sizes):
                 message = Message("`{one}` times {factor}", one=name, factor=text)
-                yield ("times", text, name), message, {**arguments, name: own * factor}
-        elif own.dtype.kind in "iu":
+                yield ("times", text, name), message, {**arguments, name: argument * factor}
+        elif argument.dtype.kind in "iu":
             for by in (1, -1):
                 sign = "+ 1" if by > 0 else "- 1"
-                yield (by, name), Message("`{one}` {sign}", one=name, sign=sign), {**arguments, name: own + by}
-        if own.ndim > 1:
-            turned = np.swapaxes(own, -1, -2)
+                yield (by, name), Message("`{one}` {sign}", one=name, sign=sign), {**arguments, name: argument + by}
+        if argument.ndim > 1:
+            turned = np.swapaxes(argument, -1, -2)
             yield ("turned", name), Message("`{one}` transposed", one=name), {**arguments, name: turned}
             message = Message("`{one}` reshaped where it is to be transposed", one=name)
-            yield ("reshaped", name), message, {**arguments, name: np.swapaxes(own.reshape(turned.shape), -1, -2)}
-        for axis in range(-own.ndim, 0):
-            for block in BLOCKS if own.dtype.kind == "f" else ():
-                if block < own.shape[axis]:
-                    kept = np.arange(own.shape[axis]) < block
-                    cut = np.where(np.expand_dims(kept, list(range(1, -axis))), own, 0)
+            yield (
+                ("reshaped", name),
+                message,
+                {**arguments, name: np.swapaxes(argument.reshape(turned.shape), -1, -2)},
+            )
+        for axis in range(-argument.ndim, 0):
+            for block in BLOCKS if argument.dtype.kind == "f" else ():
+                if block < argument.shape[axis]:
+                    kept = np.arange(argument.shape[axis]) < block
+                    cut = np.where(np.expand_dims(kept, list(range(1, -axis))), argument, 0)
                     message = Message(
                         "`{one}` 0 from index {block} on, along axis {axis}", one=name, block=block, axis=axis
                     )
                     yield ("block", axis, block, name), message, {**arguments, name: cut}
-            if own.shape[axis] > 1:
-                first = np.broadcast_to(np.take(own, [0], axis), own.shape)
+            if argument.shape[axis] > 1:
+                first = np.broadcast_to(np.take(argument, [0], axis), argument.shape)
                 message = Message(
-                    "the first {place} of `{one}` in place of all", place=_place(axis, own.ndim), one=name
+                    "the first {place} of `{one}` in place of all", place=_place(axis, argument.ndim), one=name
                 )
                 yield ("first", axis, name), message, {**arguments, name: first}
                 message = Message("`{one}` in reverse order along axis {axis}", one=name, axis=axis)
-                yield ("reverse", axis, name), message, {**arguments, name: np.flip(own, axis)}
+                yield ("reverse", axis, name), message, {**arguments, name: np.flip(argument, axis)}
 
 
 def _cut(arguments):
     """Yield arguments that do not fit, cut to fit, or with a size of 1 stretched."""
-    for name, own in arguments.items():
-        if type(own) is int:
-            yield (-1, name), Message("`{one}` - 1", one=name), {**arguments, name: own - 1}
-    arrays = {name: own for name, own in arguments.items() if isinstance(own, np.ndarray)}
-    sizes = sorted({size for own in arrays.values() for size in own.shape})
-    for name, own in arrays.items():
-        for axis in range(-own.ndim, 0):
-            n = own.shape[axis]
+    for name, argument in arguments.items():
+        if type(argument) is int:
+            yield (-1, name), Message("`{one}` - 1", one=name), {**arguments, name: argument - 1}
+    arrays = {name: array for name, array in arguments.items() if isinstance(array, np.ndarray)}
+    sizes = sorted({size for array in arrays.values() for size in array.shape})
+    for name, array in arrays.items():
+        for axis in range(-array.ndim, 0):
+            n = array.shape[axis]
             for size in sizes:
                 if size < n:
-                    cut = np.take(own, range(size), axis)
+                    cut = np.take(array, range(size), axis)
                     message = Message("`{one}` cut to size {size} along axis {axis}", one=name, size=size, axis=axis)
                     yield ("cut", axis, name), message, {**arguments, name: cut}
                 elif n == 1 and size > 1:
                     message = Message("`{one}` repeated along axis {axis}", one=name, axis=axis)
-                    yield ("stretched", axis, name), message, {**arguments, name: np.repeat(own, size, axis)}
+                    yield ("stretched", axis, name), message, {**arguments, name: np.repeat(array, size, axis)}
 
 
 def other_arguments(case):
@@ -848,7 +861,7 @@ def other_arguments(case):
         or not np.isfinite(case.got).all()
     ):
         return
-    if any(isinstance(own, np.ndarray) and own.size > MOST for own in case.arguments.values()):
+    if any(isinstance(argument, np.ndarray) and argument.size > MOST for argument in case.arguments.values()):
         return
     wanted = None if case.expected is None else case.expected.astype(float)
     g, seen = case.got.astype(float), []
@@ -865,8 +878,8 @@ def other_arguments(case):
             came = _arrays(case.result)
             held = len(parts) == len(came) and all(map(equal, came, parts))
         else:
-            own = parts[case.part] if case.part < len(parts) else wanted
-            held = equal(g, own) and not equal(own, wanted)
+            part = parts[case.part] if case.part < len(parts) else wanted
+            held = equal(g, part) and not equal(part, wanted)
         if held and key not in seen:
             seen.append(key)
             text = "What came as {what} is right for {arguments}."
@@ -878,15 +891,21 @@ def each_alone(case):
     e = case.expected
     if e is None or e.ndim < 3 or case.call is None or e.size > MOST:
         return
-    batched = [own for own in case.arguments.values() if isinstance(own, np.ndarray) and own.shape[:1] == e.shape[:1]]
+    batched = [
+        argument
+        for argument in case.arguments.values()
+        if isinstance(argument, np.ndarray) and argument.shape[:1] == e.shape[:1]
+    ]
     if not batched or e.shape[0] < 2:
         return
     for index in range(e.shape[0]):
         alone = [
-            own[index] if isinstance(own, np.ndarray) and own.ndim > 2 and own.shape[0] == e.shape[0] else own
-            for own in _twins(case.arguments).values()
+            argument[index]
+            if isinstance(argument, np.ndarray) and argument.ndim > 2 and argument.shape[0] == e.shape[0]
+            else argument
+            for argument in _twins(case.arguments).values()
         ]
-        if not any(equal(own, e[index].astype(float)) for own in _arrays(case.call(*alone))):
+        if not any(equal(array, e[index].astype(float)) for array in _arrays(case.call(*alone))):
             return
     yield "alone", Message("Each sequence on its own is right, and the batch of them is not.")
 
@@ -898,8 +917,8 @@ def always_one_dtype(case):
     came = []
     for dtype in (np.float16, np.float32, np.float64):
         cast = [
-            own.astype(dtype) if isinstance(own, np.ndarray) and own.dtype.kind == "f" else own
-            for own in case.arguments.values()
+            argument.astype(dtype) if isinstance(argument, np.ndarray) and argument.dtype.kind == "f" else argument
+            for argument in case.arguments.values()
         ]
         result = case.call(*cast)
         parts = result if isinstance(result, (tuple, list)) else [result]
@@ -922,7 +941,7 @@ def shape_in_names(case):
     if any(size > 1 for size in came) and len(came) < 6:
         named = {size: name for name, size in reversed(case.sizes.items())}  # of equals, the first that was drawn
         if any(size in named for size in came):
-            text, other = (_in_brackets([named.get(size, str(size)) for size in own]) for own in (came, wanted))
+            text, other = (_in_brackets([named.get(size, str(size)) for size in shape]) for shape in (came, wanted))
             message = "In names of sizes, the shape is {came} and should be {wanted}."
             yield ("shape", text, other), Message(message, came=text, wanted=other)
 

@@ -158,7 +158,7 @@ def expect_tensor(got, shape=None, dtype=None, what=THE_RESULT):
     if dtype is not None and got.dtype != dtype:
         message = "{what} should have the inputs' dtype {expected}, and has {got}."
         held = [_shape_held(array)] if shape is not None else []
-        names = [str(own).removeprefix("torch.") for own in (dtype, got.dtype)]
+        names = [str(kind).removeprefix("torch.") for kind in (dtype, got.dtype)]
         raise Failed(Message(message, what=what, expected=names[0], got=names[1]), held)
     return array
 
@@ -302,7 +302,7 @@ def expect_unchanged(subject, names, *arguments):
 def expect_inputs_kept(subject, names, *arguments):
     """Do as `expect_unchanged`, and call the function once more with arrays that refuse to be written to."""
     expect_unchanged(subject, names, *arguments)
-    subject(*[read_only(own) if isinstance(own, np.ndarray) else own for own in arguments])
+    subject(*[read_only(argument) if isinstance(argument, np.ndarray) else argument for argument in arguments])
 
 
 def expect_raises(kinds, subject, *arguments, because):

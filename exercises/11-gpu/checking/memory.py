@@ -7,7 +7,7 @@ from checking.words import Message
 MOST_LINE = 100
 
 
-def held(own, *arguments):
+def held(target, *arguments):
     """Call a function; return its result, the bytes that it held at once at most, and what the largest tensor was.
 
     A storage of torch's counts from where it is first seen until it is gone, however many views share it; those of
@@ -28,7 +28,7 @@ def held(own, *arguments):
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    home = getattr(own, "__globals__", None)
+    home = getattr(target, "__globals__", None)
     inputs = {part.untyped_storage()._cdata for part in arguments if isinstance(part, torch.Tensor)}
     living, largest = {}, [0, (), "", ""]
     now = peak = 0
@@ -49,8 +49,8 @@ def held(own, *arguments):
     def see(part):
         nonlocal now
         if type(part) in (list, tuple):
-            for own in part:
-                see(own)
+            for item in part:
+                see(item)
         if not isinstance(part, torch.Tensor):
             return
         storage = part.untyped_storage()
@@ -83,11 +83,11 @@ def held(own, *arguments):
     # What is loaded or made once, in a first call, is not held for these inputs: a call of few rows comes before.
     few = [part[..., :3, :].clone() if isinstance(part, torch.Tensor) else part for part in arguments]
     with contextlib.suppress(Exception), Counting():
-        own(*few)
+        target(*few)
     living.clear()
     largest[:], now, peak = [0, (), "", ""], 0, 0
     with Counting():
-        result = own(*arguments)
+        result = target(*arguments)
     # NumPy and Python by themselves: both at once take three times as long, and the counting would be counted.
     tracing = tracemalloc.is_tracing()
     if not tracing:
@@ -95,7 +95,7 @@ def held(own, *arguments):
     try:
         before = tracemalloc.get_traced_memory()[0]
         tracemalloc.reset_peak()
-        own(*arguments)
+        target(*arguments)
         others = tracemalloc.get_traced_memory()[1] - before
     finally:
         if not tracing:
@@ -110,8 +110,8 @@ def expect_held(subject, most, *arguments):
     """
     told = []
 
-    def measured(*own):
-        result, *told[:] = _plain(run_there(held, subject.function, own))
+    def measured(*copies):
+        result, *told[:] = _plain(run_there(held, subject.function, copies))
         # Two functions did the same if both held enough, or if what was too large looks the same.
         size, shape, dtype, _line = told
         return result, [1, *(n for n in shape if n > 1), dtype] if size > most else [0]
@@ -143,6 +143,6 @@ def _plain(told):
             isinstance(shape, (tuple, list)) and len(shape) <= 32 and all(type(n) is int and n >= 0 for n in shape)
         )
         if type(size) is int and size >= 0 and sizes and type(dtype) is str and type(line) is str:
-            line = "".join(own for own in line if own.isprintable() and own != "`")[:MOST_LINE]
+            line = "".join(letter for letter in line if letter.isprintable() and letter != "`")[:MOST_LINE]
             return result, size, tuple(shape), dtype[:20], line
     raise TypeError("what it holds could not be counted")
