@@ -266,13 +266,14 @@ class Batch:
             notebook = self._place(task).notebook.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:  # somebody has taken the graded notebook away, or changed it
             return RuntimeError(f"{type(error).__name__}: {error}")
+        assert task.saved is not None
         arguments = dataclasses.replace(task.unit, data=None, files={}), notebook, task.saved
         if self.running is None:  # nothing was graded, and for pages alone no worker is started
             return self._page_here(*arguments)
         self._submit("page", task, arguments)
         return None
 
-    def _page_here(self, unit: Unit, notebook: str, saved: Saved | None) -> Any:
+    def _page_here(self, unit: Unit, notebook: str, saved: Saved) -> Any:
         """Make a page in this process; return it, or the exception that it ended in."""
         from autograder.grading.worker import page
 
