@@ -383,19 +383,18 @@ def test_a_bounded_part_of_what_was_handed_in_is_read_as_python(monkeypatch, whe
         return parse_python(source)
 
     monkeypatch.setattr(notebook.ast, "parse", counted)
-    notebook._defined.cache_clear()
 
     def change(raw):
         answered(raw, add="")
         large = "add = [" + "1, " * 60_000 + "]\n"
         if where == "locked":
-            raw["cells"][PLACE["check_add"]]["source"] = large * 3
+            raw["cells"][PLACE["check_add"]]["source"] = large * 7
         else:
             cells = [{"cell_type": "code", "source": f"# {number}\n{large}"} for number in range(20)]
             raw["cells"] += [*cells, {"cell_type": "code", "source": "def add(a, b):\n    return a + b"}]
 
     _, result = restored(change)
-    assert sum(read) < 1.5 * notebook.MOST_SEARCHED and max(read) <= notebook.MOST_CODE
+    assert sum(read) < 1.1 * notebook.MOST_CODE
     if where == "locked":
         assert result.evidence
     else:

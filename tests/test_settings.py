@@ -114,3 +114,8 @@ def test_an_exercise_that_needs_a_gpu_says_where_there_is_none(course, tmp_path,
     assert line.startswith("01-toy needs a GPU") and "not verified" in line
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     assert doctor.unverified([exercise]) == []
+
+
+def test_doctor_looks_at_the_course_that_is_named(course):
+    done = CliRunner().invoke(cli.app, ["doctor", "--course", str(course.root)])
+    assert "01-toy" in done.output and "01-qkv" not in done.output

@@ -3,7 +3,6 @@
 import ast
 import copy
 import difflib
-import functools
 import json
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,10 +16,9 @@ from checking.words import Message
 MOST_CELLS = 2000
 MOST_DIFF = 20_000
 MOST_DIFF_LINES = 40
-MOST_CODE = 200_000
-"""Characters of a cell that is read as Python: beyond that, nobody wrote it, and reading it takes seconds."""
-MOST_SEARCHED = 1_000_000
-"""Characters of all the cells that are looked through for an answer that stands in the wrong place."""
+MOST_CODE = 1_000_000
+"""Characters that are read as Python: of one cell, and of all that a student added. Nobody writes more by hand, and
+reading it takes the judge seconds."""
 CELL_TYPES = ("code", "markdown", "raw")
 
 TWICE = "The cell {cell} stands twice; the first one counts."
@@ -250,38 +248,42 @@ def _find_by_place(submitted: Notebook, released: Notebook, keys: list[str | Non
 
 def defined_in(cell: Cell) -> set[str]:
     """Return the names of the functions and classes that a code cell defines."""
-    return set(_defined(cell.source)) if is_code(cell) and len(cell.source) <= MOST_CODE else set()
-
-
-@functools.lru_cache(100)
-def _defined(source: str) -> frozenset[str]:
+    if not is_code(cell) or len(cell.source) > MOST_CODE:
+        return set()
     try:
-        body = ast.parse(source).body
+        body = ast.parse(cell.source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return frozenset()
-    return frozenset(node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef)))
+        return set()
+    return {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
 
 
 def _elsewhere(cells: list[Cell], released: Notebook) -> list[Message]:
     """Return a sentence for each answer that was left empty and stands in a cell that its student added."""
     wanted = {_key(cell): cell for cell in released.cells if is_answer(cell) and is_code(cell)}
-    added, room = [], MOST_SEARCHED
+    left = [cell for cell in cells if _key(cell) in wanted]
+    left = [cell for cell in left if cell.source.strip() in ("", wanted[_key(cell)].source.strip())]
+    added = _defined_in_added(cells) if left else set()
+    notes: list[Message] = []
+    for cell in left:
+        for name in sorted(defined_in(wanted[_key(cell)]) & added):
+            sentence = (
+                "{name} stands in a cell that was added, and the cell {cell} that was given for it is empty "
+                "or as it was: a check sees what the notebook has defined by then."
+            )
+            notes.append(Message(sentence, name=name, cell=_key(cell)))
+    return notes
+
+
+def _defined_in_added(cells: list[Cell]) -> set[str]:
+    """Return the names that cells which a student added define: of so many, the shortest first, as are read."""
+    names: set[str] = set()
+    room = MOST_CODE
     for cell in sorted((cell for cell in cells if not marks(cell)), key=lambda cell: len(cell.source)):
         room -= len(cell.source)
-        added += [cell] if room >= 0 else []
-    notes: list[Message] = []
-    for cell in cells:
-        original = wanted.get(_key(cell))
-        if original is None or cell.source.strip() not in ("", original.source.strip()):
-            continue
-        for name in sorted(defined_in(original)):
-            if any(name in defined_in(other) for other in added if name in other.source):
-                sentence = (
-                    "{name} stands in a cell that was added, and the cell {cell} that was given for it is empty "
-                )
-                sentence += "or as it was: a check sees what the notebook has defined by then."
-                notes.append(Message(sentence, name=name, cell=_key(cell)))
-    return notes
+        if room < 0:
+            break
+        names |= defined_in(cell)
+    return names
 
 
 def _changed(locked: Cell, given: Cell) -> str:
