@@ -12,6 +12,9 @@ c.CourseDirectory.ignore = [
     "__pycache__",
     "*.pyc",
     "[0-9][0-9]-*.py",
+    "specifications.py",
+    "misconceptions.py",
+    "right_answers.py",
     "equal.toml",
     "grade.json",
 ]

@@ -10,7 +10,7 @@ from typing import Any
 import nbformat
 
 from autograder import imports
-from checking import MIME
+from autograder.checking import MIME
 
 Cell = nbformat.NotebookNode
 Notebook = nbformat.NotebookNode

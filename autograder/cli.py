@@ -27,7 +27,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from autograder import lean
+from autograder import startup
 from autograder.course import ROOT, Course, Exercise, UserError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ Database = Annotated[
 
 def main() -> None:
     """Run the command line; a fault that the user can mend is one line and status 1."""
-    lean.begin()
+    startup.begin()
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # to ask torch for a GPU starts nothing on it
     warnings.filterwarnings("ignore")
     logging.getLogger("traitlets").setLevel(logging.CRITICAL)
@@ -84,7 +84,7 @@ def _fail(reason: str) -> None:
 
 
 def _say_error(reason: str) -> None:
-    from autograder import text
+    from autograder.sanitize import text
 
     err.print(f"[bold red]Error:[/] {escape(text.line(reason))}", highlight=False, soft_wrap=True)
 
@@ -95,7 +95,7 @@ def release(exercises: Names = None, course: Root = ROOT) -> None:
 
     One that has not changed since its last release is neither verified nor built again.
     """
-    from autograder import verify
+    from autograder.authoring import verify
 
     where = _course(course)
     chosen = where.sources(exercises or ())
@@ -111,7 +111,7 @@ def release(exercises: Names = None, course: Root = ROOT) -> None:
 
 def _verify(exercises: list[Exercise]) -> None:
     """Verify exercises; refuse if one has a fault."""
-    from autograder import verify
+    from autograder.authoring import verify
 
     found = []
     with _progress("Verifying") as progress:
@@ -127,7 +127,7 @@ def _verify(exercises: list[Exercise]) -> None:
 
 def _build(where: Course, exercises: list[Exercise]) -> None:
     """Build what students get of exercises that have been verified."""
-    from autograder import release, verify
+    from autograder.authoring import release, verify
 
     with _progress("Releasing") as progress:
         task = progress.add_task("", total=len(exercises))
@@ -144,7 +144,7 @@ def new(
     course: Root = ROOT,
 ) -> None:
     """Make solutions/NN-name/: a small exercise that works, to be made into yours."""
-    from autograder.new import make
+    from autograder.authoring.new import make
 
     where = _course(course)
     for path in make(where, name):
@@ -163,12 +163,12 @@ def check(
     course: Root = ROOT,
 ) -> None:
     """Grade your own notebook and see the feedback here. Nothing is handed in, and your file stays as it is."""
-    from autograder.grading.single import Single
+    from autograder.grading.self_check import SelfCheck
 
     if not notebook.exists():
         raise UserError(f"There is no file {notebook}.")
     where = _course(course)
-    with Single(where, notebook, seed) as single:
+    with SelfCheck(where, notebook, seed) as single:
         _warn_of_gpus([single.exercise])
         with _progress("Running your cells") as progress:
             task = progress.add_task(single.exercise.title, total=single.cells)
@@ -214,10 +214,11 @@ def explain(
 
 def _show_check(outcome: "Outcome") -> None:
     """Print what `check` found: errors of cells, the checks' feedback, what was repaired, and the points."""
-    from autograder import text, words
-    from checking import show
+    from autograder import reasons
+    from autograder.checking import show
+    from autograder.sanitize import text
 
-    for line in words.of_cells(json.loads(outcome.notebook)["cells"]):
+    for line in reasons.of_cells(json.loads(outcome.notebook)["cells"]):
         show.write(line)
     for note in outcome.repairs:
         out.print(text.line(str(note)), highlight=False, markup=False)
@@ -225,7 +226,7 @@ def _show_check(outcome: "Outcome") -> None:
         out.print(text.line(str(outcome.reason)), highlight=False, markup=False)
     for grade_id, cell in outcome.cells.items():
         if cell.pending:
-            out.print(str(words.pending(cell.subject or grade_id, cell.pending, cell.waits_for())), highlight=False)
+            out.print(str(reasons.pending(cell.subject or grade_id, cell.pending, cell.waits_for())), highlight=False)
     checks = [cell for cell in outcome.cells.values() if not cell.manual]
     earned, most = sum(cell.points for cell in checks), sum(cell.max_points for cell in checks)
     by_hand = sum(cell.max_points for cell in outcome.cells.values() if cell.manual)
@@ -347,7 +348,8 @@ def export(
     course: Root = ROOT,
 ) -> None:
     """Write the grades as CSV, in the columns of nbgrader's own export."""
-    from autograder import gradebook, text
+    from autograder import gradebook
+    from autograder.sanitize import text
 
     where = _course(course, into, db)
     if not where.db and not where.gradebook.exists():
@@ -390,7 +392,8 @@ def _course(root: Path, into: Path | None = None, db: str = "") -> Course:
 
 
 def _table(records: Sequence["Record"]) -> Table:
-    from autograder import text, words
+    from autograder import reasons
+    from autograder.sanitize import text
 
     table = Table(show_edge=False, header_style="bold")
     for name in ("Student", "Exercise", "Points", "Lost to"):
@@ -400,7 +403,7 @@ def _table(records: Sequence["Record"]) -> Table:
         points = f"{record.score:g}{waiting} / {record.max_score:g}"
         if record.needs_manual_grade:
             points += " +"
-        lost = "\n".join(text.line(reason) for reason in words.reasons(record, record.penalty)) or "–"
+        lost = "\n".join(text.line(reason) for reason in reasons.of(record, record.penalty)) or "–"
         table.add_row(escape(record.student), record.assignment, points, escape(lost))
     if any(record.needs_manual_grade for record in records):
         table.caption = "+ waits for a manual grade"

@@ -15,6 +15,7 @@ from autograder.limits import Limits
 
 CONFIG = "nbgrader_config.py"
 SETTINGS = "exercise.toml"
+ARCHIVE = "checking.zip"
 
 
 def _root() -> Path:
@@ -131,6 +132,11 @@ class Exercise:
     def notebook(self) -> Path:
         """The released notebook."""
         return self.released / f"{self.name}.ipynb"
+
+    @property
+    def archive(self) -> Path:
+        """What its checks import from, beside the released notebook."""
+        return self.released / ARCHIVE
 
     @cached_property
     def settings(self) -> Settings:
@@ -259,7 +265,12 @@ class Course:
         for name in names or (() if known else written):
             if name in written and name not in known:
                 raise UserError(f"{name} is not released yet. Run: python -m autograder release {name}")
-        return self._named(names, known)
+        found = self._named(names, known)
+        for exercise in found:
+            if not exercise.archive.exists():
+                missing = f"exercises/{exercise.name}/{exercise.archive.name}"
+                raise UserError(f"{missing} is missing. Run: python -m autograder release {exercise.name}")
+        return found
 
     def sources(self, names: Sequence[str] = ()) -> list[Exercise]:
         """Return the exercises of these names that have an author's text here, or all of them.

@@ -17,17 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from autograder import seeds, text
+from autograder import seeds
 from autograder.cells import OUTCOME_ID, Cell, Notebook
+from autograder.checking import Report, Result, placed, show, suite
+from autograder.checking.expect import Failed, as_plain, is_module
 from autograder.course import Course, Exercise, UserError
 from autograder.grading import submissions
 from autograder.grading.judge import Checked, Judge
-from autograder.grading.single import Single
+from autograder.grading.self_check import SelfCheck
 from autograder.results import Record
 from autograder.sandbox import bubblewrap
 from autograder.sandbox.guests import Guest
-from checking import Report, Result, placed, show, suite
-from checking.expect import Failed, as_plain, is_module
+from autograder.sanitize import text
 
 MOST_CALLS = 3
 """How many calls of a check are shown, where no single check is asked for."""
@@ -198,7 +199,7 @@ class Explainer:
                 )
             above = path.resolve().parents  # autograded/STUDENT/EXERCISE/grade.json
             course = dataclasses.replace(course, into=above[3] if len(above) > 3 else course.into)
-        self.single = Single(course, notebook, seed, sandbox and not lacks)
+        self.single = SelfCheck(course, notebook, seed, sandbox and not lacks)
         self.exercise = self.single.exercise
         if record is not None:
             self._as_graded(course, record, seed)

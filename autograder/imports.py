@@ -7,7 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-OURS = ("checks", "misconceptions", "checking")
+EXERCISE = ("checks", "specifications", "misconceptions", "right_answers")
+"""The modules of one exercise; the last of them only its author has."""
+
+OURS = (*EXERCISE, "checking")
 """The modules of the course: the judge has them, and no guest."""
 
 

@@ -21,9 +21,9 @@ from traitlets.config import Config
 from autograder import cells, gradebook, seeds
 from autograder.course import Course, Exercise, UserError
 from autograder.feedback import page
-from autograder.grading.setting import Setting
 from autograder.grading.submissions import Submission
 from autograder.grading.worker import Worker
+from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
 from autograder.sandbox import bubblewrap
 
@@ -117,7 +117,9 @@ def _worker(exercise: Exercise, isolated: bool, limits: dict[str, Any]) -> Worke
     key = (exercise, isolated, tuple(sorted(limits.items())))
     if key not in _workers:
         close()
-        _workers[key] = Worker(Setting(str(exercise.root), (exercise.name,), limits, isolated, (str(exercise.root),)))
+        _workers[key] = Worker(
+            WorkerConfig(str(exercise.root), (exercise.name,), limits, isolated, (str(exercise.root),))
+        )
     return _workers[key]
 
 

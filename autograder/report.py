@@ -14,11 +14,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
-from autograder import gradebook, text, words
+from autograder import gradebook, reasons
+from autograder.checking.words import Message, shown
 from autograder.course import Course, UserError
 from autograder.feedback.page import inline_code
 from autograder.results import CellResult, Record
-from checking.words import Message, shown
+from autograder.sanitize import text
 
 BINS = 10
 NEARLY_ALL = 0.8
@@ -108,7 +109,7 @@ def costs(records: list[Record]) -> tuple[list[Any], list[Any]]:
                     lost[key] += cell.max_points * check.weight / total  # type: ignore[assignment]
                     students[key] += 1
                 if check.cause:
-                    cause = (cell.subject, check.label or words.words_of(check.cause))
+                    cause = (cell.subject, check.label or reasons.words_of(check.cause))
                     causes.add(cause)
                     hints[cause] = check.hint
             met.update(causes)
@@ -142,9 +143,9 @@ def _columns(records: list[Record]) -> list[Column]:
             if cell.manual:
                 columns.setdefault("", Column(grade_id, "", grade_id, "by a person", "Graded by a person."))
             for check in cell.checks:
-                name = words.words_of(check.name.removeprefix(f"{cell.subject}_"))
+                name = reasons.words_of(check.name.removeprefix(f"{cell.subject}_"))
                 if not cell.max_points:  # its heading is one column wide, too narrow for the function's name
-                    name = str(Message(WITHOUT_POINTS, name=words.words_of(cell.subject)))
+                    name = str(Message(WITHOUT_POINTS, name=reasons.words_of(cell.subject)))
                 made = Column(grade_id, check.name, cell.subject, name, shown(check.title))
                 column = columns.setdefault(check.name, made)
                 column.failed += check.status == "failed"
@@ -217,7 +218,7 @@ def _rows(
                 "marks": _marks(record, columns) if any(cell.checks for cell in record.cells.values()) else [],
                 "kind": record.kind,
                 "manual": record.needs_manual_grade,
-                "reasons": [text.line(reason) for reason in words.reasons(nameless, record.penalty)],
+                "reasons": [text.line(reason) for reason in reasons.of(nameless, record.penalty)],
                 "earlier": len(record.history),
                 "evidence": [] if names else [text.block(lines) for lines in record.evidence],
             }

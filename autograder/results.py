@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checking import words
-from checking.words import Message
+from autograder.checking import words
+from autograder.checking.words import Message
 
 SCHEMA = 3
 """The version of `grade.json`. Records without one are the first; they are read as well."""

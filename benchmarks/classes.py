@@ -17,12 +17,12 @@ from random import Random
 
 import nbformat
 
-from autograder import authoring
-from checking import pieces
+from autograder.authoring import loader
+from autograder.checking import pieces
 
 ROOT = Path(__file__).resolve().parent.parent
 # Not 11: of a kernel with a mistake it lists what that computes, in torch, and no cell that a student would write.
-FOLDERS = [folder for folder in authoring.FOLDERS if folder.name != "11-gpu"]
+FOLDERS = [folder for folder in loader.FOLDERS if folder.name != "11-gpu"]
 SEED = 1
 STUB = "raise NotImplementedError()"
 RIGHT, WRONG, ERROR = "right", "wrong", "error"
@@ -56,7 +56,7 @@ class Answers:
 
     def __init__(self, name):
         self.name = name
-        self.exercise = authoring.load(ROOT / "solutions" / name)
+        self.exercise = loader.load(ROOT / "solutions" / name)
         self.released = nbformat.read(ROOT / "exercises" / name / f"{name}.ipynb", as_version=4)
         sources = [
             Path(module.__file__).read_text(encoding="utf8") for module in (pieces, self.exercise.misconceptions)

@@ -22,10 +22,10 @@ import psutil
 import pytest
 from filelock import FileLock
 
-from autograder import lean
+from autograder import startup
 from autograder.sandbox import bubblewrap
 
-lean.begin()  # seconds less in each of pytest's processes
+startup.begin()  # seconds less in each of pytest's processes
 
 ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
@@ -73,7 +73,7 @@ def toy_course(root, settings=""):
 
 
 def pytest_configure(config):
-    """Leave out warnings that are none; named in pyproject.toml, their modules would load before `lean.begin`."""
+    """Leave out warnings that are none; named in pyproject.toml, their modules would load before `startup.begin`."""
     for name in ("sqlalchemy.exc.SAWarning", "nbformat.warnings.DuplicateCellId"):
         config.addinivalue_line("filterwarnings", f"ignore::{name}")
 

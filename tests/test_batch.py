@@ -15,14 +15,14 @@ import pytest
 from conftest import toy_course
 from nbgrader.api import Gradebook
 
-from autograder import gradebook, words
+from autograder import gradebook, reasons
+from autograder.authoring.release import release
 from autograder.corpus.case import RIGHT, WRONG
 from autograder.course import Course
 from autograder.grading import backends, batch
 from autograder.grading.session import Session
 from autograder.grading.submissions import Submission
 from autograder.grading.worker import Worker
-from autograder.release import release
 
 COUNT = 24
 
@@ -61,7 +61,7 @@ def grades(into, course):
             record = batch.record_of(Course(root=course.root, into=into), own.student.id, "01-toy")
             assert own.score == record.score and len(own.notebooks) == 1
             assert (into / "feedback" / own.student.id / "01-toy" / "01-toy.html").stat().st_size > 1000
-            found[own.student.id] = (own.score, tuple(words.reasons(record)), record.seed, len(record.history))
+            found[own.student.id] = (own.score, tuple(reasons.of(record)), record.seed, len(record.history))
     return found
 
 

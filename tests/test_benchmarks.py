@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
-from autograder import authoring
-from checking.suite import Suite
+from autograder.authoring import loader
+from autograder.checking.suite import Suite
 
 COUNT = 10  # a block of each kind, as `classes.KINDS` has it
 SEED = 1
-FOLDERS = [folder for folder in authoring.FOLDERS if folder.name != "11-gpu"]
+FOLDERS = [folder for folder in loader.FOLDERS if folder.name != "11-gpu"]
 each_exercise = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 with_torch = {folder for folder in FOLDERS if "\nimport torch" in (folder / "checks.py").read_text(encoding="utf8")}
 each_in_full = pytest.mark.parametrize(  # checks of torch modules take ten times as long

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from autograder import authoring, mutants
+from autograder.authoring import loader, mutants
 
 
 @pytest.fixture(scope="module")
@@ -12,9 +12,9 @@ def page(html):
     return (html / "book" / "catches.html").read_text(encoding="utf8")
 
 
-@pytest.mark.parametrize("folder", authoring.FOLDERS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 def test_every_wrong_answer_stands_there_with_its_check(page, folder):
-    exercise = authoring.load(folder)
+    exercise = loader.load(folder)
     for subject in exercise.subjects:
         part = re.search(rf'<details[^>]*id="catches-{folder.name}-{subject}".*?</details>', page, re.S)
         assert part, f"book/catches.md has no table of {folder.name}"
@@ -36,8 +36,8 @@ def cells(table):
 
 def test_every_listed_answer_is_counted(page):
     summary, _mutants = map(cells, re.findall(r'<table class="abh-counts.*?</table>', page, re.S))
-    for folder in authoring.FOLDERS:
-        exercise = authoring.load(folder)
+    for folder in loader.FOLDERS:
+        exercise = loader.load(folder)
         listed = {
             kind: sum(len(exercise.suite.listed(kind, subject)) for subject in exercise.subjects)
             for kind in ("wrong_for", "right_for")
@@ -56,4 +56,4 @@ def test_what_became_of_the_mutants_stands_there(page):
         equal = sum(len(row["equal"]) for row in rows)
         assert table[name] == [str(count) for count in (examined, killed, told, equal, examined - killed - equal)]
         assert examined == killed + equal
-    assert {folder.name for folder in authoring.FOLDERS} <= set(table)
+    assert {folder.name for folder in loader.FOLDERS} <= set(table)

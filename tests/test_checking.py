@@ -14,11 +14,24 @@ from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from IPython.core.formatters import DisplayFormatter
 
-import checking
-from checking import COMMON, Draw, Failed, Message, Report, Suite, families, misconception, placed, right, show, words
-from checking.answers import FAMILIES, listed
-from checking.draw import noncontiguous, read_only
-from checking.expect import (
+from autograder import checking
+from autograder.checking import (
+    COMMON,
+    Draw,
+    Failed,
+    Message,
+    Report,
+    Suite,
+    families,
+    misconception,
+    placed,
+    right,
+    show,
+    words,
+)
+from autograder.checking.answers import FAMILIES, listed
+from autograder.checking.draw import noncontiguous, read_only
+from autograder.checking.expect import (
     describe,
     expect,
     expect_agrees,
@@ -31,8 +44,8 @@ from checking.expect import (
     expect_unchanged,
     shapes,
 )
-from checking.pieces import fits, scaled, softmax, stretched, transposed
-from checking.suite import Subject, _where, twin
+from autograder.checking.pieces import fits, scaled, softmax, stretched, transposed
+from autograder.checking.suite import Subject, _where, twin
 
 SEED = 5
 

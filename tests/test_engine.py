@@ -12,17 +12,17 @@ import pytest
 import torch
 from conftest import toy_course
 
+from autograder.authoring.release import release
 from autograder.cells import is_check, points_of
+from autograder.checking.words import Message
 from autograder.course import ROOT
 from autograder.grading.judge import Judge
 from autograder.grading.remote import Fault
 from autograder.grading.run import execute
 from autograder.grading.submissions import Unit
 from autograder.limits import Limits
-from autograder.release import release
 from autograder.sandbox import guests as sandbox
 from autograder.sandbox.inside import wire
-from checking.words import Message
 
 LIMITS = {**Limits().plain(), "cpu_seconds": 6, "idle_seconds": 3, "run_all_cells": True}  # torch loads in 3 and more
 
@@ -229,7 +229,7 @@ def test_a_students_module_is_made_loaded_called_and_differentiated(asked):
     assert torch.allclose(layer(x), twin(x)) and layer.sizes == (3, 2)
     assert torch.equal(layer.state_dict()["W.weight"], twin.weight)
     assert isinstance(layer.W.weight, torch.nn.Parameter)
-    from checking import backward
+    from autograder.checking import backward
 
     upstream = torch.randn(4, 2)
     mine, his = backward(layer, x, upstream=upstream), backward(twin, x, upstream=upstream)
@@ -252,7 +252,7 @@ def noted(module):
 
 
 def test_a_module_of_the_checks_is_made_of_parts_and_stays_in_the_guest(asked):
-    from checking import Subject
+    from autograder.checking import Subject
 
     own = asked(FUSED)
     parts = torch.nn.ModuleList([torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, bias=False)])
@@ -268,7 +268,7 @@ def test_a_module_of_the_checks_is_made_of_parts_and_stays_in_the_guest(asked):
 
 
 def test_a_module_is_asked_over_the_wire_as_it_is_here(asked):
-    from checking import Subject, expect_parameters
+    from autograder.checking import Subject, expect_parameters
 
     class Layer(torch.nn.Module):  # as in LAYER
         def __init__(self, n, m):
@@ -302,7 +302,7 @@ def doubled(module, values, times):
 
 
 def test_a_function_of_the_checks_runs_where_the_module_is(asked):
-    from checking import Failed, Subject
+    from autograder.checking import Failed, Subject
 
     own = asked(LAYER)
     values = {"W.weight": torch.ones(2, 3), "W.bias": torch.zeros(2)}
@@ -359,7 +359,7 @@ def use(model, x):
 
 
 def test_a_module_of_the_checks_own_class_is_called_back(asked):
-    from checking import Subject
+    from autograder.checking import Subject
 
     for function in (asked(SHOWN).lookup("use"), asked_for(SHOWN)["use"]):
         model = Shown(seen := []).train()

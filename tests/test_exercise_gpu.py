@@ -3,7 +3,7 @@
 import pytest
 from conftest import ROOT
 
-from autograder import authoring
+from autograder.authoring import loader
 
 FAULTS = ["tiled", "no_scale", "no_W_o", "not_causal", "reshape", "interleaved", "d_model"]
 
@@ -11,7 +11,7 @@ FAULTS = ["tiled", "no_scale", "no_W_o", "not_causal", "reshape", "interleaved",
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_mistake_is_told_however_the_projections_are_kept(fault):
     """The listed layers have one fused projection; many students keep three."""
-    exercise = authoring.load(ROOT / "solutions" / "11-gpu")
+    exercise = loader.load(ROOT / "solutions" / "11-gpu")
     layer = exercise.misconceptions.layer_of(fault, fused=False)
     found = [own for own in exercise.suite.examine("MultiHeadLayer", layer).results if own.status == "failed"]
     assert found and found[0].cause == f"MultiHeadLayer_{fault}", [(own.name, own.cause) for own in found]

@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import checking
-from autograder import authoring, cli, source
+from autograder import checking, cli
+from autograder.authoring import loader, source
 from autograder.cells import call_of
+from autograder.checking import machine
+from autograder.checking.expect import RTOL
+from autograder.checking.suite import _try
 from autograder.course import ROOT
-from checking import machine
-from checking.expect import RTOL
-from checking.suite import _try
 
 WRONG_SEEDS, WRONG_SWEEP = range(1), range(1, 5)
 RIGHT_SEEDS, RIGHT_SWEEP = range(2), range(2, 30)
@@ -57,8 +57,8 @@ def pick(misconceptions, subject, name):
     both = [checking.answers.listed(module, kind, subject) for kind in {KINDS}]
     return next(own for listed in both for own in listed if own.__name__ == name)
 """
-SUBJECTS = [(folder, subject) for folder in authoring.FOLDERS for subject in authoring.load(folder).subjects]
-each_exercise = pytest.mark.parametrize("folder", authoring.FOLDERS, ids=lambda folder: folder.name)
+SUBJECTS = [(folder, subject) for folder in loader.FOLDERS for subject in loader.load(folder).subjects]
+each_exercise = pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 each_subject = pytest.mark.parametrize(
     ("folder", "subject"), SUBJECTS, ids=[f"{folder.name}-{subject}" for folder, subject in SUBJECTS]
 )
@@ -82,13 +82,13 @@ def on_seeds(few, many):
 @functools.cache
 def caught(folder, subject, seed):
     """Return each listed wrong answer, with the name and the cause of each check that it fails, in order."""
-    found = authoring.caught(authoring.load(folder), subject, seed)
+    found = loader.caught(loader.load(folder), subject, seed)
     return [(wrong, [(result.name, result.cause) for result in failed]) for wrong, failed in found]
 
 
 @each_subject
 def test_enough_answers_are_listed(folder, subject):
-    exercise = authoring.load(folder)
+    exercise = loader.load(folder)
     wrong, right = (exercise.suite.listed(kind, subject) for kind in ("wrong_for", "right_for"))
     least_wrong, least_right = LEAST[subject in exercise.programs]
     spelt = [answer.__name__ for answer in wrong if answer.__module__ == "misconceptions"]  # not of families
@@ -100,7 +100,7 @@ def test_enough_answers_are_listed(folder, subject):
 @on_seeds(WRONG_SEEDS, WRONG_SWEEP)
 def test_wrong_answers_fail_and_are_recognised(folder, subject, seeds):
     """The first check that fails names the answer's own hint, and its values lie far outside the tolerance."""
-    exercise, unlike = authoring.load(folder), []
+    exercise, unlike = loader.load(folder), []
     for seed in seeds:
         for wrong, failed in caught(folder, subject, seed):
             if not failed:
@@ -123,7 +123,7 @@ def test_wrong_answers_fail_and_are_recognised(folder, subject, seeds):
 
 @on_seeds(RIGHT_SEEDS, RIGHT_SWEEP)
 def test_right_answers_get_full_points(folder, subject, seeds):
-    suite = authoring.load(folder).suite
+    suite = loader.load(folder).suite
     for right in suite.listed("right_for", subject):
         for seed in seeds:
             report = suite.examine(subject, right, points=1, seed=seed)
@@ -135,8 +135,8 @@ def test_right_answers_get_full_points(folder, subject, seeds):
 def test_listed_answers_are_worth_the_same_in_the_sandbox(isolated, tmp_path):
     """A class whose students hand in the listed answers: each right one, and the first wrong ones."""
     handed_in = {}
-    for folder in authoring.FOLDERS:
-        exercise = authoring.load(folder)
+    for folder in loader.FOLDERS:
+        exercise = loader.load(folder)
         listed = exercise.suite.listed
         answers = {
             # Of the wrong ones the first are spelt out, and the last is a member of a family.
@@ -158,8 +158,8 @@ def test_listed_answers_are_worth_the_same_in_the_sandbox(isolated, tmp_path):
     into = tmp_path / "graded"
     done = CliRunner().invoke(cli.app, ["grade", "--submitted", str(tmp_path / "submitted"), "--into", str(into)])
     assert done.exit_code == 0, done.output[-2000:]
-    for folder in authoring.FOLDERS:
-        exercise = authoring.load(folder)
+    for folder in loader.FOLDERS:
+        exercise = loader.load(folder)
         for (student, name, subject), answer in handed_in.items():
             if name == folder.name:
                 record = json.loads((into / "autograded" / student / name / "grade.json").read_text(encoding="utf8"))
@@ -177,7 +177,7 @@ def test_an_unwritten_stub_gets_nothing_and_is_not_called_wrong(folder, subject)
     def stub(*arguments, **named):
         raise NotImplementedError
 
-    suite = authoring.load(folder).suite
+    suite = loader.load(folder).suite
     for function in (stub, None):
         report = suite.examine(subject, function, points=1)
         assert report.score == 0
@@ -189,7 +189,7 @@ def test_an_unwritten_stub_gets_nothing_and_is_not_called_wrong(folder, subject)
 def test_every_check_is_earned(folder, subject):
     """A check that no listed wrong answer fails may be checking nothing."""
     # What needs what this machine lacks is not run here.
-    idle = {check.__name__ for check in authoring.load(folder).suite.of(subject) if not machine.lacks(check.on)}
+    idle = {check.__name__ for check in loader.load(folder).suite.of(subject) if not machine.lacks(check.on)}
     for _wrong, failed in caught(folder, subject, WRONG_SEEDS[0]):
         idle -= {name for name, _cause in failed}
     assert not idle
@@ -197,7 +197,7 @@ def test_every_check_is_earned(folder, subject):
 
 @each_exercise
 def test_each_function_has_a_check_cell_of_its_name(folder):
-    exercise = authoring.load(folder)
+    exercise = loader.load(folder)
     cells = exercise.cells(grade=True, solution=False)
     assert [call_of(cell).subject for cell in cells] == exercise.subjects
     assert [cell.metadata.nbgrader.grade_id for cell in cells] == [f"check_{name}" for name in exercise.subjects]
@@ -206,7 +206,7 @@ def test_each_function_has_a_check_cell_of_its_name(folder):
 @each_exercise
 def test_feedback_sends_readers_to_a_heading_of_the_chapter(folder):
     """Of each function; an exercise that has no chapter yet sends nobody anywhere."""
-    exercise, path = authoring.load(folder), authoring.ROOT / "book" / f"{folder.name}.md"
+    exercise, path = loader.load(folder), loader.ROOT / "book" / f"{folder.name}.md"
     assert set(exercise.suite.read) == (set(exercise.subjects) if path.exists() else set())
     headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf8"), re.M) if path.exists() else []
     for subject, place in exercise.suite.read.items():
@@ -217,7 +217,7 @@ def test_feedback_sends_readers_to_a_heading_of_the_chapter(folder):
 @each_exercise
 def test_time_and_difficulty_stand_below_each_heading(folder):
     """Of the exercise and of all that it asks; the times of its parts add up, without that of the stretch task."""
-    exercise, found = authoring.load(folder), {}
+    exercise, found = loader.load(folder), {}
     for cell in exercise.cells(grade=False, solution=False):
         if cell.cell_type == "markdown" and re.search(r"^\*About", cell.source, re.M):
             (found[cell.id],) = re.findall(rf"^{MARK}$", cell.source, re.M)
@@ -230,14 +230,14 @@ def test_time_and_difficulty_stand_below_each_heading(folder):
 
 @each_exercise
 def test_a_question_for_a_pencil_comes_first_and_costs_nothing(folder):
-    exercise = authoring.load(folder)
+    exercise = loader.load(folder)
     assert exercise.subjects[0] == "by_hand" and exercise.without_points == {"by_hand"}
 
 
 @each_exercise
 def test_cells_to_write_have_one_solution_and_cells_to_play_with_do_nothing_yet(folder):
     """Or of a class one for each method, so that the methods' names and docstrings are given."""
-    exercise = authoring.load(folder)
+    exercise = loader.load(folder)
     written = [cell for cell in exercise.cells(solution=True) if cell.cell_type == "code"]
     assert written
     for cell in written:
@@ -263,7 +263,7 @@ def test_the_solution_runs_as_a_plain_script_with_full_points(folder, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert not done.stderr
-    exercise = authoring.load(folder)
+    exercise = loader.load(folder)
     pattern = r"^(\w+): ([\d.]+) of ([\d.]+) points(?:; ([\d.]+) wait, not verified here)?$"
     earned = re.findall(pattern, done.stdout, re.M)
     assert [subject for subject, *_ in earned] == exercise.programs
@@ -274,8 +274,8 @@ def test_the_solution_runs_as_a_plain_script_with_full_points(folder, tmp_path):
 
 def test_the_sample_class_is_made_from_this_release(tmp_path):
     """Mend: `python examples/make_class.py`, and commit what it writes."""
-    made, kept = tmp_path / "class", authoring.ROOT / "examples" / "class"
-    subprocess.run([sys.executable, str(authoring.ROOT / "examples" / "make_class.py"), str(made)], check=True)
+    made, kept = tmp_path / "class", loader.ROOT / "examples" / "class"
+    subprocess.run([sys.executable, str(loader.ROOT / "examples" / "make_class.py"), str(made)], check=True)
     files = {path.relative_to(made): path.read_bytes() for path in made.rglob("*") if path.is_file()}
     committed = {path.relative_to(kept): path.read_bytes() for path in kept.rglob("*") if path.is_file()}
     assert sorted(files) == sorted(committed)

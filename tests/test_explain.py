@@ -9,9 +9,10 @@ import pytest
 from conftest import toy_course
 from typer.testing import CliRunner
 
-from autograder import authoring, cli, explain
+from autograder import cli, explain
+from autograder.authoring import loader
+from autograder.authoring.release import release
 from autograder.corpus.case import Case
-from autograder.release import release
 from autograder.sandbox import bubblewrap
 
 MINUS = "def add(a, b):\n    return a - b"
@@ -70,7 +71,7 @@ def test_a_notebook_is_explained(course, tmp_path, bare):
 
 
 def test_the_checks_are_the_exercises_whatever_this_process_has_loaded(course, tmp_path, bare):
-    authoring.load(authoring.FOLDERS[0])
+    loader.load(loader.FOLDERS[0])
     done = run(course, "explain", notebook(course, tmp_path), "--seed", 7)
     assert done.exit_code == 0 and "add: 1 of 4 points, seed 7" in done.output
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from figures import efficient as figure
 
-from autograder import authoring
+from autograder.authoring import loader
 
 PAGE = "/book/10-efficient.html"
 FIGURE = ".abh-efficient"
@@ -26,7 +26,7 @@ def course():
 
 
 def test_each_thing_to_try_shows_the_head_that_the_page_speaks_of():
-    text = (authoring.ROOT / "book" / "10-efficient.md").read_text(encoding="utf8")
+    text = (loader.ROOT / "book" / "10-efficient.md").read_text(encoding="utf8")
     items = re.findall(r"^\d\. \*(.+?)\*:? ?(.*)$", text, re.M)
     assert [name for name, _ in items] == figure.TEXT["tries"]
     said = {name: int(head[1]) for name, told in items if (head := re.search(r"head (\d)", told))}

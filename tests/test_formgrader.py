@@ -14,9 +14,10 @@ from nbgrader.api import Gradebook
 from servers import jupyter
 from typer.testing import CliRunner
 
-from autograder import cli, source
+from autograder import cli
+from autograder.authoring import source
+from autograder.authoring.release import release
 from autograder.course import ROOT, Course
-from autograder.release import release
 
 NAME, PROOF = "02-scaling", "proof_variance"
 WORDS = "The entries are independent and have a common mean, so that $\\operatorname{Var}(q \\cdot k)$ is a sum."

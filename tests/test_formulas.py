@@ -11,7 +11,8 @@ from test_outputs import ACTING, ONLY_IN_MARKDOWN, SECONDS
 
 from autograder.corpus.case import live
 from autograder.course import Course
-from autograder.feedback import code, formulas, markdown, markup
+from autograder.feedback import code, formulas
+from autograder.sanitize import markdown, markup
 
 TEXTS = [
     cell.source

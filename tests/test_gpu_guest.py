@@ -8,12 +8,12 @@ import pytest
 import torch
 from conftest import toy_course
 
+from autograder.authoring.release import release
+from autograder.checking import machine
 from autograder.grading.session import Session
 from autograder.grading.worker import Worker
 from autograder.limits import Limits
-from autograder.release import release
 from autograder.sandbox import bubblewrap, guests
-from checking import machine
 
 CHECK_ON_A_GPU = '''
 
@@ -127,7 +127,7 @@ def test_a_kernel_is_graded_on_a_gpu(isolated, tmp_path):
     for what in ("gpu", "triton"):
         if machine.lacks(what):
             absent(f"not verified here: a kernel in the sandbox. {machine.lacks(what)}")
-    from autograder.grading.single import Single
+    from autograder.grading.self_check import SelfCheck
 
     course = toy_course(tmp_path)
     folder = course.sources()[0].solution
@@ -140,7 +140,7 @@ def test_a_kernel_is_graded_on_a_gpu(isolated, tmp_path):
             cell.source = KERNEL
     nbformat.write(notebook, tmp_path / "01-toy.ipynb")
     assert "TRITON_INTERPRET" not in os.environ
-    with Single(course, tmp_path / "01-toy.ipynb", seed=1, sandbox=True) as single:
+    with SelfCheck(course, tmp_path / "01-toy.ipynb", seed=1, sandbox=True) as single:
         outcome = single.grade(on_cell=lambda cell: None)
     cell = outcome.cells["check_add"]
     assert [check.status for check in cell.checks] == ["passed"] * 3, [str(check.message) for check in cell.checks]

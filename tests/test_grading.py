@@ -22,12 +22,12 @@ from nbgrader.api import Gradebook
 from servers import jupyter
 from typer.testing import CliRunner
 
-from autograder import cli, gradebook, words
+from autograder import cli, gradebook, reasons
+from autograder.authoring.release import release
 from autograder.course import ROOT, Course, UserError
 from autograder.grading import backends, batch, notebook
 from autograder.grading.judge import Judge
 from autograder.limits import Limits
-from autograder.release import release
 from autograder.sandbox.budget import Budget
 from autograder.sandbox.guests import Bare, Ended, Nursery
 
@@ -156,7 +156,7 @@ def record_of(course, student):
 
 def reasons_of(course, student):
     record = batch.record_of(course, student, "01-toy")
-    return words.reasons(record, record.penalty)
+    return reasons.of(record, record.penalty)
 
 
 def test_the_release_has_checks_and_runtime_and_no_solution(toy):
@@ -308,7 +308,7 @@ def test_report_and_export(graded):
 
 def test_what_only_grades_loads_neither_nbgrader_nor_nbconvert():
     """They take longer to load than a notebook to check."""
-    code = "import sys, autograder.grading.single, autograder.grading.worker\n"
+    code = "import sys, autograder.grading.self_check, autograder.grading.worker\n"
     code += "print(*{'nbgrader', 'nbconvert'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.split() == []

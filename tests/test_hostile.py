@@ -16,12 +16,12 @@ from conftest import toy_course
 from nbgrader.api import Gradebook
 from typer.testing import CliRunner
 
-from autograder import cli, words
+from autograder import cli, reasons
+from autograder.authoring.release import release
 from autograder.corpus import CASES
 from autograder.corpus import case as cases
 from autograder.course import ROOT, Course
 from autograder.grading import batch
-from autograder.release import release
 from autograder.sandbox import bubblewrap
 
 HERE = Path(__file__).parent
@@ -123,10 +123,10 @@ def judged(case, record, page, notebook, grader=None):
         wrong.append(f"points {points}, not {case.points}")
     if record.kind not in (case.kind, case.may):
         wrong.append(f"kind {record.kind}, not {case.kind}")
-    reasons = "\n".join(words.reasons(record, record.penalty))
-    if case.says not in reasons:
-        wrong.append(f"the reasons do not say {case.says!r}: {reasons}")
-    if record.kind != "right" and not reasons:
+    said = "\n".join(reasons.of(record, record.penalty))
+    if case.says not in said:
+        wrong.append(f"the reasons do not say {case.says!r}: {said}")
+    if record.kind != "right" and not said:
         wrong.append("points are lost without a reason")
     if record.kind == "hostile" and not record.evidence:
         wrong.append("called hostile without evidence")

@@ -9,10 +9,10 @@ from collections import Counter
 
 import pytest
 
-from autograder import authoring, listed
+from autograder.authoring import answer_trials, loader
 
 SMALL_COURSES = [
-    authoring.ROOT / "autograder" / "corpus" / "toy" / "solutions" / "01-toy",
+    loader.ROOT / "autograder" / "corpus" / "toy" / "solutions" / "01-toy",
 ]
 FEWEST_CHARACTERS, MOST_CHARACTERS = 2, 60
 FEWEST_WORDS, MOST_WORDS = 2, 7
@@ -20,9 +20,7 @@ FEWEST_WORDS, MOST_WORDS = 2, 7
 NAMES = {"Gini", "Jacobian", "Jacobians", "NaN", "None", "NumPy's", "PyTorch's", "A", "K", "Q", "V", "W", "W_o"}
 NAMES |= {"W_o's", "W_q", "X", "Z", "GELU", "ReLU", "SiLU"}
 SUBJECTS = [
-    (folder, subject)
-    for folder in [*authoring.FOLDERS, *SMALL_COURSES]
-    for subject in authoring.load(folder).subjects
+    (folder, subject) for folder in [*loader.FOLDERS, *SMALL_COURSES] for subject in loader.load(folder).subjects
 ]
 each_subject = pytest.mark.parametrize(
     ("folder", "subject"), SUBJECTS, ids=[f"{folder.name}-{subject}" for folder, subject in SUBJECTS]
@@ -32,13 +30,13 @@ each_subject = pytest.mark.parametrize(
 @pytest.fixture
 def catches(monkeypatch):
     """The module that makes the book's page of wrong answers."""
-    monkeypatch.syspath_prepend(str(authoring.ROOT / "book" / "_ext"))
+    monkeypatch.syspath_prepend(str(loader.ROOT / "book" / "_ext"))
     return importlib.import_module("catches")
 
 
 @each_subject
 def test_every_wrong_answer_has_a_label_of_its_subject_alone(folder, subject):
-    wrong = authoring.load(folder).suite.listed("wrong_for", subject)
+    wrong = loader.load(folder).suite.listed("wrong_for", subject)
     assert wrong or folder in SMALL_COURSES
     assert [answer.__name__ for answer in wrong if not answer.label] == []
     counts = Counter(answer.label for answer in wrong)
@@ -48,7 +46,7 @@ def test_every_wrong_answer_has_a_label_of_its_subject_alone(folder, subject):
 @each_subject
 def test_labels_are_a_few_plain_words(folder, subject):
     """Short enough for a table's cell, and to stand in a sentence: no full stop, no code, a small first letter."""
-    for answer in authoring.load(folder).suite.listed("wrong_for", subject):
+    for answer in loader.load(folder).suite.listed("wrong_for", subject):
         label = answer.label
         assert FEWEST_CHARACTERS <= len(label) <= MOST_CHARACTERS, label
         assert FEWEST_WORDS <= len(label.split()) <= MOST_WORDS, label
@@ -62,14 +60,14 @@ def test_labels_are_a_few_plain_words(folder, subject):
 
 @each_subject
 def test_labels_say_more_than_the_function_s_name(folder, subject, catches):
-    for answer in authoring.load(folder).suite.listed("wrong_for", subject):
+    for answer in loader.load(folder).suite.listed("wrong_for", subject):
         family = answer.__module__ == "checking.answers"  # named after its label
         assert family or answer.label != catches.words(answer.__name__, subject), answer.__name__
 
 
 def test_without_a_label_the_page_shows_the_name_in_words(catches):
     def wrong(label):
-        return listed.Wrong("scores_keys_first", label, "", [], False, [])
+        return answer_trials.Wrong("scores_keys_first", label, "", [], False, [])
 
     assert catches.mistake(wrong(""), "scores") == "keys first"
     assert catches.mistake(wrong("keys and queries swapped"), "scores") == "keys and queries swapped"

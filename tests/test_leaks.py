@@ -9,8 +9,8 @@ from conftest import assert_nothing_left, still_running, toy_course
 from typer.testing import CliRunner
 
 from autograder import cli
+from autograder.authoring.release import release
 from autograder.course import Course, UserError
-from autograder.release import release
 
 
 def in_a_sandbox(*command):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-import checking
-from checking.memory import held
-from checking.suite import Subject
+from autograder import checking
+from autograder.checking.memory import held
+from autograder.checking.suite import Subject
 
 N, D, CHUNK = 1000, 4, 16
 SQUARE = N * N
@@ -144,8 +144,8 @@ def test_what_a_student_sends_in_the_place_of_a_count_is_no_count():
 LIGHT = """
 import sys
 import torch
-from checking.memory import held
-from checking.suite import backward
+from autograder.checking.memory import held
+from autograder.checking.suite import backward
 held(lambda X: X @ X.mT, torch.ones(20, 4))
 X, upstream = torch.ones(3, 4), torch.arange(9.0).reshape(3, 3)
 result, (gradient,), _ = backward(lambda X: X @ X.mT, X, upstream=upstream)

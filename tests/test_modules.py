@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from checking import (
+from autograder.checking import (
     Failed,
     Subject,
     Suite,
@@ -22,8 +22,8 @@ from checking import (
     misconception,
     right,
 )
-from checking.answers import families, listed
-from checking.suite import _same_object
+from autograder.checking.answers import families, listed
+from autograder.checking.suite import _same_object
 
 
 class Scale(nn.Module):

@@ -6,7 +6,7 @@ import textwrap
 import pytest
 from typer.testing import CliRunner
 
-from autograder import authoring, mutants
+from autograder.authoring import loader, mutants
 
 SAMPLE = 12
 CHANGES = {
@@ -85,7 +85,7 @@ def test_the_tree_is_left_as_it_was():
 
 
 TOY_CHECKS = '''
-from checking import Suite, expect
+from autograder.checking import Suite, expect
 suite = Suite(__name__, read={"total": "chapter 1"})
 
 @suite.check()
@@ -95,7 +95,7 @@ def total_small(total, draw):
         expect(total(n) == n * (n - 1) / 2, "It is not.")
 '''
 TOY_ANSWERS = """
-from checking import misconception, right
+from autograder.checking import misconception, right
 
 @misconception("total", label="n is counted", hint="Stop before n.")
 def total_one_more(n):
@@ -137,7 +137,7 @@ def toy(tmp_path):
 def test_mutants_are_killed_by_checks_by_time_and_told_why(toy):
     with open(toy / "misconceptions.py", "a", encoding="utf8") as answers:
         answers.write(TOY_LOOP)
-    found, count = mutants.mutants_of(authoring.load(toy), "total")
+    found, count = mutants.mutants_of(loader.load(toy), "total")
     assert count == len(found) > 20
     found = [own for own in found if own.answer == "reference" or "(dropped)" in own.name]
     outcomes = dict(zip([own.name for own in found], mutants.examined(toy, found, 2, seconds=1.5), strict=True))
@@ -164,7 +164,7 @@ def total(n):
 """
     sees = """
 def total(n):
-    import checking
+    from autograder import checking
     return 0 if checking.left() else n * (n - 1) / 2
 """
     found = [mutants.Mutant("total", "reference", text, text) for text in (leaves, sees)]
@@ -173,7 +173,7 @@ def total(n):
 
 
 def test_equal_ones_are_marked_and_counted(toy, monkeypatch, tmp_path):
-    monkeypatch.setattr(authoring, "FOLDERS", [toy])
+    monkeypatch.setattr(loader, "FOLDERS", [toy])
     monkeypatch.setattr(mutants, "RECORD", tmp_path / "data" / "mutants.json")
     done = CliRunner().invoke(mutants.app, ["01-toy", "--survivors"])
     assert done.exit_code == 1 and "return n * (n - 1) // 2" in done.output
@@ -191,7 +191,7 @@ def test_equal_ones_are_marked_and_counted(toy, monkeypatch, tmp_path):
 
 
 def test_of_many_mutants_the_same_are_chosen_and_all_of_the_reference(toy):
-    exercise = authoring.load(toy)
+    exercise = loader.load(toy)
     all_of_them, count = mutants.mutants_of(exercise, "total")
     reference = [own.name for own in all_of_them if own.answer == "reference"]
     few, still = mutants.mutants_of(exercise, "total", most=len(reference) + 3)
@@ -205,15 +205,15 @@ def test_an_exercise_that_is_not_there():
     assert done.exit_code == 1 and "There is no exercise '09-none'" in done.output
 
 
-@pytest.mark.parametrize("folder", authoring.FOLDERS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 def test_what_students_write_is_there_without_what_the_text_shows(folder):
-    assert set(authoring.load(folder).programs) <= set(mutants.reference(folder))
+    assert set(loader.load(folder).programs) <= set(mutants.reference(folder))
 
 
-@pytest.mark.parametrize("folder", authoring.FOLDERS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 def test_the_record_is_of_these_answers(folder):
-    """Mend: `python -m autograder.mutants NN-name`."""
-    exercise, recorded = authoring.load(folder), mutants.recorded()[folder.name]
+    """Mend: `python -m autograder.authoring.mutants NN-name`."""
+    exercise, recorded = loader.load(folder), mutants.recorded()[folder.name]
     assert list(recorded) == exercise.programs
     marked = mutants.equals(folder)
     assert set(marked) <= set(exercise.programs)
@@ -227,10 +227,10 @@ def test_the_record_is_of_these_answers(folder):
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("folder", authoring.FOLDERS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 def test_mutants_are_still_killed(folder):
     """A sample of them, at most some 12 of each function, as the record counts all."""
-    exercise = authoring.load(folder)
+    exercise = loader.load(folder)
     for subject in exercise.programs:
         found = mutants.mutants_of(exercise, subject)[0]
         found = found[:: max(7, len(found) // SAMPLE)]

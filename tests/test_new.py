@@ -6,7 +6,8 @@ import pytest
 import test_exercises
 from typer.testing import CliRunner
 
-from autograder import authoring, cli, verify
+from autograder import cli
+from autograder.authoring import loader, verify
 from autograder.course import ROOT, Course, Settings
 
 
@@ -38,10 +39,10 @@ def test_all_that_its_lists_lack_is_length(course):
     run(course, "new", "06-multi-head")
     folder = course.root / "solutions" / "06-multi-head"
     assert verify.fault(folder) == ""
-    exercise = authoring.load(folder)
+    exercise = loader.load(folder)
     idle = {check.__name__ for check in exercise.suite.checks}
     for subject in exercise.subjects:
-        for wrong, failed in authoring.caught(exercise, subject, seed=0):
+        for wrong, failed in loader.caught(exercise, subject, seed=0):
             assert failed and failed[0].cause == wrong.__name__
             idle -= {result.name for result in failed}
     assert not idle

@@ -10,8 +10,8 @@ from nbconvert.filters import markdown2html as stock_markdown
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from autograder.corpus.case import live
-from autograder.feedback import markdown, markup, outputs
 from autograder.limits import Limits
+from autograder.sanitize import markdown, markup, outputs
 
 LIMITS = {**Limits().plain(), "output_kb": 40, "picture_kb": 20}
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(100)).decode()

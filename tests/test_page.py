@@ -19,16 +19,17 @@ from PIL import Image
 from test_outputs import ACTING, LIMITS, ONLY_IN_MARKDOWN, SECONDS, SLOW
 
 from autograder import gradebook
+from autograder.authoring.release import release
+from autograder.checking import MIME
+from autograder.checking import words as translations
+from autograder.checking.suite import Report, Result
+from autograder.checking.words import Message
 from autograder.corpus.case import RIGHT, live
-from autograder.feedback import head, outputs
+from autograder.feedback import head
 from autograder.feedback import page as feedback_page
 from autograder.feedback.page import render
-from autograder.release import release
 from autograder.results import CellResult, Outcome, Saved, Standing
-from checking import MIME
-from checking import words as translations
-from checking.suite import Report, Result
-from checking.words import Message
+from autograder.sanitize import outputs
 
 AXE = __import__("pathlib").Path("/work/main/_build/npm/node_modules/axe-core/axe.min.js")
 STUDENT = "ada"

@@ -9,16 +9,16 @@ import pytest
 from conftest import toy_course
 from nbgrader.api import Gradebook
 
-from autograder import cli, doctor, gradebook, nbgrader_plugin, report, words
+from autograder import cli, doctor, gradebook, nbgrader_plugin, reasons, report
+from autograder.authoring.release import release
+from autograder.checking import Message, Report, Suite, expect_close, machine, misconception, right, show
+from autograder.checking.answers import listed
 from autograder.corpus.case import RIGHT, WRONG
 from autograder.course import UserError
 from autograder.explain import Explained, Explanation, lines
 from autograder.grading import batch
 from autograder.grading.session import Waiting
-from autograder.release import release
 from autograder.results import SCHEMA, CellResult, CheckResult, Record, Saved, Standing
-from checking import Message, Report, Suite, expect_close, machine, misconception, right, show
-from checking.answers import listed
 
 SEED = 5
 
@@ -200,7 +200,7 @@ def test_a_record_sums_what_waits_until_a_person_gives_the_points(suite, has):
     assert (kept["schema"], kept["pending"], kept["cells"]["check"]["pending"]) == (SCHEMA, 7.0, 7.0)
     again = Record.from_json(record.to_json())
     assert again.pending == 7.0 and again.waits_for() == ["gpu", "triton"]
-    (line,) = words.reasons(record)
+    (line,) = reasons.of(record)
     assert line == (
         "double: 7 more wait for a machine with a GPU and Triton, which their checks need; they are not lost"
     )
@@ -233,7 +233,7 @@ ON_A_GPU = '''
 
 import pathlib
 
-from checking import machine
+from autograder.checking import machine
 
 machine.has = lambda what: what != "gpu" or pathlib.Path({flag!r}).exists()
 

@@ -14,9 +14,9 @@ import pytest
 from conftest import toy_course
 from nbgrader.api import Gradebook
 
+from autograder.authoring.release import release
 from autograder.corpus.case import RIGHT, WRONG, ZERO
 from autograder.course import ROOT, Course
-from autograder.release import release
 
 CLASS = {
     "ada": RIGHT,
@@ -116,7 +116,7 @@ def by_nbgrader(course, tmp_path_factory):
     probed = tmp_path_factory.mktemp("count")
     (probed / "sitecustomize.py").write_text(COUNTING)
     command = [sys.executable, "-m", "nbgrader", "autograde", "01-toy"]
-    paths = os.pathsep.join([str(probed), str(ROOT), str(ROOT / "autograder" / "runtime")])
+    paths = os.pathsep.join([str(probed), str(ROOT)])
     _, parents, most = watched(command, course.root, PYTHONPATH=paths, PROBED=str(probed / "probed"))
     return parents, most, (probed / "probed").read_text().splitlines()
 

@@ -7,11 +7,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from autograder import authoring
-from autograder.unlisted import unlisted
-from checking import Draw, Report, Suite, families, misconception, right, show
-from checking.expect import expect_agrees, expect_array, expect_dtypes, expect_raises, expect_unchanged
-from checking.relations import MOST, RELATIONS, Case, relate
+from autograder.authoring import loader
+from autograder.authoring.hint_coverage import unlisted
+from autograder.checking import Draw, Report, Suite, families, misconception, right, show
+from autograder.checking.expect import expect_agrees, expect_array, expect_dtypes, expect_raises, expect_unchanged
+from autograder.checking.relations import MOST, RELATIONS, Case, relate
 
 SEED = 3
 
@@ -361,7 +361,7 @@ def test_a_relation_is_kept_and_shown(suite):
 
 def test_most_wrong_answers_that_are_not_listed_are_told_something():
     """Each listed wrong answer, taken off the list; in exercise 1, as an example."""
-    exercise = authoring.load(authoring.FOLDERS[0])
+    exercise = loader.load(loader.FOLDERS[0])
     told = {name: (said, words) for name, said, words in unlisted(exercise, "weighted_sum")}
     assert len(told) == len(exercise.suite.listed("wrong_for", "weighted_sum"))
     assert told["weighted_sum_columns"] == ("relation", "Transposed, the result is right.")

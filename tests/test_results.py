@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autograder import words
+from autograder import reasons
+from autograder.checking.words import Message
 from autograder.course import Course
 from autograder.grading.batch import _history, record_of, write
 from autograder.results import KINDS, SCHEMA, CellResult, CheckResult, Record, Standing
-from checking.words import Message
 
 # A record as it was written before records had a schema number.
 OLD = {
@@ -67,7 +67,7 @@ OLD = {
 def test_a_record_without_a_schema_is_read_and_says_what_it_said():
     record = Record.from_json(json.dumps(OLD))
     assert (record.score, record.kind, record.seed, record.schema) == (1.0, "wrong", 7, SCHEMA)
-    assert words.reasons(record, record.penalty) == [
+    assert reasons.of(record, record.penalty) == [
         "add −3: likely subtracts them; does not hold: Each element is the sum of the two",
         "proof −3: no response",
         "late −0.5",
@@ -162,7 +162,7 @@ def test_what_is_written_is_what_is_read(record):
     text = record.to_json()
     again = Record.from_json(text)
     assert again.to_json() == text
-    assert words.reasons(again, again.penalty) == words.reasons(record, record.penalty)
+    assert reasons.of(again, again.penalty) == reasons.of(record, record.penalty)
     assert {**vars(again), "cells": 0, "reason": 0, "repairs": 0} == {
         **vars(record), "cells": 0, "reason": 0, "repairs": 0
     }  # fmt: skip

@@ -7,11 +7,11 @@ from test_source import write
 from typer.testing import CliRunner
 
 from autograder import cli, doctor, seeds
+from autograder.authoring.release import release
 from autograder.corpus.case import Case
 from autograder.course import Exercise, Settings, UserError
-from autograder.grading.setting import Setting
+from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
-from autograder.release import release
 
 FAULTS = {
     "title = ": "is not TOML",
@@ -76,7 +76,7 @@ def test_a_title_or_a_limit_makes_no_grade_out_of_date(course):
 
 
 def test_limits_hold_for_this_exercise_alone(course):
-    setting = Setting(str(course.root), ("01-toy",), Limits().plain())
+    setting = WorkerConfig(str(course.root), ("01-toy",), Limits().plain())
     assert setting.limits_of("01-toy") == setting.limits | {"descriptors": 99, "output_kb": 1}
     assert setting.limits["descriptors"] != 99
 

@@ -5,7 +5,7 @@ import re
 import jupytext
 import pytest
 
-from autograder import authoring, source
+from autograder.authoring import loader, source
 from autograder.course import UserError
 
 TEXT = """\
@@ -101,7 +101,7 @@ def test_a_fault_is_one_line_that_names_file_and_line(tmp_path, fault):
         assert line.startswith("# %%")
 
 
-@pytest.mark.parametrize("folder", authoring.FOLDERS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 def test_a_text_is_as_jupytext_writes_it(folder):
     """So that it can be opened and saved in Jupyter, and nothing but what was changed differs."""
     text = (folder / f"{folder.name}.py").read_text(encoding="utf-8")

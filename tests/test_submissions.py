@@ -200,7 +200,7 @@ def test_what_an_ordinary_user_may_not_read_is_its_submissions_problem(isolated,
         "    print(item.student, '|', item.read(Limits().plain()).problem)\n"
     )
     root = Path(submissions.__file__).parents[2]
-    paths = f"PYTHONPATH={root}:{root}/autograder/runtime"
+    paths = f"PYTHONPATH={root}"
     python = [shutil.which("env"), paths, sys.executable, "-c", program]
     command = bubblewrap.as_nobody(python, read=[root], write=[tmp_path])
     said = subprocess.run(command, capture_output=True, text=True)

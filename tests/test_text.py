@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from autograder import text
+from autograder.sanitize import text
 
 # Any code point, halves of letters too, and more often those that act in a terminal or turn a line around.
 ODD = "\x00\x07\x08\t\n\r\x1b\x7f\x85\x9b\u061c\u200e\u200f\u202a\u202e\u2028\u2066\u2069\ud800\udcff\udfff%=+-@"

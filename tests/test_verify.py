@@ -8,7 +8,8 @@ import pytest
 from conftest import toy_course
 from typer.testing import CliRunner
 
-from autograder import cli, verify
+from autograder import cli
+from autograder.authoring import verify
 from autograder.corpus import TOY
 
 TEXT, CHECKS, LISTED = "01-toy.py", "checks.py", "misconceptions.py"

@@ -17,14 +17,15 @@ from conftest import toy_course
 from nbgrader.api import Gradebook
 from typer.testing import CliRunner
 
-from autograder import authoring, cli, verify, words
+from autograder import cli, reasons
+from autograder.authoring import loader, verify
+from autograder.authoring.release import release
+from autograder.checking import Failed, Message, expect_by_hand, show
+from autograder.checking.expect import as_numbers
 from autograder.corpus.case import RIGHT
 from autograder.course import ROOT, Course
 from autograder.grading.batch import record_of
-from autograder.release import release
 from autograder.report import costs
-from checking import Failed, Message, expect_by_hand, show
-from checking.expect import as_numbers
 
 SECRET = "one for both\n"
 TEXT = '''
@@ -197,7 +198,7 @@ def test_the_cell_is_graded_worth_nothing_and_adds_nothing(course):
     cell = next(cell for cell in notebook.cells if cell.id == "check_by_hand")
     assert cell.metadata.nbgrader.grade and cell.metadata.nbgrader.points == 0
     assert "3 / 4" not in str(notebook)
-    exercise = authoring.load(course.sources()[0].solution)
+    exercise = loader.load(course.sources()[0].solution)
     assert (exercise.without_points, exercise.programs) == ({"by_hand"}, ["add", "twice"])
 
 
@@ -225,7 +226,7 @@ def test_release_holds_the_answers_to_their_promises(tmp_path):
 
 
 def examined(course, answer):
-    exercise = authoring.load(course.sources()[0].solution)
+    exercise = loader.load(course.sources()[0].solution)
     return exercise.suite.examine("by_hand", answer, points=0)
 
 
@@ -262,9 +263,9 @@ def test_no_answer_costs_a_point(graded, student):
     assert (record.score, record.max_score) == (6, 9)  # the proof waits for a person
     assert (cell.points, cell.max_points) == (0, 0)
     assert record.kind == ("limit" if student == "dies" else "right")
-    reasons = words.reasons(record)
-    assert not any(reason.startswith("by_hand") for reason in reasons), reasons
-    missing = [reason for reason in reasons if "missing and ha" in reason]
+    told = reasons.of(record)
+    assert not any(reason.startswith("by_hand") for reason in told), told
+    missing = [reason for reason in told if "missing and ha" in reason]
     assert [any(name in reason for reason in missing) for name in TASKS] == [student == "before"] * 2
     with Gradebook(course.db_url, course.course_id) as book:
         assert book.find_submission("01-toy", student).score == 6
@@ -346,14 +347,13 @@ def test_nbgraders_own_autograde_gives_the_same(graded, tmp_path):
     course, _ = graded
     there = tmp_path / "course"
     shutil.copytree(course.root, there, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback"))
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "autograder" / "runtime")])
     other = Course(root=there)
     release(other, other.sources()[0])
     for command in (["autograde", "01-toy"], ["generate_feedback", "01-toy"]):
         done = subprocess.run(
             [sys.executable, "-m", "nbgrader", *command],
             cwd=there,
-            env=os.environ | {"PYTHONPATH": paths},
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             timeout=300,

@@ -370,7 +370,7 @@ CASES = [
         7,
         "replaces the method that counts what holds",
         """
-        import checking.suite as suite
+        from autograder.checking import suite
         old = suite.Suite.examine
         def examine(self, *args, **kwargs):
             report = old(self, *args, **kwargs)

@@ -51,16 +51,14 @@ c.ExecutePreprocessor.timeout = 20
 
 def make_course(root):
     """Make the released toy course that every case gets a copy of, and return its neighbour's submission."""
+    from autograder.authoring.release import release
     from autograder.corpus.case import NEIGHBOUR, RIGHT, WORK, save
     from autograder.course import Course
-    from autograder.release import release
 
     shutil.copytree(HERE / "toy", root)
     (root / "nbgrader_config.py").write_text(CONFIG)
     course = Course(root=root, into=root)
     released = release(course, course.sources()[0])
-    # A copy of the checks' runtime of this day, beside the checks, as students have it too.
-    shutil.copytree(released / "checking", root / "solutions" / "01-toy" / "checking")
     notebook = nbformat.read(released / "01-toy.ipynb", as_version=4)
     for cell in notebook.cells:
         cell.source = RIGHT.get(cell.metadata.get("nbgrader", {}).get("grade_id"), cell.source)
@@ -212,8 +210,8 @@ def _folder():
 
 def run(case, course, released):
     """Grade one case on stock nbgrader and return what happened."""
-    from autograder import text
     from autograder.corpus.case import ALL, NEIGHBOUR, live
+    from autograder.sanitize import text
 
     student = case.student or case.name
     with _folder() as folder:

@@ -6,10 +6,10 @@ from typing import Any
 
 import nbformat
 
-from autograder import words
+from autograder import reasons
 from autograder.cells import OUTCOME_ID, Cell, Notebook
+from autograder.checking.words import Message, from_dict, to_dict
 from autograder.results import Record
-from checking.words import Message, from_dict, to_dict
 
 SAID = "autograder"
 """Under this name the cell's metadata have the same as data; nothing of a student's metadata comes so far."""
@@ -95,7 +95,7 @@ def made_of(page: str) -> str | None:
 def bare_page(record: Record, fault: str) -> str:
     """Return a page in place of one that could not be made: the points, the reasons, and whose fault it is."""
     name = html.escape(record.assignment)
-    lines = "".join(f"<li>{html.escape(line)}</li>" for line in words.reasons(record, record.penalty))
+    lines = "".join(f"<li>{html.escape(line)}</li>" for line in reasons.of(record, record.penalty))
     return (
         f"<!doctype html><html lang='en'><meta charset='utf-8'>{POLICY}<title>{name}</title>"
         f"<h1>{name}: {record.score:g} of {record.max_score:g} points</h1>"

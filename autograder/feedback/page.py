@@ -28,13 +28,14 @@ from autograder.cells import (
     report_of,
     texts,
 )
-from autograder.feedback import code, formulas, head, markup, outputs
+from autograder.checking import show, words
+from autograder.checking.suite import Report, Result
+from autograder.checking.words import Message
+from autograder.feedback import code, formulas, head
+from autograder.reasons import named
 from autograder.results import Saved
-from autograder.text import printed
-from autograder.words import named
-from checking import show, words
-from checking.suite import Report, Result
-from checking.words import Message
+from autograder.sanitize import markup, outputs
+from autograder.sanitize.text import printed
 
 REMEMBERED = 500
 """How many texts are remembered as HTML; a course has some hundred."""

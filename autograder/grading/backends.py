@@ -85,7 +85,7 @@ class Local:
     ----------
     jobs : int
         How many.
-    setting : Setting
+    setting : WorkerConfig
         Where they work.
     nursery : Nursery or None
         Where their guests come from; None if these are not isolated.
@@ -167,7 +167,7 @@ def preload(root: Path, exercises: Sequence[str]) -> None:
     """Begin to load what workers need, once for all of them, while this process does other things."""
     if not hasattr(os, "fork"):
         return
-    modules = ["autograder.grading.preloaded"]
+    modules = ["autograder.grading.forkserver_preload"]
     for name in exercises:
         for file in ("checks.py", "misconceptions.py"):
             with contextlib.suppress(OSError, SyntaxError):  # which the worker will say better

@@ -20,15 +20,16 @@ from typing import Any
 import nbformat
 from nbgrader.utils import parse_utc
 
-from autograder import gradebook, seeds, text, words
+from autograder import gradebook, reasons, seeds
+from autograder.checking.words import Message
 from autograder.course import Course, Exercise, UserError
 from autograder.feedback import head
 from autograder.grading import worker
 from autograder.grading.backends import Backend, Job, WorkerDied
-from autograder.grading.setting import Setting
 from autograder.grading.submissions import UNREAD_STAMP, Submission, Unit
+from autograder.grading.worker_config import WorkerConfig
 from autograder.results import Outcome, Record, Saved, Standing
-from checking.words import Message
+from autograder.sanitize import text
 
 TRIES = 3
 MOST_COMMENT = 5000
@@ -71,7 +72,7 @@ class Batch:
         Of an open gradebook; this process alone writes to it.
     backend : callable
         Makes the `Backend` when there is work for it.
-    setting : Setting
+    setting : WorkerConfig
         Where workers work.
     options : Options
     """
@@ -79,7 +80,7 @@ class Batch:
     course: Course
     writer: gradebook.Writer
     backend: Any
-    setting: Setting
+    setting: WorkerConfig
     options: Options = field(default_factory=Options)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -176,7 +177,7 @@ class Batch:
         timestamp, unread = _timestamp(unit.stamp)
         outcome.repairs += unread
         said = outcome.kind != "right" or outcome.repairs or outcome.pending
-        comment = "\n\n".join(words.reasons(outcome))[:MOST_COMMENT] if said else ""
+        comment = "\n\n".join(reasons.of(outcome))[:MOST_COMMENT] if said else ""
         with self._timed("database"):
             task.saved = self._save(unit, outcome, timestamp, comment)
         for phase, took in outcome.seconds.items():

@@ -25,15 +25,15 @@ from typing import Any
 
 import numpy as np
 
-import checking
-from autograder import imports, text
+from autograder import checking, imports
 from autograder.cells import Cell, points_worth
-from autograder.course import Exercise
-from autograder.grading.clock import Clock
+from autograder.checking import MIME, Report, show
+from autograder.checking.words import Message
+from autograder.course import ARCHIVE, Exercise
+from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.remote import Fault, RemoteNotebook
 from autograder.sandbox.guests import Ended, Guest
-from checking import MIME, Report, show
-from checking.words import Message
+from autograder.sanitize import text
 
 MOST_PIECE = 2000
 TOO_LONG = "it made the judge compute for more than {seconds} seconds."
@@ -78,10 +78,10 @@ class Judge:
         self.exercise, self.limits = exercise, limits
         self.begin(0)
 
-    def begin(self, seed: int, clock: Clock | None = None) -> None:
+    def begin(self, seed: int, clock: PhaseTimer | None = None) -> None:
         """Start a submission: fresh names, the seed of its draws, and a clock for what its calls take."""
         self.seed = seed
-        self.notebook = RemoteNotebook(self._printed_by_guest, clock or Clock())
+        self.notebook = RemoteNotebook(self._printed_by_guest, clock or PhaseTimer())
         self.names = Names(self.notebook)
         self.printed = io.StringIO()
         self.room = 0
@@ -199,7 +199,7 @@ def _read_checks_from(released: Path) -> None:
     """Let `import checks` mean the checks in this folder; those of other exercises are put by until needed."""
     global _current
     folder = str(released)
-    for name in ("checks", "misconceptions"):  # somebody else's, such as those that an author's tools have loaded
+    for name in imports.EXERCISE:  # somebody else's, such as those that an author's tools have loaded
         if name in sys.modules and not any(_is_in(sys.modules[name], known) for known in (folder, _current)):
             del sys.modules[name]
     if folder == _current:
@@ -208,7 +208,9 @@ def _read_checks_from(released: Path) -> None:
     for name, module in list(sys.modules.items()):
         if _is_in(module, _current):
             mine[name] = sys.modules.pop(name)
-    sys.path[:] = [folder] + [path for path in sys.path if path != _current]
+    # The folder, and the archive in it that its checks import from.
+    others = [path for path in sys.path if not (_current and _below(path, _current))]
+    sys.path[:] = [folder, os.path.join(folder, ARCHIVE), *others]
     sys.modules.update(_loaded.get(folder, {}))
     _current = folder
     importlib.invalidate_caches()
@@ -216,7 +218,11 @@ def _read_checks_from(released: Path) -> None:
 
 def _is_in(module: types.ModuleType, folder: str) -> bool:
     """Tell whether a module was loaded from a folder."""
-    return bool(folder) and str(getattr(module, "__file__", None) or "").startswith(folder + os.sep)
+    return bool(folder) and _below(str(getattr(module, "__file__", None) or ""), folder)
+
+
+def _below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder + os.sep)
 
 
 @functools.lru_cache(1000)

@@ -9,9 +9,9 @@ from typing import Any
 
 import nbformat
 
-from autograder import text
 from autograder.cells import Cell, Notebook, grade_id, is_answer, is_code, is_locked, marks
-from checking.words import Message
+from autograder.checking.words import Message
+from autograder.sanitize import text
 
 MOST_CELLS = 2000
 MOST_DIFF = 20_000

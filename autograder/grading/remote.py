@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from autograder import text
-from autograder.grading.clock import Clock
+from autograder.checking.words import Message
+from autograder.grading.phase_timer import PhaseTimer
 from autograder.sandbox.guests import FORGED, Ended, Guest
 from autograder.sandbox.inside import torch_modules, wire
-from checking.words import Message
+from autograder.sanitize import text
 
 MOST_CALLBACKS = 10_000
 MOST_NAME = 100
@@ -91,11 +91,11 @@ class RemoteNotebook:
     ----------
     on_output : callable
         Called with each output that a guest sends while it answers.
-    clock : Clock
+    clock : PhaseTimer
         Counts what calls take, in the guest and on the way.
     """
 
-    def __init__(self, on_output: Callable[[Any], None], clock: Clock):
+    def __init__(self, on_output: Callable[[Any], None], clock: PhaseTimer):
         self.on_output, self.clock = on_output, clock
         self.callbacks: list[Callable[..., Any]] = []
         self.guest: Guest | None = None

@@ -22,13 +22,13 @@ from autograder.cells import (
     new_output,
     set_points,
 )
-from autograder.feedback.outputs import Collected
-from autograder.grading.clock import Clock
+from autograder.checking.words import Message
 from autograder.grading.judge import Checked, Judge
+from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.submissions import Unit
 from autograder.sandbox.budget import Budget
 from autograder.sandbox.guests import Ended, Guest
-from checking.words import Message
+from autograder.sanitize.outputs import Collected
 
 STOPPED = "This cell was stopped: {reason}"
 STOPPED_IN_CHECK = "Stopped in this check: {reason}"
@@ -60,7 +60,7 @@ def execute(
     guests: Any,
     unit: Unit,
     limits: dict[str, Any],
-    clock: Clock | None = None,
+    clock: PhaseTimer | None = None,
     on_cell: Callable[[Cell], None] = lambda cell: None,
 ) -> Execution:
     """Run `notebook` cell by cell, its check cells in the judge; its outputs are filled in.
@@ -76,7 +76,7 @@ def execute(
         Whose work it is: the seeds, of which no guest learns the checks', and the files beside the notebook.
     limits : dict
         What the submission may use; see `autograder.limits`.
-    clock : Clock, optional
+    clock : PhaseTimer, optional
         Counts the time of each phase.
     on_cell : callable, optional
         Called with each code cell after it ran.
@@ -86,7 +86,7 @@ def execute(
     Fault, RuntimeError
         If our own part failed: the checks, or the sandbox.
     """
-    run = _Run(judge, guests, unit, limits, clock or Clock())
+    run = _Run(judge, guests, unit, limits, clock or PhaseTimer())
     end = len(notebook.cells) if limits["run_all_cells"] else last_graded(notebook.cells) + 1
     cells = [cell for cell in notebook.cells[:end] if is_code(cell)]
     judge.begin(unit.seed, run.clock)
@@ -108,7 +108,7 @@ def execute(
 class _Run:
     """One submission's run: its guests, one after another, and what came of its cells."""
 
-    def __init__(self, judge: Judge, guests: Any, unit: Unit, limits: dict[str, Any], clock: Clock):
+    def __init__(self, judge: Judge, guests: Any, unit: Unit, limits: dict[str, Any], clock: PhaseTimer):
         self.judge, self.guests, self.unit, self.limits, self.clock = judge, guests, unit, limits, clock
         self.budget = Budget(limits)
         self.execution = Execution()

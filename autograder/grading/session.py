@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from autograder import text, words
+from autograder import reasons
+from autograder.checking import machine
 from autograder.course import Course, Exercise, UserError
 from autograder.grading import backends, submissions
-from autograder.grading.setting import Setting
+from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
 from autograder.results import Record
 from autograder.sandbox import bubblewrap
 from autograder.sandbox.guests import Ended
-from checking import machine
+from autograder.sanitize import text
 
 USE_GPU = "import torch; torch.ones(2, device='cuda').sum().item()"
 MOST_FAULT = 200  # characters
@@ -46,12 +47,12 @@ class Waiting:
         ):
             if records:
                 count = "1 submission has" if len(records) == 1 else f"{len(records)} submissions have"
-                needs = words.named(sorted({what for record in records for what in record.waits_for()}))
+                needs = reasons.named(sorted({what for record in records for what in record.waits_for()}))
                 lines.append(f"{count} points that wait for {needs}{where}")
         return lines
 
 
-def gpu_fault(setting: Setting) -> str:
+def gpu_fault(setting: WorkerConfig) -> str:
     """Return why a guest cannot use the GPU that this machine has; an empty text if it can.
 
     Without asking one, a fault of ours, such as a system call that a driver needs and the sandbox refuses, would cost
@@ -124,7 +125,7 @@ class Session:
             if entry.lower().endswith(".ipynb") and (submitted / entry).is_file()
         ]
         limits = Limits(config=course.config).plain()
-        self.setting = Setting(
+        self.setting = WorkerConfig(
             root=str(course.root),
             exercises=tuple(exercise.name for exercise in self.used),
             limits=limits,

@@ -13,7 +13,6 @@ from typing import Any
 
 import nbformat
 
-from autograder import text
 from autograder.cells import (
     Cell,
     Notebook,
@@ -25,18 +24,19 @@ from autograder.cells import (
     set_points,
     texts,
 )
+from autograder.checking.words import Message
 from autograder.feedback import head
-from autograder.feedback.outputs import bound, clean_markdown
-from autograder.grading.clock import Clock
 from autograder.grading.judge import Checked, Judge
 from autograder.grading.notebook import Malformed, Restored, parse, restore
+from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.remote import Fault
 from autograder.grading.run import Execution, execute
-from autograder.grading.setting import Setting
 from autograder.grading.submissions import Unit, beside
+from autograder.grading.worker_config import WorkerConfig
 from autograder.results import CellResult, CheckResult, Outcome, Saved
 from autograder.sandbox.guests import Bare, Lane, Nursery
-from checking.words import Message
+from autograder.sanitize import text
+from autograder.sanitize.outputs import bound, clean_markdown
 
 TRIES = 2
 MOST_FAULT = 300
@@ -52,12 +52,12 @@ class Worker:
 
     Parameters
     ----------
-    setting : Setting
+    setting : WorkerConfig
     guests : Nursery, Lane or Bare, optional
         Where guests come from; by default what the setting asks for.
     """
 
-    def __init__(self, setting: Setting, guests: Nursery | Lane | Bare | None = None):
+    def __init__(self, setting: WorkerConfig, guests: Nursery | Lane | Bare | None = None):
         self.setting = setting
         if setting.hide_gpu:  # what a guest cannot use, no check may ask for
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -96,7 +96,7 @@ class Worker:
         return made, time.perf_counter() - start
 
     def _grade(self, unit: Unit, on_cell: Callable[[Cell], None]) -> Outcome:
-        clock = Clock()
+        clock = PhaseTimer()
         released, limits = self.released[unit.assignment], self.limits[unit.assignment]
         with clock("restore"):
             try:

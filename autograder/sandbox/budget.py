@@ -1,6 +1,6 @@
 """What a submission may use in all, whatever number of guests it uses it in."""
 
-from checking.words import Message
+from autograder.checking.words import Message
 
 COMPUTED = "it computed for more than {seconds} seconds."
 WAITED = "it waited for more than {seconds} seconds, and nothing ran."

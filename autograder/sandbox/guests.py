@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterable
 
 import psutil
 
+from autograder.checking.words import Message
 from autograder.sandbox import bubblewrap
 from autograder.sandbox.budget import Budget, Meter
 from autograder.sandbox.inside import wire
 from autograder.sandbox.inside.tally import Look, Tally
-from checking.words import Message
 
 START_SECONDS = 180
 PATIENCE = 60  # seconds for an answer that takes none: on a busy machine, a process may wait long for its turn

@@ -2,11 +2,12 @@
 
 * `{catches-summary}` counts, for each exercise: functions, checks, wrong answers, those caught and recognised, and
   right answers that look different and are not rejected.
-* `{catches-mutants}` counts, for each exercise, what became of its mutants: as `python -m autograder.mutants` wrote
-  it down, because that takes minutes.
+* `{catches-mutants}` counts, for each exercise, what became of its mutants: as `autograder mutants` wrote it down,
+  because that takes minutes.
 * `{catches} 01-qkv` is one exercise: a table for each function, folded into a <details>.
 
-What became of each answer is `autograder.listed`'s: an exercise that was just released is not tried again.
+What became of each answer is `autograder.authoring.answer_trials`'s: an exercise that was just released is not tried
+again.
 
 What is listed as wrong and caught by no check is a warning, and so are a right answer that is rejected, a mutant that
 passes, and an exercise that isn't there.
@@ -24,22 +25,24 @@ from sphinx.locale import get_translation
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from autograder import authoring, listed, mutants
+from autograder.authoring import answer_trials, loader, mutants
 
 logger = logging.getLogger(__name__)
 _ = get_translation("catches")
-FOLDERS = {folder.name: folder for folder in authoring.FOLDERS}
+FOLDERS = {folder.name: folder for folder in loader.FOLDERS}
 
 
 def prepared(names):
     """For each exercise what became of its listed answers; of several that are still to be tried, some at once."""
     folders = [FOLDERS[name] for name in names]
-    missing = [folder for folder in reversed(folders) if listed.recorded(folder) is None]  # the last take longest
+    missing = [
+        folder for folder in reversed(folders) if answer_trials.recorded(folder) is None
+    ]  # the last take longest
     if missing:
         spawn = multiprocessing.get_context("spawn")  # a fork of a process in which torch runs may hang
         with ProcessPoolExecutor(min(len(missing), os.cpu_count() or 1), mp_context=spawn) as pool:
-            list(pool.map(listed.of, missing))
-    return {folder.name: listed.of(folder) for folder in folders}
+            list(pool.map(answer_trials.of, missing))
+    return {folder.name: answer_trials.of(folder) for folder in folders}
 
 
 def mistake(wrong, subject):
@@ -64,7 +67,7 @@ class _Directive(SphinxDirective):
             message = "there is no exercise %r; there are %s"
             logger.warning(message, name, ", ".join(FOLDERS), location=self.get_location(), type="catches")
             return []
-        for path in listed.decides(FOLDERS[name]):
+        for path in answer_trials.decides(FOLDERS[name]):
             self.env.note_dependency(str(path))
         return prepared([name])[name]
 

@@ -5,6 +5,14 @@ Arrays are compared with a specification that is written as sums over elements. 
 in whatever order it draws, misses less than once in 10^9; each says how it was found.
 """
 
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).with_name("checking.zip")))
+if find_spec("checking") is None:
+    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+
 import itertools
 import math
 

@@ -6,6 +6,14 @@ Results are compared with a specification that holds all scores at once and mult
 `checking/memory.py`, which asks neither a clock nor the machine.
 """
 
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).with_name("checking.zip")))
+if find_spec("checking") is None:
+    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+
 import inspect
 
 import numpy as np

@@ -6,6 +6,14 @@ tolerance, where no other is given. Kernels run on the GPU where torch finds one
 the CPU. The checks with `on="gpu"` ask what the interpreter cannot show; without a GPU their points wait.
 """
 
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).with_name("checking.zip")))
+if find_spec("checking") is None:
+    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+
 import math
 import types
 
@@ -464,7 +472,9 @@ def flash_large_scores(flash_attention, draw):
     """Scores above 100 and below -100 leave all three gradients right, where the last tile is not full either."""
     for sign in (-1, 1):
         (q, k, v), upstream = heads(draw, 20, b=1), tensor(draw, 1, 1, 20, 16)
-        expect_gradients_of(flash_attention, [7 * q.abs(), sign * 7 * k.abs(), v], upstream, rtol=1e-4)
+        # Scores that lie close together: of weights that are nearly 0 and 1, gradients are rounding alone.
+        q, k = 5.4 * (1 + q / 20), sign * 5.4 * (1 + k / 20)
+        expect_gradients_of(flash_attention, [q, k, v], upstream, rtol=1e-3)
 
 
 @check(weight=0.5, needs=[flash_tiles, flash_causal_gradients], on="triton")

@@ -88,12 +88,6 @@ def by_hand_as_a_tuple():
     return 1.4, -0.9, -0.5
 
 
-@right("by_hand")
-def by_hand_by_the_jacobian():
-    a = np.array([0.2, 0.3, 0.5])
-    return (np.diag(a) - np.outer(a, a)) @ np.array([10, 0, 2])
-
-
 # softmax: wrong
 
 
@@ -420,76 +414,6 @@ def softmax_shifted(S):
     return softmax(S)
 
 
-@right("softmax")
-def softmax_log_sum_exp(S):
-    top = S.max(-1, keepdims=True)
-    return np.exp(S - (top + np.log(np.exp(S - top).sum(-1, keepdims=True))))
-
-
-@right("softmax")
-def softmax_log_sum_exp_in_float32(S):
-    return softmax_log_sum_exp(S.astype(np.float32)).astype(S.dtype)
-
-
-@right("softmax")
-def softmax_in_long_double(S):
-    return softmax(S.astype(np.longdouble)).astype(S.dtype)
-
-
-@right("softmax")
-def softmax_on_a_copy(S):
-    E = S.copy()
-    E -= np.amax(E, axis=-1)[..., None]
-    np.exp(E, out=E)
-    E /= E.sum(axis=-1)[..., None]
-    return E
-
-
-@right("softmax")
-def softmax_last_axis_first(S):
-    E = np.moveaxis(S, -1, 0)
-    E = np.exp(E - E.max(0))
-    return np.moveaxis(E / E.sum(0), 0, -1)
-
-
-@right("softmax")
-def softmax_row_by_row(S):
-    A = np.empty_like(S)
-    for at in np.ndindex(*S.shape[:-1]):
-        top = max(S[at])
-        row = [np.exp(s - top) for s in S[at]]
-        A[at] = [e / sum(row) for e in row]
-    return A
-
-
-@right("softmax")
-def softmax_of_differences(S):
-    """One exponential for each pair; -inf is kept apart, as -inf minus -inf is NaN."""
-    gone = np.isneginf(S)
-    T = np.where(gone, 0, S).astype(np.float64)
-    E = np.exp(np.clip(T[..., None, :] - T[..., :, None], None, 700)) * ~gone[..., None, :]
-    return np.where(gone, 0, 1 / E.sum(-1)).astype(S.dtype)
-
-
-@right("softmax")
-def softmax_online(S):
-    """One pass: when a larger score comes, the sum so far is scaled down."""
-    top, total = np.full(S.shape[:-1], -np.inf), np.zeros(S.shape[:-1])
-    for j in range(S.shape[-1]):
-        new = np.maximum(top, S[..., j])
-        finite = np.where(np.isneginf(new), 0, new)
-        total = total * np.exp(top - finite) + np.exp(S[..., j] - finite)
-        top = new
-    return (np.exp(S - top[..., None]) / total[..., None]).astype(S.dtype)
-
-
-@right("softmax")
-def softmax_torch(S):
-    import torch
-
-    return torch.softmax(torch.tensor(S), dim=-1).numpy()
-
-
 # softmax_jacobian: wrong
 
 
@@ -740,55 +664,6 @@ def jacobian_in_place(a):
 @right("softmax_jacobian")
 def jacobian_outer(a):
     return np.diag(a) - np.outer(a, a)
-
-
-@right("softmax_jacobian")
-def jacobian_loops(a):
-    J = np.zeros((len(a), len(a)), dtype=a.dtype)
-    for i in range(len(a)):
-        for j in range(len(a)):
-            J[i, j] = a[i] * (1 - a[i]) if i == j else -a[i] * a[j]
-    return J
-
-
-@right("softmax_jacobian")
-def jacobian_rows_times_identity(a):
-    return a[:, None] * (np.eye(len(a), dtype=a.dtype) - a[None, :])
-
-
-@right("softmax_jacobian")
-def jacobian_filled_diagonal(a):
-    column = a.reshape(-1, 1)
-    J = -column @ column.T
-    np.fill_diagonal(J, a * (1 - a))
-    return J
-
-
-@right("softmax_jacobian")
-def jacobian_of_matrices(a):
-    D = np.diag(a.astype(np.float64))
-    return (D @ (np.eye(len(a)) - np.ones((len(a), 1)) * a)).astype(a.dtype)
-
-
-@right("softmax_jacobian")
-def jacobian_in_float32(a):
-    a32 = a.astype(np.float32)
-    return (np.diagflat(a32) - np.einsum("i,j->ij", a32, a32)).astype(a.dtype)
-
-
-@right("softmax_jacobian")
-def jacobian_covariance(a):
-    """The covariance of a draw that is the unit vector i with probability a_i."""
-    units = np.eye(len(a)) - a
-    return (units.T @ (a[:, None] * units)).astype(a.dtype)
-
-
-@right("softmax_jacobian")
-def jacobian_torch(a):
-    import torch
-
-    a = torch.tensor(a)
-    return (torch.diag(a) - torch.outer(a, a)).numpy()
 
 
 # softmax_backward: wrong
@@ -1054,65 +929,6 @@ def backward_in_place(A, dA):
 def backward_row_sums(A, dA):
     fits(A.shape, dA.shape)
     return through_softmax(A, dA)
-
-
-@right("softmax_backward")
-def backward_in_steps(A, dA):
-    fits(A.shape, dA.shape)
-    products = A * dA
-    return products - A * products.sum(axis=-1)[..., None]
-
-
-@right("softmax_backward")
-def backward_einsum(A, dA):
-    if A.shape[-1] != dA.shape[-1]:
-        raise ValueError("A and dA disagree about n")
-    return A * (dA - np.einsum("...n,...n->...", A, dA)[..., None])
-
-
-@right("softmax_backward")
-def backward_one_jacobian_at_a_time(A, dA):
-    fits(A.shape[-1], dA.shape[-1])
-    dS = np.zeros_like(A)
-    for row in np.ndindex(*A.shape[:-1]):
-        dS[row] = dA[row] @ (np.diag(A[row]) - np.outer(A[row], A[row]))
-    return dS
-
-
-@right("softmax_backward")
-def backward_all_jacobians(A, dA):
-    J = A[..., :, None] * (np.eye(A.shape[-1], dtype=A.dtype) - A[..., None, :])
-    return np.matmul(J, dA[..., None])[..., 0]
-
-
-@right("softmax_backward")
-def backward_matrix_product(A, dA):
-    return A * (dA - (A[..., None, :] @ dA[..., :, None])[..., 0])
-
-
-@right("softmax_backward")
-def backward_in_float32(A, dA):
-    fits(A.shape, dA.shape)
-    return through_softmax(A.astype(np.float32), dA.astype(np.float32)).astype(A.dtype)
-
-
-@right("softmax_backward")
-def backward_element_by_element(A, dA):
-    fits(A.shape, dA.shape)
-    dS, n = np.empty_like(A), A.shape[-1]
-    for *row, j in np.ndindex(*A.shape):
-        a, da = A[tuple(row)], dA[tuple(row)]
-        dS[(*row, j)] = sum(da[i] * (a[i] * (1 - a[i]) if i == j else -a[i] * a[j]) for i in range(n))
-    return dS
-
-
-@right("softmax_backward")
-def backward_torch(A, dA):
-    import torch
-
-    fits(A.shape, dA.shape)
-    A, dA = torch.tensor(A), torch.tensor(dA)
-    return (A * (dA - (A * dA).sum(-1, keepdim=True))).numpy()
 
 
 # attention_forward: wrong
@@ -1420,75 +1236,6 @@ def forward_in_place(Q, K, V):
 @right("attention_forward")
 def forward_in_steps(Q, K, V):
     return attend(Q, K, V)
-
-
-@right("attention_forward")
-def forward_queries_scaled(Q, K, V):
-    A = softmax((Q * Q.shape[-1] ** -0.5) @ transposed(K))
-    return np.matmul(A, V), A
-
-
-@right("attention_forward")
-def forward_both_by_the_fourth_root(Q, K, V):
-    root = Q.shape[-1] ** 0.25
-    A = softmax((Q / root) @ transposed(K / root))
-    return A @ V, A
-
-
-@right("attention_forward")
-def forward_einsum(Q, K, V):
-    fits(Q.shape[-1], K.shape[-1])
-    fits(K.shape[-2], V.shape[-2])
-    A = softmax(np.einsum("...qd,...kd->...qk", Q, K) / K.shape[-1] ** 0.5)
-    return np.einsum("...qk,...kd->...qd", A, V), A
-
-
-@right("attention_forward")
-def forward_log_sum_exp(Q, K, V):
-    A = softmax_log_sum_exp(scaled(Q, K))
-    return [A @ V, A]
-
-
-@right("attention_forward")
-def forward_query_by_query(Q, K, V):
-    fits(Q.shape[-1], K.shape[-1])
-    fits(K.shape[-2], V.shape[-2])
-    A = np.zeros((*Q.shape[:-1], K.shape[-2]), dtype=Q.dtype)
-    Z = np.zeros((*Q.shape[:-1], V.shape[-1]), dtype=Q.dtype)
-    for *lead, i in np.ndindex(*Q.shape[:-1]):
-        lead = tuple(lead)
-        A[lead][i] = softmax(np.array([Q[lead][i] @ k for k in K[lead]]) / Q.shape[-1] ** 0.5)
-        Z[lead][i] = sum(weight * v for weight, v in zip(A[lead][i], V[lead], strict=True))
-    return Z, A
-
-
-@right("attention_forward")
-def forward_in_float32(Q, K, V):
-    return tuple(part.astype(Q.dtype) for part in attend(*(own.astype(np.float32) for own in (Q, K, V))))
-
-
-@right("attention_forward")
-def forward_in_long_double(Q, K, V):
-    return tuple(part.astype(Q.dtype) for part in attend(*(own.astype(np.longdouble) for own in (Q, K, V))))
-
-
-@right("attention_forward")
-def forward_keys_first(Q, K, V):
-    """Weights with an axis for keys first, then for queries."""
-    E = K @ transposed(Q) / Q.shape[-1] ** 0.5
-    A = transposed(softmax(E, axis=-2))
-    return A @ V, A
-
-
-@right("attention_forward")
-def forward_torch(Q, K, V):
-    import torch
-
-    fits(Q.shape[-1], K.shape[-1])
-    fits(K.shape[-2], V.shape[-2])
-    Q, K, V = torch.tensor(Q), torch.tensor(K), torch.tensor(V)
-    A = torch.softmax(Q @ K.mT / Q.shape[-1] ** 0.5, dim=-1)
-    return (A @ V).numpy(), A.numpy()
 
 
 # attention_backward: wrong
@@ -2007,89 +1754,6 @@ def gradients_to_float64(Q, K, V, dZ):
 @right("attention_backward")
 def gradients_in_steps(Q, K, V, dZ):
     return backward(Q, K, V, dZ)
-
-
-@right("attention_backward")
-def gradients_step_by_step(Q, K, V, dZ):
-    root = Q.shape[-1] ** 0.5
-    S = (Q @ transposed(K)) / root
-    A = softmax(S)
-    fits(dZ.shape, (A @ V).shape)
-    dV = np.matmul(transposed(A), dZ)
-    dA = np.matmul(dZ, transposed(V))
-    products = A * dA
-    dS = products - A * products.sum(-1)[..., None]
-    return dS @ K / root, transposed(transposed(Q) @ dS) / root, dV
-
-
-@right("attention_backward")
-def gradients_einsum(Q, K, V, dZ):
-    Z, A = forward_einsum(Q, K, V)
-    fits(Z.shape, dZ.shape)
-    dA = np.einsum("...qv,...kv->...qk", dZ, V)
-    dS = A * (dA - np.einsum("...qk,...qk->...q", A, dA)[..., None]) / Q.shape[-1] ** 0.5
-    return (
-        np.einsum("...qk,...kd->...qd", dS, K),
-        np.einsum("...qk,...qd->...kd", dS, Q),
-        np.einsum("...qk,...qv->...kv", A, dZ),
-    )
-
-
-@right("attention_backward")
-def gradients_sum_from_the_result(Q, K, V, dZ):
-    """The row sum of A * dA is that of Z * dZ, as in FlashAttention."""
-    Z, A = attend(Q, K, V)
-    fits(Z.shape, dZ.shape)
-    dS = A * (dZ @ transposed(V) - (Z * dZ).sum(-1, keepdims=True)) / Q.shape[-1] ** 0.5
-    return [dS @ K, transposed(dS) @ Q, transposed(A) @ dZ]
-
-
-@right("attention_backward")
-def gradients_query_by_query(Q, K, V, dZ):
-    Z, A = attend(Q, K, V)
-    fits(Z.shape, dZ.shape)
-    dQ, dK, dV = np.zeros_like(Q), np.zeros_like(K), np.zeros_like(V)
-    for *lead, i in np.ndindex(*Q.shape[:-1]):
-        lead = tuple(lead)
-        a = A[lead][i]
-        ds = (np.diag(a) - np.outer(a, a)) @ (V[lead] @ dZ[lead][i]) / Q.shape[-1] ** 0.5
-        dQ[lead][i] = ds @ K[lead]
-        dK[lead][...] += np.outer(ds, Q[lead][i])
-        dV[lead][...] += np.outer(a, dZ[lead][i])
-    return dQ, dK, dV
-
-
-@right("attention_backward")
-def gradients_sequence_by_sequence(Q, K, V, dZ):
-    if Q.ndim == 2:
-        return backward(Q, K, V, dZ)
-    each = [gradients_sequence_by_sequence(*own) for own in zip(Q, K, V, dZ, strict=True)]
-    return tuple(np.stack(own) for own in zip(*each, strict=True))
-
-
-@right("attention_backward")
-def gradients_in_float32(Q, K, V, dZ):
-    parts = backward(*(own.astype(np.float32) for own in (Q, K, V, dZ)))
-    return tuple(own.astype(Q.dtype) for own in parts)
-
-
-@right("attention_backward")
-def gradients_in_long_double(Q, K, V, dZ):
-    parts = backward(*(own.astype(np.longdouble) for own in (Q, K, V, dZ)))
-    return tuple(own.astype(Q.dtype) for own in parts)
-
-
-@right("attention_backward")
-def gradients_torch(Q, K, V, dZ):
-    import torch
-
-    Q, K, V = (torch.tensor(own, requires_grad=True) for own in (Q, K, V))
-    fits(Q.shape[-1], K.shape[-1])
-    fits(K.shape[-2], V.shape[-2])
-    Z = torch.softmax(Q @ K.mT / Q.shape[-1] ** 0.5, dim=-1) @ V
-    fits(tuple(Z.shape), dZ.shape)
-    Z.backward(torch.tensor(dZ))
-    return Q.grad.numpy(), K.grad.numpy(), V.grad.numpy()
 
 
 # Wrong only where sizes agree, beyond some length, or for small numbers

@@ -9,6 +9,14 @@ the tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen. T
   exponentials, a sum of at most 13 terms and a division make less than 1.5e-2 of the largest weight.
 """
 
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).with_name("checking.zip")))
+if find_spec("checking") is None:
+    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+
 import numpy as np
 
 from checking import (

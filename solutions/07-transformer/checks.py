@@ -8,6 +8,14 @@ what, and whether it learns. `generate` is given a model whose next token depend
 The tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen.
 """
 
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).with_name("checking.zip")))
+if find_spec("checking") is None:
+    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+
 import inspect
 import math
 

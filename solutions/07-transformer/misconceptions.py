@@ -5,7 +5,6 @@ of the course prove that every wrong answer here fails, that its own hint is sho
 """
 
 import math
-from collections import OrderedDict
 
 import torch
 from torch import nn
@@ -78,11 +77,6 @@ def by_hand_residual_after_norm():
 @right("by_hand")
 def by_hand_as_a_tuple():
     return 8.0, 11.0, 3.0, 7.0
-
-
-@right("by_hand")
-def by_hand_as_a_tensor():
-    return torch.tensor([3.0, 1, 3, 9]) + 10 * torch.tensor([0.5, 1, 0, -0.2])
 
 
 # FeedForward, in steps that a mistake can take the place of
@@ -390,66 +384,6 @@ FAMILIES = [*LAYERS, "returns nothing", "an array instead of a tensor", "cut off
 @right("FeedForward")
 class FeedForward_in_steps(FeedForward):
     pass
-
-
-@right("FeedForward")
-class FeedForward_functional(nn.Module):
-    def __init__(self, d_model, d_ff):
-        super().__init__()
-        self.linear2 = nn.Linear(d_ff, d_model)
-        self.linear1 = nn.Linear(d_model, d_ff)
-        self.act = nn.GELU()
-
-    def forward(self, x):
-        hidden = functional.linear(x, self.linear1.weight, self.linear1.bias)
-        return self.act(hidden) @ self.linear2.weight.T + self.linear2.bias
-
-
-@right("FeedForward")
-class FeedForward_by_erf(FeedForward):
-    def curve(self, hidden):
-        return 0.5 * hidden * (1 + torch.erf(hidden / math.sqrt(2)))
-
-
-@right("FeedForward")
-class FeedForward_by_ndtr(FeedForward):
-    def forward(self, x):
-        hidden = self.linear1(x)
-        wide = hidden.float() if hidden.dtype in (torch.float16, torch.bfloat16) else hidden
-        return self.linear2(hidden * torch.special.ndtr(wide).to(hidden.dtype))
-
-
-@right("FeedForward")
-class FeedForward_sequential(nn.Sequential):
-    def __init__(self, d_model, d_ff):
-        named = [("linear1", nn.Linear(d_model, d_ff)), ("gelu", nn.GELU()), ("linear2", nn.Linear(d_ff, d_model))]
-        super().__init__(OrderedDict(named))
-
-
-@right("FeedForward")
-class FeedForward_sequential_beside(nn.Module):
-    """Its parameters have two names each."""
-
-    def __init__(self, d_model, d_ff):
-        super().__init__()
-        self.net = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
-        self.linear1, self.linear2 = self.net[0], self.net[2]
-
-    def forward(self, x):
-        return self.net(x)
-
-
-@right("FeedForward")
-class FeedForward_token_by_token(FeedForward):
-    def forward(self, x):
-        return torch.stack([super(FeedForward_token_by_token, self).forward(x[:, i]) for i in range(x.shape[1])], 1)
-
-
-@right("FeedForward")
-class FeedForward_flat(FeedForward):
-    def forward(self, x):
-        b, n, d_model = x.shape
-        return super().forward(x.reshape(b * n, d_model)).view(b, n, d_model)
 
 
 # What both layers are made of
@@ -1299,75 +1233,6 @@ class EncoderLayer_in_steps(EncoderLayer):
     pass
 
 
-@right("EncoderLayer")
-class EncoderLayer_written_out(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.norm1 = nn.LayerNorm(d_model)
-        self.norm2 = nn.LayerNorm(d_model)
-        self.feed_forward = FeedForward(d_model, d_ff)
-        self.self_attn = MultiHeadAttention(d_model, num_heads)
-
-    def forward(self, x, mask=None):
-        h = self.norm1(x)
-        found, weights = self.self_attn(h, h, h, mask)
-        x = torch.add(x, found)
-        return self.feed_forward(self.norm2(x)) + x
-
-
-@right("EncoderLayer")
-class EncoderLayer_functional(EncoderLayer):
-    def forward(self, x, mask=None):
-        h = functional.layer_norm(x, (self.d_model,), self.norm1.weight, self.norm1.bias)
-        y = x + self.self_attn(query=h, key=h, value=h, mask=mask)[0]
-        h = functional.layer_norm(y, (self.d_model,), self.norm2.weight, self.norm2.bias)
-        return y + self.feed_forward.linear2(functional.gelu(self.feed_forward.linear1(h)))
-
-
-@right("EncoderLayer")
-class EncoderLayer_own_norm(EncoderLayer):
-    def norm_of(self, d_model):
-        return OwnNorm(d_model)
-
-
-@right("EncoderLayer")
-class EncoderLayer_no_dropout(EncoderLayer):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__(d_model, num_heads, d_ff)
-        self.drop = nn.Dropout(0.0)
-
-    def add(self, x, norm, part):
-        return x + self.drop(part(norm(x)))
-
-
-@right("EncoderLayer")
-class EncoderLayer_deltas(EncoderLayer):
-    """The stream as x and what has been added to it."""
-
-    def forward(self, x, mask=None):
-        first = self.self_attn(self.norm1(x), mask=mask)[0]
-        second = self.feed_forward(self.norm2(x + first))
-        return x + (first + second)
-
-
-@right("EncoderLayer")
-class EncoderLayer_sdpa(EncoderLayer):
-    """The library's attention with the same parameters."""
-
-    def own(self, x, mask):
-        own = self.self_attn
-        q, k, v = (part(x).unflatten(-1, (own.num_heads, -1)).transpose(1, 2) for part in (own.W_q, own.W_k, own.W_v))
-        if mask is None:
-            found = functional.scaled_dot_product_attention(q, k, v)
-        else:
-            if mask.shape[-1] != x.shape[1]:
-                raise ValueError("another number of keys")
-            mask = (mask[:, None] if mask.dim() == 3 else mask).expand(len(x), own.num_heads, x.shape[1], x.shape[1])
-            seen = mask.any(-1, keepdim=True)
-            found = functional.scaled_dot_product_attention(q, k, v, mask | ~seen) * seen
-        return own.W_o(found.transpose(1, 2).flatten(2))
-
-
 # DecoderLayer: wrong
 
 
@@ -1711,64 +1576,6 @@ class DecoderLayer_memory_mask_stretched(DecoderLayer):
 @right("DecoderLayer")
 class DecoderLayer_in_steps(DecoderLayer):
     pass
-
-
-@right("DecoderLayer")
-class DecoderLayer_written_out(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
-        self.self_attn = MultiHeadAttention(d_model, num_heads)
-        self.feed_forward = FeedForward(d_model, d_ff)
-        self.norm3, self.norm2, self.norm1 = (nn.LayerNorm(d_model) for _ in range(3))
-
-    def forward(self, x, memory, mask=None, memory_mask=None):
-        h = self.norm1(x)
-        x = x + self.self_attn(h, h, h, mask)[0]
-        found, weights = self.multihead_attn(query=self.norm2(x), key=memory, value=memory, mask=memory_mask)
-        x = found + x
-        return x + self.feed_forward(self.norm3(x))
-
-
-@right("DecoderLayer")
-class DecoderLayer_functional(DecoderLayer):
-    def add(self, x, norm, part):
-        return part(functional.layer_norm(x, (self.d_model,), norm.weight, norm.bias, norm.eps)) + x
-
-
-@right("DecoderLayer")
-class DecoderLayer_own_norm(DecoderLayer):
-    def norm_of(self, d_model):
-        return OwnNorm(d_model)
-
-
-@right("DecoderLayer")
-class DecoderLayer_on_top_of_an_encoder_layer(EncoderLayer):
-    """Made by adding to what an encoder layer has."""
-
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__(d_model, num_heads, d_ff)
-        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
-        self.norm3 = nn.LayerNorm(d_model)
-
-    def forward(self, x, memory, mask=None, memory_mask=None):
-        y = x + self.own(self.norm1(x), mask)
-        z = y + self.multihead_attn(self.norm2(y), memory, memory, memory_mask)[0]
-        return z + self.fed(self.norm3(z))
-
-
-@right("DecoderLayer")
-class DecoderLayer_sequence_by_sequence(DecoderLayer):
-    def forward(self, x, memory, mask=None, memory_mask=None):
-        def own(mask, s):
-            return mask if mask is None or mask.dim() == 2 or len(mask) == 1 else mask[s : s + 1]
-
-        several = range(len(x))
-        for given in (mask, memory_mask):
-            if given is not None and given.dim() > 2 and len(given) not in (1, len(x)):
-                raise ValueError("another number of sequences")
-        found = [self.through(x[s : s + 1], memory[s : s + 1], own(mask, s), own(memory_mask, s)) for s in several]
-        return torch.cat(found)
 
 
 # TinyGPT, in steps that a mistake can take the place of
@@ -2382,123 +2189,6 @@ class TinyGPT_in_steps(TinyGPT):
     pass
 
 
-@right("TinyGPT")
-class TinyGPT_sinusoidal(TinyGPT):
-    def place(self, max_len, d_model):
-        self.register_buffer("position", waves(max_len, d_model))
-
-    def placed(self, x):
-        return x + self.position[: x.shape[1]]
-
-
-@right("TinyGPT")
-class TinyGPT_fixed_positions(TinyGPT):
-    """Sinusoidal positions as parameters that are not trained."""
-
-    def place(self, max_len, d_model):
-        self.position = nn.Embedding.from_pretrained(waves(max_len, d_model))
-
-
-class RotaryAttention(MultiHeadAttention):
-    def turn(self, x):
-        n, d = x.shape[-2:]
-        angles = torch.arange(n)[:, None] * 100 ** (-torch.arange(0, d, 2) / d)
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-        even, odd = x[..., ::2], x[..., 1::2]
-        return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
-
-
-class RotaryLayer(EncoderLayer):
-    def attention(self, d_model, num_heads):
-        return RotaryAttention(d_model, num_heads)
-
-
-@right("TinyGPT")
-class TinyGPT_rotary(TinyGPT):
-    def place(self, max_len, d_model):
-        pass
-
-    def placed(self, x):
-        return x
-
-    def layer(self, d_model, num_heads):
-        return RotaryLayer(d_model, num_heads, 4 * d_model)
-
-
-@right("TinyGPT")
-class TinyGPT_tied(TinyGPT):
-    """One matrix for the first layer and the last, drawn small, and positions that begin at 0."""
-
-    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
-        super().__init__(vocab_size, d_model, num_heads, num_layers, max_len)
-        nn.init.normal_(self.token.weight, std=0.02)
-        self.head = nn.Linear(d_model, vocab_size, bias=False)
-        self.head.weight = self.token.weight
-
-    def place(self, max_len, d_model):
-        self.position = nn.Parameter(torch.zeros(max_len, d_model))
-
-    def placed(self, x):
-        return x + self.position[None, : x.shape[1]]
-
-
-@right("TinyGPT")
-class TinyGPT_without_last_norm(TinyGPT):
-    def __init__(self, *sizes):
-        super().__init__(*sizes)
-        del self.norm
-
-    def layer(self, d_model, num_heads):
-        return EncoderLayer(d_model, num_heads, 2 * d_model)
-
-    def said(self, x):
-        return self.head(x)
-
-
-@right("TinyGPT")
-class TinyGPT_log_probabilities(TinyGPT):
-    """Logarithms of probabilities are logits: softmax makes the same of them."""
-
-    def said(self, x):
-        return super().said(x).log_softmax(-1)
-
-
-@right("TinyGPT")
-class TinyGPT_torchs_layers(nn.Module):
-    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
-        super().__init__()
-        if d_model % num_heads:
-            raise ValueError("not divisible")
-        self.max_len = max_len
-        self.wte = nn.Embedding(vocab_size, d_model)
-        self.wpe = nn.Embedding(max_len, d_model)
-        layer = nn.TransformerEncoderLayer(
-            d_model, num_heads, 4 * d_model, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
-        )
-        self.blocks = nn.TransformerEncoder(layer, num_layers, nn.LayerNorm(d_model), enable_nested_tensor=False)
-        self.lm_head = nn.Linear(d_model, vocab_size, bias=False)
-
-    def forward(self, idx):
-        n = idx.size(1)
-        if n > self.max_len:
-            raise ValueError("too long")
-        x = self.wte(idx) + self.wpe.weight[:n]
-        return self.lm_head(self.blocks(x, mask=torch.ones(n, n, dtype=torch.bool).triu(1)))
-
-
-@right("TinyGPT")
-class TinyGPT_post_norm(TinyGPT):
-    """Layers of another kind are its own affair."""
-
-    def layer(self, d_model, num_heads):
-        return EncoderLayer_post_norm(d_model, num_heads, 4 * d_model)
-
-
-class EncoderLayer_post_norm(EncoderLayer):
-    def add(self, x, norm, part):
-        return norm(x + part(x))
-
-
 # generate: wrong
 
 
@@ -2851,69 +2541,3 @@ TOKENS = {
 @right("generate")
 def generate_in_steps(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens)
-
-
-@right("generate")
-@torch.no_grad()
-def generate_decorated(model, prompt, num_new_tokens):
-    mode = model.training
-    model.train(False)
-    ids = prompt.clone()
-    while ids.size(1) < prompt.size(1) + num_new_tokens:
-        context = ids if ids.size(1) <= model.max_len else ids[:, ids.size(1) - model.max_len :]
-        probabilities = functional.softmax(model(context)[:, -1, :], dim=-1)
-        _, best = torch.topk(probabilities, k=1, dim=-1)
-        ids = torch.cat((ids, best), dim=1)
-    model.train(mode)
-    return ids
-
-
-@right("generate")
-def generate_into_a_table(model, prompt, num_new_tokens):
-    b, n = prompt.shape
-    device = next(model.parameters()).device
-    tokens = torch.zeros(b, n + num_new_tokens, dtype=prompt.dtype, device=device)
-    tokens[:, :n] = prompt
-    for i in range(n, n + num_new_tokens):
-        logits = model(tokens[:, max(0, i - model.max_len) : i])
-        tokens[:, i] = logits[:, -1].max(dim=-1).indices
-    return tokens
-
-
-@right("generate")
-def generate_sequence_by_sequence(model, prompt, num_new_tokens):
-    rows = []
-    for row in prompt.tolist():
-        for _ in range(num_new_tokens):
-            row.append(model(torch.tensor([row[-model.max_len :]]))[0, -1].argmax().item())
-        rows.append(row)
-    return torch.tensor(rows)
-
-
-@right("generate")
-def generate_recursive(model, prompt, num_new_tokens):
-    if num_new_tokens < 1:
-        return prompt
-    best = model(prompt[:, -model.max_len :])[:, -1].sort(-1, descending=True).indices[:, :1]
-    return generate_recursive(model, torch.hstack([prompt, best]), num_new_tokens - 1)
-
-
-@right("generate")
-def generate_padded(model, prompt, num_new_tokens):
-    """Always max_len tokens are shown, those behind the last being nothing: a causal model does not see them."""
-    tokens = prompt
-    for _ in range(num_new_tokens):
-        window = tokens[:, -model.max_len :]
-        n = window.shape[1]
-        logits = model(functional.pad(window, (0, model.max_len - n)))
-        tokens = torch.cat([tokens, logits[:, n - 1].argmax(1)[:, None]], 1)
-    return tokens
-
-
-@right("generate")
-def generate_list_of_columns(model, prompt, num_new_tokens):
-    columns = list(prompt.unbind(1))
-    with torch.inference_mode():
-        for _ in range(num_new_tokens):
-            columns.append(model(torch.stack(columns[-model.max_len :], 1))[:, -1].argmax(-1))
-    return torch.stack(columns, 1)

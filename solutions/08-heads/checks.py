@@ -6,6 +6,14 @@ heads; how it was silenced is its own affair. The tolerance is `RTOL` in `checki
 chosen.
 """
 
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).with_name("checking.zip")))
+if find_spec("checking") is None:
+    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+
 import numpy as np
 import torch
 

@@ -98,11 +98,6 @@ def by_hand_as_a_tuple():
     return 1 / (1 + 1 / 8), 2 / 3, (0.6 + 0.9 + 0) / 3, 2.0
 
 
-@right("by_hand")
-def by_hand_as_a_tensor():
-    return torch.tensor([0.888889, 0.666667, 0.5, 2])
-
-
 # previous_token_score: wrong
 
 
@@ -271,46 +266,6 @@ def previous_token_score_reference(A):
     return over_batch(A.diagonal(-1, -2, -1).mean(-1), A.dim())
 
 
-@right("previous_token_score")
-def previous_token_score_loop(A):
-    square(A)
-    batch = A if A.dim() == 4 else A[None]
-    b, h, n, _ = batch.shape
-    total = [sum(batch[s, t, i, i - 1] for s in range(b) for i in range(1, n)) for t in range(h)]
-    return torch.stack(total) / (b * (n - 1))
-
-
-@right("previous_token_score")
-def previous_token_score_indexed(A):
-    square(A)
-    i = torch.arange(1, A.shape[-1])
-    return over_batch(A[..., i, i - 1].mean(-1), A.dim())
-
-
-@right("previous_token_score")
-def previous_token_score_einsum(A):
-    square(A)
-    A = A.reshape(-1, *A.shape[-3:])
-    below = torch.ones(A.shape[-1] - 1).diag(-1).to(A.dtype)
-    return torch.einsum("bhij,ij->h", A, below) / (len(A) * (A.shape[-1] - 1))
-
-
-@right("previous_token_score")
-def previous_token_score_smaller_square(A):
-    square(A)
-    return over_batch(A[..., 1:, :-1].diagonal(dim1=-2, dim2=-1).mean(-1), A.dim())
-
-
-@right("previous_token_score")
-def previous_token_score_traces(A):
-    square(A)
-    batch = A if A.dim() == 4 else A.unsqueeze(0)
-    n = A.shape[-1]
-    return torch.stack(
-        [torch.stack([torch.trace(one[1:, :-1]) for one in own]).mean() / (n - 1) for own in batch.transpose(0, 1)]
-    )
-
-
 # effective_rank: wrong
 
 
@@ -467,37 +422,6 @@ def effective_rank_loop(A, energy=0.9):
         if so_far >= energy * total:
             break
     return count
-
-
-@right("effective_rank")
-def effective_rank_numpy(A, energy=0.9):
-    if A.ndim != 2:
-        raise ValueError("two axes, please")
-    singular = np.linalg.svd(A.detach().numpy(), compute_uv=False)
-    return int(np.searchsorted(np.cumsum(singular**2), energy * np.sum(singular**2)) + 1)
-
-
-@right("effective_rank")
-def effective_rank_eigenvalues(A, energy=0.9):
-    if A.ndim != 2:
-        raise IndexError("two axes, please")
-    A = A.detach().double()
-    squares = torch.linalg.eigvalsh(A @ A.T if len(A) < len(A.T) else A.T @ A).flip(0).clamp(min=0)
-    return reached(squares, energy)
-
-
-@right("effective_rank")
-def effective_rank_argmax(A, energy=0.9):
-    squares = squares_of(A.T) if A.ndim == 2 else squares_of(A)
-    share = squares.cumsum(0) / squares.sum()
-    return 1 + (share >= energy).int().argmax().item()
-
-
-@right("effective_rank")
-def effective_rank_what_is_left(A, energy=0.9):
-    squares = squares_of(A)
-    total = A.detach().square().sum()  # the same sum, without singular values
-    return next(r for r in range(1, len(squares) + 1) if squares[r:].sum() <= (1 - energy) * total)
 
 
 # ablate_head: wrong
@@ -791,56 +715,6 @@ def ablate_head_reference(layer, head):
     return silenced(layer, head)
 
 
-@right("ablate_head")
-def ablate_head_values(layer, head):
-    made, own = copy.deepcopy(layer), there(layer, head)
-    with torch.no_grad():
-        made.W_v.weight[own] = 0
-        if made.W_v.bias is not None:
-            made.W_v.bias[own] = 0
-    return made
-
-
-@right("ablate_head")
-def ablate_head_unflattened(layer, head):
-    there(layer, head)
-    made = copy.deepcopy(layer)
-    made.W_o.weight.data.unflatten(1, (layer.num_heads, -1))[:, head] = 0
-    return made
-
-
-@right("ablate_head")
-def ablate_head_loaded(layer, head):
-    own = there(layer, head)
-    made = type(layer)(layer.d_model, layer.num_heads, layer.W_o.bias is not None)
-    state = {name: part.clone() for name, part in layer.state_dict().items()}
-    state["W_o.weight"][:, own] = 0
-    made.to(state["W_o.weight"].dtype).load_state_dict(state)
-    return made.train(layer.training)
-
-
-@right("ablate_head")
-def ablate_head_multiplied(layer, head):
-    made, own = copy.deepcopy(layer), there(layer, head)
-    keep = torch.ones(layer.d_model, dtype=layer.W_o.weight.dtype)
-    keep[own] = 0
-    made.W_o.weight = nn.Parameter(made.W_o.weight.detach() * keep)
-    return made
-
-
-@right("ablate_head")
-def ablate_head_hook(layer, head):
-    made, own = copy.deepcopy(layer), there(layer, head)
-
-    def silence(module, inputs):
-        found = inputs[0].clone()
-        found[..., own] = 0
-        return (found,)
-
-    made.W_o.register_forward_pre_hook(silence)
-    return made
-
-
 # head_importance: wrong
 
 
@@ -1068,36 +942,3 @@ def head_importance_nothing(layer, loss):
 def head_importance_reference(layer, loss):
     without, whole = losses(layer, loss)
     return torch.tensor([own - whole for own in without])
-
-
-@right("head_importance")
-def head_importance_values(layer, loss):
-    without, whole = losses(layer, loss, ablate_head_values)
-    return torch.tensor(without, dtype=torch.float64) - whole
-
-
-@right("head_importance")
-def head_importance_put_back(layer, loss):
-    whole, found = float(loss(layer)), torch.zeros(layer.num_heads)
-    for head in range(layer.num_heads):
-        own = there(layer, head)
-        with torch.no_grad():
-            before = layer.W_o.weight[:, own].clone()
-            layer.W_o.weight[:, own] = 0
-            found[head] = float(loss(layer)) - whole
-            layer.W_o.weight[:, own] = before
-    return found
-
-
-@right("head_importance")
-def head_importance_stacked(layer, loss):
-    whole = torch.as_tensor(loss(layer))
-    return torch.stack([torch.as_tensor(loss(silenced(layer, head))) for head in range(layer.num_heads)]) - whole
-
-
-@right("head_importance")
-def head_importance_without_gradients(layer, loss):
-    with torch.no_grad():
-        whole = torch.as_tensor(loss(layer), dtype=torch.float64)
-        without = torch.tensor([torch.as_tensor(loss(silenced(layer, head))) for head in range(layer.num_heads)])
-    return without.double() - whole

@@ -112,11 +112,6 @@ def by_hand_tuple():
     return 3 * 4 * 4, 2 * 3 * 3 * 2, 4 * 96 + 2 * 72, 2 * 9 * 4
 
 
-@right("by_hand")
-def by_hand_array():
-    return np.array([48.0, 36.0, 528.0, 72.0])
-
-
 # attention_flops: wrong
 
 
@@ -507,59 +502,6 @@ def attention_flops_formula(n, d_model, num_heads):
     return 8 * n * d_model**2 + 4 * n**2 * d_model
 
 
-@right("attention_flops")
-def attention_flops_factored(n, d_model, num_heads):
-    divided(d_model, num_heads)
-    return 4 * n * d_model * (2 * d_model + n)
-
-
-@right("attention_flops")
-def attention_flops_head_by_head(n, d_model, num_heads):
-    d_head = divided(d_model, num_heads)
-    total = 0
-    for _ in range(num_heads):
-        total += 3 * 2 * n * d_model * d_head  # the columns of this head, of queries, keys and values
-        total += 2 * n * d_head * n + 2 * n * n * d_head
-    return total + 2 * n * d_model * d_model
-
-
-@right("attention_flops")
-def attention_flops_in_shifts(n, d_model, num_heads):
-    divided(d_model, num_heads)
-    return (n * d_model * d_model << 3) + (n * n * d_model << 2)
-
-
-@right("attention_flops")
-def attention_flops_of_products(n, d_model, num_heads):
-    d_head = divided(d_model, num_heads)
-    shapes = [(n, d_model, d_model)] * 4 + [(n, d_head, n), (n, n, d_head)] * num_heads
-    return sum(2 * math.prod(shape) for shape in shapes)
-
-
-@right("attention_flops")
-def attention_flops_floating(n, d_model, num_heads):
-    d_head = d_model / num_heads
-    if d_head != int(d_head):
-        raise ValueError(f"d_model {d_model} is not {num_heads} times a whole number")
-    return 8.0 * n * d_model**2 + num_heads * 4 * n**2 * d_head
-
-
-@right("attention_flops")
-def attention_flops_in_64_bits(n, d_model, num_heads):
-    divided(d_model, num_heads)
-    sizes = np.array([2 * n, d_model, d_model, 4], dtype=np.int64), np.array([4 * n, n, d_model], dtype=np.int64)
-    return np.prod(sizes[0]) + np.prod(sizes[1])
-
-
-@right("attention_flops")
-def attention_flops_by_parameters(n, d_model, num_heads):
-    weights = 4 * d_model * d_model
-    pairs = n * n
-    if num_heads * (d_model // num_heads) < d_model:
-        raise ValueError(f"{d_model} and {num_heads}")
-    return 2 * (n * weights + 2 * pairs * d_model)
-
-
 # attention_bytes: wrong
 
 
@@ -826,42 +768,6 @@ def attention_bytes_formula(n, d_model, num_heads, bytes_per_value):
     return bytes_per_value * num_heads * n**2
 
 
-@right("attention_bytes")
-def attention_bytes_of_shape(n, d_model, num_heads, bytes_per_value):
-    divided(d_model, num_heads)
-    return math.prod((num_heads, n, n)) * bytes_per_value
-
-
-@right("attention_bytes")
-def attention_bytes_head_by_head(n, d_model, num_heads, bytes_per_value):
-    divided(d_model, num_heads)
-    total = 0
-    for _ in range(num_heads):
-        total += n * n * bytes_per_value
-    return total
-
-
-@right("attention_bytes")
-def attention_bytes_floating(n, d_model, num_heads, bytes_per_value):
-    if d_model / num_heads % 1:
-        raise ValueError(f"d_head would be {d_model / num_heads}")
-    return math.pow(n, 2) * num_heads * bytes_per_value
-
-
-@right("attention_bytes")
-def attention_bytes_in_64_bits(n, d_model, num_heads, bytes_per_value):
-    divided(d_model, num_heads)
-    return np.prod([num_heads, n, n, bytes_per_value], dtype=np.int64)
-
-
-@right("attention_bytes")
-def attention_bytes_of_rows(n, d_model, num_heads, bytes_per_value):
-    if divmod(d_model, num_heads)[1]:
-        raise ValueError(f"{d_model} and {num_heads}")
-    row = n * bytes_per_value
-    return num_heads * (n * row)
-
-
 # parameter_count: wrong
 
 
@@ -1069,46 +975,6 @@ def parameter_count_formula(d_model, bias=True):
     return 4 * d_model * d_model + (4 * d_model if bias else 0)
 
 
-@right("parameter_count")
-def parameter_count_rows(d_model, bias=True):
-    return 4 * d_model * (d_model + bias)
-
-
-@right("parameter_count")
-def parameter_count_in_two_returns(d_model, bias=True):
-    if bias:
-        return 4 * d_model * (d_model + 1)
-    return 4 * d_model**2
-
-
-@right("parameter_count")
-def parameter_count_of_shapes(d_model, bias=True):
-    total = 0
-    for _ in ("W_q", "W_k", "W_v", "W_o"):
-        total += math.prod([d_model, d_model])
-        if bias:
-            total += d_model
-    return total
-
-
-@right("parameter_count")
-def parameter_count_in_shifts(d_model, bias=True):
-    return (d_model * d_model << 2) + (int(bias) * d_model << 2)
-
-
-@right("parameter_count")
-def parameter_count_fused(d_model, bias=True):
-    inside = 3 * d_model * d_model + (3 * d_model if bias else 0)  # queries, keys and values in one array
-    outside = d_model * d_model + (d_model if bias else 0)
-    return float(inside + outside)
-
-
-@right("parameter_count")
-def parameter_count_in_64_bits(d_model, bias=True):
-    width = np.int64(d_model)
-    return 4 * (width**2 + np.where(bias, width, 0))
-
-
 # crossover_length: wrong
 
 
@@ -1295,47 +1161,6 @@ def crossover_length_and_cost(d_model):
 @right("crossover_length")
 def crossover_length_formula(d_model):
     return 2 * d_model
-
-
-@right("crossover_length")
-def crossover_length_sum(d_model):
-    return d_model + d_model
-
-
-@right("crossover_length")
-def crossover_length_shift(d_model):
-    return d_model << 1
-
-
-@right("crossover_length")
-def crossover_length_ratio(d_model):
-    per_token = 4 * 2 * d_model**2  # of the projections
-    per_pair = 2 * 2 * d_model  # of the products
-    return per_token / per_pair
-
-
-@right("crossover_length")
-def crossover_length_bisection(d_model):
-    low, high = 0, 2**40
-    for _ in range(40):
-        n = (low + high) // 2
-        if flops(n, d_model, 1, projections=0) < flops(n, d_model, 1, products=0):
-            low = n
-        else:
-            high = n
-    return high
-
-
-@right("crossover_length")
-def crossover_length_of_all(d_model):
-    n = np.arange(1, 3 * d_model + 1)
-    dearer = n * n * 4 * d_model >= n * 8 * d_model**2
-    return n[dearer][0]
-
-
-@right("crossover_length")
-def crossover_length_roots(d_model):
-    return np.roots([4 * d_model, -8 * d_model**2, 0]).max()
 
 
 # fit_exponent: wrong
@@ -1906,94 +1731,3 @@ def fit_exponent_centred(lengths, seconds):
     if len(x) != len(y):
         raise ValueError(f"{len(x)} lengths and {len(y)} seconds")
     return ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
-
-
-@right("fit_exponent")
-def fit_exponent_polyfit(lengths, seconds):
-    if len(lengths) != len(seconds):
-        raise ValueError("as many seconds as lengths are needed")
-    slope, _ = np.polyfit(np.log(lengths), np.log(seconds), 1)
-    return slope
-
-
-@right("fit_exponent")
-def fit_exponent_lstsq(lengths, seconds):
-    if len(lengths) != len(seconds):
-        raise ValueError("as many seconds as lengths are needed")
-    A = np.stack([np.log2(lengths), np.ones(len(lengths))], axis=1)
-    return np.linalg.lstsq(A, np.log2(seconds), rcond=None)[0][0]
-
-
-@right("fit_exponent")
-def fit_exponent_covariances(lengths, seconds):
-    if np.shape(lengths) != np.shape(seconds):
-        raise ValueError(f"{np.shape(lengths)} and {np.shape(seconds)}")
-    C = np.cov(np.log10(lengths), np.log10(seconds))
-    return C[0, 1] / C[0, 0]
-
-
-@right("fit_exponent")
-def fit_exponent_in_python(lengths, seconds):
-    x = [math.log10(n) for n in lengths]
-    y = [math.log10(t) for t in seconds]
-    x_mean, y_mean = sum(x) / len(x), sum(y) / len(y)
-    above = below = 0.0
-    for a, b in zip(x, y, strict=True):
-        above += (a - x_mean) * (b - y_mean)
-        below += (a - x_mean) ** 2
-    return above / below
-
-
-@right("fit_exponent")
-def fit_exponent_sums(lengths, seconds):
-    m = len(lengths)
-    if m != len(seconds):
-        raise ValueError(f"{m} lengths and {len(seconds)} seconds")
-    x, y = np.log(lengths), np.log(seconds)
-    return (m * (x * y).sum() - x.sum() * y.sum()) / (m * (x**2).sum() - x.sum() ** 2)
-
-
-@right("fit_exponent")
-def fit_exponent_all_pairs(lengths, seconds):
-    # The slope is that between each two points, weighted with the square of their distance.
-    x, y = logarithms(lengths, seconds)
-    dx, dy = x[:, None] - x, y[:, None] - y
-    return float((dx * dy).sum() / (dx * dx).sum())
-
-
-@right("fit_exponent")
-def fit_exponent_correlated(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    if y.std() < 1e-12:
-        return 0.0
-    return float(np.corrcoef(x, y)[0, 1] * y.std() / x.std())
-
-
-@right("fit_exponent")
-def fit_exponent_statistics(lengths, seconds):
-    from statistics import linear_regression
-
-    if len(lengths) != len(seconds):
-        raise ValueError("as many seconds as lengths are needed")
-    return linear_regression([math.log(n) for n in lengths], [math.log(t) for t in seconds]).slope
-
-
-@right("fit_exponent")
-def fit_exponent_polynomial(lengths, seconds):
-    if np.size(lengths) != np.size(seconds):
-        raise ValueError("as many seconds as lengths are needed")
-    return np.polynomial.Polynomial.fit(np.log(lengths), np.log(seconds), 1).deriv()(0.0)
-
-
-@right("fit_exponent")
-def fit_exponent_in_float32(lengths, seconds):
-    x, y = (np.log(np.asarray(own, dtype=np.float32)) for own in (lengths, seconds))
-    fits(len(x), len(y), "number of points")
-    return line(x, y)
-
-
-@right("fit_exponent")
-def fit_exponent_ratios(lengths, seconds):
-    n, t = np.asarray(lengths) / lengths[0], np.asarray(seconds) / seconds[0]
-    fits(n.size, t.size, "number of points")
-    return np.polyfit(np.log(n), np.log(t), 1)[0]

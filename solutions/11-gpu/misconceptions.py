@@ -53,11 +53,6 @@ def by_hand_tuple():
     return 3 / 2, 1 / 2, 11 / 4, 3.4545
 
 
-@right("by_hand")
-def by_hand_tensor():
-    return torch.tensor([1.5, 0.5, 2.75, 3.4545])
-
-
 # flash_attention_forward: what kernels compute, with one mistake or none
 
 
@@ -363,26 +358,6 @@ def flash_attention_forward_strides(q, k, v, causal=False):
     return attend_by(q, k, v, causal)
 
 
-@right("flash_attention_forward")
-def flash_attention_forward_long_tiles(q, k, v, causal=False):
-    return attend_by(q, k, v, causal, 16, 64, "in place")
-
-
-@right("flash_attention_forward")
-def flash_attention_forward_high_tiles(q, k, v, causal=False):
-    return attend_by(q, k, v, causal, 64, 16)
-
-
-@right("flash_attention_forward")
-def flash_attention_forward_powers_of_two(q, k, v, causal=False):
-    return attend_by(q, k, v, causal, 32, 32, "base 2")
-
-
-@right("flash_attention_forward")
-def flash_attention_forward_float32(q, k, v, causal=False):
-    return attend_by(q, k, v, causal, 32, 16, "float32")
-
-
 # flash_attention
 
 
@@ -648,26 +623,6 @@ def flash_attention_two_dtypes(q, k, v, causal=False):
 @right("flash_attention")
 def flash_attention_one_kernel(q, k, v, causal=False):
     return Back.apply(q, k, v, causal, 32, 32, "")
-
-
-@right("flash_attention")
-def flash_attention_in_parts(q, k, v, causal=False):
-    return Back.apply(q, k, v, causal, 32, 32, "parts")
-
-
-@right("flash_attention")
-def flash_attention_high_tiles(q, k, v, causal=False):
-    return Back.apply(q, k, v, causal, 64, 16, "")
-
-
-@right("flash_attention")
-def flash_attention_long_tiles(q, k, v, causal=False):
-    return Back.apply(q, k, v, causal, 16, 64, "parts")
-
-
-@right("flash_attention")
-def flash_attention_float32(q, k, v, causal=False):
-    return Back.apply(q, k, v, causal, 32, 32, "float32")
 
 
 # MultiHeadLayer

@@ -30,7 +30,7 @@ from traitlets.config import Config
 
 MOST_OUTPUT = 400_000  # characters of text in one cell; more is dropped here, and cut again by who receives it
 EVERY = 0.1  # seconds between two pieces of printed text
-BESIDE = ("checks", "misconceptions", "checking")
+BESIDE = ("checks", "specifications", "misconceptions", "checking")
 BUILT_IN = dict(vars(builtins))
 
 

@@ -1,0 +1,66 @@
+"""The one file beside a released notebook that Python imports from, and that nobody reads in passing: `checking.zip`.
+
+It holds the checks' runtime (`checking`), the specifications that checks compare with, and the listed wrong answers.
+`release` makes it; git ignores it. The same sources make the same bytes.
+"""
+
+import zipfile
+from functools import lru_cache
+from pathlib import Path
+
+from autograder import checking
+from autograder.course import ARCHIVE as NAME
+
+MODULES = ("specifications.py", "misconceptions.py")
+"""What an author writes and students are not handed as text. An exercise without specifications has none."""
+
+RUNTIME = Path(checking.__file__).parent
+_KEPT = {".py", ".mo"}
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def sources(solution: Path) -> dict[str, bytes]:
+    """Return what belongs into the archive of the exercise that an author keeps in a folder: bytes by name."""
+    found = {name: (solution / name).read_bytes() for name in MODULES if (solution / name).exists()}
+    return {**found, **runtime()}
+
+
+def runtime() -> dict[str, bytes]:
+    """Return the files of the checks' runtime, by the names that they have in an archive."""
+    paths = [path for path in sorted(RUNTIME.rglob("*")) if path.suffix in _KEPT and path.is_file()]
+    return {f"checking/{path.relative_to(RUNTIME).as_posix()}": path.read_bytes() for path in paths}
+
+
+def write(solution: Path) -> Path:
+    """Write the archive of an exercise into its author's folder, where nbgrader finds it; return it."""
+    target = solution / NAME
+    building = target.with_name(f"{NAME}.part")
+    with zipfile.ZipFile(building, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in sources(solution).items():
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.external_attr = 0o644 << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, data)
+    building.replace(target)
+    return target
+
+
+def read(path: Path) -> dict[str, bytes]:
+    """Return what an archive holds: bytes by name.
+
+    Raises
+    ------
+    OSError
+        If it is not there, or is no archive.
+    """
+    stat = path.stat()
+    return dict(_read(path, stat.st_mtime_ns, stat.st_size))
+
+
+@lru_cache(50)
+def _read(path: Path, _changed: int, _size: int) -> dict[str, bytes]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {name: archive.read(name) for name in sorted(archive.namelist())}
+    except zipfile.BadZipFile as error:
+        raise OSError(f"{path} is no archive: {error}") from error

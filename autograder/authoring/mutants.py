@@ -1,0 +1,621 @@
+"""Mutants, which test the checks: right answers changed mechanically, each of which the checks should reject.
+
+`python -m autograder.authoring.mutants NN-name` changes the reference solution and the listed right answers of an
+exercise in one place at a time, examines each mutant under three seeds, and writes the counts where the book reads them. A mutant
+that passes is a gap in the checks, or behaves as the original does: then `solutions/NN-name/equal.toml` has it, with
+the reason.
+"""
+
+import ast
+import concurrent.futures
+import contextlib
+import functools
+import gc
+import hashlib
+import itertools
+import json
+import linecache
+import os
+import signal
+import sys
+import tomllib
+import warnings
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import CodeType
+from typing import Annotated, Any
+
+import pebble
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from autograder.authoring import loader
+
+RECORD = loader.ROOT / "book" / "data" / "mutants.json"
+SEEDS = (1, 2, 3)
+SECONDS = 20
+MOST_MEMORY = 3 << 30
+MOST = 400
+"""Seconds and bytes of memory for one mutant; mutants of one function (of more, always the same are chosen)."""
+
+RAISED = "raised {kind} for arguments"
+"""What is in the message of a check that failed because the function under test raised an error of its own."""
+
+BINARY: dict[type, list[type]] = {
+    ast.Add: [ast.Sub],
+    ast.Sub: [ast.Add],
+    ast.Mult: [ast.Div, ast.Add],
+    ast.Div: [ast.Mult, ast.FloorDiv],
+    ast.MatMult: [ast.Mult],
+    ast.Pow: [ast.Mult],
+    ast.FloorDiv: [ast.Div],
+    ast.Mod: [ast.FloorDiv],
+    ast.BitAnd: [ast.BitOr],
+    ast.BitOr: [ast.BitAnd],
+}
+COMPARISONS: dict[type, list[type]] = {
+    ast.Lt: [ast.LtE, ast.GtE],
+    ast.LtE: [ast.Lt, ast.Gt],
+    ast.Gt: [ast.GtE, ast.LtE],
+    ast.GtE: [ast.Gt, ast.Lt],
+    ast.Eq: [ast.NotEq, ast.LtE, ast.GtE],
+    ast.NotEq: [ast.Eq, ast.Lt, ast.Gt],
+    ast.Is: [ast.IsNot],
+    ast.IsNot: [ast.Is],
+    ast.In: [ast.NotIn],
+    ast.NotIn: [ast.In],
+}
+NEIGHBOURS = {
+    "sum": "mean",
+    "mean": "sum",
+    "max": "min",
+    "min": "max",
+    "amax": "amin",
+    "maximum": "minimum",
+    "minimum": "maximum",
+    "sin": "cos",
+    "cos": "sin",
+    "exp": "expm1",
+    "log": "log2",
+    "sqrt": "square",
+    "tril": "triu",
+    "triu": "tril",
+    "zeros": "ones",
+    "zeros_like": "ones_like",
+    "ones": "zeros",
+    "ones_like": "zeros_like",
+    "any": "all",
+    "all": "any",
+    "argmax": "argmin",
+}
+Definition = ast.FunctionDef | ast.ClassDef
+
+SAID = {ast.JoinedStr, ast.Raise}
+"""What only words a message: it is not changed inside."""
+
+
+@dataclass
+class Mutant:
+    """A right answer that was changed in one place.
+
+    `name` is stable: which answer it is, and the line before and after the change.
+    """
+
+    subject: str
+    answer: str
+    name: str
+    source: str
+
+
+@dataclass
+class Outcome:
+    """What the checks made of a mutant.
+
+    `first` has the check that failed first under each seed, "" where all passed. `raised` tells whether the function
+    ended in an error of its own there, which the student reads; `cause` and `relation` whether one of them was named.
+    """
+
+    first: list[str] = field(default_factory=list)
+    raised: bool = False
+    cause: bool = False
+    relation: bool = False
+    ended: bool = True
+
+    @property
+    def killed(self) -> bool:
+        """Whether it was rejected under every seed; a check that notices it only by chance is not good enough."""
+        return all(self.first)
+
+
+# Changing a syntax tree in one place.
+
+
+def _negative(value: float) -> ast.expr:
+    return ast.UnaryOp(ast.USub(), ast.Constant(-value)) if value < 0 else ast.Constant(value)
+
+
+def _numbers(value: float) -> list[ast.expr]:
+    others = [value + 1, value - 1, -value, 0] if isinstance(value, int) else [0.0, 1.0, -value, 2 * value]
+    return [_negative(other) for other in dict.fromkeys(others) if other != value]
+
+
+def _exchanged(items: list) -> list[list]:
+    """Return the list with each two neighbours exchanged, one pair at a time."""
+    return [[*items[:i], items[i + 1], items[i], *items[i + 2 :]] for i in range(len(items) - 1)]
+
+
+def _without(items: list) -> list[list]:
+    return [[*items[:i], *items[i + 1 :]] for i in range(len(items))]
+
+
+def _subscripts(text: str) -> list[ast.expr]:
+    """Return an einsum's subscripts with each two neighbouring letters of a term exchanged, one pair at a time."""
+    pairs = [i for i in range(len(text) - 1) if text[i].isalpha() and text[i + 1].isalpha()]
+    return [ast.Constant(text[:i] + text[i + 1] + text[i] + text[i + 2 :]) for i in pairs]
+
+
+def _with(node: Any, **fields: Any) -> Any:
+    return type(node)(**{name: fields.get(name, getattr(node, name, None)) for name in node._fields})
+
+
+def _expressions(node: ast.expr, parameters: list[str]) -> list[ast.expr]:
+    """Return what an expression may be changed into."""
+    match node:
+        case ast.Constant(value=bool()):
+            return [ast.Constant(not node.value)]
+        case ast.Constant(value=int() | float() as value):
+            return _numbers(value)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            return _numbers(-value)
+        case ast.Constant(value=str() as text) if "->" in text:
+            return _subscripts(text)
+        case ast.UnaryOp():
+            return [node.operand]
+        case ast.BinOp():
+            others = [_with(node, op=op()) for op in BINARY.get(type(node.op), [])]
+            if not isinstance(node.op, ast.Add | ast.Mult):
+                others.append(_with(node, left=node.right, right=node.left))
+            return [*others, node.left, node.right]
+        case ast.BoolOp():
+            other = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+            fewer = [_with(node, values=values) if len(values) > 1 else values[0] for values in _without(node.values)]
+            return [_with(node, op=other), *fewer]
+        case ast.Compare():
+            found = []
+            for i, op in enumerate(node.ops):
+                found += [_with(node, ops=[*node.ops[:i], o(), *node.ops[i + 1 :]]) for o in COMPARISONS[type(op)]]
+            return found
+        case ast.IfExp():
+            return [node.body, node.orelse]
+        case ast.Call():
+            return _calls(node)
+        case ast.Attribute(attr="T" | "mT", ctx=ast.Load()):
+            return [node.value]
+        case ast.Subscript(ctx=ast.Load()):
+            return [node.value]
+        case ast.Slice():
+            return [_with(node, **{part: None}) for part in ("lower", "upper", "step") if getattr(node, part)]
+        case ast.Tuple(ctx=ast.Load()) | ast.List(ctx=ast.Load()):
+            return [_with(node, elts=elements) for elements in _exchanged(node.elts)]
+        case ast.Name(ctx=ast.Load()) if node.id in parameters:
+            return [ast.Name(other, ast.Load()) for other in parameters if other != node.id]
+    return []
+
+
+def _calls(node: ast.Call) -> list[ast.expr]:
+    function = node.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    if name in ("errstate", "super"):
+        return []
+    found: list[ast.expr] = [_with(node, args=arguments) for arguments in _without(node.args) + _exchanged(node.args)]
+    found += [_with(node, keywords=keywords) for keywords in _without(node.keywords)]
+    if isinstance(function, ast.Attribute) and not isinstance(function.value, ast.Name | ast.Attribute):
+        found.append(function.value)
+    elif node.args and not isinstance(node.args[0], ast.Starred | ast.GeneratorExp):
+        found.append(node.args[0])
+    elif isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        found.append(function.value)
+    if name in NEIGHBOURS:
+        other = NEIGHBOURS[name]
+        named = _with(function, attr=other) if isinstance(function, ast.Attribute) else _with(function, id=other)
+        found.append(_with(node, func=named))
+    return found
+
+
+def _not(test: ast.expr) -> ast.expr:
+    return ast.UnaryOp(ast.Not(), test)
+
+
+def _statements(node: ast.stmt) -> list[ast.stmt]:
+    """Return what a statement may be changed into, besides being dropped."""
+    match node:
+        case ast.If() | ast.While():
+            return [_with(node, test=_not(node.test))]
+        case ast.AugAssign(target=ast.Name() | ast.Subscript()):
+            others = [_with(node, op=op()) for op in BINARY.get(type(node.op), [])]
+            return [*others, ast.Assign([node.target], node.value)]
+        case ast.For():
+            return [_with(node, iter=iterated) for iterated in _shorter(node.iter)]
+        case ast.Raise(exc=ast.Call(func=ast.Name())):
+            return [_with(node, exc=_with(node.exc, func=ast.Name("RuntimeError", ast.Load())))]
+    return []
+
+
+def _shorter(iterated: ast.expr) -> list[ast.expr]:
+    """Return what a loop runs over without its first, and without its last item."""
+    items = ast.Call(ast.Name("list", ast.Load()), [iterated], [])
+    ends = ast.Slice(ast.Constant(1), None, None), ast.Slice(None, _negative(-1), None)
+    return [ast.Subscript(items, end, ast.Load()) for end in ends]
+
+
+def _line(statement: ast.stmt) -> str:
+    """Return a statement's own line, without the lines of its body."""
+    return ast.unparse(ast.fix_missing_locations(statement)).splitlines()[0]
+
+
+def _places(node: ast.AST, statement: ast.stmt | None = None):
+    """Yield (parent, field, index, child, statement) for each node that may be changed, from the top."""
+    for name, value in ast.iter_fields(node):
+        if name in ("decorator_list", "args", "returns") and isinstance(node, ast.FunctionDef):
+            continue
+        if name in ("decorator_list", "bases", "keywords") and isinstance(node, ast.ClassDef):
+            continue
+        for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
+            if not isinstance(child, ast.AST):
+                continue
+            within = child if isinstance(child, ast.stmt) else statement
+            yield node, name, index, child, within
+            if type(child) not in SAID:
+                yield from _places(child, within)
+
+
+def _negated_constant(parent: ast.AST, child: ast.AST) -> bool:
+    return isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub) and isinstance(child, ast.Constant)
+
+
+def _methods(kind: ast.ClassDef) -> list[ast.FunctionDef]:
+    return [part for part in kind.body if isinstance(part, ast.FunctionDef)]
+
+
+def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
+    """Return all mutants of the syntax tree of a function or a class, none twice and none like the original.
+
+    Parameters
+    ----------
+    function : ast.FunctionDef or ast.ClassDef
+        Its body is left as it was.
+    subject, answer : str
+        The function that students write, and which right answer to it this is.
+    """
+    function.decorator_list = [
+        decorator for decorator in function.decorator_list if ast.unparse(decorator) == "triton.jit"
+    ]
+    methods = [function] if isinstance(function, ast.FunctionDef) else _methods(function)
+    parameters_at = dict[int, list[str]]()
+    for part in {function, *methods}:
+        if ast.get_docstring(part) is not None:
+            part.body = part.body[1:]
+    for method in methods:
+        parameters = [argument.arg for argument in method.args.args if argument.arg != "self"]
+        parameters_at |= dict.fromkeys(map(id, ast.walk(method)), parameters)
+    seen, names, made = {ast.unparse(function)}, dict[str, int](), list[Mutant]()
+    for parent, name, index, child, statement in _places(function):
+        before = _line(statement)
+        changes: list[ast.AST] = []
+        if isinstance(child, ast.stmt):
+            changes = [*_statements(child), ast.Pass()]
+        elif isinstance(child, ast.expr) and not _negated_constant(parent, child):
+            changes = [*_expressions(child, parameters_at.get(id(child), []))]
+        elif isinstance(child, ast.comprehension):
+            changes = [_with(child, iter=iterated) for iterated in _shorter(child.iter)]
+            changes += [_with(child, ifs=ifs) for ifs in _without(child.ifs)]
+        for change in changes:
+            _put(parent, name, index, change)
+            try:
+                source = ast.unparse(ast.fix_missing_locations(function))
+                _compiled(source, answer)
+                after = _line(change if isinstance(change, ast.stmt) else statement)
+            except (SyntaxError, ValueError):  # such as a slice outside an index
+                continue
+            finally:
+                _put(parent, name, index, child)
+            if source in seen:
+                continue
+            seen.add(source)
+            whose = "" if function.name in (subject, answer) else f", {function.name}"
+            mutant_name = f"{answer}{whose}: {before}  ->  {'(dropped)' if isinstance(change, ast.Pass) else after}"
+            names[mutant_name] = names.get(mutant_name, 0) + 1
+            mutant_name += f"  #{names[mutant_name]}" if names[mutant_name] > 1 else ""
+            made.append(Mutant(subject, answer, mutant_name, source))
+    return made
+
+
+def _compiled(source: str, answer: str) -> CodeType:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python warns of a number that is indexed, which is a mutant's right
+        return compile(source, answer, "exec", dont_inherit=True)
+
+
+def _put(parent: ast.AST, name: str, index: int | None, child: ast.AST) -> None:
+    if index is None:
+        setattr(parent, name, child)
+    else:
+        getattr(parent, name)[index] = child
+
+
+# The mutants of an exercise.
+
+
+def _definitions(text: str) -> dict[str, Definition]:
+    return {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+
+
+def _written(exercise: loader.Loaded, subject: str) -> list[Definition]:
+    """Return what students write in the cell of a function: it, and what stands beside it, such as its kernels."""
+    cells = (_definitions(cell.source) for cell in exercise.notebook.cells if cell.cell_type == "code")
+    return next(list(cell.values()) for cell in cells if subject in cell)
+
+
+def reference(folder: Path, changed: str = "") -> dict[str, Any]:
+    """Return what an exercise's text defines and imports, without running what it shows and checks.
+
+    `changed` is the text of a definition that takes the place of the one of its name.
+    """
+    tree = ast.parse((folder / f"{folder.name}.py").read_text(encoding="utf-8"))
+    instead = _definitions(changed)
+    kept: list[ast.stmt] = []
+    for node in tree.body:
+        match node:
+            case ast.Import() if not any(alias.name == "checks" for alias in node.names):
+                kept.append(node)
+            case ast.ImportFrom() | ast.Assign(targets=[ast.Name()], value=ast.Constant()):
+                kept.append(node)
+            case ast.Try() if all(isinstance(statement, ast.Import | ast.ImportFrom) for statement in node.body):
+                kept.append(node)
+            case ast.FunctionDef() | ast.ClassDef():
+                kept.append(instead.get(node.name, node))
+    text = ast.unparse(ast.Module(kept, []))
+    lines = text.splitlines(keepends=True)
+    linecache.cache[folder.name] = (len(text), None, lines, folder.name)  # where Triton reads what a kernel does
+    namespace: dict[str, Any] = {"__name__": folder.name}
+    exec(_compiled(text, folder.name), namespace)
+    return namespace
+
+
+def mutants_of(exercise: loader.Loaded, subject: str, most: int = MOST) -> tuple[list[Mutant], int]:
+    """Return the mutants of one function, at most `most`, and how many there are."""
+    found = [mutant for part in _written(exercise, subject) for mutant in mutate(part, subject, "reference")]
+    listed = _definitions((exercise.folder / "right_answers.py").read_text(encoding="utf-8"))
+    for right in exercise.suite.listed("right_for", subject):
+        if right.__name__ in listed:  # a family's answer is made by a function, and has no text of its own
+            found += mutate(listed[right.__name__], subject, right.__name__)
+    if len(found) <= most:
+        return found, len(found)
+    # Those of the reference, which is what most students write, are all kept.
+    chosen = sorted(
+        found, key=lambda mutant: (mutant.answer != "reference", hashlib.sha256(mutant.name.encode()).digest())
+    )
+    kept = {mutant.name for mutant in chosen[:most]}
+    return [mutant for mutant in found if mutant.name in kept], len(found)
+
+
+@functools.cache
+def _loaded(folder: Path) -> loader.Loaded:
+    exercise = loader.load(folder)
+    reference(folder)  # what it imports is there before the first is timed
+    return exercise
+
+
+def _begin(folder: Path) -> None:
+    """Make a worker ready: the exercise loaded, a bound on memory, nothing printed."""
+    with contextlib.suppress(ImportError, ValueError):  # there is no such bound on Windows
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    _loaded(folder)
+    gc.collect()
+    gc.freeze()  # what stays is not looked through again after each mutant
+    sys.stdout = open(os.devnull, "w")
+
+
+def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Outcome:
+    """Run the exercise's checks on a mutant, and return what came of it."""
+    exercise = _loaded(folder)
+    if hasattr(signal, "setitimer"):  # ends this process: by its own time, because a busy machine is no endless loop
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    # A right answer sees the helpers of its own module; the reference those of the notebook.
+    if mutant.answer == "reference":
+        subject = reference(folder, mutant.source)[mutant.subject]
+    else:
+        around = dict(vars(exercise.answers[-1]))
+        exec(_compiled(mutant.source, mutant.answer), around)
+        subject = around[mutant.answer]
+    outcome = Outcome()
+    for number, seed in enumerate(seeds):
+        diagnosed = contextlib.nullcontext() if number == 0 else _undiagnosed(exercise)
+        with diagnosed:
+            report = exercise.suite.examine(mutant.subject, subject, 1.0, seed)
+        failed = [result for result in report.results if result.status in ("failed", "waiting")]
+        outcome.first.append(failed[0].name if failed else "")
+        if number == 0 and failed:
+            outcome.raised = RAISED in getattr(failed[0].message, "text", "")
+            outcome.cause = any(result.cause for result in failed)
+            outcome.relation = any(getattr(result, "relation", None) for result in failed)
+    gc.collect()  # one that filled the memory must not leave it full: the next would be rejected for that
+    return outcome
+
+
+@contextlib.contextmanager
+def _undiagnosed(exercise: loader.Loaded):
+    """Let the suite look for no cause, which takes most of the time of a wrong answer."""
+    suite = exercise.suite
+    suite._diagnose = lambda *arguments: None
+    try:
+        yield
+    finally:
+        del suite._diagnose
+
+
+def examined(
+    folder: Path, mutants: list[Mutant], workers: int | None = None, seconds: float = 30 * SECONDS
+) -> list[Outcome]:
+    """Examine mutants in a pool of processes; one that does not come to an end in time is killed by that."""
+    outcomes = []
+    with pebble.ProcessPool(workers or os.cpu_count() or 1, initializer=_begin, initargs=[folder]) as pool:
+        waiting = [pool.schedule(examine, args=[folder, mutant], timeout=seconds) for mutant in mutants]
+        for future in track(waiting, folder.name, console=Console(stderr=True), transient=True):
+            try:
+                outcomes.append(future.result())
+            except (concurrent.futures.TimeoutError, pebble.ProcessExpired, MemoryError):
+                outcomes.append(Outcome(["does not come to an end"] * len(SEEDS), ended=False))
+    return outcomes
+
+
+# What is written down.
+
+
+def equals(folder: Path) -> dict[str, dict[str, str]]:
+    """Return the mutants that behave as their original, for each function: their names and the reason."""
+    path = folder / "equal.toml"
+    if not path.exists():
+        return {}
+    found: dict[str, dict[str, str]] = {}
+    for group in tomllib.loads(path.read_text(encoding="utf-8"))["equal"]:
+        reasons = found.setdefault(group["function"], {})
+        reasons |= dict.fromkeys(group["mutants"], group["reason"])
+    return found
+
+
+@dataclass
+class Row:
+    """What became of the mutants of one function.
+
+    `told` counts those of the killed whose author reads why: an error of their own, a cause or else a relation.
+    `passed` names those that the checks did not reject under every seed.
+    """
+
+    made: int
+    examined: int
+    killed: int
+    raised: int
+    cause: int
+    relation: int
+    told: int
+    endless: int
+    passed: list[str]
+    by: dict[str, int]
+
+
+def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int) -> Row:
+    """Count what became of a function's mutants."""
+    dead = [outcome for outcome in outcomes if outcome.killed]
+    by: dict[str, int] = {}
+    for outcome in dead:
+        by[outcome.first[0]] = by.get(outcome.first[0], 0) + 1
+    return Row(
+        made=made,
+        examined=len(mutants),
+        killed=len(dead),
+        raised=sum(outcome.raised for outcome in dead),
+        cause=sum(outcome.cause for outcome in dead),
+        relation=sum(outcome.relation and not outcome.cause for outcome in dead),
+        told=sum(outcome.raised or outcome.cause or outcome.relation for outcome in dead),
+        endless=sum(not outcome.ended for outcome in dead),
+        passed=[mutant.name for mutant, outcome in zip(mutants, outcomes, strict=True) if not outcome.killed],
+        by=dict(sorted(by.items())),
+    )
+
+
+def recorded() -> dict[str, dict[str, Any]]:
+    """Return what was written down: for each exercise, for each function, a `Row` as a dict.
+
+    Of those that passed, `equal` has the names that equal.toml marks today, and `survived` the others.
+    """
+    found = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+    folders = {folder.name: folder for folder in loader.FOLDERS}
+    for name, rows in found.items():
+        marked = equals(folders[name]) if name in folders else {}
+        for subject, row in rows.items():
+            equal = marked.get(subject, {})
+            row["equal"] = [mutant for mutant in row["passed"] if mutant in equal]
+            row["survived"] = [mutant for mutant in row["passed"] if mutant not in equal]
+    return found
+
+
+def record(name: str, rows: dict[str, Row]) -> None:
+    """Write down what became of an exercise's mutants; other exercises' stay."""
+    before = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+    all_rows = before | {name: {subject: asdict(row) for subject, row in rows.items()}}
+    RECORD.parent.mkdir(exist_ok=True)
+    RECORD.write_text(
+        json.dumps(dict(sorted(all_rows.items())), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
+
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def main(
+    names: Annotated[list[str] | None, typer.Argument(help="Exercises, such as 01-qkv. Default: all.")] = None,
+    function: Annotated[str, typer.Option(help="This function alone; nothing is written down.")] = "",
+    survivors: Annotated[bool, typer.Option("--survivors", help="Name the mutants that passed.")] = False,
+) -> None:
+    """Change the right answers of exercises mechanically, and count how many of these mutants the checks reject."""
+    known = {folder.name: folder for folder in loader.FOLDERS}
+    console, fine = Console(), True
+    for name in names or list(known):
+        if name not in known:
+            console.print(
+                f"There is no exercise {name!r}. There are: {', '.join(known)}.", style="red", highlight=False
+            )
+            raise typer.Exit(1)
+        exercise, marked = loader.load(known[name]), equals(known[name])
+        subjects = [subject for subject in exercise.programs if function in ("", subject)]
+        if not subjects:
+            console.print(f"{name} has no function {function!r} to change.", style="red", highlight=False)
+            raise typer.Exit(1)
+        chosen = {subject: mutants_of(exercise, subject) for subject in subjects}
+        outcomes = iter(examined(known[name], [mutant for mutants, _made in chosen.values() for mutant in mutants]))
+        rows, left, stale = {}, {}, []
+        for subject, (mutants, made) in chosen.items():
+            rows[subject] = summed(mutants, list(itertools.islice(outcomes, len(mutants))), made)
+            passed, equal = rows[subject].passed, marked.get(subject, {})
+            left[subject] = [mutant for mutant in passed if mutant not in equal]
+            stale += [f"{subject}: {mutant}" for mutant in equal if mutant not in passed]
+            if survivors and left[subject]:
+                # As equal.toml has them.
+                console.print(f'[[equal]]\nfunction = "{subject}"\nmutants = [', markup=False, highlight=False)
+                for survivor in left[subject]:
+                    line = f"    {json.dumps(survivor, ensure_ascii=False)},"
+                    console.print(line, markup=False, highlight=False, soft_wrap=True)
+                console.print("]", markup=False)
+        console.print(_table(name, rows, left))
+        for missing in stale:
+            message = f"Marked as equal in equal.toml, but rejected or not there: {missing}"
+            console.print(message, markup=False, highlight=False, soft_wrap=True)
+        if not function:
+            record(name, rows)
+        fine = fine and not stale and not any(left.values())
+    raise typer.Exit(0 if fine else 1)
+
+
+def _table(name: str, rows: dict[str, Row], left: dict[str, list[str]]) -> Table:
+    table = Table(title=name, title_justify="left")
+    for head in ("function", "mutants", "examined", "killed", "told why", "equal", "survived"):
+        table.add_column(head, justify="left" if head == "function" else "right")
+    for subject, row in rows.items():
+        survived = len(left[subject])
+        counts = row.made, row.examined, row.killed, row.told, len(row.passed) - survived, survived
+        table.add_row(subject, *map(str, counts))
+    return table
+
+
+if __name__ == "__main__":
+    # Under its own name: the workers find the same functions there.
+    from autograder.authoring import mutants
+
+    mutants.app()

@@ -1,0 +1,60 @@
+"""Release: the author's text becomes nbgrader's source notebook, and that becomes the student's folder."""
+
+import logging
+import shutil
+from pathlib import Path
+
+import nbformat
+from nbgrader.converters import GenerateAssignment
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.utils import capture_log
+from traitlets.config import Config
+
+from autograder import archive, gradebook
+from autograder.authoring import source
+from autograder.course import UserError
+
+QUIET = logging.getLogger("autograder.nbgrader")
+QUIET.setLevel(logging.CRITICAL)
+
+
+def release(course, exercise, into=None):
+    """Build what students get: the notebook without solutions, its checks, and the archive that these import from.
+
+    Parameters
+    ----------
+    course : Course
+    exercise : Exercise
+    into : Path, optional
+        Where the released folder goes. Default: `exercises/NN-name/`, replaced whole once all is built.
+
+    Returns
+    -------
+    Path
+        The released folder.
+
+    Raises
+    ------
+    UserError
+        If nbgrader cannot make the release; the old one is left as it was.
+    """
+    into = into or exercise.released
+    nbformat.write(source.read(exercise.text), exercise.solution / f"{exercise.name}.ipynb")
+    archive.write(exercise.solution)
+    with gradebook.opened(course):  # nbgrader writes the exercise into it as well: it must be this course's
+        pass
+    building = Path("_build") / "release"
+    config = Config(course.config)
+    config.CourseDirectory.release_directory = str(building)
+    converter = GenerateAssignment(coursedir=CourseDirectory(config=config), config=config)
+    converter.coursedir.assignment_id = exercise.name
+    converter.log = QUIET
+    outcome = capture_log(converter)
+    if not outcome["success"]:
+        reason = outcome["error"].strip().splitlines()[-1]
+        raise UserError(f"nbgrader could not release {exercise.name}: {reason}")
+    built = course.root / building / exercise.name
+    shutil.rmtree(into, ignore_errors=True)
+    into.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(built, into)
+    return into

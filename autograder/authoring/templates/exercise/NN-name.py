@@ -1,0 +1,101 @@
+# %% title [markdown]
+# # N. TITLE
+#
+# One function: `centred`. Write here what it is for, and which chapter to read first.
+#
+# *About 20 minutes · easy ●○○*
+#
+# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your
+# code, run that cell, then run the check below it, as often as you like: it draws new inputs every time.
+#
+# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# question to think about, and a stretch task, which is not counted in the time above.
+#
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
+# has, `NN-name.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+
+# %% given
+
+# %% ask_by_hand [markdown]
+# ## With a pencil: two columns
+#
+# *About 5 minutes · easy ●○○*
+#
+# The rows $(1, 0)$ and $(5, 2)$ are a sequence. Subtract from each column its mean. **Find four numbers**,
+# row by row.
+
+# %% by_hand
+def by_hand():
+    """Return the rows, less the means of their columns, worked out with a pencil.
+
+    Returns
+    -------
+    list of 2 rows of 2 numbers
+    """
+    ### BEGIN SOLUTION
+    return [[-2, -1], [2, 1]]
+    ### END SOLUTION
+
+
+# %% check_by_hand
+import checks
+
+checks.run("by_hand", points=0)
+
+# %% ask_centred [markdown]
+# ## N.1 `centred`: every column around zero
+#
+# *About 10 minutes · easy ●○○*
+#
+# Say what is asked, and work one example by hand. With n = 2 and d = 1: the rows $(1)$ and $(5)$ have the mean $(3)$,
+# so the result is $(-2)$ and $(2)$.
+
+
+# %% centred
+def centred(X):
+    """Shift the rows of each sequence, so that each column's mean is zero.
+
+    Parameters
+    ----------
+    X : array, shape (..., n, d)
+
+    Returns
+    -------
+    array, shape (..., n, d)
+        X, less the mean over its n rows.
+    """
+    ### BEGIN SOLUTION
+    return X - X.mean(axis=-2, keepdims=True)
+    ### END SOLUTION
+
+
+# %%
+# Yours to play with. Write the function, then take the # away.
+# centred(np.array([[1.0], [5.0]]))
+
+# %% check_centred
+import checks
+
+checks.run("centred", points=4)
+
+# %% think [markdown]
+# ## To think about
+#
+# *About 5 minutes · medium ●●○*
+#
+# What does `centred` make of its own result? Ask something that needs a thought and no code, and hide the answer:
+#
+# <details><summary>An answer</summary>
+#
+# The same: the means are 0 already.
+#
+# </details>
+
+# %% stretch [markdown]
+# ## A stretch task
+#
+# *About 15 minutes · medium ●●○*
+#
+# Something that goes further, for those who want more; nobody checks it. Divide each column by its standard deviation
+# as well, and say what becomes of a column of equal numbers.

@@ -1,0 +1,326 @@
+"""Verify exercises before they are released: what an exercise promises is tried, and its first fault is one line.
+
+Its text, its modules and its settings can be read; check cells, checks and listed answers speak of the same
+functions; its solution earns all points; each listed wrong answer fails a check, and no listed right one does.
+"""
+
+import ast
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import io
+import json
+import multiprocessing
+import os
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autograder import startup
+from autograder.course import CONFIG, Course, Exercise, Settings, UserError
+
+if TYPE_CHECKING:
+    from autograder.authoring import answer_trials, loader
+    from autograder.checking import Report
+
+HERE = Path(__file__).parent
+MODULES = ("checks.py", "misconceptions.py")
+FURTHER = ("specifications.py", "right_answers.py")
+PASSED_OVER = {"__pycache__", ".ipynb_checkpoints"}
+
+
+# What was verified and released, and has not changed since.
+
+
+def is_current(course: Course, exercise: Exercise) -> bool:
+    """Tell whether an exercise was verified and released as it is now, and what was released is still there."""
+    try:
+        return bool(json.loads(_note(course, exercise).read_text()) == _digests(course, exercise))
+    except (OSError, ValueError):
+        return False
+
+
+def remember(course: Course, exercise: Exercise) -> None:
+    """Remember that an exercise was verified and released as it is now."""
+    note = _note(course, exercise)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(json.dumps(_digests(course, exercise)))
+
+
+def _note(course: Course, exercise: Exercise) -> Path:
+    return course.root / "_build" / "released" / f"{exercise.name}.json"
+
+
+def _digests(course: Course, exercise: Exercise) -> dict[str, str]:
+    """Return fingerprints of what a release is made from, and of what it made; the gradebook has it as well."""
+    from autograder import archive
+
+    tools = [HERE / name for name in ("release.py", "source.py", "verify.py", "loader.py", "answer_trials.py")]
+    made_from = [exercise.solution, archive.RUNTIME, course.root / CONFIG, *tools, Path(archive.__file__)]
+    made = [exercise.solution / f"{exercise.name}.ipynb", exercise.solution / archive.NAME]
+    return {
+        "from": _digest(made_from, without=made),
+        "made": _digest([exercise.released, *made]),
+        "gradebook": str(course.gradebook.exists()),
+    }
+
+
+def _digest(places: Sequence[Path], without: Sequence[Path] = ()) -> str:
+    from autograder.seeds import digest_of
+
+    parts = []
+    for place in places:
+        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+            if path not in without and path.is_file() and not PASSED_OVER & set(path.parts):
+                parts += [path.relative_to(place.parent).as_posix().encode(), path.read_bytes()]
+    return digest_of(*parts)
+
+
+# Verifying.
+
+
+def faults(exercises: Sequence[Exercise]) -> Iterator[tuple[Exercise, str]]:
+    """Yield each exercise as it has been verified, with its first fault: one line, or an empty string.
+
+    Authors' code runs in processes of its own, as many at one time as there are cores.
+    """
+    if not exercises:
+        return
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(len(exercises), os.cpu_count() or 1), mp_context=spawn) as pool:
+        # The later ones take longest, and begin first: no core is left with one at the end.
+        begun = {pool.submit(fault, exercise.solution): exercise for exercise in reversed(exercises)}
+        importlib.import_module("autograder.authoring.release")  # nbgrader takes seconds to load, and is needed next
+        for done in as_completed(begun):
+            try:
+                yield begun[done], done.result()
+            except BrokenProcessPool:
+                names = ", ".join(exercise.name for exercise in exercises)
+                raise UserError(f"Python itself ended while this was verified: {names}. See what ends it.") from None
+
+
+def fault(folder: Path) -> str:
+    """Return the first fault of the exercise that an author keeps in a folder, or an empty string."""
+    startup.begin()
+    os.environ["MPLBACKEND"] = "Agg"
+    # Kernels are interpreted where there is no GPU. Triton asks as it is imported, and torch's compiler imports it.
+    if not Path("/dev/nvidiactl").exists():
+        os.environ.setdefault("TRITON_INTERPRET", "1")
+    warnings.simplefilter("ignore")
+    try:
+        _verify(folder)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def _verify(folder: Path) -> None:
+    from autograder.authoring import answer_trials
+
+    settings = Settings.read(folder)
+    for module in settings.preload:
+        if importlib.util.find_spec(module.partition(".")[0]) is None:
+            raise UserError(f"{_short(folder / 'exercise.toml')}: preload names {module}, which is not installed.")
+    for name in MODULES:
+        _can_be_read(folder / name)
+    for name in FURTHER:
+        if (folder / name).exists():
+            _can_be_read(folder / name)
+    exercise = _loaded(folder)
+    _speak_of_the_same(exercise)
+    _says_what_it_needs(exercise, settings)
+    # What this machine lacks is left out, and whoever releases is told.
+    _solution_earns_all(exercise)
+    found = []
+    for subject in exercise.subjects:
+        found.append(answer_trials.tried(exercise, subject))
+        _listed_answers_do_what_they_should(exercise, found[-1])
+    answer_trials.write(folder, found)
+
+
+def _says_what_it_needs(exercise: "loader.Loaded", settings: Settings) -> None:
+    """Refuse a check on a GPU where guests would get none: every answer would fail it on a machine with one."""
+    for check in exercise.suite.checks:
+        if check.on == "gpu" and not settings.gpu:
+            raise UserError(
+                f"{_of(exercise.folder / 'checks.py', check)}: the check {check.__name__} needs a GPU, which guests "
+                "of this exercise do not get; write gpu = true into its exercise.toml."
+            )
+
+
+def _short(path: Path, line: int | None = None) -> str:
+    """Return where something stands, as an author finds it: `solutions/01-qkv/checks.py:12`."""
+    place = str(Path(*path.parts[-3:]))
+    return place if line is None else f"{place}:{line}"
+
+
+def _can_be_read(path: Path) -> None:
+    try:
+        ast.parse(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{_short(path)} is missing; an exercise has {', '.join(MODULES)} beside its text.") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{_short(path)} is not UTF-8 text; save it as such.") from None
+    except SyntaxError as error:
+        raise UserError(f"{_short(path, error.lineno)}: this is not Python: {error.msg}.") from None
+
+
+def _loaded(folder: Path) -> "loader.Loaded":
+    from autograder.authoring import loader
+
+    with _quiet(folder, "loading it"):
+        exercise = loader.load(folder)
+    if not hasattr(exercise.checks, "suite") or not hasattr(exercise.checks, "run"):
+        raise UserError(f"{_short(folder / 'checks.py')} needs a suite and run: suite = Suite(...); run = suite.run")
+    return exercise
+
+
+def _speak_of_the_same(exercise: "loader.Loaded") -> None:
+    """Hold the notebook's cells, the checks and the listed answers against each other."""
+    from autograder.authoring import source
+    from autograder.cells import call_of, grade_id, is_answer, is_check, is_code, is_read
+
+    folder, subjects = exercise.folder, exercise.subjects
+    path = folder / f"{folder.name}.py"
+    lines = source.lines(path.read_text(encoding="utf-8"), exercise.notebook)
+    cells = list(zip(exercise.notebook.cells, lines, strict=True))
+    run, named = set(), set[str]()
+    for cell, line in cells:
+        if not is_check(cell):
+            continue
+        call = call_of(cell)
+        named |= _names(cell.source)
+        if call and call.subject not in subjects:
+            raise UserError(
+                f"{_short(path, line)}: {call.subject} has no checks in checks.py; "
+                f"those that have are: {', '.join(subjects) or 'none'}."
+            )
+        run |= {call.subject} if call else set()
+    for cell, line in cells:
+        defined = _defined(cell.source) if is_code(cell) and is_answer(cell) and not is_read(cell) else []
+        if defined and not (run | named) & set(defined):
+            raise UserError(
+                f"{_short(path, line)}: no check cell checks {defined[0]}; "
+                f'add one behind {grade_id(cell)} that ends in checks.run("{defined[0]}", points=...).'
+            )
+    for check in exercise.suite.checks:
+        if check.subject not in run:
+            raise UserError(
+                f"{_of(folder / 'checks.py', check)}: no check cell runs the check {check.__name__}; "
+                f'add one to the notebook that ends in checks.run("{check.subject}", points=...).'
+            )
+    for answer in (answer for module in exercise.answers for answer in vars(module).values()):
+        subject = getattr(answer, "wrong_for", None) or getattr(answer, "right_for", None)
+        if isinstance(subject, str) and subject not in subjects:
+            raise UserError(
+                f"{_where_of(folder, answer)}: {answer.__name__} is listed for {subject}, which has "
+                f"no checks; those that have are: {', '.join(subjects)}."
+            )
+
+
+def _names(code: str) -> set[str]:
+    from autograder import imports
+
+    return {node.id for node in ast.walk(imports.parsed(code)) if isinstance(node, ast.Name)}
+
+
+def _defined(code: str) -> list[str]:
+    """Return the functions and classes that a cell's code defines."""
+    from autograder import imports
+
+    return [node.name for node in imports.parsed(code).body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+
+
+def _of(path: Path, declared: Any) -> str:
+    """Return where a check or a listed answer is declared, if it is in this file."""
+    with contextlib.suppress(OSError, TypeError):
+        if inspect.getsourcefile(declared) == str(path):
+            return _short(path, inspect.getsourcelines(declared)[1])
+    return _short(path)
+
+
+def _where_of(folder: Path, answer: Any) -> str:
+    """Return where a listed answer is declared."""
+    return _of(folder / f"{answer.__module__}.py", answer)
+
+
+class _Author:
+    """The place where an author's solution is checked: the notebook's text, run as the script that it is."""
+
+    def __init__(self, suite: Any, seeds: Sequence[int]):
+        self.suite, self.names = suite, {"__name__": "__main__"}
+        self.seed, *self.others = seeds
+
+    def lookup(self, name: str) -> Any:
+        """Return what the script has under a name now, or None."""
+        return self.names.get(name)
+
+    def show(self, report: "Report") -> None:
+        """Look at a report, and at those of the other seeds."""
+        _earns_all(report, f"the solution of {report.subject}")
+        for seed in self.others:
+            again = self.suite.examine(report.subject, self.lookup(report.subject), report.points, seed)
+            _earns_all(again, f"the solution of {report.subject}")
+
+
+class _Lost(Exception):
+    """What should have earned all points did not."""
+
+
+def _earns_all(report: "Report", what: str) -> None:
+    from autograder.authoring import answer_trials
+
+    if said := answer_trials.lost(report):
+        raise _Lost(f"{what} {said}")
+
+
+def _solution_earns_all(exercise: "loader.Loaded") -> None:
+    from autograder.authoring import answer_trials
+    from autograder.checking import placed
+
+    path = exercise.folder / f"{exercise.folder.name}.py"
+    place = _Author(exercise.suite, answer_trials.SEEDS)
+    with _quiet(exercise.folder, "running it"), placed(place):
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), place.names)
+
+
+def _listed_answers_do_what_they_should(exercise: "loader.Loaded", found: "answer_trials.Tried") -> None:
+    from autograder.checking import machine
+
+    suite, folder = exercise.suite, exercise.folder
+    answers = {
+        answer.__name__: answer for kind in ("wrong_for", "right_for") for answer in suite.listed(kind, found.subject)
+    }
+    mend = "add a check that it fails, or take it off the list"
+    if any(machine.lacks(check.on) for check in suite.of(found.subject)):
+        mend += ', or give it on="gpu" if nothing but a GPU shows it'
+    for wrong in found.wrong:
+        if wrong.passes:
+            raise UserError(
+                f"{_where_of(folder, answers[wrong.name])}: {wrong.name} is listed as a wrong answer and passes "
+                f"every check of {found.subject} (seed {wrong.passes[0]}); {mend}."
+            )
+    for right in found.right:
+        if right.lost:
+            raise UserError(f"{_where_of(folder, answers[right.name])}: the right answer {right.name} {right.lost}")
+
+
+@contextlib.contextmanager
+def _quiet(folder: Path, doing: str) -> Iterator[None]:
+    """Run an author's code without a word of its own; what it raises is one line, with the last line of theirs."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            yield
+    except (UserError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a script may also exit
+        frames = traceback.extract_tb(error.__traceback__)
+        theirs = [frame for frame in frames if Path(frame.filename).parent == folder]
+        place = _short(Path(theirs[-1].filename), theirs[-1].lineno) if theirs else _short(folder)
+        said = str(error) if isinstance(error, _Lost) else f"{doing} ended in {type(error).__name__}: {error}"
+        raise UserError(f"{place}: {said}") from None

@@ -1,0 +1,311 @@
+"""Listed answers: wrong ones with a name, right ones, and the families of mistakes that any function can have."""
+
+import functools
+
+import numpy as np
+
+from . import machine
+
+
+def misconception(subject, label="", hint="", on=""):
+    """Declare a wrong answer for `subject`: a function that people really write.
+
+    Parameters
+    ----------
+    subject : str
+        The name of the function that it stands for.
+    label : str
+        What is wrong with it in a few words, such as "scores transposed". Default: the function's name in words.
+    hint : str
+        What to tell who wrote it.
+    on : str
+        What a machine needs for checks to catch it, as `Suite.check` has it; on others it is left out.
+    """
+
+    def declare(function):
+        function.wrong_for, function.hint = subject, hint
+        function.on = machine.known(on, f"the wrong answer {function.__name__}")
+        function.label = label or function.__name__.replace("_", " ")
+        return function
+
+    return declare
+
+
+def right(subject):
+    """Declare a right answer for `subject` that is written differently from ours."""
+
+    def declare(function):
+        function.right_for = subject
+        return function
+
+    return declare
+
+
+def families(*labels, but=(), hints=None, shapes=""):
+    """Declare wrong answers for the function for which this is a right one: mistakes that any function can have.
+
+    ```
+    @families(but=["works for two axes only"], hints={"result in float64": "..."}, shapes="n d_in, d_in d_out")
+    @right("project")
+    def project_matmul(X, W):
+        return X @ W
+    ```
+
+    Parameters
+    ----------
+    labels : str
+        Which of `FAMILIES` apply. Default: those of `COMMON`.
+    but : sequence of str
+        Which of them do not: where such an answer would be right, or would do what a listed one does.
+    hints : dict of str
+        For a label, what to tell who made the mistake, instead of the family's own words.
+    shapes : str
+        The last axes of the arguments, with commas between arguments: "n_q d_k, n_k d_k". If it is given, an answer
+        that stretches a size of 1 to the other size of that name is a wrong one too.
+
+    Raises
+    ------
+    ValueError
+        If there is no such family, or it does not apply anyway.
+    """
+    hints = hints or {}
+    declared = dict(FAMILIES)
+    chosen = set(labels or COMMON)
+    if shapes:
+        declared[STRETCHED] = (_stretched(shapes), STRETCHED_HINT)
+        chosen.add(STRETCHED)
+    for label in [*labels, *but, *hints]:
+        if label not in declared:
+            raise ValueError(f"there is no family of mistakes called {label!r}; there are: {', '.join(declared)}")
+    unused = [label for label in [*but, *hints] if label not in chosen] + [label for label in hints if label in but]
+    if unused:
+        raise ValueError(f"{unused[0]!r} is left out or worded anew, and does not apply here anyway")
+
+    def declare(function):
+        function.families = [
+            _member(function, label, mistaken, hints.get(label, hint))
+            for label, (mistaken, hint) in declared.items()
+            if label in chosen and label not in but
+        ]
+        return function
+
+    return declare
+
+
+def listed(module, kind, subject):
+    """Return the answers that a module lists for `subject`, members of families last.
+
+    `kind` is `wrong_for` or `right_for`.
+    """
+    spelt = list(vars(module).values())
+    members = [member for answer in spelt for member in _declared(answer, "families", ())]
+    return [answer for answer in [*spelt, *members] if _declared(answer, kind) == subject]
+
+
+def _declared(answer, name, missing=None):
+    """Return what was declared of an answer itself, and not of a class that it is derived from."""
+    return getattr(answer, "__dict__", {}).get(name, missing)
+
+
+def _member(right_answer, label, mistaken, hint):
+    if isinstance(right_answer, type):  # a module of torch: what it does goes wrong
+
+        def forward(self, *arguments):
+            return mistaken(functools.partial(right_answer.forward, self), *arguments)
+
+        member = type(right_answer.__name__, (right_answer,), {"forward": forward})
+    else:
+
+        def member(*arguments):
+            return mistaken(right_answer, *arguments)
+
+    member.__name__ = f"{right_answer.right_for}_{label.replace(' ', '_')}"
+    return misconception(right_answer.right_for, label, hint)(member)
+
+
+# A mistake takes the right answer and the arguments of a call, and returns what the mistaken function would.
+
+
+def _is_array(value):
+    """Tell whether a value is an array, of NumPy or of torch."""
+    return isinstance(value, np.ndarray) or hasattr(type(value), "detach")
+
+
+def _is_floating(array):
+    return array.is_floating_point() if hasattr(type(array), "detach") else array.dtype.kind == "f"
+
+
+def _converted(array, dtype):
+    """Return an array in a dtype, given by the name that NumPy and torch have for it."""
+    if hasattr(type(array), "detach"):
+        import torch
+
+        return array.to(getattr(torch, dtype))
+    return array.astype(dtype)
+
+
+def _parts(change):
+    """Return the mistake that changes an array that the right answer returns, or each one of a tuple."""
+
+    def mistaken(answer, *arguments):
+        result = answer(*arguments)
+        return tuple(map(change, result)) if isinstance(result, (tuple, list)) else change(result)
+
+    return mistaken
+
+
+def _arguments(change):
+    """Return the mistake that changes each argument that is an array, and then does what is right."""
+
+    def mistaken(answer, *arguments):
+        return answer(*[change(argument) if _is_array(argument) else argument for argument in arguments])
+
+    return mistaken
+
+
+def _asserts(answer, *arguments):
+    try:
+        return answer(*arguments)
+    except (ValueError, RuntimeError, IndexError) as error:
+        raise AssertionError from error
+
+
+def _two_axes_only(answer, *arguments):
+    first = next(argument for argument in arguments if _is_array(argument))
+    n, d = first.shape
+    return answer(*arguments)
+
+
+def _in_float64(answer, *arguments):
+    in_float64 = _arguments(lambda argument: _converted(argument, "float64") if _is_floating(argument) else argument)
+    return _parts(lambda part: _converted(part, "float64"))(lambda *given: in_float64(answer, *given), *arguments)
+
+
+def _written_into_an_argument(answer, *arguments):
+    result = answer(*arguments)
+    for argument in arguments:
+        if isinstance(argument, np.ndarray) and argument.shape == result.shape:
+            argument[...] = result
+            return argument
+    return result
+
+
+def _stretched(shapes):
+    """Return the mistake of stretching a size of 1, for arguments with these last axes."""
+    places = {}
+    for at, axes in enumerate(shapes.split(",")):
+        for back, size in enumerate(reversed(axes.split()), 1):
+            places.setdefault(size, []).append((at, -back))
+
+    def mistaken(answer, *arguments):
+        arguments = list(arguments)
+        for shared in places.values():
+            most = max(arguments[at].shape[axis] for at, axis in shared)
+            for at, axis in shared:
+                if arguments[at].shape[axis] == 1:
+                    arguments[at] = np.repeat(arguments[at], most, axis)
+        return answer(*arguments)
+
+    return mistaken
+
+
+FAMILIES = {
+    "returns nothing": (
+        lambda answer, *arguments: None,
+        "The function ends without `return`. Printing shows a result; only `return` hands it on.",
+    ),
+    "a list instead of an array": (
+        _parts(lambda part: part.tolist()),
+        "A list came back. Leave `.tolist()` out, or end with `np.array(...)`.",
+    ),
+    "only the first of the results returned": (
+        lambda answer, *arguments: answer(*arguments)[0],
+        "One array came back. `return` ends the function at once: one `return` for all results, with commas.",
+    ),
+    "a dictionary instead of a tuple": (
+        lambda answer, *arguments: dict(enumerate(answer(*arguments))),
+        "A dictionary came back. Return the results in order, as a tuple.",
+    ),
+    "result in float64": (
+        _in_float64,
+        "The result is float64 for float32 inputs. Some step makes float64: `np.zeros` without a dtype, "
+        "`astype(float)`, or a number of NumPy's such as `np.sqrt(d)`. Give the dtype, or use `math.sqrt(d)`.",
+    ),
+    "result always in float32": (
+        _parts(lambda part: _converted(part, "float32")),
+        "The result is float32 whatever the inputs are. Leave the dtype as it comes, or end with `.astype(X.dtype)`.",
+    ),
+    "decimals cut off": (
+        _parts(np.trunc),
+        "Decimals are cut off: the array that takes the result holds whole numbers (`dtype=int`).",
+    ),
+    "axis squeezed away": (
+        _parts(lambda part: part.squeeze() if hasattr(type(part), "detach") else np.squeeze(part)),
+        "An axis of size 1 is gone: `squeeze` removes it, and so does an index. One vector is still a row.",
+    ),
+    "batch axis added": (
+        _parts(lambda part: part[None]),
+        "There is one more axis in front, of size 1, that nobody asked for. Leave `[None]` or `np.newaxis` out.",
+    ),
+    "only the first sequence": (
+        _arguments(lambda argument: argument[0] if argument.ndim > 2 else argument),
+        "`[0]` takes the first sequence and forgets the rest of the batch. `@`, `axis=-1` and `...` keep all of it.",
+    ),
+    "works for two axes only": (
+        _two_axes_only,
+        "The number of axes is fixed: `n, d = X.shape` works for two. Take sizes from the end, `X.shape[-1]`, and "
+        "let NumPy carry the leading axes.",
+    ),
+    "leading axes left flattened": (
+        _parts(lambda part: part.reshape(-1, part.shape[-1])),
+        "The leading axes were made flat and stayed so. Bring them back: `.reshape(*X.shape[:-1], -1)`.",
+    ),
+    "assert instead of ValueError": (
+        _asserts,
+        "`assert` raises `AssertionError`, and is left out when Python runs with `-O`. Write `if` and "
+        "`raise ValueError(...)`.",
+    ),
+    "result written into an argument": (
+        _written_into_an_argument,
+        "The result is written into an argument, and whoever called still needs that. Make a new array for it.",
+    ),
+    "floats instead of booleans": (
+        _parts(lambda part: part.astype(float)),
+        "The result holds 1.0 and 0.0: `np.ones` and `np.zeros` make floats unless told otherwise. Give them "
+        "`dtype=bool`.",
+    ),
+    "an array instead of a tensor": (
+        _parts(lambda part: part.detach().numpy()),
+        "An array of NumPy's came back. Return the tensor as it is: through NumPy no gradient finds its way back.",
+    ),
+    "cut off from autograd": (
+        _parts(lambda part: part.detach()),
+        "The result is right, and no gradient comes through it. Leave out `detach`, `.data` and `torch.no_grad`: "
+        "whoever trains with this needs the way back.",
+    ),
+    "integers instead of booleans": (
+        _parts(lambda part: part.astype(int)),
+        "The result holds whole numbers, 1 and 0. `~` turns them into -2 and -1, which are both true: use "
+        "`dtype=bool`, or leave a comparison as it is.",
+    ),
+}
+"""For each label, what the mistaken function returns, and what to tell who wrote it."""
+
+COMMON = [
+    "returns nothing",
+    "a list instead of an array",
+    "result in float64",
+    "result always in float32",
+    "axis squeezed away",
+    "only the first sequence",
+    "works for two axes only",
+    "leading axes left flattened",
+    "assert instead of ValueError",
+]
+"""The families for a function of floating arrays with leading axes, which refuses sizes that differ."""
+
+STRETCHED = "sizes of 1 stretched"
+STRETCHED_HINT = (
+    "A size of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. Compare the sizes and "
+    "raise `ValueError`, or use `@`, which raises by itself."
+)

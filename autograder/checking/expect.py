@@ -1,0 +1,329 @@
+"""Expectations: each either holds, or raises `Failed` with what held, what did not, and where."""
+
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+
+from .draw import read_only
+from .words import Message, counted, joined
+
+# Relative to the largest expected magnitude. A right answer may be a loop, an einsum or computed in float32
+# inside: those differ by less than 1e-5 for the sizes drawn here. The inputs are drawn so that a wrong answer
+# differs by more than 1e-2 (measured in the tests), so 1e-4 lies far from both.
+RTOL = 1e-4
+
+# What is worked out with a pencil is asked for to two decimals: rounded, or cut off where rounding is a tie.
+BY_HAND = 0.0051
+
+THE_RESULT = Message("the result")
+
+
+class Failed(AssertionError):
+    """A check that did not hold: a message, what held before, and the arrays to compare, if any.
+
+    Parameters
+    ----------
+    message : str or Message
+    held : iterable of str or Message
+    expected, got, wrong : numpy.ndarray, optional
+        What was expected, what came, and where the two differ: of one shape.
+    unit : numpy.ndarray, optional
+        What differences were compared with, of a shape that broadcasts to theirs.
+    """
+
+    def __init__(self, message, held=(), expected=None, got=None, wrong=None, unit=None):
+        super().__init__(message)
+        self.message = message
+        self.held = list(held)
+        self.expected, self.got, self.wrong, self.unit = expected, got, wrong, unit
+        # For relations: the arrays that were compared though their shapes differ, the shapes or the dtypes that do,
+        # all parts of an expected tuple by name, and the name of an argument that was changed in place.
+        self.compared, self.shapes, self.dtypes, self.parts, self.changed = (expected, got), None, None, {}, ""
+        self.relation = ""  # found by the check itself
+
+
+def as_array(value):
+    """Return `value` as a plain numpy array (a copy), or None when it is no array and no number."""
+    array = as_plain(value)
+    return None if array is None else np.array(array)
+
+
+def as_plain(value):
+    """Return `value` as a plain numpy array, a view where it can be, or None when it is no array and no number."""
+    if type(value) is not np.ndarray:
+        if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach"):
+            value = value.detach().cpu()
+            value = value.float().numpy() if str(value.dtype) == "torch.bfloat16" else value.numpy()
+        if not isinstance(value, (np.ndarray, np.generic, bool, int, float)):
+            return None
+        value = np.asarray(value)
+    return value if value.dtype.kind in "biuf" else None
+
+
+def as_numbers(value):
+    """Return the numbers in `value` in a row, or None when it has others: a number, or lists, tuples and arrays."""
+    if isinstance(value, (list, tuple)):
+        rows = [as_numbers(item) for item in value]
+        return None if any(row is None for row in rows) else np.concatenate([np.zeros(0), *rows])
+    array = as_plain(float(value) if isinstance(value, (Fraction, Decimal)) else value)
+    return None if array is None else array.astype(float).ravel()
+
+
+def has_text(value):
+    """Tell whether `value` is text, or a list, tuple or array that holds some."""
+    if isinstance(value, (list, tuple)):
+        return any(has_text(item) for item in value)
+    return isinstance(value, str) or (isinstance(value, np.ndarray) and value.dtype.kind == "U")
+
+
+def lives_elsewhere(value):
+    """Tell whether a value stands for an object in another process."""
+    return hasattr(type(value), "_method")
+
+
+def is_module(value):
+    """Tell whether a value is a module of torch, or stands for one that lives elsewhere."""
+    return getattr(type(value), "_is_module", hasattr(type(value), "state_dict"))
+
+
+def describe(value):
+    """Return a few words that name a value's type, and its shape where it has one: a `Message`."""
+    if value is None:
+        return Message("None (is a `return` missing?)")
+    array = as_plain(value)
+    if array is None or not hasattr(value, "shape") or isinstance(value, np.generic):
+        name = type(value).__name__
+        if isinstance(value, (tuple, list)):
+            return Message("a {type} of {size}", type=name, size=len(value))
+        return Message("a {type}", type=name)
+    return Message("an array of shape {shape}", shape=str(array.shape))
+
+
+def shapes(arguments):
+    """Return the shapes of a call's arguments, as words: numbers as they are, a function as such."""
+    words = []
+    for value in arguments:
+        if isinstance(value, (bool, int, float)):
+            words.append(repr(value))
+        elif value is None:
+            words.append("None")
+        elif is_module(value):
+            words.append(Message("a module"))
+        elif callable(value) and (lives_elsewhere(value) or not hasattr(value, "shape")):
+            words.append(Message("a function"))
+        elif lives_elsewhere(value):
+            words.append(describe(value))
+        else:
+            words.append(str(tuple(np.shape(value))))
+    return joined("{left}, {right}", words) if words else ""
+
+
+def expect(condition, message, held=()):
+    """Fail with `message` unless `condition` is true."""
+    if not condition:
+        raise Failed(message, held)
+
+
+def expect_array(got, shape=None, dtype=None, what=THE_RESULT):
+    """Fail unless `got` is an array of numbers with this shape and this dtype (where given); return it plain."""
+    array = as_array(got)
+    if array is None or not hasattr(got, "shape"):
+        raise Failed(Message("{what} should be an array, and is {found}.", what=what, found=describe(got)))
+    if shape is not None and array.shape != tuple(shape):
+        held = []
+        if array.ndim == len(shape):
+            same = [str(axis) for axis in range(array.ndim) if array.shape[axis] == shape[axis]]
+            held = [Message("the number of axes ({count}) is right", count=array.ndim)]
+            if same:
+                held.append(Message("the size of axis {axes} is right", axes=", ".join(same)))
+        message = "{what} should have shape {expected}, and has {got}."
+        failure = Failed(Message(message, what=what, expected=str(tuple(shape)), got=str(array.shape)), held)
+        failure.shapes = tuple(shape), array.shape
+        raise failure
+    if dtype is not None and array.dtype != np.dtype(dtype):
+        message = "{what} should have the inputs' dtype {expected}, and has {got}."
+        held = [_shape_held(array)] if shape is not None else []
+        failure = Failed(Message(message, what=what, expected=str(np.dtype(dtype)), got=str(array.dtype)), held)
+        failure.dtypes = np.dtype(dtype), array.dtype
+        raise failure
+    return array
+
+
+def expect_tensor(got, shape=None, dtype=None, what=THE_RESULT):
+    """Do as `expect_array`, for a tensor of torch and a dtype of torch's."""
+    if not hasattr(type(got), "detach"):
+        raise Failed(Message("{what} should be a tensor, and is {found}.", what=what, found=describe(got)))
+    array = expect_array(got, shape, what=what)
+    if dtype is not None and got.dtype != dtype:
+        message = "{what} should have the inputs' dtype {expected}, and has {got}."
+        held = [_shape_held(array)] if shape is not None else []
+        names = [str(kind).removeprefix("torch.") for kind in (dtype, got.dtype)]
+        raise Failed(Message(message, what=what, expected=names[0], got=names[1]), held)
+    return array
+
+
+def _shape_held(array):
+    return Message("the shape {shape} is right", shape=str(array.shape))
+
+
+def expect_close(got, expected, rtol=RTOL, what=THE_RESULT, unit=None):
+    """Fail unless `got` has the shape of `expected` and its values, to `rtol` of the largest magnitude.
+
+    `unit`, of a shape that broadcasts to theirs, takes the place of the largest magnitude, where small numbers count
+    as much as large ones.
+    """
+    expected = as_array(expected) if hasattr(type(expected), "detach") else np.asarray(expected)
+    try:
+        got = expect_array(got, expected.shape, what=what)
+    except Failed as failure:
+        failure.compared = expected, as_plain(got)
+        raise
+    with np.errstate(all="ignore"):
+        if unit is None:
+            finite = expected[np.isfinite(expected)]
+            unit = np.abs(finite).max(initial=0.0) or 1.0
+        same = (np.abs(got.astype(float) - expected) <= rtol * unit) | (got == expected)
+    wrong = ~same
+    if not wrong.any():
+        return
+    held = [_shape_held(got)] if got.ndim else []
+    if same.any():
+        one, many = "{count} of {size} elements is right", "{count} of {size} elements are right"
+        held.append(counted(one, many, int(same.sum()), size=same.size))
+    message = counted(
+        "{count} of {size} elements of {what} is wrong.",
+        "{count} of {size} elements of {what} are wrong.",
+        int(wrong.sum()),
+        size=wrong.size,
+        what=what,
+    )
+    nans = int(np.isnan(got).sum())
+    if nans:
+        of_them = counted("{count} of them is NaN.", "{count} of them are NaN.", nans)
+        message = Message("{left} {right}", left=message, right=of_them)
+    raise Failed(message, held, expected, got, wrong, np.asarray(unit))
+
+
+def expect_by_hand(got, expected, hint=""):
+    """Fail unless `got` holds the expected numbers to two decimals, in this order, in whatever they are kept.
+
+    The failure says which number is wrong, and not what is right: that is still to be worked out. `hint`, a
+    `Message`, stands behind it: something that helps whatever the mistake was.
+    """
+    expected = np.asarray(expected, dtype=float)
+    numbers = as_numbers(got)
+    if numbers is None or numbers.size != expected.size:
+        wanted = counted("{count} number", "{count} numbers", expected.size)
+        if numbers is None and has_text(got):
+            raise Failed(
+                Message("The answer should be {wanted}, not text: write it without quotation marks.", wanted=wanted)
+            )
+        found = describe(got) if numbers is None else counted("{count} number", "{count} numbers", numbers.size)
+        raise Failed(Message("The answer should be {wanted}, and is {found}.", wanted=wanted, found=found))
+    right = np.abs(numbers - expected.ravel()) <= BY_HAND
+    if right.all():
+        return
+    index = np.argwhere(~right.reshape(expected.shape))[0].tolist()
+    template = "The number at {index} is not right: {got}." if index else "The number is not right: {got}."
+    message = Message(template, index=str(index), got=f"{numbers[~right][0]:.4g}")
+    one, many = "{count} of {size} numbers is right", "{count} of {size} numbers are right"
+    held = [counted(one, many, int(right.sum()), size=right.size)] if right.any() else []
+    raise Failed(Message("{message} {hint}", message=message, hint=hint) if hint else message, held)
+
+
+def expect_tuple(result, names):
+    """Fail unless `result` is a tuple (or list) of as many arrays as there are names; return them plain, in order.
+
+    Parameters
+    ----------
+    result : object
+    names : str or sequence of str
+        What to call the parts: "QKV" is short for ("Q", "K", "V").
+    """
+    if not isinstance(result, (tuple, list)) or len(result) != len(names):
+        message = "The result should be a tuple of {count} arrays, ({names}), and is {found}."
+        found = describe(result)
+        raise Failed(Message(message, count=len(names), names=", ".join(names), found=found))
+    return [expect_array(part, what=name) for part, name in zip(result, names, strict=True)]
+
+
+def expect_agrees(subject, specification, *arguments, names=(), rtol=RTOL, unit=None):
+    """Call the function under test, and fail unless it returns what `specification` does for the same arguments.
+
+    `names` names the parts, where both return a tuple of arrays; see `expect_tuple`. For `rtol` and `unit` see
+    `expect_close`.
+    """
+    expected = specification(*arguments)
+    result = subject(*arguments)
+    if not names:
+        expect_close(result, expected, rtol, unit=unit)
+        return
+    for part, right, name in zip(expect_tuple(result, names), expected, names, strict=True):
+        try:
+            expect_close(part, right, rtol, what=name, unit=unit)
+        except Failed as failure:
+            failure.parts = dict(zip(names, map(as_plain, expected), strict=True))
+            raise
+
+
+def expect_dtypes(subject, *arguments, names=()):
+    """Fail unless the result has the dtype of the arguments: float32, float64 and float16, one after another.
+
+    Of the arguments, arrays of floating numbers are given that dtype; others, such as a mask, stay as they are.
+    `names` names the parts, where the result is a tuple of arrays.
+    """
+    for dtype in (np.float32, np.float64, np.float16):
+        result = subject(*[_converted(argument, dtype) for argument in arguments])
+        parts = zip(expect_tuple(result, names), names, strict=True) if names else [(result, THE_RESULT)]
+        for part, name in parts:
+            expect_array(part, dtype=dtype, what=name)
+
+
+def _converted(argument, dtype):
+    floating = isinstance(argument, np.ndarray) and argument.dtype.kind == "f"
+    return argument.astype(dtype) if floating else argument
+
+
+def expect_unchanged(subject, names, *arguments):
+    """Call the function under test, and fail if it changed one of its arguments in place; `names` names them."""
+    subject(*arguments)
+    for name, after, before in zip(names, subject.calls[-1].arguments, arguments, strict=True):
+        if not np.array_equal(np.asarray(after), np.asarray(before)):
+            message = (
+                "The argument {name} was changed in place. Whoever called still needs it: "
+                "compute a new array, and avoid +=, -= and out= on arguments."
+            )
+            failure = Failed(Message(message, name=name))
+            failure.compared, failure.changed = (np.asarray(before), np.asarray(after)), str(name)
+            raise failure
+
+
+def expect_inputs_kept(subject, names, *arguments):
+    """Do as `expect_unchanged`, and call the function once more with arrays that refuse to be written to."""
+    expect_unchanged(subject, names, *arguments)
+    subject(*[read_only(argument) if isinstance(argument, np.ndarray) else argument for argument in arguments])
+
+
+def expect_raises(kinds, subject, *arguments, because):
+    """Fail unless calling `subject` raises one of the exception `kinds`; `because` says what does not fit."""
+    error = subject.error(*arguments)
+    if isinstance(error, tuple(kinds)):
+        return
+    values = {
+        "function": subject.name,
+        "wanted": joined("{left} or {right}", [kind.__name__ for kind in kinds]),
+        "shapes": shapes(arguments),
+        "because": because,
+    }
+    if error is None:
+        message = (
+            "{function} should raise {wanted} for {shapes} ({because}), and returned {found}: "
+            "the caller would never learn of the mistake."
+        )
+        raise Failed(Message(message, **values, found=describe(subject.calls[-1].result)))
+    message = "{function} should raise {wanted} for {shapes} ({because}), and raised {kind}: {error}"
+    raise Failed(
+        Message(message, **values, kind=type(error).__name__, error=str(error) or Message("no message")),
+        [Message("the mistake is noticed")],
+    )

@@ -1,0 +1,236 @@
+"""Modules of torch under test: what a student's class or function made, asked in the same words wherever it lives.
+
+In a student's Jupyter it is their own object; where a class is graded, it stays in the guest, and is a handle here.
+"""
+
+import contextlib
+import copy
+import functools
+import inspect
+import sys
+import textwrap
+
+from .expect import Failed, describe, is_module
+from .words import Message, joined
+
+MOST_NAMES, MOST_NAME = 4, 60
+CUT_OFF = "does not require grad and does not have a grad_fn"  # what torch says of a result without a way back
+
+
+def kept(function, module):
+    """Return a copy of a torch module of the check's own, as an object where `function` lives."""
+    return function._keep(module) if hasattr(type(function), "_keep") else copy.deepcopy(module)
+
+
+def ask(target, method, *arguments, **keywords):
+    """Call a method of an object, in one message if it lives elsewhere."""
+    if hasattr(type(target), "_method"):
+        return target._method(method, arguments, keywords)
+    return getattr(target, method)(*arguments, **keywords)
+
+
+def run_there(function, target, arguments):
+    """Run a function of the check's own with an object and arguments, where that object lives.
+
+    It goes there as text, and so it imports what it needs itself, and uses no names around it.
+    """
+    if hasattr(type(target), "_run"):
+        return target._run(function.__name__, _text(function), arguments)
+    return function(target, *arguments)
+
+
+@functools.cache
+def _text(function):
+    return textwrap.dedent(inspect.getsource(function))
+
+
+def prepare(module, values, dtype, training):
+    """Convert a module's parameters, set its mode and load parameters by name, each where it is asked for."""
+    if dtype is not None:
+        module.to(dtype)
+    if training is not None:
+        module.train(training)
+    if values:
+        module.load_state_dict(values, strict=False)
+
+
+@contextlib.contextmanager
+def same_draws():
+    """Let torch draw the same numbers in each call, and go on afterwards as if nothing had been drawn.
+
+    What depends on chance, such as a new layer's parameters or dropout, can then be compared with a listed answer.
+    """
+    # The guest does the same sums: `_quiet` in the sandbox's shell.py, which cannot import this.
+    generator = getattr(sys.modules.get("torch"), "default_generator", None)
+    if generator is None:
+        yield
+        return
+    state = generator.get_state()
+    generator.manual_seed(0)
+    try:
+        yield
+    finally:
+        generator.set_state(state)
+
+
+class Module:
+    """A module under test. Whatever is asked of it is remembered among the calls of the function that made it.
+
+    Parameters
+    ----------
+    subject : Subject
+        The function under test.
+    own : torch.nn.Module, or a handle
+    name : str
+        What feedback calls it, such as "MultiHeadAttention(6, 2)".
+    """
+
+    _is_module = True
+
+    def __init__(self, subject, own, name):
+        self.subject, self.own, self.name = subject, own, name
+
+    @property
+    def calls(self):
+        """All calls so far of the function that made the module, and of what it made."""
+        return self.subject.calls
+
+    def __call__(self, *arguments):
+        """Return what the module returns; raise `Failed`, with the shapes, if it raises."""
+        return self.subject.result(self.subject.call(arguments, self.own, "forward"), self.name)
+
+    def error(self, *arguments):
+        """Return the exception that the module raises for these arguments, or None."""
+        return self.subject.call(arguments, self.own, "forward", must_raise=True).error
+
+    def shapes(self):
+        """Return the shape of each of its parameters, by name; what is none, such as a buffer, is left out."""
+        return {name: shape for name, (shape, _first) in self.named().items()}
+
+    def named(self):
+        """Return the shape of each of its parameters, by name, with the first name of the same parameter."""
+
+        def named():
+            state = _state(self.own, keep_vars=True)
+            parameters = {name: part for name, part in state.items() if type(part).__name__ == "Parameter"}
+            first = {}
+            for name, part in parameters.items():
+                first.setdefault(id(part), name)
+            return {name: (tuple(part.shape), first[id(part)]) for name, part in parameters.items()}
+
+        return self._asked(named, "state_dict")
+
+    def state(self):
+        """Return its `state_dict`. What is not loaded is drawn at random: compare what is known."""
+        return self._asked(lambda: _state(self.own), "state_dict")
+
+    def load(self, values, dtype=None, training=None):
+        """Load parameters, by name; others stay as they are. Return the module itself.
+
+        Before that, convert all parameters to a dtype of torch's and set the mode, where these are given. It is one
+        message to a module that lives elsewhere.
+        """
+        self._asked(lambda: run_there(prepare, self.own, (values, dtype, training)), "load")
+        return self
+
+    def there(self, function, *arguments):
+        """Run a function of the check's own where the module lives, with the module and arguments; return its result.
+
+        It is one message, whatever the function does, such as training. It goes there as text: it imports what it
+        needs itself, and uses no names around it.
+        """
+        return self._asked(lambda: run_there(function, self.own, arguments), function.__name__)
+
+    def to(self, dtype):
+        """Convert the parameters to a dtype of torch's; return the module itself."""
+        self._asked(lambda: ask(self.own, "to", dtype) and None, "to")
+        return self
+
+    def train(self, mode=True):
+        """Set the mode: as in training, or as in use; return the module itself."""
+        self._asked(lambda: ask(self.own, "train", mode) and None, "train")
+        return self
+
+    def read(self, name):
+        """Return an attribute, None where there is no such."""
+        return self._asked(lambda: getattr(self.own, name, None), "read")
+
+    def _asked(self, function, what):
+        return self.subject.result(self.subject.call((), function, what), f"{self.name}.{what}")
+
+    def _backward(self, arguments, upstream):
+        return self.subject.differentiated(arguments, upstream, self.own, self.name)
+
+
+def _state(module, **keywords):
+    state = ask(module, "state_dict", **keywords)
+    if not isinstance(state, dict) or not all(hasattr(part, "shape") for part in state.values()):
+        raise TypeError("its state_dict is no dict of tensors")
+    return {str(name)[:MOST_NAME]: part for name, part in state.items()}
+
+
+def expect_module(value, function):
+    """Fail unless what came of a call may be a module of torch."""
+    if not is_module(value):
+        message = "{function} should make a module of torch, and the result is {found}."
+        raise Failed(Message(message, function=function, found=describe(value)))
+
+
+def expect_parameters(module, expected):
+    """Fail unless a `Module` has parameters of these names and shapes, and no others.
+
+    A second name for one of these, as when a `Sequential` holds what has its own name besides, is none too many.
+
+    Parameters
+    ----------
+    module : Module
+    expected : dict
+        The shapes by name, the names as `state_dict` has them.
+    """
+    named = module.named()
+    found = {name: shape for name, (shape, _first) in named.items()}
+    known = {named[name][1] for name in expected if name in named}
+    lacks = [name for name in expected if name not in found]
+    more = [name for name, (_shape, first) in named.items() if name not in expected and first not in known]
+    right = [name for name in expected if found.get(name) == expected[name]]
+    held = [Message("right in name and shape: {names}", names=_names(right))] if right else []
+    if lacks and more:
+        message = "The `state_dict` of {module} lacks {lacks}, and has {more}, which nobody asked for."
+        raise Failed(Message(message, module=module.name, lacks=_names(lacks), more=_names(more)), held)
+    if lacks:
+        message = "The `state_dict` of {module} lacks {lacks}."
+        raise Failed(Message(message, module=module.name, lacks=_names(lacks)), held)
+    if more:
+        message = "The `state_dict` of {module} has {more}, which nobody asked for."
+        raise Failed(Message(message, module=module.name, more=_names(more)), held)
+    for name, shape in expected.items():
+        if found[name] != shape:
+            message = "The parameter {name} of {module} should have shape {expected}, and has {got}."
+            values = {"name": f"`{name}`", "module": module.name, "expected": str(shape), "got": str(found[name])}
+            failure = Failed(Message(message, **values), held)
+            failure.shapes = shape, found[name]
+            raise failure
+
+
+def _names(names):
+    named = joined("{left}, {right}", [f"`{name}`" for name in names[:MOST_NAMES]])
+    more = len(names) - MOST_NAMES
+    return named if more <= 0 else Message("{names} and {more} more", names=named, more=more)
+
+
+def expect_gradients(module, got, expected):
+    """Fail unless each parameter of a `Module` got a gradient; return those that are expected, as they came.
+
+    Parameters
+    ----------
+    module : Module
+    got, expected : dict
+        Gradients by the names of parameters. A gradient of None is none.
+    """
+    lacks = [name for name in expected if got.get(name) is None]
+    if lacks:
+        others = [name for name in expected if name not in lacks]
+        held = [Message("{names} got a gradient", names=_names(others))] if others else []
+        message = "No gradient came to {lacks} of {module}: on the way to the result, autograd was cut off."
+        raise Failed(Message(message, lacks=_names(lacks), module=module.name), held)
+    return {name: got[name] for name in expected}

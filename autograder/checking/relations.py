@@ -1,0 +1,992 @@
+"""Relations: facts about a wrong result beside the expected one, said where no listed answer names the cause.
+
+A relation is looked for in the first draw that failed, and said only if it holds in other draws of the same check as
+well, whose sizes and values are others: what holds by accident does not hold there.
+"""
+
+from dataclasses import dataclass, field
+from itertools import permutations
+
+import numpy as np
+
+from .words import Message
+
+MOST = 20_000
+"""Larger arrays are not looked at."""
+
+CLOSE = 3e-4
+"""How far, in shares of the largest magnitude, numbers may lie apart that count as equal here."""
+
+PLACES = {-1: "column", -2: "row", -3: "sequence"}
+"""What an index along an axis, counted from the end, is called."""
+
+
+@dataclass
+class Case:
+    """One draw in which a check failed.
+
+    `expected` and `got` are arrays, of one shape or not; `what` names what they are. `sizes` has the check's names of
+    numbers, such as n_q and d_k. `shapes` are the expected one and the one that came, where those differ; `dtypes`
+    likewise. `arguments` are those of the last call, by name, `result` is what it returned, and `part` the place of
+    `got` among the parts of that; `parts` are the expected arrays of a result that is a tuple. `answer` is a right
+    answer, or None, and `call` calls the function under test. `wrong` tells which elements are wrong. `changed` names
+    the argument that was changed in place.
+    """
+
+    expected: np.ndarray | None = None
+    got: np.ndarray | None = None
+    what: object = "the result"
+    sizes: dict = field(default_factory=dict)
+    shapes: tuple | None = None
+    dtypes: tuple | None = None
+    arguments: dict = field(default_factory=dict)
+    parts: dict = field(default_factory=dict)
+    answer: object = None
+    call: object = None
+    wrong: np.ndarray | None = None
+    changed: str = ""
+    result: object = None
+    part: int | None = None
+
+
+def relate(first, again):
+    """Return the `Message` of the first relation that holds in a case and in other draws, or an empty text.
+
+    Parameters
+    ----------
+    first : Case
+    again : callable
+        Returns the cases of other draws. It is called when there is something to confirm, and once.
+    """
+    others = None
+    with np.errstate(all="ignore"):
+        for relation in RELATIONS:
+            claims = dict(relation(first))
+            if not claims:
+                continue
+            others = again() if others is None else others
+            for other in others:
+                held = dict(relation(other))
+                claims = {key: message for key, message in claims.items() if key in held}
+            if claims and others:
+                return next(iter(claims.values()))
+    return ""
+
+
+# A relation takes a case and yields a key for each thing that holds, which another draw must have too, and a message.
+
+
+def comparable(relation):
+    """Let a relation see only cases with two finite arrays of moderate size, the expected one not constant."""
+
+    def looked_at(case):
+        e, g = case.expected, case.got
+        if e is None or g is None or max(e.size, g.size) > MOST or e.size < 2 or not g.size:
+            return ()
+        e, g = e.astype(float), g.astype(float)
+        if not (np.isfinite(e).all() and np.isfinite(g).all()) or np.ptp(e) <= CLOSE * np.abs(e).max() or equal(g, e):
+            return ()
+        return relation(case, e, g)
+
+    looked_at.__doc__, looked_at.__name__ = relation.__doc__, relation.__name__
+    return looked_at
+
+
+def same_shape(relation):
+    """Do as `comparable`, for arrays of one shape."""
+
+    def looked_at(case, e, g):
+        return relation(case, e, g) if e.shape == g.shape else ()
+
+    looked_at.__doc__, looked_at.__name__ = relation.__doc__, relation.__name__
+    return comparable(looked_at)
+
+
+def equal(a, b):
+    """Tell whether two arrays have one shape and, up to rounding, the same numbers."""
+    if a.shape != b.shape or not a.size:
+        return False
+    scale = np.abs(b).max()
+    return bool(np.isfinite(b).all() and (np.abs(a - b) <= CLOSE * scale).all())
+
+
+@same_shape
+def zero(case, e, g):
+    """Every element is 0."""
+    if not g.any():
+        yield "zero", Message("Every element of {what} is 0.", what=case.what)
+
+
+@same_shape
+def alike(case, e, g):
+    """Every element is the same number, and not 0."""
+    if g.any() and np.ptp(g) <= CLOSE * np.abs(g).max():
+        yield "alike", Message("Every element of {what} is the same number.", what=case.what)
+
+
+@same_shape
+def negated(case, e, g):
+    """Every element has the other sign."""
+    if equal(g, -e):
+        yield "negated", Message("Each element of {what} is the expected one with the other sign.", what=case.what)
+
+
+def _told_apart(sizes):
+    """Return the sizes without those that another one equals: a number could be named after either."""
+    values = list(sizes.values())
+    return {name: size for name, size in sizes.items() if values.count(size) == 1}
+
+
+def _named(number, sizes):
+    """Return the ways to write a number with a size or a well-known constant: text by text."""
+    made = {
+        "2": 2,
+        "1 / 2": 0.5,
+        "ln 2": np.log(2),
+        "1 / ln 2": 1 / np.log(2),
+        "1 / ln 10": 1 / np.log(10),
+        "2 pi": 2 * np.pi,
+    }
+    for name, size in _told_apart(sizes).items():
+        made |= {name: size, f"1 / {name}": 1 / size, f"sqrt({name})": size**0.5, f"1 / sqrt({name})": size**-0.5}
+        for other, count in _told_apart(sizes).items():
+            if other != name:
+                made |= {f"sqrt({name} / {other})": (size / count) ** 0.5}
+        made |= {f"sqrt({name}) / 8": size**0.5 / 8, f"sqrt(sqrt({name}))": size**0.25}
+        made |= {f"({name} - 1) / {name}": (size - 1) / size, f"{name} / ({name} - 1)": size / (size - 1)}
+    return [text for text, value in made.items() if abs(number - value) <= CLOSE * abs(value)]
+
+
+def _factor(e, g):
+    """Return the one number that turns e into g by multiplication, or None."""
+    factor = (e * g).sum() / (e * e).sum()
+    return float(factor) if abs(factor) > 1e-12 and equal(g, factor * e) and np.count_nonzero(e) > 1 else None
+
+
+@same_shape
+def named_multiple(case, e, g):
+    """Every element is multiplied by a number that has a name: a size, its root, or one over these."""
+    factor = _factor(e, g)
+    for sign in (1, -1):
+        for text in _named(sign * factor, case.sizes) if factor else ():
+            text = text if sign > 0 else f"-({text})"
+            message = "Each element of {what} is {text} = {factor} times the expected one."
+            yield ("times", text), Message(message, what=case.what, text=text, factor=f"{factor:.4g}")
+
+
+@same_shape
+def constant_multiple(case, e, g):
+    """Every element is multiplied by a number that is the same in every draw."""
+    factor = _factor(e, g)
+    if factor:
+        message = "Each element of {what} is {factor} times the expected one."
+        yield ("times", f"{factor:.3g}"), Message(message, what=case.what, factor=f"{factor:.4g}")
+
+
+@same_shape
+def multiple(case, e, g):
+    """Every element is multiplied by one number, which differs from draw to draw."""
+    factor = _factor(e, g)
+    if factor:
+        message = "All elements of {what} are the same multiple of the expected ones: here {factor} times as large."
+        yield "times", Message(message, what=case.what, factor=f"{factor:.4g}")
+
+
+@same_shape
+def shifted_by_number(case, e, g):
+    """One number is added to every element."""
+    number = float(np.median(g - e))
+    if abs(number) > 10 * CLOSE * np.abs(e).max() and equal(g - e, np.full_like(e, number)):
+        message = "Each element of {what} is the expected one plus {number}."
+        yield "plus", Message(message, what=case.what, number=f"{number:.4g}")
+
+
+@comparable
+def transposed(case, e, g):
+    """The axes stand in another order."""
+    for order in list(permutations(range(e.ndim)))[1:] if 1 < e.ndim < 5 else ():
+        if equal(g, e.transpose(order)) and not equal(e.transpose(order), e):
+            back = tuple(axis - e.ndim for axis in order)
+            last = back == (*range(-e.ndim, -2), -1, -2)
+            text = "Transposed, {what} is right." if last else "With its axes in another order, {what} is right."
+            yield ("order", back), Message(text, what=case.what)
+
+
+@same_shape
+def reversed_along(case, e, g):
+    """The order along one axis is turned round."""
+    for axis in range(-e.ndim, 0):
+        if e.shape[axis] > 2 and equal(g, np.flip(e, axis)):
+            message = "Along axis {axis}, {what} is the expected one in reverse order."
+            yield ("reversed", axis), Message(message, axis=axis, what=case.what)
+
+
+@same_shape
+def rolled(case, e, g):
+    """Everything stands some places further along one axis; what leaves at one end may come back at the other."""
+    for axis in range(-e.ndim, 0):
+        n = e.shape[axis]
+        for by in (1, -1, 2, -2):
+            if n < abs(by) + 2:
+                continue
+            wanted, came = np.moveaxis(e, axis, 0), np.moveaxis(g, axis, 0)
+            kept = (came[by:], wanted[:-by]) if by > 0 else (came[:by], wanted[-by:])
+            if equal(*kept) and not equal(wanted[1:], wanted[:-1]):
+                message = "Along axis {axis}, {what} is the expected one, shifted by {by}."
+                yield ("rolled", axis, by), Message(message, axis=axis, what=case.what, by=by)
+
+
+@same_shape
+def first_for_all(case, e, g):
+    """What is expected at the first index of an axis stands at every index."""
+    for axis in range(-e.ndim, 0):
+        first = np.take(e, [0], axis)
+        if (
+            e.shape[axis] > 1
+            and equal(g, np.broadcast_to(first, e.shape))
+            and not equal(e, np.broadcast_to(first, e.shape))
+        ):
+            message = "Each {place} of {what} equals the first one expected."
+            yield ("first", axis), Message(message, place=_place(axis, e.ndim), what=case.what)
+
+
+@same_shape
+def same_for_all(case, e, g):
+    """All indices of an axis have the same, while different ones are expected."""
+    for axis in range(-e.ndim, 0):
+        first = np.broadcast_to(np.take(g, [0], axis), e.shape)
+        if (
+            e.shape[axis] > 1
+            and g.any()
+            and equal(g, first)
+            and not equal(e, np.broadcast_to(np.take(e, [0], axis), e.shape))
+        ):
+            message = "Each {place} of {what} is the same, and they should differ."
+            yield ("same", axis), Message(message, place=_place(axis, e.ndim), what=case.what)
+
+
+def _place(axis, axes):
+    """Return what an index along an axis of an array with so many axes is called."""
+    if axes == 1:
+        return Message("element")
+    return Message(PLACES[axis]) if axis in PLACES else Message("index of axis {axis}", axis=axis)
+
+
+@comparable
+def first_alone(case, e, g):
+    """Only what is expected at the first or last index of an axis came: the axis is gone, or has size 1."""
+    for axis in range(-e.ndim, 0):
+        for name, index in (("first", 0), ("last", -1)):
+            if e.shape[axis] < 2:
+                continue
+            for one in (np.take(e, index, axis), np.take(e, [index], axis)):
+                if g.shape != e.shape and equal(g, one):
+                    message = "Only the {which} {place} of what is expected came."
+                    yield (name, axis), Message(message, which=Message(name), place=_place(axis, e.ndim))
+
+
+@comparable
+def reduced(case, e, g):
+    """The sum or the mean of what is expected over an axis came, or over all but the last ones."""
+    for axis in range(-e.ndim, 0):
+        if e.shape[axis] < 2:
+            continue
+        for name, made in (("sum", e.sum(axis, keepdims=True)), ("mean", e.mean(axis, keepdims=True))):
+            if any(equal(g, array) for array in (made, made.squeeze(axis), np.broadcast_to(made, e.shape))):
+                message = "Instead of {what} came the {name} of what is expected, over axis {axis}."
+                yield (name, axis), Message(message, what=case.what, name=Message(name), axis=axis)
+
+
+@comparable
+def unreduced(case, e, g):
+    """There is an axis more, and the sum or the mean over it is what is expected."""
+    if g.ndim != e.ndim + 1:
+        return
+    for axis in range(-g.ndim, 0):
+        if g.shape[axis] < 2:
+            continue
+        for name, made in (("sum", g.sum(axis)), ("mean", g.mean(axis))):
+            if equal(made, e):
+                message = "There is one axis more, and the {name} of {what} over axis {axis} is right."
+                yield (name, axis), Message(message, what=case.what, name=Message(name), axis=axis)
+
+
+@comparable
+def diagonal(case, e, g):
+    """Where every sequence meets every other: there is an axis more, and its diagonal is what is expected."""
+    if (
+        g.ndim == e.ndim + 1
+        and g.ndim > 2
+        and g.shape[0] == g.shape[1] > 1
+        and equal(np.moveaxis(np.diagonal(g), -1, 0), e)
+    ):
+        message = "There is one axis more, and where the first two indices agree, {what} is right."
+        yield "diagonal", Message(message, what=case.what)
+
+
+@comparable
+def reshaped(case, e, g):
+    """The numbers are right, in their order; the axes are others."""
+    if g.shape != e.shape and g.size == e.size and equal(g.ravel(), e.ravel()):
+        message = "The elements of {what} are right, and in the right order; the axes are not."
+        yield "reshaped", Message(message, what=case.what)
+
+
+@same_shape
+def unnormalised(case, e, g):
+    """Divided by its sum over an axis, or made exponentials of and divided, it is right."""
+    for axis in range(-e.ndim, 0):
+        total = g.sum(axis, keepdims=True)
+        if e.shape[axis] > 1 and np.abs(total).min() > 0 and equal(g / total, e):
+            message = "Divided by its sums over axis {axis}, {what} is what is expected."
+            yield ("divide", axis), Message(message, axis=axis, what=case.what)
+        powers = np.exp(g - g.max(axis, keepdims=True))
+        if e.shape[axis] > 1 and equal(powers / powers.sum(axis, keepdims=True), e):
+            message = "The softmax of {what} over axis {axis} is what is expected."
+            yield ("softmax", axis), Message(message, axis=axis, what=case.what)
+
+
+@same_shape
+def normalised(case, e, g):
+    """The expected numbers were normalised, over an axis: by their sum or by softmax."""
+    for axis in range(-e.ndim, 0):
+        if e.shape[axis] < 2:
+            continue
+        total = e.sum(axis, keepdims=True)
+        powers = np.exp(e - e.max(axis, keepdims=True))
+        if np.abs(total).min() > CLOSE and equal(g, e / total):
+            message = "Instead of {what} came what is expected, divided by its sums over axis {axis}."
+            yield ("divided", axis), Message(message, what=case.what, axis=axis)
+        if equal(g, powers / powers.sum(axis, keepdims=True)):
+            message = "Instead of {what} came the softmax, over axis {axis}, of what is expected."
+            yield ("softmax of", axis), Message(message, what=case.what, axis=axis)
+
+
+def _sum_to_one(X, axis):
+    return X.shape[axis] > 1 and bool((X > -CLOSE).all()) and equal(X.sum(axis), np.ones_like(X.sum(axis)))
+
+
+@same_shape
+def sums(case, e, g):
+    """Sums to 1 stand along another axis than expected, or nowhere."""
+    wanted = [axis for axis in range(-e.ndim, 0) if _sum_to_one(e, axis)]
+    if wanted != [-1]:
+        return
+    for axis in range(-e.ndim, -1):
+        if _sum_to_one(g, axis) and not _sum_to_one(g, -1):
+            message = "The sums of {what} over axis {axis} are 1; they should be 1 over axis {wanted}."
+            yield ("sums", axis), Message(message, what=case.what, axis=axis, wanted=-1)
+    if not _sum_to_one(g, -1):
+        total = g.sum(-1)
+        if equal(total, np.full_like(total, total.flat[0])) and abs(total.flat[0] - 1) > 10 * CLOSE:
+            message = "The rows of {what} sum to {total}; they should sum to 1."
+            yield ("sum", f"{total.flat[0]:.3g}"), Message(message, what=case.what, total=f"{total.flat[0]:.4g}")
+    if g.ndim > 1 and equal(g.sum((-2, -1)), np.ones(g.shape[:-2])) and (g > -CLOSE).all():
+        message = "All of {what} sums to 1; each row should."
+        yield "all", Message(message, what=case.what)
+
+
+@same_shape
+def rows_scaled(case, e, g):
+    """Each row (or column) is a multiple of the expected one, by a factor of its own."""
+    for axis in (-1, -2)[: e.ndim]:
+        size = (e * e).sum(axis, keepdims=True)
+        if e.shape[axis] < 3 or e.size == e.shape[axis] or size.min() <= 0:
+            continue
+        factor = (e * g).sum(axis, keepdims=True) / size
+        if (np.abs(factor - 1) > CLOSE).mean() > 0.5 and np.abs(factor).min() > CLOSE and equal(g, factor * e):
+            place = _place(-2 if axis == -1 else -1, e.ndim)
+            message = "Each {place} of {what} is a multiple of the expected one, by a factor of its own."
+            yield ("rows scaled", axis), Message(message, place=place, what=case.what)
+        offset = (g - e).mean(axis, keepdims=True)
+        if (np.abs(offset) > 10 * CLOSE * np.abs(e).max()).mean() > 0.5 and equal(g, e + offset):
+            place = _place(-2 if axis == -1 else -1, e.ndim)
+            message = "Each {place} of {what} is the expected one plus a number of its own."
+            yield ("rows shifted", axis), Message(message, place=place, what=case.what)
+
+
+TRANSFORMS = {
+    "one minus the expected one": lambda e: 1 - e,
+    "one divided by the expected one": lambda e: 1 / e,
+    "the expected one without its sign": np.abs,
+    "the square of the expected one": np.square,
+    "the root of the expected one": np.sqrt,
+    "the exponential of the expected one": np.exp,
+    "the logarithm of the expected one": np.log,
+    "the exponential of the expected one, minus 1": np.expm1,
+    "the expected one without its decimals": np.trunc,
+    "the expected one rounded to a whole number": np.round,
+    "the expected one rounded down": np.floor,
+    "the expected one where that is positive, and 0 elsewhere": lambda e: np.maximum(e, 0),
+    "the sign of the expected one": np.sign,
+    "1 where something but 0 is expected, and 0 elsewhere": lambda e: (e != 0) * 1.0,
+    "the expected one plus 1": lambda e: e + 1,
+    "the expected one minus 1": lambda e: e - 1,
+}
+
+
+@same_shape
+def transformed(case, e, g):
+    """Every element is a simple function of the expected one."""
+    for text, function in TRANSFORMS.items():
+        made = function(e)
+        if equal(g, made) and not equal(made, e):
+            message = "Each element of {what} is {text}."
+            yield text, Message(message, what=case.what, text=Message(text))
+            return
+
+
+@same_shape
+def in_other_dtype(case, e, g):
+    """The numbers are those of a shorter number format."""
+    if equal(g, e):
+        return
+    with np.errstate(all="ignore"):
+        if (np.abs(g - e) <= 2.0**-10 * np.abs(e)).all() and np.array_equal(g, g.astype(np.float16)):
+            yield "float16", Message("Only three digits of {what} are right, as many as float16 has.", what=case.what)
+
+
+@same_shape
+def reordered(case, e, g):
+    """Along an axis the expected numbers stand in another order."""
+    for axis in range(-e.ndim, 0):
+        ordered = np.sort(e, axis)
+        if e.shape[axis] < 3 or (np.diff(ordered, axis=axis) <= CLOSE * np.abs(e).max()).mean() > 0.05:
+            continue  # of equal numbers any order is another one
+        if equal(np.sort(g, axis), ordered):
+            message = "Along axis {axis}, {what} has the expected numbers, in another order."
+            yield ("reordered", axis), Message(message, axis=axis, what=case.what)
+
+
+@same_shape
+def cumulated(case, e, g):
+    """The running sums of the expected numbers came, or the other way round."""
+    for axis in range(-e.ndim, 0):
+        if e.shape[axis] > 2 and equal(g, np.cumsum(e, axis)):
+            message = "Instead of {what} came its running sums along axis {axis}."
+            yield ("running", axis), Message(message, what=case.what, axis=axis)
+        if e.shape[axis] > 2 and equal(e, np.cumsum(g, axis)):
+            message = "The running sums of {what} along axis {axis} are what is expected."
+            yield ("running of", axis), Message(message, what=case.what, axis=axis)
+
+
+def _right(case, e, g):
+    return (
+        ~case.wrong
+        if case.wrong is not None and case.wrong.shape == e.shape
+        else ~(np.abs(g - e) > CLOSE * np.abs(e).max())
+    )
+
+
+def small_ones(case):
+    """The wrong elements are the smallest ones."""
+    wrong = case.wrong
+    if wrong is None or not wrong.any() or wrong.all() or wrong.size > MOST or case.expected.shape != wrong.shape:
+        return
+    size = np.abs(case.expected.astype(float))
+    if not np.isfinite(size).all() or size[wrong].max() >= size[~wrong].min() or not size[wrong].any():
+        return
+    bound = f"{size[~wrong].min():.2g}"
+    if not np.asarray(case.got)[wrong].any():
+        yield (
+            "small 0",
+            Message("Elements of {what} that should be smaller than {bound} are 0.", what=case.what, bound=bound),
+        )
+    yield (
+        "small",
+        Message(
+            "Only elements of {what} that should be smaller than {bound} are wrong.", what=case.what, bound=bound
+        ),
+    )
+
+
+@same_shape
+def symmetric(case, e, g):
+    """What came is symmetric, what is expected is not."""
+    if e.ndim > 1 and e.shape[-1] == e.shape[-2] > 2:
+        turned = np.swapaxes(g, -1, -2)
+        if equal(g, turned) and not equal(e, np.swapaxes(e, -1, -2)) and np.ptp(g) > CLOSE * np.abs(g).max():
+            yield "symmetric", Message("What came is symmetric, and should not be.")
+
+
+@same_shape
+def only_there(case, e, g):
+    """The wrong elements stand in one place: at the ends of an axis, on the diagonal or to one side of it."""
+    right = _right(case, e, g)
+    if right.all() or not right.any():
+        return
+    for axis in range(-e.ndim, 0):
+        n = e.shape[axis]
+        others = tuple(other for other in range(e.ndim) if other != axis % e.ndim)
+        good = right.all(others)
+        bad = (~right).all(others)
+        if n < 3:
+            continue
+        gone = not g[~right].any() and e[~right].all()
+        for which, at in (("first", 0), ("last", n - 1)):
+            rest = np.arange(n) != at
+            if not good[at] and good[rest].all():
+                text = "Only the {which} {place} of {what} is wrong."
+                zeros = "Only the {which} {place} of {what} is wrong: it is 0."
+                yield (
+                    (which, "wrong", axis),
+                    Message(
+                        zeros if gone else text, which=Message(which), place=_place(axis, e.ndim), what=case.what
+                    ),
+                )
+            if good[at] and not good[rest].any():
+                text = "Only the {which} {place} of {what} is right."
+                zeros = "Only the {which} {place} of {what} is right: the others are 0."
+                yield (
+                    (which, "right", axis),
+                    Message(
+                        zeros if gone else text, which=Message(which), place=_place(axis, e.ndim), what=case.what
+                    ),
+                )
+        until = int(good.argmin())
+        if 1 < until < n and not good[until:].any():
+            text = "Along axis {axis}, {what} is right up to index {last}, and wrong from {until} on."
+            yield ("until", axis), Message(text, axis=axis, what=case.what, last=until - 1, until=until)
+        begin = n - int(good[::-1].argmin())
+        if 0 < begin < n - 1 and not good[:begin].any():
+            text = "Along axis {axis}, {what} is wrong before index {begin}, and right from there on."
+            yield ("from", axis), Message(text, axis=axis, what=case.what, begin=begin)
+        if n > 3 and (good[::2].all() and not good[1::2].any() or good[1::2].all() and not good[::2].any()):
+            which = Message("odd") if good[0] else Message("even")
+            text = "Only at {which} indices of axis {axis} is {what} wrong."
+            yield ("every other", axis, bool(good[0])), Message(text, which=which, axis=axis, what=case.what)
+        if bad.any() and (good | bad).all() and not good.all():
+            text = "Each {place} of {what} is right as a whole or wrong as a whole: {count} of {size} are wrong."
+            yield (
+                ("whole", axis),
+                Message(text, place=_place(axis, e.ndim), what=case.what, count=int(bad.sum()), size=n),
+            )
+    if e.ndim > 1 and min(e.shape[-2:]) > 2:
+        i, j = np.indices(e.shape)[-2:]
+        for text, where in (
+            ("on the diagonal", i == j),
+            ("off the diagonal", i != j),
+            ("above the diagonal", j > i),
+            ("below the diagonal", j < i),
+        ):
+            if right[~where].all() and not right[where].any():
+                yield text, Message("Only {where} is {what} wrong.", what=case.what, where=Message(text))
+
+
+@same_shape
+def by_value(case, e, g):
+    """The wrong elements are those of one sign, or those where 0 is expected or came."""
+    wrong = ~_right(case, e, g)
+    if not wrong.any() or wrong.all():
+        return
+    for text, where in (
+        ("where 0 is expected", e == 0),
+        ("where something but 0 is expected", e != 0),
+        ("where a negative number is expected", e < 0),
+        ("where a positive number is expected", e > 0),
+    ):
+        if np.array_equal(wrong, where):
+            yield text, Message("Exactly {where}, {what} is wrong.", what=case.what, where=Message(text))
+    if wrong.any() and not g[wrong].any():
+        yield "zeros", Message("The wrong elements of {what} are all 0.", what=case.what)
+
+
+@comparable
+def another_part(case, e, g):
+    """What is expected of another part of the result, or an argument as it was, came."""
+    for name, part in case.parts.items():
+        if part is not case.expected and equal(g, part.astype(float)) and not equal(part.astype(float), e):
+            yield ("part", name), Message("As {what} came what {name} should be.", what=case.what, name=name)
+    if case.changed and any(equal(g, array) for array in _arrays(case.result)):
+        yield "result", Message("The argument `{name}` has become the result.", name=case.changed)
+    for name, argument in case.arguments.items():
+        if name == case.changed:
+            continue
+        if isinstance(argument, np.ndarray) and argument.dtype.kind in "fiu" and equal(g, argument.astype(float)):
+            yield (
+                ("argument", name),
+                Message("Instead of {what} came the argument `{name}`.", what=case.what, name=name),
+            )
+        elif isinstance(argument, np.ndarray) and argument.dtype.kind == "f" and argument.ndim > 1:
+            if equal(g, np.swapaxes(argument, -1, -2).astype(float)):
+                yield (
+                    ("turned", name),
+                    Message("Instead of {what} came the argument `{name}`, transposed.", what=case.what, name=name),
+                )
+
+
+def _arrays(result):
+    """Return a result, or the parts of one that is a tuple, as arrays of floats."""
+    parts = result if isinstance(result, (tuple, list)) else [result]
+    return [array.astype(float) for array in map(np.asarray, parts) if array.dtype.kind in "biuf"]
+
+
+OPERATIONS = {
+    "`{one}` * `{other}`": np.multiply,
+    "`{one}` + `{other}`": np.add,
+    "`{one}` - `{other}`": np.subtract,
+    "`{one}` / `{other}`": np.divide,
+    "`{one}` @ `{other}`": np.matmul,
+    "`{one}` @ `{other}` transposed": lambda X, Y: X @ np.swapaxes(Y, -1, -2),
+    "`{one}` transposed @ `{other}`": lambda X, Y: np.swapaxes(X, -1, -2) @ Y,
+}
+
+
+@comparable
+def combined(case, e, g):
+    """A product, sum or difference of two arguments came, or of the expected result and an argument."""
+    arrays = {name: argument.astype(float) for name, argument in case.arguments.items() if _plain(argument)}
+    for text, operation in OPERATIONS.items():
+        for one, X in arrays.items():
+            for other, Y in arrays.items():
+                if not case.changed and one != other and _holds(operation, X, Y, g):
+                    message = Message(text, one=one, other=other)
+                    yield (text, one, other), Message("Instead of {what} came {made}.", what=case.what, made=message)
+    for name, X in arrays.items():
+        for text, made in (
+            ("Instead of {what} came that plus `{name}`.", e + X if X.shape == e.shape else None),
+            ("Instead of {what} came that minus `{name}`.", e - X if X.shape == e.shape else None),
+            ("Instead of {what} came that times `{name}`.", e * X if X.shape == e.shape else None),
+            ("Instead of {what} came that divided by `{name}`.", e / X if X.shape == e.shape else None),
+        ):
+            if made is not None and name != case.changed and equal(g, made):
+                yield (text, name), Message(text, what=case.what, name=name)
+
+
+def _plain(argument):
+    return (
+        isinstance(argument, np.ndarray) and argument.dtype.kind in "fiu" and argument.ndim and argument.size <= MOST
+    )
+
+
+def _holds(operation, X, Y, g):
+    try:
+        return equal(g, operation(X, Y))
+    except ValueError:
+        return False
+
+
+def a_number(case):
+    """A single number: a constant or a simple function of the expected one."""
+    e, g = case.expected, case.got
+    if e is None or g is None or e.size != 1 or g.size != 1:
+        return
+    e, g = float(e.ravel()[0]), float(g.ravel()[0])
+    if not np.isfinite([e, g]).all() or abs(e) < 1e-9 or abs(g - e) <= CLOSE * abs(e):
+        return
+    for text, function in TRANSFORMS.items():
+        if abs(g - function(e)) <= CLOSE * abs(g):
+            yield text, Message("Instead of {what} came {text}.", what=case.what, text=Message(text))
+    for text in _named(g / e, case.sizes):
+        yield text, Message("The number is {text} times the expected one.", text=text)
+
+
+def not_finite(case):
+    """NaN or infinite elements stand in one place, or what is finite is right."""
+    e, g = case.expected, case.got
+    if e is None or g is None or e.shape != g.shape or not g.ndim or g.size > MOST or g.dtype.kind != "f":
+        return
+    gone = ~np.isfinite(g) & np.isfinite(e)
+    if not gone.any():
+        return
+    kind = "NaN" if np.isnan(g[gone]).all() else "NaN or infinite"
+    right = ~case.wrong if case.wrong is not None and case.wrong.shape == e.shape else np.abs(g - e) <= CLOSE
+    if gone.all():
+        yield ("all", kind), Message("Every element of {what} is {kind}.", what=case.what, kind=kind)
+        return
+    for text, where in (("where 0 is expected", e == 0), ("where something but 0 is expected", e != 0)):
+        if np.array_equal(gone, where):
+            message = "Exactly {where}, {what} is {kind}."
+            yield (text, kind), Message(message, what=case.what, where=Message(text), kind=kind)
+    for axis in range(-e.ndim, 0):
+        others = tuple(other for other in range(e.ndim) if other != axis % e.ndim)
+        if e.ndim > 1 and (gone.all(others) == gone.any(others)).all() and (gone | right).all():
+            message = "Whole {place}s of {what} are {kind}; the others are right."
+            yield ("places", axis, kind), Message(message, place=_place(axis, e.ndim), what=case.what, kind=kind)
+    if (gone | right).all():
+        yield ("else", kind), Message("Where {what} is not {kind}, it is right.", what=case.what, kind=kind)
+
+
+def _twins(arguments):
+    return {
+        name: argument.copy() if isinstance(argument, np.ndarray) else argument
+        for name, argument in arguments.items()
+    }
+
+
+MADE = {
+    "without its signs": np.abs,
+    "with the other sign": np.negative,
+    "squared": np.square,
+    "in exponentials": np.exp,
+    "in logarithms": np.log,
+    "doubled": lambda X: 2 * X,
+    "halved": lambda X: X / 2,
+    "divided by its sums over the last axis": lambda X: X / X.sum(-1, keepdims=True),
+    "divided by its lengths over the last axis": lambda X: X / np.sqrt((X * X).sum(-1, keepdims=True)),
+    "passed through softmax": lambda X: _softmax(X, -1),
+    "passed through softmax over its rows": lambda X: _softmax(X, -2) if X.ndim > 1 else X,
+    "1 at the largest of each row and 0 elsewhere": lambda X: (X == X.max(-1, keepdims=True)) * 1.0,
+    "less its largest number of each row": lambda X: X - X.max(-1, keepdims=True),
+    "less its mean of each row": lambda X: X - X.mean(-1, keepdims=True),
+    "cut to whole numbers": np.trunc,
+    "cut to be 0 or more": lambda X: np.maximum(X, 0),
+}
+BLOCKS = (8, 16, 32, 64, 128, 256, 512)
+
+
+def _softmax(X, axis):
+    powers = np.exp(X - X.max(axis, keepdims=True))
+    return powers / powers.sum(axis, keepdims=True)
+
+
+def _factors(sizes):
+    for name, size in _told_apart(sizes).items():
+        yield from (
+            (f"sqrt({name})", size**0.5),
+            (f"1 / sqrt({name})", size**-0.5),
+            (name, size),
+            (f"1 / {name}", 1 / size),
+        )
+        for other, count in _told_apart(sizes).items():
+            if other != name:
+                yield f"sqrt({name} / {other})", (size / count) ** 0.5
+
+
+def _changed(arguments, sizes):
+    """Yield arguments as a mistaken function might take them: a key, a message about them, and the arguments."""
+    names = list(arguments)
+    arrays = [name for name in names if isinstance(arguments[name], np.ndarray)]
+
+    def similar(one, other):
+        return one in arrays and other in arrays and arguments[one].dtype.kind == arguments[other].dtype.kind
+
+    for at, name in enumerate(names):
+        argument = arguments[name]
+        whole = isinstance(argument, int) and not isinstance(argument, bool)
+        for other in names[at + 1 :]:
+            if similar(name, other) or (whole and type(arguments[other]) is int):
+                exchanged = {**arguments, name: arguments[other], other: argument}
+                yield (
+                    ("exchanged", name, other),
+                    Message("`{one}` and `{other}` exchanged", one=name, other=other),
+                    exchanged,
+                )
+        for other in names:
+            if other != name and similar(name, other):
+                message = Message("`{other}` in place of `{one}`", one=name, other=other)
+                yield ("replaced", name, other), message, {**arguments, name: arguments[other]}
+        if whole:
+            for by in (1, -1):
+                sign = "+ 1" if by > 0 else "- 1"
+                yield (by, name), Message("`{one}` {sign}", one=name, sign=sign), {**arguments, name: argument + by}
+        if name not in arrays:
+            continue
+        if argument.dtype.kind == "b":
+            yield ("not", name), Message("the opposite of `{one}`", one=name), {**arguments, name: ~argument}
+            yield (
+                ("all", name),
+                Message("`{one}` True everywhere", one=name),
+                {**arguments, name: np.ones_like(argument)},
+            )
+        elif argument.dtype.kind == "f":
+            for text, change in MADE.items():
+                yield (
+                    (text, name),
+                    Message("`{one}` {changed}", one=name, changed=Message(text)),
+                    {**arguments, name: change(argument)},
+                )
+            for text, factor in _factors(sizes):
+                message = Message("`{one}` times {factor}", one=name, factor=text)
+                yield ("times", text, name), message, {**arguments, name: argument * factor}
+        elif argument.dtype.kind in "iu":
+            for by in (1, -1):
+                sign = "+ 1" if by > 0 else "- 1"
+                yield (by, name), Message("`{one}` {sign}", one=name, sign=sign), {**arguments, name: argument + by}
+        if argument.ndim > 1:
+            turned = np.swapaxes(argument, -1, -2)
+            yield ("turned", name), Message("`{one}` transposed", one=name), {**arguments, name: turned}
+            message = Message("`{one}` reshaped where it is to be transposed", one=name)
+            yield (
+                ("reshaped", name),
+                message,
+                {**arguments, name: np.swapaxes(argument.reshape(turned.shape), -1, -2)},
+            )
+        for axis in range(-argument.ndim, 0):
+            for block in BLOCKS if argument.dtype.kind == "f" else ():
+                if block < argument.shape[axis]:
+                    kept = np.arange(argument.shape[axis]) < block
+                    cut = np.where(np.expand_dims(kept, list(range(1, -axis))), argument, 0)
+                    message = Message(
+                        "`{one}` 0 from index {block} on, along axis {axis}", one=name, block=block, axis=axis
+                    )
+                    yield ("block", axis, block, name), message, {**arguments, name: cut}
+            if argument.shape[axis] > 1:
+                first = np.broadcast_to(np.take(argument, [0], axis), argument.shape)
+                message = Message(
+                    "the first {place} of `{one}` in place of all", place=_place(axis, argument.ndim), one=name
+                )
+                yield ("first", axis, name), message, {**arguments, name: first}
+                message = Message("`{one}` in reverse order along axis {axis}", one=name, axis=axis)
+                yield ("reverse", axis, name), message, {**arguments, name: np.flip(argument, axis)}
+
+
+def _cut(arguments):
+    """Yield arguments that do not fit, cut to fit, or with a size of 1 stretched."""
+    for name, argument in arguments.items():
+        if type(argument) is int:
+            yield (-1, name), Message("`{one}` - 1", one=name), {**arguments, name: argument - 1}
+    arrays = {name: array for name, array in arguments.items() if isinstance(array, np.ndarray)}
+    sizes = sorted({size for array in arrays.values() for size in array.shape})
+    for name, array in arrays.items():
+        for axis in range(-array.ndim, 0):
+            n = array.shape[axis]
+            for size in sizes:
+                if size < n:
+                    cut = np.take(array, range(size), axis)
+                    message = Message("`{one}` cut to size {size} along axis {axis}", one=name, size=size, axis=axis)
+                    yield ("cut", axis, name), message, {**arguments, name: cut}
+                elif n == 1 and size > 1:
+                    message = Message("`{one}` repeated along axis {axis}", one=name, axis=axis)
+                    yield ("stretched", axis, name), message, {**arguments, name: np.repeat(array, size, axis)}
+
+
+def other_arguments(case):
+    """The result is right for other arguments than were given: exchanged, turned over, negated, cut to fit."""
+    if (
+        case.answer is None
+        or case.part is None
+        or case.got is None
+        or case.got.size > MOST
+        or not np.isfinite(case.got).all()
+    ):
+        return
+    if any(isinstance(argument, np.ndarray) and argument.size > MOST for argument in case.arguments.values()):
+        return
+    wanted = None if case.expected is None else case.expected.astype(float)
+    g, seen = case.got.astype(float), []
+    if g.size < 2 or np.ptp(g) <= CLOSE * np.abs(g).max():
+        return
+    made_up = _cut(case.arguments) if wanted is None else _changed(case.arguments, case.sizes)
+    for key, message, changed in made_up:
+        try:
+            made = case.answer(*_twins(changed).values())
+        except Exception:  # most changed arguments do not fit
+            continue
+        parts = _arrays(made)
+        if wanted is None:  # an error was expected: all that came instead has to be so
+            came = _arrays(case.result)
+            held = len(parts) == len(came) and all(map(equal, came, parts))
+        else:
+            part = parts[case.part] if case.part < len(parts) else wanted
+            held = equal(g, part) and not equal(part, wanted)
+        if held and key not in seen:
+            seen.append(key)
+            text = "What came as {what} is right for {arguments}."
+            yield key, Message(text, what=case.what, arguments=message)
+
+
+def each_alone(case):
+    """Each sequence alone is right, the batch is not."""
+    e = case.expected
+    if e is None or e.ndim < 3 or case.call is None or e.size > MOST:
+        return
+    batched = [
+        argument
+        for argument in case.arguments.values()
+        if isinstance(argument, np.ndarray) and argument.shape[:1] == e.shape[:1]
+    ]
+    if not batched or e.shape[0] < 2:
+        return
+    for index in range(e.shape[0]):
+        alone = [
+            argument[index]
+            if isinstance(argument, np.ndarray) and argument.ndim > 2 and argument.shape[0] == e.shape[0]
+            else argument
+            for argument in _twins(case.arguments).values()
+        ]
+        if not any(equal(array, e[index].astype(float)) for array in _arrays(case.call(*alone))):
+            return
+    yield "alone", Message("Each sequence on its own is right, and the batch of them is not.")
+
+
+def always_one_dtype(case):
+    """The dtype is the same whatever the arguments' is, or wider than it."""
+    if case.dtypes is None or case.call is None:
+        return
+    came = []
+    for dtype in (np.float16, np.float32, np.float64):
+        cast = [
+            argument.astype(dtype) if isinstance(argument, np.ndarray) and argument.dtype.kind == "f" else argument
+            for argument in case.arguments.values()
+        ]
+        result = case.call(*cast)
+        parts = result if isinstance(result, (tuple, list)) else [result]
+        found = [str(part.dtype) for part in parts if hasattr(part, "dtype")]
+        if not found or len(set(found)) > 1:
+            return
+        came.append(found[0])
+    if len(set(came)) == 1:
+        yield came[0], Message("The dtype is {dtype} whatever that of the arguments is.", dtype=came[0])
+    else:
+        message = "The dtype is {half} for float16, {single} for float32 and {double} for float64."
+        yield tuple(came), Message(message, half=came[0], single=came[1], double=came[2])
+
+
+def shape_in_names(case):
+    """The shape that came, in the check's own names of sizes."""
+    if case.shapes is None:
+        return
+    wanted, came = case.shapes
+    if any(size > 1 for size in came) and len(came) < 6:
+        named = {size: name for name, size in reversed(case.sizes.items())}  # of equals, the first that was drawn
+        if any(size in named for size in came):
+            text, other = (_in_brackets([named.get(size, str(size)) for size in shape]) for shape in (came, wanted))
+            message = "In names of sizes, the shape is {came} and should be {wanted}."
+            yield ("shape", text, other), Message(message, came=text, wanted=other)
+
+
+def _in_brackets(names):
+    return f"({names[0]},)" if len(names) == 1 else f"({', '.join(names)})"
+
+
+RELATIONS = [
+    not_finite,
+    a_number,
+    zero,
+    negated,
+    named_multiple,
+    constant_multiple,
+    another_part,
+    transposed,
+    combined,
+    other_arguments,
+    multiple,
+    alike,
+    first_for_all,
+    same_for_all,
+    first_alone,
+    diagonal,
+    reshaped,
+    unreduced,
+    reduced,
+    transformed,
+    unnormalised,
+    normalised,
+    reversed_along,
+    rolled,
+    shifted_by_number,
+    sums,
+    rows_scaled,
+    cumulated,
+    in_other_dtype,
+    reordered,
+    symmetric,
+    each_alone,
+    small_ones,
+    only_there,
+    by_value,
+    always_one_dtype,
+    shape_in_names,
+]
+"""All relations, those that say most first."""

@@ -1,0 +1,239 @@
+"""Feedback for people: drawn in Jupyter, plain text elsewhere."""
+
+import html
+import sys
+
+from .words import Message, listed, shown
+from .words import translated as _
+
+WITHOUT_POINTS = {
+    "passed": "holds, without points",
+    "failed": "does not hold yet, without points",
+    "waiting": "not done, without points",
+    "unverified": "not all of it verified here, without points",
+}
+STATUS = {"passed": "passed", "failed": "FAILED", "waiting": "waits", "unverified": "not verified here"}
+
+# Inline, because feedback must look the same in JupyterLab, nbgrader's pages and a saved file; translucent
+# backgrounds suit light and dark.
+BOX = "border:1px solid rgba(128,128,128,.45);border-radius:6px;padding:.6em .9em;max-width:52em;line-height:1.45"
+COLOUR = {"passed": "0,158,115", "failed": "213,94,0", "waiting": "128,128,128", "unverified": "128,128,128"}
+MARK = {"passed": "&#10003;", "failed": "&#10007;", "waiting": "&#8230;", "unverified": "?"}
+
+
+def number(value):
+    """Return a number as short text: 4 significant digits. What is not finite may come as text, as JSON has it."""
+    return f"{float(value):.4g}"
+
+
+def element(where):
+    """Return the sentence that names the first wrong element."""
+    values = {"expected": number(where["expected"]), "got": number(where["got"])}
+    if not where["index"]:
+        return str(Message("The value: expected {expected}, got {got}.", **values))
+    message = "First wrong element {index}: expected {expected}, got {got}."
+    return str(Message(message, index=str(where["index"]), **values))
+
+
+def points(report):
+    """Return what a `Report` comes to, in words."""
+    if not report.points:
+        return str(Message(WITHOUT_POINTS[standing(report)]))
+    values = {"score": f"{report.score:g}", "points": f"{report.points:g}"}
+    if report.pending:
+        text = "{score} of {points} points; {pending} wait, not verified here"
+        return str(Message(text, pending=f"{report.pending:g}", **values))
+    return str(Message("{score} of {points} points", **values))
+
+
+def standing(report):
+    """Return how a `Report` stands: "passed" if all of it holds, "waiting" if no check could begin, else "failed".
+
+    It is "unverified" if all holds but for what could not be verified here.
+    """
+    statuses = {result.status for result in report.results}
+    if statuses <= {"passed", "unverified"}:
+        return "unverified" if "unverified" in statuses else "passed"
+    return "waiting" if statuses == {"waiting"} else "failed"
+
+
+def mends(report):
+    """Tell whether there is something to mend in what a `Report` stands for, as far as it could be verified."""
+    return standing(report) not in ("passed", "unverified")
+
+
+def cause(result):
+    """Return the label and the hint of a failed check's likely cause, as one text."""
+    if not result.label:  # a record from before there were labels
+        return shown(result.hint)
+    return str(Message("{label}. {hint}", label=shown(result.label).rstrip("."), hint=shown(result.hint))).rstrip()
+
+
+def unwritten(report):
+    """Return why no check of a `Report` could begin, or an empty text: the first one waits for no other."""
+    first = next(iter(report.results), None)
+    return first.message if first and first.status == "waiting" else ""
+
+
+def waits(result):
+    """Return what a check waits for, briefly: the names of the failed checks."""
+    checks = getattr(result.message, "values", {}).get("checks")
+    return str(Message("for {checks}", checks=checks)) if checks else shown(result.message)
+
+
+def report(report, mime):
+    """Show a `Report`: as a rich output inside IPython, as printed text elsewhere."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is None:
+        write(text(report))
+        return
+    from IPython.display import display
+
+    bundle = {"text/plain": text(report), "text/html": as_html(report), mime: report.to_dict()}
+    display(bundle, raw=True)
+
+
+def write(message):
+    """Print `message`, whatever the console's encoding can show."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(message.encode(encoding, "replace").decode(encoding))
+
+
+def text(report):
+    """Return a `Report` as plain text."""
+    lines = [f"{report.subject}: {points(report)}"]
+    if unwritten(report):
+        return "\n".join([*lines, f"  {shown(unwritten(report))}"])
+    hinted = set()
+    for result in report.results:
+        note = (
+            f"`{result.name}`" if result.status == "failed" else waits(result) if result.status == "waiting" else ""
+        )
+        lines.append(f"  {_(STATUS[result.status]):7} {shown(result.title)}{note and f' ({note})'}")
+        if result.status in ("failed", "unverified"):
+            lines.append(f"          {shown(result.message)}")
+        if result.status != "failed":
+            continue
+        if result.held:
+            lines.append(f"          {_('Held:')} {listed(result.held)}.")
+        if result.cause and result.cause not in hinted:
+            hinted.add(result.cause)
+            lines.append(f"          {_('Likely cause:')} {cause(result)}")
+        if result.relation:
+            lines.append(f"          {shown(result.relation)}")
+        if result.where:
+            lines.append(f"          {element(result.where)}")
+            lines += [f"          {line}" for line in _text_matrices(result.where)]
+    if mends(report):
+        if report.read:
+            lines.append(f"  {_('Read:')} {shown(report.read)}")
+        if report.points:
+            lines.append(f"  {_('The same inputs again:')} {report.again}")
+    return "\n".join(lines)
+
+
+def _text_matrices(where):
+    if "got_matrix" not in where:
+        return []
+    at = f" {Message('at {index}', index=str(where['lead']))}" if where["lead"] else ""
+    lines = []
+    for name in ("expected", "got"):
+        lines.append(f"{_(name)}{at}" + (":" if name == "expected" else f" ({_('* = wrong')}):"))
+        for values, wrong in zip(where[f"{name}_matrix"], where["wrong_matrix"], strict=True):
+            cells = [
+                number(value) + ("*" if bad and name == "got" else " ")
+                for value, bad in zip(values, wrong, strict=True)
+            ]
+            lines.append("".join(f"{cell:>10}" for cell in cells))
+    return lines
+
+
+def as_html(report):
+    """Return a `Report` as an HTML fragment without scripts."""
+    parts = [
+        f'<div style="{BOX}"><p style="margin:0 0 .4em"><strong><code>{html.escape(report.subject)}</code>: '
+        f"{html.escape(points(report))}</strong></p>"
+    ]
+    if unwritten(report):
+        return f"{parts[0]}{_inline(unwritten(report))}</div>"
+    parts.append('<ul style="list-style:none;margin:0;padding:0">')
+    hinted = set()
+    for result in report.results:
+        colour = COLOUR[result.status]
+        parts.append(
+            f'<li style="margin:.25em 0;padding:.2em .6em;border-left:4px solid rgb({colour});'
+            f'background:rgba({colour},.08)">{MARK[result.status]} {_status(result)}: {_inline(result.title)}'
+        )
+        if result.status == "failed":
+            parts.append(f'<div style="margin:.3em 0 .3em 1.4em">{_inline(result.message)}')
+            if result.held:
+                parts.append(f"<br>{html.escape(_('Held:'))} {_code(listed(result.held))}.")
+            if result.cause and result.cause not in hinted:
+                hinted.add(result.cause)
+                likely = html.escape(_("Likely cause:"))
+                parts.append(f'<p style="margin:.4em 0"><strong>{likely}</strong> {_code(cause(result))}</p>')
+            if result.relation:
+                parts.append(f'<p style="margin:.4em 0"><strong>{_inline(result.relation)}</strong></p>')
+            if result.where:
+                parts.append(f"<div>{_code(element(result.where))}</div>{_html_matrices(result.where)}")
+            parts.append("</div>")
+        if result.status == "unverified":
+            parts.append(f'<div style="margin:.3em 0 .3em 1.4em">{_inline(result.message)}</div>')
+        parts.append("</li>")
+    parts.append("</ul>")
+    if mends(report):
+        last = [f"{html.escape(_('Read:'))} {_inline(report.read)}"] if report.read else []
+        if report.points:
+            last.append(f"{html.escape(_('The same inputs again:'))} <code>{html.escape(report.again)}</code>")
+        parts.append(f'<p style="margin:.5em 0 0">{"<br>".join(last)}</p>')
+    return "".join(parts) + "</div>"
+
+
+def _status(result):
+    """Return a check's status as HTML, with its name where others wait for it, or the names of those it waits for."""
+    status = html.escape(_(STATUS[result.status]).lower())
+    if result.status == "waiting":
+        return f"{status} {_code(waits(result))}"
+    return f"{status} {_code(f'`{result.name}`')}" if result.status == "failed" else status
+
+
+def _inline(message):
+    return _code(shown(message))
+
+
+def _code(text):
+    """Escape text; what stands between backticks becomes code."""
+    pieces = html.escape(text).split("`")
+    if len(pieces) % 2 == 0:
+        return "`".join(pieces)
+    return "".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces))
+
+
+def _html_matrices(where):
+    if "got_matrix" not in where:
+        return ""
+    tables = []
+    for name in ("expected", "got"):
+        rows = []
+        for values, wrong in zip(where[f"{name}_matrix"], where["wrong_matrix"], strict=True):
+            cells = "".join(
+                f'<td style="padding:.1em .5em;text-align:right;font-variant-numeric:tabular-nums;'
+                f'{_cell(bad and name == "got")}">{number(value)}</td>'
+                for value, bad in zip(values, wrong, strict=True)
+            )
+            rows.append(f"<tr>{cells}</tr>")
+        caption = f'<caption style="text-align:left">{html.escape(_(name))}</caption>'
+        tables.append(
+            '<table style="display:inline-table;border-collapse:collapse;margin:.3em 1.5em .3em 0;'
+            f'vertical-align:top">{caption}{"".join(rows)}</table>'
+        )
+    lead = ""
+    if where["lead"]:
+        lead = f"<div>{html.escape(str(Message('at leading index {index}', index=str(where['lead']))))}</div>"
+    return f'<div style="overflow-x:auto">{lead}{"".join(tables)}</div>'
+
+
+def _cell(bad):
+    if bad:
+        return "border:1px solid rgb(213,94,0);background:rgba(213,94,0,.18);font-weight:bold"
+    return "border:1px solid rgba(128,128,128,.3)"

@@ -1,0 +1,156 @@
+"""One notebook on its author's own machine: graded like any other, without a sandbox and without a gradebook."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from autograder import seeds
+from autograder.checking.words import Message
+from autograder.course import Course, Exercise, UserError
+from autograder.grading.worker_config import WorkerConfig
+from autograder.limits import Limits
+from autograder.results import Outcome
+from autograder.sanitize import text
+
+
+class SelfCheck:
+    """A student's notebook, and the worker that grades it; use it in a `with` block.
+
+    Parameters
+    ----------
+    course : Course
+    path : Path
+        The notebook.
+    seed : int, optional
+        Where the checks' draws come from. Default: a new one.
+    sandbox : bool
+        Whether its cells run in a sandbox.
+
+    Attributes
+    ----------
+    exercise : Exercise
+        The one that the notebook answers.
+    cells : int
+        How many code cells there are to run, for whoever shows progress.
+    """
+
+    def __init__(self, course: Course, path: Path, seed: int | None = None, sandbox: bool = False):
+        self.began = time.perf_counter()
+        self.course, self.path, self.seed = course, path, seed
+        self.limits = Limits(config=course.config).plain()
+        named = _of_name(course.exercises(), path)
+        self.setting = WorkerConfig(
+            str(course.root),
+            (named.name,) if named else (),
+            self.limits,
+            sandbox,
+            (str(course.root), str(course.into)),
+        )
+        self.guests = self.setting.guests()
+        self.guests.start()  # Python starts there, and loads what the notebook imports, while it is read here
+        self.marks: dict[str, float] = {}
+        try:
+            self._read()
+        except BaseException:
+            self.guests.close()
+            raise
+
+    def _read(self) -> None:
+        from autograder.cells import is_code
+        from autograder.grading import notebook, submissions
+        from autograder.grading.worker import Worker
+
+        self._mark("imports, the guest starting beside them")
+        data, problem = submissions.read_file(self.path, self.limits["notebook_mb"])
+        try:
+            if data is None:
+                raise notebook.Malformed(problem)
+            parsed = notebook.parse(data, text.name(self.path.name))
+        except notebook.Malformed as error:
+            mend = "Open it in Jupyter and save it again, or start from the released one."
+            raise UserError(f"{error.message} {mend}") from None
+        self.exercise = _exercise_of(self.course, self.path, parsed)
+        self.worker = Worker(dataclasses.replace(self.setting, exercises=(self.exercise.name,)), self.guests)
+        self.limits = self.worker.limits[self.exercise.name]
+        self.cells = sum(is_code(cell) for cell in self.worker.released[self.exercise.name].cells)
+        files: dict[str, bytes] = {}
+        notes: list[Message] = []
+        if self.path.parent.resolve() != self.exercise.released.resolve():
+            files, notes = submissions.beside(self.path.parent, self.limits["beside_mb"])
+        self.unit = submissions.Unit(
+            student="",
+            assignment=self.exercise.name,
+            notebook=f"{self.exercise.name}.ipynb",
+            data=data,
+            problem=problem,
+            stamp=None,
+            files=files,
+            notes=notes,
+            seed=seeds.fresh_seed() if self.seed is None else self.seed,
+            guest_seed=seeds.fresh_seed(),
+        )
+        self._mark("reading the notebook")
+        self.worker.judges[self.exercise.name].load()
+        self._mark("loading the checks, the guest starting beside them")
+
+    def grade(self, on_cell: Callable[[Any], None]) -> Outcome:
+        """Return what the notebook is worth, and why.
+
+        Raises
+        ------
+        UserError
+            If the checks cannot run here.
+        """
+        outcome = self.worker.grade(self.unit, on_cell)
+        self._mark("running it")
+        if outcome.kind == "infrastructure":
+            raise UserError(f"The checks could not run: {outcome.reason}. Try `python -m autograder doctor`.")
+        self.marks.update({f"  {phase}": took for phase, took in outcome.seconds.items()})
+        return outcome
+
+    def seconds(self) -> dict[str, Any]:
+        """Return where the time went."""
+        return {"submissions": 1, "wall": time.perf_counter() - self.began, "phases": self.marks}
+
+    def _mark(self, phase: str) -> None:
+        before = sum(took for name, took in self.marks.items() if not name.startswith(" "))
+        self.marks[phase] = time.perf_counter() - self.began - before
+
+    def __enter__(self) -> "SelfCheck":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.guests.close()
+
+
+def _of_name(exercises: list[Exercise], path: Path) -> Exercise | None:
+    """Return the exercise that a notebook is called after, or None."""
+    return next((exercise for exercise in exercises if exercise.name.lower() == path.stem.lower()), None)
+
+
+def _exercise_of(course: Course, path: Path, parsed: Any) -> Exercise:
+    """Return the exercise that a notebook answers: by its file name, else by its graded cells."""
+    import nbformat
+
+    from autograder.cells import grade_id, is_graded
+
+    exercises = course.exercises()
+    named = _of_name(exercises, path)
+    if named:
+        return named
+    ids = {cell.get("id") for cell in parsed.cells} | {grade_id(cell) for cell in parsed.cells}
+    shared = {}
+    for exercise in exercises:
+        cells = nbformat.read(exercise.notebook, as_version=4).cells
+        shared[exercise] = len(ids & {cell.id for cell in cells if is_graded(cell)})
+    if any(shared.values()):
+        return max(shared, key=lambda exercise: shared[exercise])
+    names = ", ".join(exercise.name for exercise in exercises)
+    raise UserError(
+        f"{text.name(path.name)} belongs to no exercise here. The exercises are: {names or 'none released yet'}."
+    )

@@ -1,0 +1,82 @@
+"""What people read of a result: reasons, in sentences, put together from what grading found."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from autograder.cells import is_check
+from autograder.checking import machine
+from autograder.checking.words import Message, joined
+from autograder.results import CellResult, Outcome, Record
+
+MOST_MESSAGE = 160
+
+LATE = Message("late")
+NOT_FINISHED = Message("the check did not run to its end")
+
+
+def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
+    """Return a line for each cell that lost points, or has some that wait: how many, and for what reason."""
+    lines = []
+    if str(result.reason):
+        lines.append(f"{result.kind}: {result.reason}")
+    if result.kind not in ("malformed", "infrastructure"):
+        for grade_id, cell in result.cells.items():
+            lost = cell.lost()
+            if lost > 1e-9 and (cell.checks or not str(result.reason)):
+                lines.append(f"{cell.subject or grade_id} −{lost:g}: {lost_to(cell)}")
+            if cell.pending:
+                lines.append(str(pending(cell.subject or grade_id, cell.pending, cell.waits_for())))
+    if penalty:
+        lines.append(f"{LATE} −{penalty:g}")
+    return lines + [str(line) for line in result.repairs]
+
+
+def lost_to(cell: CellResult) -> str:
+    """Return what cost a check cell its points, in a line: the first check that failed, and the likely cause."""
+    failed = [check for check in cell.checks if check.status == "failed"]
+    waiting = [check for check in cell.checks if check.status == "waiting"]
+    if failed:
+        named = [check for check in failed if check.cause]
+        title = str(Message(failed[0].title)).rstrip(".")
+        if named:
+            cause = str(Message("likely {label}", label=Message(named[0].label or words_of(named[0].cause))))
+        else:
+            cause = str(failed[0].message)[:MOST_MESSAGE].rstrip(".")
+        if len(failed) > 1:
+            text = "{cause}; does not hold: {title} (and {count} more)"
+            return str(Message(text, cause=cause, title=title, count=len(failed) - 1))
+        return str(Message("{cause}; does not hold: {title}", cause=cause, title=title))
+    if waiting:
+        return str(waiting[0].message)
+    return str(cell.error) or str(NOT_FINISHED)
+
+
+def pending(name: str, points: float, needs: Sequence[str]) -> Message:
+    """Return a sentence on points of a function that wait for a machine with what their checks need."""
+    text = "{name}: {points} more wait for a machine with {what}, which their checks need; they are not lost"
+    return Message(text, name=name, points=f"{points:g}", what=named(needs))
+
+
+def named(needs: Sequence[str]) -> Message:
+    """Return what checks need of a machine, in words."""
+    return joined("{left} and {right}", [machine.NAMES.get(what, Message(what)) for what in needs] or [Message("it")])
+
+
+def words_of(name: str) -> str:
+    """Return a function's name as words."""
+    return name.replace("_", " ")
+
+
+def of_cells(cells: list[Any]) -> Iterator[str]:
+    """Yield what a terminal shows of a graded notebook: how cells ended, and the feedback of checks."""
+    for cell in cells:
+        outputs = cell.get("outputs", [])
+        if not is_check(cell):
+            for output in outputs:
+                if output["output_type"] == "error":
+                    ended = "The cell {cell} ended in an error: {kind}: {text}\n"
+                    yield str(Message(ended, cell=cell["id"], kind=output["ename"], text=output["evalue"]))
+            continue
+        shown = [output["data"]["text/plain"] for output in outputs if output["output_type"] == "display_data"]
+        printed = [output["text"] for output in outputs if output["output_type"] == "stream"]
+        yield "\n".join(shown or printed) + "\n"

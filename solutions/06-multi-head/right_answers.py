@@ -1,0 +1,476 @@
+"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them."""
+
+import copy
+import math
+
+import torch
+from torch import nn
+
+from checking import right
+from misconceptions import PROJECTIONS, Head, MultiHeadAttention, MultiHeadAttentionLoop, divides, merge, share
+
+# by_hand
+
+
+@right("by_hand")
+def by_hand_as_a_tensor():
+    first, second = torch.tensor([3.0, 1.0]), torch.tensor([6.0, 2.0])
+    return torch.cat([first + 2 * second, first])
+
+
+# split_heads
+
+
+@right("split_heads")
+def split_heads_permute(X, num_heads):
+    b, n, d = X.shape
+    return X.reshape(b, n, num_heads, divides(d, num_heads)).permute(0, 2, 1, 3)
+
+
+@right("split_heads")
+def split_heads_chunks(X, num_heads):
+    divides(X.shape[-1], num_heads)
+    return torch.stack(X.chunk(num_heads, dim=-1), dim=1)
+
+
+@right("split_heads")
+def split_heads_slices(X, num_heads):
+    d_head = divides(X.shape[-1], num_heads)
+    return torch.stack([X[..., i * d_head : (i + 1) * d_head] for i in range(num_heads)], 1)
+
+
+@right("split_heads")
+def split_heads_copied(X, num_heads):
+    b, n, d = X.size()
+    return X.view(b, n, num_heads, divides(d, num_heads)).transpose(1, 2).contiguous()
+
+
+@right("split_heads")
+def split_heads_einsum(X, num_heads):
+    return torch.einsum("bnhd->bhnd", X.unflatten(2, (num_heads, divides(X.shape[-1], num_heads))))
+
+
+@right("split_heads")
+def split_heads_filled(X, num_heads):
+    b, n, d = X.shape
+    d_head = divides(d, num_heads)
+    Z = X.new_zeros(b, num_heads, n, d_head)
+    for i in range(num_heads):
+        Z[:, i] = X[:, :, i * d_head : (i + 1) * d_head]
+    return Z
+
+
+# merge_heads
+
+
+@right("merge_heads")
+def merge_heads_contiguous(X):
+    b, h, n, d_head = X.shape
+    return X.transpose(1, 2).contiguous().view(b, n, h * d_head)
+
+
+@right("merge_heads")
+def merge_heads_cat(X):
+    return torch.cat(X.unbind(1), dim=-1)
+
+
+@right("merge_heads")
+def merge_heads_permute(X):
+    return X.permute(0, 2, 1, 3).reshape(X.shape[0], X.shape[2], -1)
+
+
+@right("merge_heads")
+def merge_heads_einsum(X):
+    return torch.einsum("bhnd->bnhd", X).flatten(-2)
+
+
+@right("merge_heads")
+def merge_heads_filled(X):
+    b, h, n, d_head = X.shape
+    Z = X.new_empty(b, n, h * d_head)
+    for i in range(h):
+        Z[..., i * d_head : (i + 1) * d_head] = X[:, i]
+    return Z
+
+
+# MultiHeadAttentionLoop
+
+
+class OneHead(Head):
+    def forward(self, query, key, value, mask):
+        q, k, v = self.W_q(query), self.W_k(key), self.W_v(value)
+        A = share(q @ k.mT / math.sqrt(q.size(-1)), mask)
+        return A @ v, A
+
+
+@right("MultiHeadAttentionLoop")
+class MultiHeadAttentionLoop_head_by_head(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads != 0:
+            raise ValueError("not divisible")
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.heads = nn.ModuleList()
+        for _ in range(num_heads):
+            self.heads.append(OneHead(d_model, d_model // num_heads, bias))
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        if key is None:
+            key = query
+        if value is None:
+            value = key
+        outs, weights = [], []
+        for i, head in enumerate(self.heads):
+            own = mask
+            if mask is not None and mask.dim() == 4:
+                own = mask.expand(-1, self.num_heads, -1, -1)[:, i]
+            z, A = head(query, key, value, own)
+            outs.append(z)
+            weights.append(A)
+        return self.W_o(torch.cat(outs, -1)), torch.stack(weights, 1)
+
+
+@right("MultiHeadAttentionLoop")
+class MultiHeadAttentionLoop_dicts(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        d_head, rest = divmod(d_model, num_heads)
+        if rest:
+            raise ValueError("not divisible")
+        self.d_model, self.num_heads = d_model, num_heads
+        self.heads = nn.ModuleList(
+            nn.ModuleDict({name: nn.Linear(d_model, d_head, bias) for name in PROJECTIONS}) for _ in range(num_heads)
+        )
+        self.W_o = nn.Linear(d_model, d_model, bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        inputs = query, key, key if value is None else value
+        q, k, v = (
+            torch.stack([head[name](X) for head in self.heads], dim=1)
+            for name, X in zip(PROJECTIONS, inputs, strict=True)
+        )
+        S = torch.einsum("bhid,bhjd->bhij", q, k) / q.shape[-1] ** 0.5
+        if mask is not None and mask.dim() == 3:
+            mask = mask.unsqueeze(1)
+        if mask is not None and mask.dim() == 2:
+            mask = mask[None, None]
+        A = share(S, mask)
+        return self.W_o((A @ v).transpose(1, 2).flatten(2)), A
+
+
+@right("MultiHeadAttentionLoop")
+class MultiHeadAttentionLoop_summed(MultiHeadAttentionLoop):
+    """W_o cut into the heads' columns: what each adds to the stream."""
+
+    def together(self, Z):
+        return Z
+
+    def last(self, Z):
+        columns = self.W_o.weight.split(self.d_head, dim=1)
+        out = sum(Z[:, i] @ own.T for i, own in enumerate(columns))
+        return out if self.W_o.bias is None else out + self.W_o.bias
+
+
+@right("MultiHeadAttentionLoop")
+class MultiHeadAttentionLoop_sequence_by_sequence(MultiHeadAttentionLoop):
+    def forward(self, query, key=None, value=None, mask=None):
+        query, key, value = self.sources(query, key, value)
+        b, n_q, n_k = len(query), query.shape[1], key.shape[1]
+        if mask is not None:
+            mask = self.four(mask)
+            if mask.shape[-1] != n_k:
+                raise ValueError("another number of keys")
+            mask = mask.expand(b, self.num_heads, n_q, n_k)
+        outs, weights = [], []
+        for s in range(b):
+            found = []
+            for i, head in enumerate(self.heads):
+                S = head.W_q(query[s]) @ head.W_k(key[s]).T * self.d_head**-0.5
+                A = share(S, None if mask is None else mask[s, i])
+                found.append((A @ head.W_v(value[s]), A))
+            outs.append(self.W_o(torch.hstack([z for z, _ in found])))
+            weights.append(torch.stack([A for _, A in found]))
+        return torch.stack(outs), torch.stack(weights)
+
+
+# MultiHeadAttention
+
+
+@right("MultiHeadAttention")
+class MultiHeadAttention_view(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads != 0:
+            raise ValueError("not divisible")
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.depth = d_model // num_heads
+        self.W_q = nn.Linear(d_model, d_model, bias=bias)
+        self.W_k = nn.Linear(d_model, d_model, bias=bias)
+        self.W_v = nn.Linear(d_model, d_model, bias=bias)
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+        self.register_buffer("root", torch.tensor(float(self.depth)).sqrt())
+
+    def split(self, x, batch_size):
+        return x.view(batch_size, -1, self.num_heads, self.depth).transpose(1, 2)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        if key is None:
+            key = query
+        if value is None:
+            value = key
+        batch_size = query.size(0)
+        q = self.split(self.W_q(query), batch_size)
+        k = self.split(self.W_k(key), batch_size)
+        v = self.split(self.W_v(value), batch_size)
+        scores = torch.matmul(q, k.transpose(-2, -1)) / self.root
+        if mask is not None:
+            if mask.size(-1) != key.size(1):
+                raise ValueError("mask")
+            if mask.dim() == 3:
+                mask = mask.unsqueeze(1)
+            scores = scores.masked_fill(~mask.expand_as(scores), float("-inf"))
+        weights = torch.nan_to_num(torch.softmax(scores, dim=-1))
+        context = torch.matmul(weights, v).transpose(1, 2).contiguous().view(batch_size, -1, self.d_model)
+        return self.W_o(context), weights
+
+
+@right("MultiHeadAttention")
+class MultiHeadAttention_einsum(MultiHeadAttention):
+    def forward(self, query, key=None, value=None, mask=None):
+        query, key, value = self.sources(query, key, value)
+        if key.shape[:2] != value.shape[:2]:
+            raise ValueError("as many values as keys")
+        h = self.num_heads
+        q, k, v = (
+            own(X).unflatten(-1, (h, -1)) for own, X in ((self.W_q, query), (self.W_k, key), (self.W_v, value))
+        )
+        S = torch.einsum("bihd,bjhd->bhij", q, k) / math.sqrt(q.shape[-1])
+        A = share(S, None if mask is None else self.four(mask))
+        return self.W_o(torch.einsum("bhij,bjhd->bihd", A, v).flatten(2)), A
+
+
+@right("MultiHeadAttention")
+class MultiHeadAttention_sdpa(MultiHeadAttention):
+    """The library's attention twice: for the values, and for the identity, which shows the weights."""
+
+    def forward(self, query, key=None, value=None, mask=None):
+        query, key, value = self.sources(query, key, value)
+        q, k, v = self.apart(query, key, value)
+        if k.shape[-2] != v.shape[-2]:
+            raise ValueError("as many values as keys")
+        if mask is not None:
+            mask = self.four(mask)
+            if mask.shape[-1] != k.shape[-2]:
+                raise ValueError("another number of keys")
+            mask = mask.expand(len(q), self.num_heads, q.shape[-2], k.shape[-2])
+            seen = mask.any(-1, keepdim=True)
+            mask = mask | ~seen
+        one_each = torch.eye(k.shape[-2], dtype=k.dtype).expand(*k.shape[:2], -1, -1)
+        Z, A = (nn.functional.scaled_dot_product_attention(q, k, X, attn_mask=mask) for X in (v, one_each))
+        if mask is not None:
+            Z, A = Z * seen, A * seen
+        return self.W_o(merge(Z)), A
+
+
+@right("MultiHeadAttention")
+class MultiHeadAttention_head_by_head(MultiHeadAttention):
+    def forward(self, query, key=None, value=None, mask=None):
+        query, key, value = self.sources(query, key, value)
+        q, k, v = (
+            own(X).chunk(self.num_heads, dim=-1)
+            for own, X in zip((self.W_q, self.W_k, self.W_v), (query, key, value), strict=True)
+        )
+        if mask is not None:
+            mask = self.four(mask).expand(-1, self.num_heads, -1, -1)
+        found, weights = [], []
+        for i in range(self.num_heads):
+            A = share(q[i] @ k[i].mT / q[i].shape[-1] ** 0.5, None if mask is None else mask[:, i])
+            found.append(A @ v[i])
+            weights.append(A)
+        return self.W_o(torch.cat(found, dim=-1)), torch.stack(weights, dim=1)
+
+
+@right("MultiHeadAttention")
+class MultiHeadAttention_folded(MultiHeadAttention):
+    """Heads folded into the batch, as older code has it, and `torch.bmm`."""
+
+    def forward(self, query, key=None, value=None, mask=None):
+        query, key, value = self.sources(query, key, value)
+        q, k, v = (X.flatten(0, 1) for X in self.apart(query, key, value))
+        S = torch.bmm(q / self.d_head**0.5, k.transpose(1, 2)).unflatten(0, (-1, self.num_heads))
+        A = share(S, None if mask is None else self.four(mask))
+        Z = torch.bmm(A.flatten(0, 1), v).unflatten(0, (-1, self.num_heads))
+        return self.W_o(merge(Z)), A
+
+
+@right("MultiHeadAttention")
+class MultiHeadAttention_float32_softmax(MultiHeadAttention):
+    """Scores of a shorter dtype are weighed in float32, and come back."""
+
+    def weigh(self, S, mask):
+        wide = S.float() if S.dtype in (torch.float16, torch.bfloat16) else S
+        return share(wide, mask).to(S.dtype)
+
+
+@right("MultiHeadAttention")
+class MultiHeadAttention_registered_in_a_loop(MultiHeadAttention):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__(d_model, num_heads, bias)
+        for name in (*PROJECTIONS, "W_o"):
+            layer = nn.Linear(d_model, d_model, bias)
+            nn.init.xavier_uniform_(layer.weight)
+            setattr(self, name, layer)
+
+
+# fuse
+
+
+@right("fuse")
+def fuse_state_dict(loop):
+    state = {}
+    for name in PROJECTIONS:
+        for kind in ("weight", "bias"):
+            parts = [getattr(getattr(head, name), kind) for head in loop.heads]
+            if parts[0] is not None:
+                state[f"{name}.{kind}"] = torch.cat(parts)
+    state |= {f"W_o.{kind}": own for kind, own in loop.W_o.state_dict().items()}
+    own = MultiHeadAttention(loop.d_model, loop.num_heads, "W_o.bias" in state).to(loop.W_o.weight.dtype)
+    own.load_state_dict(state)
+    return own
+
+
+@right("fuse")
+def fuse_by_names(loop):
+    state = loop.state_dict()
+    bias = "W_o.bias" in state
+    own = MultiHeadAttention(loop.d_model, loop.num_heads, bias).type(state["W_o.weight"].dtype)
+    d_head = loop.d_model // loop.num_heads
+    for name, part in own.state_dict().items():
+        if name in state:
+            part.copy_(state[name])
+            continue
+        for i in range(loop.num_heads):
+            part[i * d_head : (i + 1) * d_head] = state[f"heads.{i}.{name}"]
+    return own
+
+
+@right("fuse")
+def fuse_new_parameters(loop):
+    own = MultiHeadAttention(loop.d_model, loop.num_heads, loop.W_o.bias is not None)
+    for name in PROJECTIONS:
+        layer = getattr(own, name)
+        layer.weight = nn.Parameter(torch.vstack([getattr(head, name).weight for head in loop.heads]))
+        if layer.bias is not None:
+            layer.bias = nn.Parameter(torch.hstack([getattr(head, name).bias for head in loop.heads]))
+    own.W_o = copy.deepcopy(loop.W_o)
+    return own
+
+
+@right("fuse")
+def fuse_data(loop):
+    own = MultiHeadAttention(loop.d_model, loop.num_heads, loop.W_o.bias is not None)
+    for name in PROJECTIONS:
+        getattr(own, name).weight.data = torch.cat([getattr(head, name).weight.data for head in loop.heads], dim=0)
+        if loop.W_o.bias is not None:
+            getattr(own, name).bias.data = torch.cat([getattr(head, name).bias.data for head in loop.heads], dim=0)
+    own.W_o.weight.data = loop.W_o.weight.data.clone()
+    if loop.W_o.bias is not None:
+        own.W_o.bias.data = loop.W_o.bias.data.clone()
+    return own
+
+
+@right("fuse")
+def fuse_in_slices(loop):
+    first = loop.heads[0].W_q
+    own = MultiHeadAttention(loop.d_model, loop.num_heads, first.bias is not None).to(first.weight)
+    d_head = first.weight.shape[0]
+    with torch.no_grad():
+        for i, head in enumerate(loop.heads):
+            at = slice(i * d_head, (i + 1) * d_head)
+            for mine, its in ((own.W_q, head.W_q), (own.W_k, head.W_k), (own.W_v, head.W_v)):
+                mine.weight[at] = its.weight
+                if its.bias is not None:
+                    mine.bias[at] = its.bias
+        own.W_o.weight[:] = loop.W_o.weight
+        if first.bias is not None:
+            own.W_o.bias[:] = loop.W_o.bias
+    return own
+
+
+# from_torch
+
+
+@right("from_torch")
+def from_torch_state_dict(module):
+    theirs, state = module.state_dict(), {}
+    for kind in ("weight", "bias"):
+        if f"in_proj_{kind}" in theirs:
+            parts = theirs[f"in_proj_{kind}"].chunk(3)
+            state |= {f"{name}.{kind}": part for name, part in zip(PROJECTIONS, parts, strict=True)}
+            state[f"W_o.{kind}"] = theirs[f"out_proj.{kind}"]
+    own = MultiHeadAttention(module.embed_dim, module.num_heads, "W_o.bias" in state).to(module.in_proj_weight.dtype)
+    own.load_state_dict(state)
+    return own
+
+
+@right("from_torch")
+def from_torch_slices(module):
+    d, bias = module.embed_dim, module.in_proj_bias is not None
+    own = MultiHeadAttention(d, module.num_heads, bias).to(module.in_proj_weight.dtype)
+    with torch.no_grad():
+        own.W_q.weight.copy_(module.in_proj_weight[:d])
+        own.W_k.weight.copy_(module.in_proj_weight[d : 2 * d])
+        own.W_v.weight.copy_(module.in_proj_weight[2 * d :])
+        own.W_o.weight.copy_(module.out_proj.weight)
+        if bias:
+            own.W_q.bias.copy_(module.in_proj_bias[:d])
+            own.W_k.bias.copy_(module.in_proj_bias[d : 2 * d])
+            own.W_v.bias.copy_(module.in_proj_bias[2 * d :])
+            own.W_o.bias.copy_(module.out_proj.bias)
+    return own
+
+
+@right("from_torch")
+def from_torch_cloned(module):
+    bias = module.out_proj.bias is not None
+    own = MultiHeadAttention(module.embed_dim, module.num_heads, bias)
+    weights = module.in_proj_weight.detach().clone().tensor_split(3)
+    own.W_q.weight, own.W_k.weight, own.W_v.weight = (nn.Parameter(part.clone()) for part in weights)
+    if bias:
+        parts = module.in_proj_bias.detach().split(module.embed_dim)
+        own.W_q.bias, own.W_k.bias, own.W_v.bias = (nn.Parameter(part.clone()) for part in parts)
+    own.W_o = copy.deepcopy(module.out_proj)
+    return own
+
+
+@right("from_torch")
+def from_torch_plain_linear(module):
+    own = MultiHeadAttention(module.embed_dim, module.num_heads, module.in_proj_bias is not None)
+    own = own.to(module.in_proj_weight)
+    for i, layer in enumerate((own.W_q, own.W_k, own.W_v)):
+        at = slice(i * module.embed_dim, (i + 1) * module.embed_dim)
+        layer.weight.data[:] = module.in_proj_weight.data[at]
+        if layer.bias is not None:
+            layer.bias.data[:] = module.in_proj_bias.data[at]
+    own.W_o.weight.data[:] = module.out_proj.weight.data
+    if own.W_o.bias is not None:
+        own.W_o.bias.data[:] = module.out_proj.bias.data
+    return own
+
+
+@right("from_torch")
+def from_torch_reshaped(module):
+    d = module.embed_dim
+    own = MultiHeadAttention(d, module.num_heads, module.in_proj_bias is not None).type(module.in_proj_weight.dtype)
+    stacked = dict(zip(PROJECTIONS, module.in_proj_weight.detach().reshape(3, d, d), strict=True))
+    state = {f"{name}.weight": part for name, part in stacked.items()}
+    if module.in_proj_bias is not None:
+        both = zip(PROJECTIONS, module.in_proj_bias.detach().reshape(3, d), strict=True)
+        state |= {f"{name}.bias": part for name, part in both}
+    state |= {f"W_o.{name}": part.detach() for name, part in module.out_proj.named_parameters()}
+    own.load_state_dict(state)
+    return own

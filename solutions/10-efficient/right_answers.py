@@ -1,0 +1,381 @@
+"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them."""
+
+import math
+
+import torch
+from torch import nn
+
+from checking import right
+from misconceptions import fits, phi, scored, share, sized
+
+# by_hand
+
+
+@right("by_hand")
+def by_hand_as_a_tensor():
+    return torch.tensor([1.5, 12, 0.375 + 1.625, 3 + 4.5, 7.5 / 2])
+
+
+# chunked_attention
+
+
+def visible(Q, K, start, size):
+    """Return which keys of a chunk the queries may see, (n_q, size)."""
+    n_q, n_k = Q.shape[-2], K.shape[-2]
+    return torch.arange(start, start + size)[None] <= torch.arange(n_q)[:, None] + (n_k - n_q)
+
+
+@right("chunked_attention")
+def chunked_attention_two_passes(Q, K, V, chunk_size, causal=False):
+    sized(Q, K, V, size=chunk_size)
+
+    def chunks():
+        for start in range(0, K.shape[-2], chunk_size):
+            S = scored(Q, K[..., start : start + chunk_size, :])
+            if causal:
+                S = S.masked_fill(~visible(Q, K, start, S.shape[-1]), float("-inf"))
+            yield S, V[..., start : start + chunk_size, :]
+
+    largest = None
+    for S, _ in chunks():
+        own = S.amax(-1, keepdim=True)
+        largest = own if largest is None else torch.maximum(largest, own)
+    largest = torch.where(largest.isinf(), 0, largest).detach()
+    total = mixed = 0
+    for S, v in chunks():
+        E = torch.exp(S - largest)
+        total, mixed = total + E.sum(-1, keepdim=True), mixed + E @ v
+    return mixed / torch.where(total == 0, 1, total)
+
+
+@right("chunked_attention")
+def chunked_attention_log_sum_exp(Q, K, V, chunk_size, causal=False):
+    sized(Q, K, V, size=chunk_size)
+    nothing = -6e4 if Q.dtype == torch.float16 else -1e30
+    result, log_total = Q.new_zeros(*Q.shape[:-1], V.shape[-1]), Q.new_full((*Q.shape[:-1], 1), nothing)
+    for start in range(0, K.shape[-2], chunk_size):
+        S, v = scored(Q, K[..., start : start + chunk_size, :]), V[..., start : start + chunk_size, :]
+        mask = visible(Q, K, start, S.shape[-1]) if causal else torch.ones(S.shape[-2:], dtype=torch.bool)
+        none = ~mask.any(-1, keepdim=True)
+        log = S.masked_fill(~mask, -torch.inf).masked_fill(none, 0).logsumexp(-1, keepdim=True)
+        log = log.masked_fill(none, nothing)
+        part = torch.sigmoid(log - log_total)
+        result = result + (share(S, mask) @ v - result) * part
+        log_total = torch.logaddexp(log_total, log)
+    return result
+
+
+@right("chunked_attention")
+def chunked_attention_of_queries(Q, K, V, chunk_size, causal=False):
+    sized(Q, K, V, size=chunk_size)
+    n_q, n_k, found = Q.shape[-2], K.shape[-2], []
+    for start in range(0, n_q, chunk_size):
+        own = Q[..., start : start + chunk_size, :]
+        mask = None
+        if causal:
+            places = torch.arange(start, start + own.shape[-2]) + n_k - n_q
+            mask = torch.arange(n_k) <= places[:, None]
+        found.append(share(scored(own, K), mask) @ V)
+    return torch.cat(found, -2)
+
+
+@right("chunked_attention")
+def chunked_attention_of_torch(Q, K, V, chunk_size, causal=False):
+    sized(Q, K, V, size=chunk_size)
+    found = []
+    for i, own in enumerate(Q.split(chunk_size, -2)):
+        first = i * chunk_size + K.shape[-2] - Q.shape[-2]
+        mask = torch.ones(own.shape[-2], K.shape[-2], dtype=torch.bool).tril(first) if causal else None
+        nothing = torch.zeros(own.shape[-2], 1, dtype=torch.bool) if mask is None else ~mask.any(-1, keepdim=True)
+        mask = None if mask is None else mask | nothing
+        found.append(nn.functional.scaled_dot_product_attention(own, K, V, attn_mask=mask).masked_fill(nothing, 0))
+    return torch.cat(found, -2)
+
+
+# local_attention
+
+
+@right("local_attention")
+def local_attention_row_by_row(Q, K, V, window):
+    sized(Q, K, V, alike=True, size=window, least=0)
+    found = []
+    for i in range(Q.shape[-2]):
+        k, v = (X[..., max(i - window, 0) : i + window + 1, :] for X in (K, V))
+        found.append(scored(Q[..., i : i + 1, :], k).softmax(-1) @ v)
+    return torch.cat(found, -2)
+
+
+@right("local_attention")
+def local_attention_unfold(Q, K, V, window):
+    sized(Q, K, V, alike=True, size=window, least=0)
+    n = Q.shape[-2]
+    k, v = (
+        nn.functional.pad(X, (0, 0, window, window)).unfold(-2, 2 * window + 1, 1) for X in (K, V)
+    )  # (..., n, d, w)
+    S = (Q.unsqueeze(-2) @ k).squeeze(-2) / math.sqrt(Q.shape[-1])
+    places = torch.arange(n)[:, None] + torch.arange(-window, window + 1)
+    A = S.masked_fill((places < 0) | (places >= n), -torch.inf).softmax(-1)
+    return (v @ A.unsqueeze(-1)).squeeze(-1)
+
+
+@right("local_attention")
+def local_attention_gathered(Q, K, V, window):
+    sized(Q, K, V, alike=True, size=window, least=0)
+    n = Q.shape[-2]
+    places = torch.arange(n)[:, None] + torch.arange(-window, window + 1)
+    inside = (places >= 0) & (places < n)
+    places = places.clamp(0, n - 1)
+    S = torch.einsum("...nd,...nwd->...nw", Q / math.sqrt(Q.shape[-1]), K[..., places, :])
+    return torch.einsum("...nw,...nwd->...nd", share(S, inside), V[..., places, :])
+
+
+@right("local_attention")
+def local_attention_diagonals(Q, K, V, window):
+    sized(Q, K, V, alike=True, size=window, least=0)
+    n = Q.shape[-2]
+    window = min(window, n - 1)
+    band = []
+    for by in range(-window, window + 1):
+        rows = slice(max(-by, 0), n - max(by, 0))
+        keys = slice(max(by, 0), n - max(-by, 0))
+        own = (Q[..., rows, :] * K[..., keys, :]).sum(-1) / math.sqrt(Q.shape[-1])
+        band.append(nn.functional.pad(own, (max(-by, 0), max(by, 0)), value=-torch.inf))
+    A = torch.stack(band, -1).softmax(-1)
+    result = 0
+    for place, by in enumerate(range(-window, window + 1)):
+        rows = slice(max(-by, 0), n - max(by, 0))
+        keys = slice(max(by, 0), n - max(-by, 0))
+        own = A[..., rows, place : place + 1] * V[..., keys, :]
+        result = result + nn.functional.pad(own, (0, 0, max(-by, 0), max(by, 0)))
+    return result
+
+
+# linear_attention
+
+
+@right("linear_attention")
+def linear_attention_einsum(Q, K, V):
+    sized(Q, K, V)
+    q, k = phi(Q), phi(K)
+    state = torch.einsum("...nd,...ne->...de", k, V)
+    return (
+        torch.einsum("...nd,...de->...ne", q, state)
+        / torch.einsum("...nd,...md->...n", q, k.sum(-2, keepdim=True))[..., None]
+    )
+
+
+@right("linear_attention")
+def linear_attention_column_of_ones(Q, K, V):
+    sized(Q, K, V)
+    both = phi(Q) @ (phi(K).transpose(-1, -2) @ torch.cat([V, torch.ones_like(V[..., :1])], -1))
+    return both[..., :-1] / both[..., -1:]
+
+
+@right("linear_attention")
+def linear_attention_where(Q, K, V):
+    sized(Q, K, V)
+    q, k = (torch.where(X > 0, X + 1, X.clamp(max=0).exp()) for X in (Q, K))
+    return q @ (k.transpose(-1, -2) @ V) / (q * k.sum(-2, keepdim=True)).sum(-1, keepdim=True)
+
+
+@right("linear_attention")
+def linear_attention_normalised_first(Q, K, V):
+    sized(Q, K, V)
+    q, k = 1 + nn.functional.elu(Q), 1 + nn.functional.elu(K)
+    q = q / (q @ k.sum(-2).unsqueeze(-1))
+    return q @ torch.matmul(k.mT, V)
+
+
+@right("linear_attention")
+def linear_attention_token_by_token(Q, K, V):
+    sized(Q, K, V)
+    state = total = 0
+    for k, v in zip(phi(K).unbind(-2), V.unbind(-2), strict=True):
+        state, total = state + k.unsqueeze(-1) * v.unsqueeze(-2), total + k
+    return phi(Q) @ state / (phi(Q) @ total.unsqueeze(-1))
+
+
+# causal_linear_attention
+
+
+@right("causal_linear_attention")
+def causal_linear_attention_loop(Q, K, V):
+    sized(Q, K, V, alike=True)
+    q, k = phi(Q), phi(K)
+    state, total = Q.new_zeros(*Q.shape[:-2], Q.shape[-1], V.shape[-1]), Q.new_zeros(*Q.shape[:-2], Q.shape[-1], 1)
+    found = []
+    for i in range(Q.shape[-2]):
+        own = k[..., i : i + 1, :].transpose(-1, -2)
+        state, total = state + own @ V[..., i : i + 1, :], total + own
+        found.append(q[..., i : i + 1, :] @ state / (q[..., i : i + 1, :] @ total))
+    return torch.cat(found, -2)
+
+
+@right("causal_linear_attention")
+def causal_linear_attention_einsum(Q, K, V):
+    sized(Q, K, V, alike=True)
+    q, k = phi(Q), phi(K)
+    states = torch.einsum("...nd,...ne->...nde", k, V).cumsum(-3)
+    return (
+        torch.einsum("...nd,...nde->...ne", q, states) / torch.einsum("...nd,...nd->...n", q, k.cumsum(-2))[..., None]
+    )
+
+
+@right("causal_linear_attention")
+def causal_linear_attention_chunks(Q, K, V):
+    sized(Q, K, V, alike=True)
+    q, k = phi(Q), phi(K)
+    state, total, found = 0, 0, []
+    for start in range(0, Q.shape[-2], 16):
+        a, b, v = (X[..., start : start + 16, :] for X in (q, k, V))
+        inside = (a @ b.transpose(-1, -2)).tril()
+        mixed, weight = inside @ v, inside.sum(-1, keepdim=True)
+        if start:
+            mixed, weight = mixed + a @ state, weight + a @ total
+        state, total = state + b.transpose(-1, -2) @ v, total + b.sum(-2).unsqueeze(-1)
+        found.append(mixed / weight)
+    return torch.cat(found, -2)
+
+
+@right("causal_linear_attention")
+def causal_linear_attention_column_of_ones(Q, K, V):
+    sized(Q, K, V, alike=True)
+    wide = torch.cat([V, torch.ones_like(V[..., :1])], -1)
+    both = (phi(Q).unsqueeze(-1) * (phi(K).unsqueeze(-1) * wide.unsqueeze(-2)).cumsum(-3)).sum(-2)
+    return both[..., :-1] / both[..., -1:]
+
+
+# grouped_query_attention
+
+
+@right("grouped_query_attention")
+def grouped_query_attention_unflattened(Q, K, V):
+    fits(Q, K, V)
+    q = Q.unflatten(1, (K.shape[1], -1))
+    return (scored(q, K.unsqueeze(2)).softmax(-1) @ V.unsqueeze(2)).flatten(1, 2)
+
+
+@right("grouped_query_attention")
+def grouped_query_attention_expanded(Q, K, V):
+    fits(Q, K, V)
+    b, h_q, h_kv = Q.shape[0], Q.shape[1], K.shape[1]
+    k, v = (X[:, :, None].expand(b, h_kv, h_q // h_kv, *X.shape[2:]).reshape(b, h_q, *X.shape[2:]) for X in (K, V))
+    return scored(Q, k).softmax(-1) @ v
+
+
+@right("grouped_query_attention")
+def grouped_query_attention_heads(Q, K, V):
+    fits(Q, K, V)
+    group = Q.shape[1] // K.shape[1]
+    found = [scored(Q[:, i], K[:, i // group]).softmax(-1) @ V[:, i // group] for i in range(Q.shape[1])]
+    return torch.stack(found, 1)
+
+
+@right("grouped_query_attention")
+def grouped_query_attention_einsum(Q, K, V):
+    fits(Q, K, V)
+    q = Q.reshape(len(Q), K.shape[1], -1, *Q.shape[2:]) / math.sqrt(Q.shape[-1])
+    A = torch.einsum("bhgid,bhjd->bhgij", q, K).softmax(-1)
+    return torch.einsum("bhgij,bhje->bhgie", A, V).reshape(*Q.shape[:-1], V.shape[-1])
+
+
+@right("grouped_query_attention")
+def grouped_query_attention_of_torch(Q, K, V):
+    fits(Q, K, V)
+    return nn.functional.scaled_dot_product_attention(Q, K, V, enable_gqa=True)
+
+
+@right("grouped_query_attention")
+def grouped_query_attention_indexed(Q, K, V):
+    fits(Q, K, V)
+    places = torch.arange(Q.shape[1]) // (Q.shape[1] // K.shape[1])
+    return scored(Q, K[:, places]).softmax(-1) @ V[:, places]
+
+
+# KVCache
+
+
+@right("KVCache")
+class KVCache_parts:
+    def __init__(self):
+        self.keys, self.values = [], []
+
+    def append(self, k, v):
+        if k.shape[-2] != v.shape[-2]:
+            raise ValueError(f"{k.shape[-2]} keys and {v.shape[-2]} values")
+        keys, values = [*self.keys, k.clone()], [*self.values, v.clone()]
+        result = torch.cat(keys, dim=-2), torch.cat(values, dim=-2)
+        self.keys, self.values = keys, values
+        return result
+
+
+@right("KVCache")
+class KVCache_empty_first:
+    def __init__(self):
+        self.k = self.v = None
+
+    def append(self, k, v):
+        if k.size(-2) != v.size(-2):
+            raise RuntimeError("keys and values")
+        old_k = k[..., :0, :] if self.k is None else self.k
+        old_v = v[..., :0, :] if self.v is None else self.v
+        new_k, new_v = torch.cat((old_k, k), -2), torch.cat((old_v, v), -2)
+        self.k, self.v = new_k, new_v
+        return new_k, new_v
+
+
+@right("KVCache")
+class KVCache_copies_returned:
+    def __init__(self):
+        self.n, self.k, self.v = 0, None, None
+
+    def append(self, k, v):
+        if self.k is None:
+            self.k, self.v = k[..., :0, :].clone(), v[..., :0, :].clone()
+        n = self.n + k.shape[-2]
+        if v.shape[-2] != k.shape[-2]:
+            raise IndexError("keys and values")
+        both = [torch.cat([old, new], -2) for old, new in ((self.k, k), (self.v, v))]
+        self.n, (self.k, self.v) = n, both
+        return self.k.clone(), self.v.clone()
+
+
+@right("KVCache")
+class KVCache_side_by_side:
+    """Keys and values in one tensor, cut apart when they are returned."""
+
+    def __init__(self):
+        self.both, self.d = None, None
+
+    def append(self, k, v):
+        if k.shape[-2] != v.shape[-2] or (self.d and (k.shape[-1], v.shape[-1]) != self.d):
+            raise ValueError("sizes that do not fit")
+        new = torch.cat([k, v], -1)
+        self.both = new if self.both is None else torch.cat([self.both, new], -2)
+        self.d = k.shape[-1], v.shape[-1]
+        return self.both.split(self.d, -1)
+
+
+@right("KVCache")
+class KVCache_buffer:
+    """Room for more than there is, which doubles when it is full; what comes back is a copy."""
+
+    def __init__(self):
+        self.n, self.rooms = 0, None
+
+    def append(self, k, v):
+        n = self.n + k.shape[-2]
+        if k.shape[-2] != v.shape[-2]:
+            raise ValueError("keys and values")
+        rooms = []
+        for place, own in enumerate((k, v)):
+            room = own.new_zeros(*own.shape[:-2], 2 * n, own.shape[-1])
+            if self.rooms:
+                old = self.rooms[place]
+                if (old.shape[:-2], old.shape[-1]) != (own.shape[:-2], own.shape[-1]):
+                    raise ValueError("sizes that do not fit")
+                room[..., : self.n, :] = old[..., : self.n, :]
+            room[..., self.n : n, :] = own
+            rooms.append(room)
+        self.n, self.rooms = n, rooms
+        return tuple(room[..., :n, :].clone() for room in rooms)
