@@ -1,9 +1,9 @@
 """Mutants, which test the checks: right answers changed mechanically, each of which the checks should reject.
 
 `python -m autograder.authoring.mutants NN-name` changes the reference solution and the listed right answers of an
-exercise in one place at a time, examines each mutant under three seeds, and writes the counts where the book reads them. A mutant
-that passes is a gap in the checks, or behaves as the original does: then `solutions/NN-name/equal.toml` has it, with
-the reason.
+exercise in one place at a time, examines each mutant under three seeds, and writes the counts where the book reads
+them. A mutant that passes is a gap in the checks, or behaves as the original does: then `equal.toml` beside the
+exercise's text has it, with the reason.
 """
 
 import ast
