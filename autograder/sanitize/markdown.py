@@ -2,6 +2,7 @@
 
 import html
 import re
+from typing import cast
 from urllib.parse import unquote
 
 import mistune
@@ -61,14 +62,13 @@ def _line(message: Message) -> str:
 
 def formulas(md: Markdown) -> None:
     """Leave formulas as they are, wherever Jupyter sees some; a plugin for mistune, which names its argument."""
-    assert md.renderer is not None
     displayed = DISPLAYED.replace("NAME", "environment")
     md.block.specification["atx_heading"] = HEADING  # without a blank after it, too
     md.block.register("formula", f"(?s:{displayed})", _formula_alone, before="fenced_code")
     for rules in (md.block.list_rules, md.block.block_quote_rules):
         md.block.insert_rule(rules, "formula", before="fenced_code")
     md.inline.register("formula", f"(?s:{displayed}|{IN_A_LINE})", _formula, before="escape")
-    md.renderer.register("formula", lambda renderer, text: html.escape(text, quote=False))
+    cast(HTMLRenderer, md.renderer).register("formula", lambda renderer, text: html.escape(text, quote=False))
 
 
 def _formula_alone(block: BlockParser, match: re.Match[str], state: BlockState) -> int:
