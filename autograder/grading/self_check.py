@@ -12,7 +12,7 @@ from autograder.checking.words import Message
 from autograder.course import Course, Exercise, UserError
 from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
-from autograder.results import Outcome
+from autograder.results import Kind, Outcome
 from autograder.sanitize import text
 
 
@@ -106,7 +106,7 @@ class SelfCheck:
         """
         outcome = self.worker.grade(self.unit, on_cell)
         self._mark("running it")
-        if outcome.kind == "infrastructure":
+        if outcome.kind == Kind.INFRASTRUCTURE:
             raise UserError(f"The checks could not run: {outcome.reason}. Try `python -m autograder doctor`.")
         self.marks.update({f"  {phase}": took for phase, took in outcome.seconds.items()})
         return outcome
