@@ -25,6 +25,7 @@ from autograder.course import Course, Exercise, UserError
 from autograder.grading import submissions
 from autograder.grading.judge import Checked, Judge
 from autograder.grading.self_check import SelfCheck
+from autograder.limits import Limits
 from autograder.results import Record
 from autograder.sandbox import bubblewrap
 from autograder.sandbox.guests import Guest
@@ -264,7 +265,7 @@ def _record(path: Path) -> Record:
     return record
 
 
-def _handed_in(course: Course, exercise: Exercise, record: Record, limits: dict[str, Any]) -> submissions.Unit | None:
+def _handed_in(course: Course, exercise: Exercise, record: Record, limits: Limits) -> submissions.Unit | None:
     """Return what was graded, if it still lies where submissions lie and has not changed."""
     if not course.submitted.is_dir():
         return None

@@ -31,6 +31,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from autograder import cores
 from autograder.authoring import loader
 
 RECORD = loader.ROOT / "book" / "data" / "mutants.json"
@@ -464,7 +465,7 @@ def examined(
 ) -> list[Outcome]:
     """Examine mutants in a pool of processes; one that does not come to an end in time is killed by that."""
     outcomes = []
-    with pebble.ProcessPool(workers or os.cpu_count() or 1, initializer=_begin, initargs=[folder]) as pool:
+    with pebble.ProcessPool(workers or cores.count(), initializer=_begin, initargs=[folder]) as pool:
         waiting = [pool.schedule(examine, args=[folder, mutant], timeout=seconds) for mutant in mutants]
         for future in track(waiting, folder.name, console=Console(stderr=True), transient=True):
             try:

@@ -32,6 +32,7 @@ from autograder.checking import show, words
 from autograder.checking.suite import Report, Result
 from autograder.checking.words import Message
 from autograder.feedback import code, formulas, head
+from autograder.limits import Limits
 from autograder.reasons import named
 from autograder.results import Saved
 from autograder.sanitize import markup, outputs
@@ -55,7 +56,7 @@ TIMES = (
 
 
 def render(
-    notebook: Notebook, saved: Saved, *, assignment: str, student: str, most_mb: float = outputs.GRADED_MB
+    notebook: Notebook, saved: Saved, *, assignment: str, student: str, most_mb: float = Limits.graded_mb
 ) -> str:
     """Return the feedback page for a graded notebook, as HTML.
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from autograder.checking.words import Message
 from autograder.grading.phase_timer import PhaseTimer
-from autograder.sandbox.guests import FORGED, Ended, Guest
+from autograder.sandbox.guest import FORGED, Ended, Guest
 from autograder.sandbox.inside import torch_modules, wire
 from autograder.sanitize import text
 

@@ -18,8 +18,6 @@ CUT = Message("[this output was too large to keep]")
 CUT_CELL = Message("[The outputs of this cell were left out: the whole notebook was too large to keep.]")
 CUT_SOURCE = Message("[This cell was left out: the whole notebook was too large to keep.]")
 
-GRADED_MB = 20
-"""Size of a graded notebook and of a page, in MB, where the limits have no `graded_mb`."""
 MOST_OUTPUTS = 500
 """Outputs of one cell that are kept, of whatever kind."""
 MOST_LINES = 100
@@ -47,12 +45,12 @@ class Collected:
 
     Parameters
     ----------
-    limits : dict
+    limits : Limits
         `output_kb` and `picture_kb` bound what is kept.
     """
 
     def __init__(self, limits):
-        self.left, self.picture = limits["output_kb"] << 10, limits["picture_kb"] << 10
+        self.left, self.picture = limits.output_kb << 10, limits.picture_kb << 10
         self.pictures_left = PICTURES_PER_CELL * self.picture
         self.work_left = markup.MOST_WORK
         self.outputs, self.cut = [], False
@@ -156,7 +154,7 @@ def clean_attachments(attachments, limits):
     ----------
     attachments : dict
         Whatever the submitted cell had there: by name, a bundle of base64 texts by MIME type.
-    limits : dict
+    limits : Limits
         `picture_kb` bounds each picture, and five times that all of them.
 
     Returns
@@ -164,7 +162,7 @@ def clean_attachments(attachments, limits):
     tuple
         The attachments, `{name: {mime: base64 text}}`, and a `Message` for each picture that was left out.
     """
-    most = limits["picture_kb"] << 10
+    most = limits.picture_kb << 10
     kept, notes, left = {}, [], PICTURES_PER_CELL * most
     for name, bundle in attachments.items() if isinstance(attachments, dict) else ():
         mime, text = _picture_in(bundle)
@@ -174,7 +172,7 @@ def clean_attachments(attachments, limits):
         elif mime is None:
             reason = Message("it is no PNG, JPEG, GIF or WebP")
         elif size > most:
-            reason = Message("it has {size} KB; {most} KB is the most", size=size >> 10, most=limits["picture_kb"])
+            reason = Message("it has {size} KB; {most} KB is the most", size=size >> 10, most=limits.picture_kb)
         elif size > left or len(kept) >= MOST_OUTPUTS:
             reason = Message("the cell has more pictures than are kept")
         else:
@@ -217,7 +215,7 @@ def clean_markdown(cells, limits):
     ----------
     cells : iterable of NotebookNode
         The cells that a student may have written. Their attachments are cleaned too.
-    limits : dict
+    limits : Limits
         See `clean_attachments`.
 
     Returns
@@ -255,8 +253,8 @@ def bound(notebook, limits, is_ours):
     ----------
     notebook : NotebookNode
         Is changed.
-    limits : dict
-        `graded_mb`, where it is set.
+    limits : Limits
+        `graded_mb` is the most.
     is_ours : callable
         Tells of a cell whether it, and its outputs, are the course's and stay.
 
@@ -265,7 +263,7 @@ def bound(notebook, limits, is_ours):
     bool
         Whether anything was cut.
     """
-    most = int(limits.get("graded_mb", GRADED_MB) * 1_000_000)
+    most = int(limits.graded_mb * 1_000_000)
     total = size_of(notebook)
     if total <= most:
         return False
@@ -308,8 +306,3 @@ def size_of(value):
 def without_codes(text):
     """Return text without a terminal's codes."""
     return TERMINAL_CODE.sub("", text).replace("\x1b", "")
-
-
-def plain(text):
-    """Return a sentence that may quote a student, so that no page takes part of it for markup."""
-    return text.replace("<", "‹").replace(">", "›").replace("](", "] (").replace("]:", "] :").replace("`", "'")
