@@ -96,7 +96,7 @@ def test_nothing_in_a_text_cell_acts(name):
     text = {**ACTING, **ONLY_IN_MARKDOWN}[name]
     cell = new_markdown_cell(f"Before\n\n{text}\n\nAfter")
     outputs.clean_markdown([cell], LIMITS)
-    assert_inert(markup.inert_markdown(cell.source)[0])
+    assert_inert(markdown.inert_markdown(cell.source)[0])
     shown = stock_markdown(cell.source)  # other programs show a graded notebook as well
     assert not live(shown), shown
     assert "Before" in shown and "After" in shown
@@ -120,7 +120,7 @@ def test_ordinary_markdown_is_left_as_it_is(text):
     cell = new_markdown_cell(text)
     assert outputs.clean_markdown([cell], LIMITS) == []
     assert cell.source == text
-    shown = markup.inert_markdown(text)[0]
+    shown = markdown.inert_markdown(text)[0]
     for word in ("<table>", "<blockquote>", "<ol>", 'type="checkbox"', 'class="m"') if "|" in text else ():
         assert word in shown
 
@@ -139,7 +139,7 @@ def test_what_was_made_inert_is_read_the_same_everywhere():
     outputs.clean_markdown([again], LIMITS)
     assert len(cell.source.splitlines()) == 1
     assert "href" not in stock_markdown(cell.source) and "<h1" not in stock_markdown(cell.source)
-    assert markup.inert_markdown(again.source)[0] == markup.inert_markdown(cell.source)[0]
+    assert markdown.inert_markdown(again.source)[0] == markdown.inert_markdown(cell.source)[0]
 
 
 # Attachments
@@ -149,7 +149,7 @@ def test_a_photo_in_a_text_cell_stays():
     cell = new_markdown_cell("![proof](attachment:proof.jpg)", attachments={"proof.jpg": {"image/jpeg": JPEG}})
     assert outputs.clean_markdown([cell], LIMITS) == []
     assert cell.attachments == {"proof.jpg": {"image/jpeg": JPEG}}
-    assert f'src="data:image/jpeg;base64,{JPEG}"' in markup.inert_markdown(cell.source, cell.attachments)[0]
+    assert f'src="data:image/jpeg;base64,{JPEG}"' in markdown.inert_markdown(cell.source, cell.attachments)[0]
 
 
 @pytest.mark.parametrize("name", ["my photo.png", "Übung.png"])
@@ -158,7 +158,7 @@ def test_a_photo_of_any_name_is_shown(name):
     cell = new_markdown_cell(text, attachments={name: {"image/png": PNG}})
     outputs.clean_markdown([cell], LIMITS)
     assert PNG in stock_markdown(cell.source)
-    assert PNG in markup.inert_markdown(cell.source, cell.get("attachments"))[0]
+    assert PNG in markdown.inert_markdown(cell.source, cell.get("attachments"))[0]
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,11 @@ from autograder.cells import (
 from autograder.checking import show, words
 from autograder.checking.suite import Report, Result
 from autograder.checking.words import Message
-from autograder.feedback import code, formulas, head
+from autograder.feedback import formulas, head
 from autograder.limits import Limits
 from autograder.reasons import named
 from autograder.results import Saved
-from autograder.sanitize import markup, outputs
+from autograder.sanitize import code, markdown, markup, outputs
 from autograder.sanitize.text import printed
 
 REMEMBERED = 500
@@ -417,7 +417,7 @@ def _remembered(function: Any) -> Any:
 @_remembered
 def _released(text: str) -> str:
     """Return a text of the course as HTML."""
-    return formulas.with_formulas(markup.inert_markdown(text)[0], formulas.Room(float("inf")))
+    return formulas.with_formulas(markdown.inert_markdown(text)[0], formulas.Room(float("inf")))
 
 
 def _line(text: str) -> Markup:
@@ -427,7 +427,7 @@ def _line(text: str) -> Markup:
 
 
 def _markdown(text: str, attachments: dict[str, Any], room: formulas.Room) -> Markup:
-    shown = markup.inert_markdown(text, attachments)[0] if attachments else _inert(text)
+    shown = markdown.inert_markdown(text, attachments)[0] if attachments else _inert(text)
     return _with_formulas(shown, room)
 
 
@@ -435,13 +435,13 @@ def _markdown(text: str, attachments: dict[str, Any], room: formulas.Room) -> Ma
 def markdown2html(context: Any, source: str) -> Markup:
     """Return Markdown as nbgrader's formgrader shows it; stands for nbconvert's filter of the same name."""
     cell = context.get("cell") or {}
-    clean = markup.inert_markdown(source, cell.get("attachments"))[0]
+    clean = markdown.inert_markdown(source, cell.get("attachments"))[0]
     return Markup(formulas.with_formulas(clean, formulas.Room()))
 
 
 @_remembered
 def _inert(text: str) -> str:
-    return markup.inert_markdown(text)[0]
+    return markdown.inert_markdown(text)[0]
 
 
 def _with_formulas(clean: str, room: formulas.Room) -> Markup:

@@ -2,14 +2,16 @@
 
 import json
 import re
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import nbformat
 
-from autograder.cells import new_output
+from autograder.cells import Cell, Notebook, new_output
 from autograder.checking.words import Message
-from autograder.sandbox.inside import wire
-from autograder.sanitize import markup
-from autograder.sanitize.text import printed
+from autograder.limits import Limits
+from autograder.sanitize import markdown, markup
+from autograder.sanitize.text import line, printed, valid
 
 SAFE_TEXT = ("text/plain", "text/latex")
 PAGE_PICTURES = ("image/png", "image/jpeg")
@@ -49,13 +51,14 @@ class Collected:
         `output_kb` and `picture_kb` bound what is kept.
     """
 
-    def __init__(self, limits):
+    def __init__(self, limits: Limits):
         self.left, self.picture = limits.output_kb << 10, limits.picture_kb << 10
         self.pictures_left = PICTURES_PER_CELL * self.picture
         self.work_left = markup.MOST_WORK
-        self.outputs, self.cut = [], False
+        self.outputs: list[Cell] = []
+        self.cut = False
 
-    def add(self, raw):
+    def add(self, raw: Any) -> None:
         """Take one output, or what is left of it when it is bounded and inert."""
         self.left -= MESSAGE_COST
         kind = raw.get("output_type") if isinstance(raw, dict) else None
@@ -72,7 +75,7 @@ class Collected:
             if data:
                 self.outputs.append(new_output(kind, data=data, metadata={}))
 
-    def _text(self, text, most=None):
+    def _text(self, text: Any, most: int | None = None) -> str:
         text = text if isinstance(text, str) else ""
         room = max(self.left, 0) if most is None else min(max(self.left, 0), most)
         if len(text) > room:
@@ -80,26 +83,26 @@ class Collected:
         self.left -= len(text)
         if text.count("\x1b") > MOST_COLOURS:
             text = without_codes(text)
-        return wire.clean(text, len(text))
+        return valid(text)
 
-    def _printed(self, text, most=None):
+    def _printed(self, text: Any, most: int | None = None) -> str:
         return printed(self._text(text, most))
 
-    def _stream(self, name, text):
+    def _stream(self, name: str, text: str) -> None:
         last = self.outputs[-1] if self.outputs else None
         if last is not None and last.output_type == "stream" and last.name == name:
             last.text += text
         elif text:
             self.outputs.append(new_output("stream", name=name, text=text))
 
-    def _error(self, raw):
+    def _error(self, raw: dict[str, Any]) -> None:
         name, value = (self._printed(str(raw.get(part)), MOST_LABEL) for part in ("ename", "evalue"))
         lines = raw.get("traceback")
         trace = [self._printed(line) for line in lines[:MOST_LINES]] if isinstance(lines, list) else []
         self.outputs.append(new_output("error", ename=name, evalue=value, traceback=trace))
 
-    def _bundle(self, raw):
-        data = {}
+    def _bundle(self, raw: dict[str, Any]) -> dict[str, str]:
+        data: dict[str, str] = {}
         for mime, value in list(raw.items())[:MOST_OUTPUTS]:
             if not isinstance(value, str):
                 continue
@@ -112,23 +115,23 @@ class Collected:
             elif mime == "text/html":
                 data[mime] = self._inert(value, markup.html_work, markup.inert_html)
             elif mime == "text/markdown":
-                shown = self._inert(value, markup.markdown_work, lambda text: markup.inert_markdown(text)[0])
+                shown = self._inert(value, markdown.markdown_work, lambda text: markdown.inert_markdown(text)[0])
                 data.setdefault("text/html", shown)
         return data
 
-    def _inert(self, value, work, inert):
+    def _inert(self, value: str, work: Callable[[str], int], inert: Callable[[str], str]) -> str:
         text = self._text(value)
         self.work_left -= work(text)
         return inert(text) if self.work_left >= 0 else markup.plain_text(text, markup.TOO_LARGE)
 
-    def _picture(self, value):
+    def _picture(self, value: str) -> dict[str, str]:
         """Return a picture, by what its bytes are and not by what it is called."""
         if len(value) > self.picture * 2:
             self.cut = True
             return {"text/plain": str(CUT)}
         picture = markup.picture_bytes(value)
         mime = markup.picture_type(picture) if picture is not None else None
-        if mime is None:
+        if picture is None or mime is None:
             return {}
         if len(picture) > min(self.picture, self.pictures_left):
             self.cut = True
@@ -137,7 +140,7 @@ class Collected:
         text = "".join(value.split())
         return {mime: text} if mime in PAGE_PICTURES else {"text/html": markup.as_picture(mime, text)}
 
-    def _drawing(self, value):
+    def _drawing(self, value: str) -> dict[str, str]:
         """Return an SVG as a picture: in an `img`, a browser runs none of its scripts and fetches nothing."""
         encoded = markup.as_base64(value)
         if len(encoded) > min(self.picture, self.pictures_left):
@@ -147,7 +150,7 @@ class Collected:
         return {"text/html": markup.as_picture("image/svg+xml", encoded)}
 
 
-def clean_attachments(attachments, limits):
+def clean_attachments(attachments: Any, limits: Limits) -> tuple[dict[str, dict[str, str]], list[Message]]:
     """Return the pictures among a text cell's attachments, and a sentence for each attachment that is left out.
 
     Parameters
@@ -163,7 +166,9 @@ def clean_attachments(attachments, limits):
         The attachments, `{name: {mime: base64 text}}`, and a `Message` for each picture that was left out.
     """
     most = limits.picture_kb << 10
-    kept, notes, left = {}, [], PICTURES_PER_CELL * most
+    kept: dict[str, dict[str, str]] = {}
+    notes: list[Message] = []
+    left = PICTURES_PER_CELL * most
     for name, bundle in attachments.items() if isinstance(attachments, dict) else ():
         mime, text = _picture_in(bundle)
         size = len(text) * 3 // 4
@@ -179,12 +184,12 @@ def clean_attachments(attachments, limits):
             kept[name] = {mime: text}
             left -= size
             continue
-        shown = wire.clean(str(name), MOST_NAME)
+        shown = line(str(name), MOST_NAME)
         notes.append(Message("The picture {name} was left out: {reason}.", name=shown, reason=reason))
     return kept, notes
 
 
-def _picture_in(bundle):
+def _picture_in(bundle: Any) -> tuple[str | None, str]:
     """Return the type and the base64 text of the first picture in a bundle, by its bytes; (None, "") without one."""
     for value in bundle.values() if isinstance(bundle, dict) else ():
         lines = value if isinstance(value, list) else [value]
@@ -197,7 +202,7 @@ def _picture_in(bundle):
     return None, ""
 
 
-def _is_plain_name(name):
+def _is_plain_name(name: object) -> bool:
     """Tell whether an attachment's name leads to no other folder: some programs write attachments to files."""
     return (
         isinstance(name, str)
@@ -208,7 +213,7 @@ def _is_plain_name(name):
     )
 
 
-def clean_markdown(cells, limits):
+def clean_markdown(cells: Iterable[Cell], limits: Limits) -> list[Message]:
     """Make a student's text cells inert; those that hold only text, formulas, links and pictures stay as they are.
 
     Parameters
@@ -223,7 +228,8 @@ def clean_markdown(cells, limits):
     list of Message
         A sentence for each picture that was left out.
     """
-    notes, work_left = [], TEXTS_WORK * markup.MOST_WORK
+    notes: list[Message] = []
+    work_left = TEXTS_WORK * markup.MOST_WORK
     for cell in cells:
         if cell.cell_type == "raw":
             for name in ("raw_mimetype", "format"):
@@ -232,11 +238,11 @@ def clean_markdown(cells, limits):
             continue
         attachments, more = clean_attachments(cell.pop("attachments", {}), limits)
         notes += more
-        work_left -= markup.markdown_work(cell.source)
+        work_left -= markdown.markdown_work(cell.source)
         if work_left < 0:
             cleaned, harmless = markup.plain_text(cell.source, markup.TOO_LARGE), False
         else:
-            cleaned, harmless = markup.inert_markdown(cell.source, attachments)
+            cleaned, harmless = markdown.inert_markdown(cell.source, attachments)
         if not harmless:  # the pictures stand in the HTML now
             cell.source = markup.as_markdown(cleaned)
         elif attachments:
@@ -244,7 +250,7 @@ def clean_markdown(cells, limits):
     return notes
 
 
-def bound(notebook, limits, is_ours):
+def bound(notebook: Notebook, limits: Limits, is_ours: Callable[[Cell], bool]) -> bool:
     """Cut a graded notebook down to its size, `graded_mb`; each cut leaves a line that says so.
 
     The largest outputs go first, and then, where that is not enough, the largest texts of cells.
@@ -278,31 +284,31 @@ def bound(notebook, limits, is_ours):
     return True
 
 
-def _outputs_size(cell):
+def _outputs_size(cell: Cell) -> int:
     return size_of(cell.get("outputs", []))
 
 
-def _source_size(cell):
+def _source_size(cell: Cell) -> int:
     return size_of(cell.source) + size_of(cell.get("attachments", {}))
 
 
-def cut_outputs(cell):
+def cut_outputs(cell: Cell) -> None:
     """Leave a line in place of a code cell's outputs."""
     if cell.cell_type == "code" and cell.outputs:
         cell.outputs = [new_output("stream", name="stderr", text=f"{CUT_CELL}\n")]
 
 
-def cut_source(cell):
+def cut_source(cell: Cell) -> None:
     """Leave a line in place of a cell's text and attachments."""
     cell.source = str(CUT_SOURCE)
     cell.pop("attachments", None)
 
 
-def size_of(value):
+def size_of(value: Any) -> int:
     """Return how many bytes a value takes in a notebook's file."""
     return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
-def without_codes(text):
+def without_codes(text: str) -> str:
     """Return text without a terminal's codes."""
     return TERMINAL_CODE.sub("", text).replace("\x1b", "")
