@@ -70,7 +70,9 @@ def differentiated(
         return isinstance(value, torch.Tensor) and value.is_floating_point()
 
     module = function if isinstance(function, torch.nn.Module) else None
-    leaves = [argument.detach().clone().requires_grad_() if floating(argument) else argument for argument in arguments]
+    leaves = [
+        argument.detach().clone().requires_grad_() if floating(argument) else argument for argument in arguments
+    ]
     with torch.enable_grad():
         if module is not None:
             module.zero_grad()
