@@ -317,10 +317,10 @@ def test_a_function_of_the_checks_runs_where_the_module_is(asked):
                 requests.append(own[0]["op"]) or request(*own, **more)
             )
         layer.load(values, torch.bfloat16, training=False)
-        assert layer.there(doubled, [2.0], 3) == [48.0, [2.0], "Layer"]
+        assert layer.run_remote(doubled, [2.0], 3) == [48.0, [2.0], "Layer"]
         assert layer.calls[-1].what == "doubled" and layer.state()["W.weight"].dtype == torch.bfloat16
         with pytest.raises(Failed, match=r"Layer\(3, 2\).doubled raised IndexError"):
-            layer.there(doubled, [], 1)
+            layer.run_remote(doubled, [], 1)
     assert requests == ["run", "run", "call", "run"], "one request each"
 
 

@@ -29,7 +29,7 @@ from autograder.cells import (
     texts,
 )
 from autograder.checking import show, words
-from autograder.checking.suite import Report, Result
+from autograder.checking.report import Report, Result, Status
 from autograder.checking.words import Message
 from autograder.feedback import formulas, head
 from autograder.limits import Limits
@@ -149,7 +149,7 @@ def _function(cell: Cell, saved: Saved) -> dict[str, Any]:
     call = call_of(cell) if is_check(cell) and not report else None
     most, score = points_worth(cell), kept.get("score", 0.0)
     pending = report.pending if report and not kept.get("by_hand") else 0.0
-    standing = show.standing(report) if report else "waiting"
+    standing = show.standing(report) if report else Status.BLOCKED
     return {
         "id": name,
         "cell": cell.id,
@@ -159,14 +159,14 @@ def _function(cell: Cell, saved: Saved) -> dict[str, Any]:
         "waits": bool(kept.get("waits")),
         "pending": _pending(report, pending) if report and pending else None,
         "by_hand": bool(kept.get("by_hand")),
-        "unwritten": report is not None and all(result.status == "waiting" for result in report.results),
+        "unwritten": report is not None and all(result.status == Status.BLOCKED for result in report.results),
         "comment": str(kept.get("comment") or ""),
         "check": is_check(cell),
         "report": report,
         "ending": "" if report else _ending(cell, kept),
         "worth": _points(score, most) if most else words.translated(show.WITHOUT_POINTS[standing]),
         "left": most - score - pending,
-        "holds": score + pending >= most - 1e-9 if most else standing in ("passed", "unverified"),
+        "holds": score + pending >= most - 1e-9 if most else standing in (Status.PASSED, Status.UNVERIFIED),
         "share": 100 * max(0.0, min(1.0, score / (most or 1))),
     }
 
@@ -238,10 +238,10 @@ def _cards(function: dict[str, Any]) -> Iterator[dict[str, Any]]:
         elif function["by_hand"]:
             yield {**lost, "message": Message("These points were given by a person.")}
         return
-    failed = [result for result in report.results if result.status == "failed"]
-    waiting = [result for result in report.results if result.status == "waiting"]
+    failed = [result for result in report.results if result.status == Status.FAILED]
+    blocked = [result for result in report.results if result.status == Status.BLOCKED]
     if not failed:
-        yield {**lost, "message": waiting[0].message if waiting else ""}
+        yield {**lost, "message": blocked[0].message if blocked else ""}
         return
     total = sum(result.weight for result in report.results) or 1
     groups: dict[str, list[Result]] = {}
@@ -249,13 +249,13 @@ def _cards(function: dict[str, Any]) -> Iterator[dict[str, Any]]:
         groups.setdefault(result.cause or f"\0{result.name}", []).append(result)
     last = list(groups)[-1]
     for cause, group in groups.items():
-        cost = sum(result.weight for result in [*group, *(waiting if cause == last else [])])
+        cost = sum(result.weight for result in [*group, *(blocked if cause == last else [])])
         yield {
             **lost,
             "lost": report.points * cost / total,
             "finding": _finding(report, group[0]),
             "others": [result.title for result in group[1:]],
-            "waiting": len(waiting) if cause == last else 0,
+            "blocked": len(blocked) if cause == last else 0,
             "read": report.read,
         }
 
@@ -268,7 +268,7 @@ def _finding(report: Report, result: Result) -> dict[str, Any]:
         "status": str(result.status),
         "title": words.shown(result.title),
         "message": words.shown(result.message),
-        "held": words.listed(result.held),
+        "held": words.enumerated(result.held),
         "relation": words.shown(getattr(result, "relation", "") or ""),
         "element": show.element(where) if where else "",
         "lead": str(where["lead"]) if where.get("lead") else "",
