@@ -1,5 +1,6 @@
 """The course on disk: every path, once; its exercises, what they say of themselves, and nbgrader's configuration."""
 
+import dataclasses
 import difflib
 import json
 import re
@@ -42,14 +43,11 @@ class Settings:
     ----------
     gpu : bool
         Whether some of its checks ask something of a GPU; guests may then use one that the machine has.
-    preload : tuple of str
-        Modules for guests to load beforehand, besides those that its given cells import.
     limits : dict
         What a submission may use, where it is other than in the rest of the course; see `autograder.limits`.
     """
 
     gpu: bool = False
-    preload: tuple[str, ...] = ()
     limits: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -70,19 +68,16 @@ class Settings:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UserError(f"{named} is not TOML: {error}.") from None
         for key, value in said.items():
-            _expect(named, key, value, {"gpu": bool, "preload": list, "limits": dict})
-        for number, module in enumerate(said.get("preload", [])):
-            _expect(named, f"preload[{number}]", module, {f"preload[{number}]": str})
-        usual = Limits().plain()
+            _expect(named, key, value, {"gpu": bool, "limits": dict})
+        usual = dataclasses.asdict(Limits())
         for key, value in said.get("limits", {}).items():
             _expect(named, key, value, {name: type(usual[name]) for name in usual}, within="limits.")
-        return cls(**{**said, "preload": tuple(said.get("preload", ()))})
+        return cls(**said)
 
 
 _IN_WORDS = {
     str: "text",
     bool: "true or false",
-    list: "a list",
     dict: "a table",
     int: "a whole number",
     float: "a number",

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from autograder import reasons, records
+from autograder.checking import Status
 from autograder.checking.words import Message, shown
 from autograder.course import Course, UserError
 from autograder.feedback.page import inline_code
@@ -33,7 +34,7 @@ NO_NOTEBOOK = Message("not a notebook")
 class Column:
     """One check in the picture of a class, or a cell that has no checks.
 
-    It counts how many failed it, for how many it waits, and whose it could not be verified for want of a machine.
+    It counts how many failed it, for how many it was blocked, and for how many a machine was wanting.
     """
 
     cell: str
@@ -42,7 +43,7 @@ class Column:
     name: str
     title: str
     failed: int = 0
-    waiting: int = 0
+    blocked: int = 0
     unverified: int = 0
 
 
@@ -191,7 +192,7 @@ def costs(records: list[Record]) -> tuple[list[Lost], list[Met]]:
             total = sum(check.weight for check in cell.checks) or 1
             causes = set()
             for check in cell.checks:
-                if check.status in ("passed", "unverified"):
+                if check.status in (Status.PASSED, Status.UNVERIFIED):
                     continue
                 if cell.max_points:
                     key = (cell.subject, check.title)
@@ -221,9 +222,9 @@ def _columns(records: list[Record]) -> list[Column]:
                     name = str(Message(WITHOUT_POINTS, name=reasons.words_of(cell.subject)))
                 made = Column(grade_id, check.name, cell.subject, name, shown(check.title))
                 column = columns.setdefault(check.name, made)
-                column.failed += check.status == "failed"
-                column.waiting += check.status == "waiting"
-                column.unverified += check.status == "unverified"
+                column.failed += check.status == Status.FAILED
+                column.blocked += check.status == Status.BLOCKED
+                column.unverified += check.status == Status.UNVERIFIED
     return [column for columns in found.values() for column in columns.values()]
 
 
@@ -232,11 +233,11 @@ def _telling(columns: list[Column], records: list[Record]) -> tuple[list[Column]
     tried = sum(any(cell.checks for cell in record.cells.values()) for record in records)
     checks = [column for column in columns if column.check and tried > 1]
     hard = [column for column in checks if column.failed >= NEARLY_ALL * tried]
-    return hard, [column for column in checks if not (column.failed or column.waiting or column.unverified)]
+    return hard, [column for column in checks if not (column.failed or column.blocked or column.unverified)]
 
 
 def _marks(record: Record, columns: list[Column]) -> list[tuple[str, Column]]:
-    """Return how a submission came out in each column: passed, failed, waiting, unverified, open, or nothing."""
+    """Return how a submission came out in each column: passed, failed, blocked, unverified, open, or nothing."""
     marks = []
     for column in columns:
         cell = record.cells.get(column.cell)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from autograder.checking import Status
 from autograder.checking.words import Message
 
 
@@ -29,15 +30,12 @@ class Kind(StrEnum):
 
 @dataclass
 class CheckResult:
-    """What one check found of one function: `status` is passed, failed, waiting or unverified.
-
-    An unverified one needs what the machine that graded did not have; `on` says what.
-    """
+    """What one check found of one function. What an unverified one needs of a machine, `on` says."""
 
     name: str
     title: str
     weight: float
-    status: str
+    status: Status
     message: Message
     cause: str = ""
     label: str = ""

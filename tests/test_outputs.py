@@ -3,6 +3,7 @@
 import base64
 import json
 import time
+from dataclasses import replace
 
 import nbformat
 import pytest
@@ -13,7 +14,7 @@ from autograder.corpus.case import live
 from autograder.limits import Limits
 from autograder.sanitize import markdown, markup, outputs
 
-LIMITS = {**Limits().plain(), "output_kb": 40, "picture_kb": 20}
+LIMITS = Limits(output_kb=40, picture_kb=20)
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(100)).decode()
 JPEG = base64.b64encode(b"\xff\xd8\xff\xe0" + bytes(100)).decode()
 GIF = base64.b64encode(b"GIF89a" + bytes(100)).decode()
@@ -68,7 +69,7 @@ ONLY_IN_MARKDOWN = {
 
 
 def collected(*messages, **limits):
-    cell = outputs.Collected({**LIMITS, **limits})
+    cell = outputs.Collected(replace(LIMITS, **limits))
     for message in messages:
         cell.add(message)
     return cell
@@ -226,7 +227,7 @@ FLOODS = {
 def test_outputs_end(name):
     cell = collected(*FLOODS[name])
     size = len(json.dumps(cell.outputs))
-    kept = LIMITS["output_kb"] * 1024 + outputs.PICTURES_PER_CELL * LIMITS["picture_kb"] * 1024 * 4 // 3
+    kept = LIMITS.output_kb * 1024 + outputs.PICTURES_PER_CELL * LIMITS.picture_kb * 1024 * 4 // 3
     assert size <= kept + 200 * outputs.MOST_OUTPUTS
     assert len(cell.outputs) <= outputs.MOST_OUTPUTS
     assert cell.cut or name == "many types"
@@ -237,18 +238,18 @@ def test_a_graded_notebook_has_a_largest_size():
     small = new_code_cell("z = 1", outputs=[outputs.new_output("stream", name="stdout", text="kept")])
     cells = [nbformat.from_dict(cell) for cell in cells]
     notebook = new_notebook(cells=[*cells, new_markdown_cell("w" * 90_000), small])
-    assert not outputs.bound(notebook, {"graded_mb": 1}, lambda cell: False)
-    assert outputs.bound(notebook, {"graded_mb": 0.2}, lambda cell: False)
+    assert not outputs.bound(notebook, replace(LIMITS, graded_mb=1), lambda cell: False)
+    assert outputs.bound(notebook, replace(LIMITS, graded_mb=0.2), lambda cell: False)
     assert outputs.size_of(notebook) <= 200_000
     assert [cell.outputs[0].text == f"{outputs.CUT_CELL}\n" for cell in notebook.cells[:5]].count(True) == 4
     assert small.outputs[0].text == "kept" and notebook.cells[5].source == "w" * 90_000
-    assert outputs.bound(notebook, {"graded_mb": 0.05}, lambda cell: False)
+    assert outputs.bound(notebook, replace(LIMITS, graded_mb=0.05), lambda cell: False)
     assert notebook.cells[5].source == str(outputs.CUT_SOURCE) and outputs.size_of(notebook) <= 50_000
 
 
 def test_the_courses_cells_are_never_cut():
     notebook = new_notebook(cells=[new_markdown_cell("w" * 90_000)])
-    outputs.bound(notebook, {"graded_mb": 0.01}, lambda cell: True)
+    outputs.bound(notebook, replace(LIMITS, graded_mb=0.01), lambda cell: True)
     assert notebook.cells[0].source == "w" * 90_000
 
 

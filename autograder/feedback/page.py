@@ -30,10 +30,11 @@ from autograder.cells import (
     texts,
 )
 from autograder.checking import show, words
-from autograder.checking.suite import Report, Result
+from autograder.checking.report import Report, Result, Status
 from autograder.checking.words import Message
 from autograder.feedback import formulas, outcome_cell
 from autograder.feedback.values import Card, Finding, Function, Given, Output, Own, Page, Prose, Work
+from autograder.limits import Limits
 from autograder.reasons import named
 from autograder.results import Kind, Saved, SavedCell
 from autograder.sanitize import code, markdown, markup, outputs
@@ -55,7 +56,7 @@ TIMES = (
 
 
 def render(
-    notebook: Notebook, saved: Saved, *, assignment: str, student: str, most_mb: float = outputs.GRADED_MB
+    notebook: Notebook, saved: Saved, *, assignment: str, student: str, most_mb: float = Limits.graded_mb
 ) -> str:
     """Return the feedback page for a graded notebook, as HTML.
 
@@ -143,7 +144,7 @@ def _function(cell: Cell, saved: Saved, room: formulas.Room) -> Function:
     call = call_of(cell) if is_check(cell) and not report else None
     most, score = points_worth(cell), kept.score
     pending = report.pending if report and not kept.manual else 0.0
-    standing = show.standing(report) if report else "waiting"
+    standing = show.standing(report) if report else Status.BLOCKED
     return Function(
         id=name,
         cell=cell.id,
@@ -153,14 +154,14 @@ def _function(cell: Cell, saved: Saved, room: formulas.Room) -> Function:
         waits=kept.waits,
         pending=_pending(report, pending) if report and pending else None,
         manual=kept.manual,
-        unwritten=report is not None and all(result.status == "waiting" for result in report.results),
+        unwritten=report is not None and all(result.status == Status.BLOCKED for result in report.results),
         comment=_markdown(kept.comment, {}, room) if kept.comment else "",
         check=is_check(cell),
         report=report,
         ending="" if report else _ending(cell, kept),
         worth=_points(score, most) if most else words.translated(show.WITHOUT_POINTS[standing]),
         left=most - score - pending,
-        holds=score + pending >= most - 1e-9 if most else standing in ("passed", "unverified"),
+        holds=score + pending >= most - 1e-9 if most else standing in (Status.PASSED, Status.UNVERIFIED),
         share=100 * max(0.0, min(1.0, score / (most or 1))),
     )
 
@@ -233,10 +234,10 @@ def _cards(function: Function) -> Iterator[Card]:
         elif function.manual:
             yield replace(lost, message=Message("These points were given by a person."))
         return
-    failed = [result for result in report.results if result.status == "failed"]
-    waiting = [result for result in report.results if result.status == "waiting"]
+    failed = [result for result in report.results if result.status == Status.FAILED]
+    blocked = [result for result in report.results if result.status == Status.BLOCKED]
     if not failed:
-        yield replace(lost, message=waiting[0].message if waiting else "")
+        yield replace(lost, message=blocked[0].message if blocked else "")
         return
     total = sum(result.weight for result in report.results) or 1
     groups: dict[str, list[Result]] = {}
@@ -244,13 +245,13 @@ def _cards(function: Function) -> Iterator[Card]:
         groups.setdefault(result.cause or f"\0{result.name}", []).append(result)
     last = list(groups)[-1]
     for cause, group in groups.items():
-        cost = sum(result.weight for result in [*group, *(waiting if cause == last else [])])
+        cost = sum(result.weight for result in [*group, *(blocked if cause == last else [])])
         yield replace(
             lost,
             lost=report.points * cost / total,
             finding=_finding(report, group[0]),
             others=[result.title for result in group[1:]],
-            waiting=len(waiting) if cause == last else 0,
+            blocked=len(blocked) if cause == last else 0,
         )
 
 
@@ -261,7 +262,7 @@ def _finding(report: Report, result: Result) -> Finding:
         id=f"{report.subject}.{result.name}",
         title=words.shown(result.title),
         message=words.shown(result.message),
-        held=words.listed(result.held),
+        held=words.enumerated(result.held),
         relation=words.shown(getattr(result, "relation", "") or ""),
         element=show.element(where) if where else "",
         lead=str(where["lead"]) if where.get("lead") else "",

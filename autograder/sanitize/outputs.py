@@ -9,6 +9,7 @@ import nbformat
 
 from autograder.cells import Cell, Notebook, new_output
 from autograder.checking.words import Message
+from autograder.limits import Limits
 from autograder.sanitize import markdown, markup
 from autograder.sanitize.text import line, printed, valid
 
@@ -19,8 +20,6 @@ CUT = Message("[this output was too large to keep]")
 CUT_CELL = Message("[The outputs of this cell were left out: the whole notebook was too large to keep.]")
 CUT_SOURCE = Message("[This cell was left out: the whole notebook was too large to keep.]")
 
-GRADED_MB = 20
-"""Size of a graded notebook and of a page, in MB, where the limits have no `graded_mb`."""
 MOST_OUTPUTS = 500
 """Outputs of one cell that are kept, of whatever kind."""
 MOST_LINES = 100
@@ -48,12 +47,12 @@ class Collected:
 
     Parameters
     ----------
-    limits : dict
+    limits : Limits
         `output_kb` and `picture_kb` bound what is kept.
     """
 
-    def __init__(self, limits: dict[str, Any]):
-        self.left, self.picture = limits["output_kb"] << 10, limits["picture_kb"] << 10
+    def __init__(self, limits: Limits):
+        self.left, self.picture = limits.output_kb << 10, limits.picture_kb << 10
         self.pictures_left = PICTURES_PER_CELL * self.picture
         self.work_left = markup.MOST_WORK
         self.outputs: list[Cell] = []
@@ -151,14 +150,14 @@ class Collected:
         return {"text/html": markup.as_picture("image/svg+xml", encoded)}
 
 
-def clean_attachments(attachments: Any, limits: dict[str, Any]) -> tuple[dict[str, dict[str, str]], list[Message]]:
+def clean_attachments(attachments: Any, limits: Limits) -> tuple[dict[str, dict[str, str]], list[Message]]:
     """Return the pictures among a text cell's attachments, and a sentence for each attachment that is left out.
 
     Parameters
     ----------
     attachments : dict
         Whatever the submitted cell had there: by name, a bundle of base64 texts by MIME type.
-    limits : dict
+    limits : Limits
         `picture_kb` bounds each picture, and five times that all of them.
 
     Returns
@@ -166,7 +165,7 @@ def clean_attachments(attachments: Any, limits: dict[str, Any]) -> tuple[dict[st
     tuple
         The attachments, `{name: {mime: base64 text}}`, and a `Message` for each picture that was left out.
     """
-    most = limits["picture_kb"] << 10
+    most = limits.picture_kb << 10
     kept: dict[str, dict[str, str]] = {}
     notes: list[Message] = []
     left = PICTURES_PER_CELL * most
@@ -178,7 +177,7 @@ def clean_attachments(attachments: Any, limits: dict[str, Any]) -> tuple[dict[st
         elif mime is None:
             reason = Message("it is no PNG, JPEG, GIF or WebP")
         elif size > most:
-            reason = Message("it has {size} KB; {most} KB is the most", size=size >> 10, most=limits["picture_kb"])
+            reason = Message("it has {size} KB; {most} KB is the most", size=size >> 10, most=limits.picture_kb)
         elif size > left or len(kept) >= MOST_OUTPUTS:
             reason = Message("the cell has more pictures than are kept")
         else:
@@ -214,14 +213,14 @@ def _is_plain_name(name: object) -> bool:
     )
 
 
-def clean_markdown(cells: Iterable[Cell], limits: dict[str, Any]) -> list[Message]:
+def clean_markdown(cells: Iterable[Cell], limits: Limits) -> list[Message]:
     """Make a student's text cells inert; those that hold only text, formulas, links and pictures stay as they are.
 
     Parameters
     ----------
     cells : iterable of NotebookNode
         The cells that a student may have written. Their attachments are cleaned too.
-    limits : dict
+    limits : Limits
         See `clean_attachments`.
 
     Returns
@@ -251,7 +250,7 @@ def clean_markdown(cells: Iterable[Cell], limits: dict[str, Any]) -> list[Messag
     return notes
 
 
-def bound(notebook: Notebook, limits: dict[str, Any], is_ours: Callable[[Cell], bool]) -> bool:
+def bound(notebook: Notebook, limits: Limits, is_ours: Callable[[Cell], bool]) -> bool:
     """Cut a graded notebook down to its size, `graded_mb`; each cut leaves a line that says so.
 
     The largest outputs go first, and then, where that is not enough, the largest texts of cells.
@@ -260,8 +259,8 @@ def bound(notebook: Notebook, limits: dict[str, Any], is_ours: Callable[[Cell], 
     ----------
     notebook : NotebookNode
         Is changed.
-    limits : dict
-        `graded_mb`, where it is set.
+    limits : Limits
+        `graded_mb` is the most.
     is_ours : callable
         Tells of a cell whether it, and its outputs, are the course's and stay.
 
@@ -270,7 +269,7 @@ def bound(notebook: Notebook, limits: dict[str, Any], is_ours: Callable[[Cell], 
     bool
         Whether anything was cut.
     """
-    most = int(limits.get("graded_mb", GRADED_MB) * 1_000_000)
+    most = int(limits.graded_mb * 1_000_000)
     total = size_of(notebook)
     if total <= most:
         return False
