@@ -48,7 +48,7 @@ class Settings:
     """
 
     gpu: bool = False
-    limits: dict[str, float] = field(default_factory=dict)
+    limits: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path) -> "Settings":

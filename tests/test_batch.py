@@ -241,7 +241,7 @@ def test_a_submission_that_kills_its_worker_is_our_fault_and_costs_nothing(cours
     checks = broken.root / "exercises" / "01-toy" / "checks.py"
     mended = checks.read_text()
     checks.write_text(mended + "\nimport os\nif os.path.exists('/proc/self'): os.kill(os.getpid(), 9)\n")
-    records = [session for session in graded(broken, into, 2)][-1].records
+    records = list(graded(broken, into, 2))[-1].records
     assert [record.kind for record in records] == ["infrastructure"] * 2
     assert all(record.needs_manual_grade and "our own fault" in str(record.reason) for record in records)
     with gradebook.opened(broken) as book:
@@ -249,7 +249,7 @@ def test_a_submission_that_kills_its_worker_is_our_fault_and_costs_nothing(cours
             found = book.find_submission("01-toy", record.student)
             assert all(own.auto_score is None for own in found.notebooks[0].grades if own.name.startswith("check"))
     checks.write_text(mended)  # mended, they are graded without being asked for
-    session = [session for session in graded(broken, into, 2)][-1]
+    session = list(graded(broken, into, 2))[-1]
     assert not session.kept and all(record.kind != "infrastructure" for record in session.records)
 
 
@@ -296,11 +296,11 @@ def test_a_full_disk_is_one_clear_line_and_the_next_run_goes_on(course, undistur
 @pytest.mark.parametrize("more", [0, 1], ids=["none to grade", "one to grade"])
 def test_a_graded_notebook_that_was_taken_away_stops_no_class(course, tmp_path, more):
     into = with_secret(tmp_path / "taken")
-    first = [session for session in graded(course, into, 3, jobs=1)][-1].records
+    first = list(graded(course, into, 3, jobs=1))[-1].records
     place = Course(root=course.root, into=into).graded(first[0].student, "01-toy")
     place.notebook.unlink()
     place.page.unlink()
-    session = [session for session in graded(course, into, 3 + more, jobs=1)][-1]
+    session = list(graded(course, into, 3 + more, jobs=1))[-1]
     assert len(session.records) == 3 + more and session.kept == 3
     page = place.page.read_text()
     assert "our own fault" in page and "FileNotFoundError" in page and "default-src 'none'" in page
@@ -326,7 +326,7 @@ def _pages_die(*arguments):
 def test_a_page_that_cannot_be_made_costs_no_grade(course, tmp_path, fault, monkeypatch):
     into = with_secret(tmp_path / "page")
     monkeypatch.setattr(backends, "_serve", _pages_raise if fault == "raises" else _pages_die)
-    records = [session for session in graded(course, into, 2, jobs=1)][-1].records
+    records = list(graded(course, into, 2, jobs=1))[-1].records
     assert len(records) == 2 and all(record.kind != "infrastructure" for record in records)
     page = (into / "feedback" / records[0].student / "01-toy" / "01-toy.html").read_text()
     assert "our own fault" in page and "of 9 points" in page

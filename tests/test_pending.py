@@ -127,7 +127,7 @@ def test_pending_points_are_what_the_score_would_rise_by(suite, has):
 
 
 def test_unknown_machines_are_refused(suite):
-    with pytest.raises(ValueError, match="the check fast says on='tpu'.*gpu, triton"):
+    with pytest.raises(ValueError, match=r"the check fast says on='tpu'.*gpu, triton"):
 
         @suite.check(on="tpu")
         def fast(double, draw):

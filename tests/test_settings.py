@@ -31,7 +31,7 @@ FAULTS = {
 def course(tmp_path_factory):
     """A released course of one small exercise, which allows two limits less and prints them."""
     own = toy_course(tmp_path_factory.mktemp("course"))
-    said = '[limits]\ndescriptors = 99\noutput_kb = 1'
+    said = "[limits]\ndescriptors = 99\noutput_kb = 1"
     write(own.sources()[0].solution / "exercise.toml", said)
     release(own, own.sources()[0])
     return own
@@ -43,7 +43,7 @@ def test_without_a_file_all_has_its_default(tmp_path):
 
 
 def test_what_it_says_is_read(tmp_path):
-    said = 'gpu = true\n[limits]\ncpu_seconds = 5\nmemory_mb = 7'
+    said = "gpu = true\n[limits]\ncpu_seconds = 5\nmemory_mb = 7"
     write(tmp_path / "exercise.toml", said)
     assert Settings.read(tmp_path) == Settings(True, {"cpu_seconds": 5, "memory_mb": 7})
 

@@ -240,8 +240,8 @@ def _bound_memory(extra: int) -> None:
         return
     import resource
 
-    with open("/proc/self/status") as status:
-        held = next((int(line.split()[1]) << 10 for line in status if line.startswith("VmData:")), 0)
+    status = Path("/proc/self/status").read_text().splitlines()
+    held = next((int(line.split()[1]) << 10 for line in status if line.startswith("VmData:")), 0)
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     soft = held + extra
     soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)

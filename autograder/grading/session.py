@@ -122,7 +122,7 @@ class Session:
         self.used = list({item.exercise.name: item.exercise for item in self.submissions}.values())
         self.strays = [
             text.line(text.name(entry))
-            for entry in sorted(os.listdir(submitted))
+            for entry in sorted(os.listdir(submitted))  # noqa: PTH208 (names, whatever bytes are in them)
             if entry.lower().endswith(".ipynb") and (submitted / entry).is_file()
         ]
         limits = Limits.configured(course.config)

@@ -115,9 +115,9 @@ class Worker:
             notes = unit.notes + restored.repairs + left_out
             stops = [(cell, error.message) for cell, error in done.stops]
             outcome = _outcome(kind, reason, notes, evidence, restored, done.checked, stops)
-            if len(outcome.notebook) > limits.graded_mb * 250_000:  # perhaps too many bytes: a letter has up to 4
-                if bound(restored.notebook, limits, is_locked):
-                    outcome.notebook = json.dumps(restored.notebook, ensure_ascii=False)
+            perhaps = len(outcome.notebook) > limits.graded_mb * 250_000  # too many bytes: a letter has up to 4
+            if perhaps and bound(restored.notebook, limits, is_locked):
+                outcome.notebook = json.dumps(restored.notebook, ensure_ascii=False)
         outcome.seconds = clock.seconds
         return outcome
 

@@ -15,6 +15,7 @@ SHARED = Path(__file__).parent.parent / "checking" / "shared.py"
 ROOT = "/guest"
 """Where they lie there, as they do here below `autograder`."""
 NOBODY = "65534"
+TEMPORARY = "/tmp"  # noqa: S108 (where programs look for it; within a sandbox it is that sandbox's own)
 EVERYWHERE = {
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
@@ -81,9 +82,9 @@ def _system(gpu: bool = False) -> list[str]:
     """Return bubblewrap's arguments for a read-only view of the system, of this Python, and of a GPU where asked."""
     binds = []
     for name in ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"):
-        if os.path.islink(name):
-            binds += ["--symlink", os.readlink(name), name]
-        elif os.path.isdir(name):
+        if Path(name).is_symlink():
+            binds += ["--symlink", str(Path(name).readlink()), name]
+        elif Path(name).is_dir():
             binds += ["--ro-bind", name, name]
     for path in _paths():
         binds += ["--ro-bind", str(path), str(path)]
@@ -112,8 +113,8 @@ def command(program: Sequence[str], hidden: Iterable[str], gpu: bool = False) ->
         "--proc", "/proc", "--dev", "/dev", *(part for name in devices for part in ("--dev-bind-try", name, name)),
         "--tmpfs", "/scratch", "--dir", "/scratch/.tmp", "--chdir", "/scratch", *_environment(gpu),
     ]  # fmt: skip
-    if not any(path.is_relative_to("/tmp") for path in paths):
-        inner += ["--symlink", "scratch/.tmp", "/tmp"]
+    if not any(path.is_relative_to(TEMPORARY) for path in paths):
+        inner += ["--symlink", "scratch/.tmp", TEMPORARY]
     inner += ["--remount-ro", "/dev", "--remount-ro", "/"]  # what one guest could leave there, the next could read
     if os.getuid():
         return [*inner, *program]
@@ -126,7 +127,7 @@ def as_nobody(
     """Return a command that root runs as nobody, with a view of the system, of this Python, and of these folders."""
     binds = [*_system(gpu), *(part for path in read for part in ("--ro-bind", str(path), str(path)))]
     binds += [part for path in write for part in ("--bind", str(path), str(path))]
-    parents = ["/tmp"]  # where the inner bubblewrap puts its new root together
+    parents = [TEMPORARY]  # where the inner bubblewrap puts its new root together
     for path in (name for name in binds if name.startswith("/")):
         for parent in reversed(Path(path).parents):
             if str(parent) not in ("/", "/usr", *parents):

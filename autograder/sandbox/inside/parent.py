@@ -167,7 +167,7 @@ def fork_guest(
 
 def _folders(limits: dict[str, Any]) -> dict[str, tuple[int, int]]:
     """Return the folders in memory that a guest may write to: MB and files of each."""
-    return {SCRATCH: (limits["disk_mb"], limits["files"]), "/dev/shm": (limits["shared_mb"], SHARED_FILES)}
+    return {SCRATCH: (limits["disk_mb"], limits["files"]), kernel.SHARED_MEMORY: (limits["shared_mb"], SHARED_FILES)}
 
 
 def _confine(limits: dict[str, Any], filter_program: bytes, gpu: bool) -> None:
@@ -194,7 +194,7 @@ def _confine(limits: dict[str, Any], filter_program: bytes, gpu: bool) -> None:
         resource.setrlimit(kind, (value, value))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    sys.stdin = open(0, closefd=False)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 (it lasts as long as the guest)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

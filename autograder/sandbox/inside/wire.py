@@ -125,7 +125,7 @@ class Encoder:
         if self._nodes > MOST_NODES:
             raise TooLarge(f"a value of more than {MOST_NODES} parts")
         kind = type(value)
-        if value is None or kind is bool or kind is str and len(value) <= MOST_TEXT:
+        if value is None or kind is bool or (kind is str and len(value) <= MOST_TEXT):
             return value
         if kind is int:
             return value if value.bit_length() < MOST_BITS else self._reference(value)
@@ -292,7 +292,7 @@ class Decoder:
             raise Violation(f"a value that is not what it says ({type(error).__name__})") from None
 
     def _tagged(self, kind: Any, value: dict[str, Plain], depth: int) -> Any:
-        content = value.get("v")
+        content: Plain = value.get("v")
         if kind in ("list", "tuple"):
             items = [self.decode(item, depth + 1) for item in _items(content, MOST_ITEMS)]
             return items if kind == "list" else tuple(items)
@@ -375,8 +375,9 @@ class Decoder:
             result = np.array(np.ndarray(shape, dtype, data or bytes(dtype.itemsize), offset, strides))
             self.arrays.append((result, None, None))
             return result
-        buffer = bytearray(data) if value.get("writeable", True) else bytes(data)
-        memory = buffer or type(buffer)(dtype.itemsize)  # an array without elements has no bytes
+        kind = bytearray if value.get("writeable", True) else bytes
+        buffer = kind(data)
+        memory = buffer or kind(dtype.itemsize)  # an array without elements has no bytes
         result = np.ndarray(shape, dtype, buffer=memory, offset=offset, strides=strides)
         self.arrays.append((result, buffer, data))
         return result
