@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from autograder.cells import is_check
-from autograder.checking import machine
+from autograder.checking import Status, machine
 from autograder.checking.words import Message, joined
 from autograder.results import CellResult, Outcome, Record
 
@@ -33,8 +33,8 @@ def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
 
 def lost_to(cell: CellResult) -> str:
     """Return what cost a check cell its points, in a line: the first check that failed, and the likely cause."""
-    failed = [check for check in cell.checks if check.status == "failed"]
-    waiting = [check for check in cell.checks if check.status == "waiting"]
+    failed = [check for check in cell.checks if check.status == Status.FAILED]
+    blocked = [check for check in cell.checks if check.status == Status.BLOCKED]
     if failed:
         named = [check for check in failed if check.cause]
         title = str(Message(failed[0].title)).rstrip(".")
@@ -46,8 +46,8 @@ def lost_to(cell: CellResult) -> str:
             text = "{cause}; does not hold: {title} (and {count} more)"
             return str(Message(text, cause=cause, title=title, count=len(failed) - 1))
         return str(Message("{cause}; does not hold: {title}", cause=cause, title=title))
-    if waiting:
-        return str(waiting[0].message)
+    if blocked:
+        return str(blocked[0].message)
     return str(cell.error) or str(NOT_FINISHED)
 
 

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from autograder import gradebook, reasons
+from autograder.checking import Status
 from autograder.checking.words import Message, shown
 from autograder.course import Course, UserError
 from autograder.feedback.page import inline_code
@@ -102,7 +103,7 @@ def costs(records: list[Record]) -> tuple[list[Any], list[Any]]:
             total = sum(check.weight for check in cell.checks) or 1
             causes = set()
             for check in cell.checks:
-                if check.status in ("passed", "unverified"):
+                if check.status in (Status.PASSED, Status.UNVERIFIED):
                     continue
                 if cell.max_points:
                     key = (cell.subject, check.title)
@@ -130,7 +131,7 @@ class Column:
     name: str
     title: str
     failed: int = 0
-    waiting: int = 0
+    blocked: int = 0
     unverified: int = 0
 
 
@@ -148,9 +149,9 @@ def _columns(records: list[Record]) -> list[Column]:
                     name = str(Message(WITHOUT_POINTS, name=reasons.words_of(cell.subject)))
                 made = Column(grade_id, check.name, cell.subject, name, shown(check.title))
                 column = columns.setdefault(check.name, made)
-                column.failed += check.status == "failed"
-                column.waiting += check.status == "waiting"
-                column.unverified += check.status == "unverified"
+                column.failed += check.status == Status.FAILED
+                column.blocked += check.status == Status.BLOCKED
+                column.unverified += check.status == Status.UNVERIFIED
     return [column for columns in found.values() for column in columns.values()]
 
 
@@ -160,12 +161,12 @@ def _telling(columns: list[Column], records: list[Record]) -> dict[str, list[Col
     checks = [column for column in columns if column.check and tried > 1]
     return {
         "hard": [column for column in checks if column.failed >= NEARLY_ALL * tried],
-        "never": [column for column in checks if not (column.failed or column.waiting or column.unverified)],
+        "never": [column for column in checks if not (column.failed or column.blocked or column.unverified)],
     }
 
 
 def _marks(record: Record, columns: list[Column]) -> list[tuple[str, Column]]:
-    """Return how a submission came out in each column: passed, failed, waiting, unverified, open, or nothing."""
+    """Return how a submission came out in each column: passed, failed, blocked, unverified, open, or nothing."""
     marks = []
     for column in columns:
         cell = record.cells.get(column.cell)

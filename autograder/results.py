@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autograder.checking import words
+from autograder.checking import Status, words
 from autograder.checking.words import Message
 
 SCHEMA = 3
@@ -19,15 +19,12 @@ KINDS = ("right", "wrong", "malformed", "limit", "hostile", "infrastructure")
 
 @dataclass
 class CheckResult:
-    """What one check found of one function: `status` is passed, failed, waiting or unverified.
-
-    An unverified one needs what the machine that graded did not have; `on` says what.
-    """
+    """What one check found of one function. What an unverified one needs of a machine, `on` says."""
 
     name: str
     title: str
     weight: float
-    status: str
+    status: Status
     message: Message
     cause: str = ""
     label: str = ""
@@ -230,6 +227,8 @@ def _message(raw: Any) -> Message:
 
 def _cell(raw: dict[str, Any]) -> CellResult:
     checks = [CheckResult(**{**check, "message": _message(check["message"])}) for check in raw["checks"]]
+    for check in checks:
+        check.status = Status(check.status)
     return CellResult(**{**raw, "checks": checks, "error": _message(raw["error"])})
 
 

@@ -23,7 +23,7 @@ from autograder.authoring import loader, source
 from autograder.cells import call_of
 from autograder.checking import machine
 from autograder.checking.expect import RTOL
-from autograder.checking.suite import _try
+from autograder.checking.subject import attempt
 from autograder.course import ROOT
 
 WRONG_SEEDS, WRONG_SWEEP = range(1), range(1, 5)
@@ -110,7 +110,7 @@ def test_wrong_answers_fail_and_are_recognised(folder, subject, seeds):
             if cause != wrong.__name__:
                 unlike.append(f"{wrong.__name__}, seed {seed}: taken for {cause or 'nothing'}")
             check = next(check for check in exercise.suite.of(subject) if check.__name__ == name)
-            failure = _try(check, subject, wrong, seed)[1]
+            failure = attempt(check, wrong, seed).failure
             if failure.expected is not None and not getattr(wrong, "on", ""):  # a GPU's roundings are small
                 got, expected = (np.asarray(own, dtype=float) for own in (failure.got, failure.expected))
                 with np.errstate(all="ignore"):
@@ -181,7 +181,7 @@ def test_an_unwritten_stub_gets_nothing_and_is_not_called_wrong(folder, subject)
     for function in (stub, None):
         report = suite.examine(subject, function, points=1)
         assert report.score == 0
-        assert {result.status for result in report.results} == {"waiting"}
+        assert {result.status for result in report.results} == {"blocked"}
     assert suite.examine(subject, lambda *arguments: None, points=1).score == 0
 
 

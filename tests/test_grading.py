@@ -29,7 +29,8 @@ from autograder.grading import backends, batch, notebook
 from autograder.grading.judge import Judge
 from autograder.limits import Limits
 from autograder.sandbox.budget import Budget
-from autograder.sandbox.guests import Bare, Ended, Nursery
+from autograder.sandbox.guest import Ended
+from autograder.sandbox.guests import GuestPool, UnsandboxedGuests
 
 RIGHT = {"add": "def add(a, b):\n    return b + a", "twice": "def twice(a):\n    return a + a"}
 
@@ -227,7 +228,7 @@ def test_what_a_person_gave_renews_the_page_and_runs_nothing(graded, monkeypatch
         raise AssertionError("nothing is to be run")
 
     monkeypatch.setattr(backends, "Local", nobody)
-    monkeypatch.setattr(Nursery, "start", nobody)
+    monkeypatch.setattr(GuestPool, "start", nobody)
     try:
         for pages_made in ("pages made anew: 1", ""):
             result = run(course, "grade", "--submitted", folder, "--into", course.into)
@@ -538,8 +539,8 @@ def test_a_record_that_is_none_is_graded_again(isolated, toy, tmp_path, data):
 
 def test_large_arguments_of_callbacks_end_at_a_limit(toy):
     """A check may give a function to a student's; what that one hands to it, again and again, has an end."""
-    limits = {**Limits().plain(), "received_mb": 100}
-    guests = Bare(limits)
+    limits = Limits(received_mb=100)
+    guests = UnsandboxedGuests(limits)
     guests.start()
     try:
         judge = Judge(toy.exercises()[0], limits)

@@ -28,9 +28,9 @@ def test_a_new_exercise_can_be_released(course):
     text = (folder / "06-multi-head.py").read_text(encoding="utf-8")
     assert text.startswith("# %% title [markdown]\n# # 6. Multi head\n") and "## 6.1 `centred`" in text
     assert "TITLE" not in text and "name" not in {path.stem for path in folder.iterdir()}
-    assert Settings.read(folder).title == "Multi head"
+    assert Settings.read(folder) == Settings()
     assert run(course, "release").exit_code == 0
-    assert course.title_of("06-multi-head") == "Multi head"
+    assert course.exercises()[0].title == "6. Multi head"
     assert "YOUR CODE" in course.exercises()[0].notebook.read_text(encoding="utf-8").upper()
 
 

@@ -20,9 +20,8 @@ from test_outputs import ACTING, LIMITS, ONLY_IN_MARKDOWN, SECONDS, SLOW
 
 from autograder import gradebook
 from autograder.authoring.release import release
-from autograder.checking import MIME
+from autograder.checking import MIME, Report, Result
 from autograder.checking import words as translations
-from autograder.checking.suite import Report, Result
 from autograder.checking.words import Message
 from autograder.corpus.case import RIGHT, live
 from autograder.feedback import head
@@ -142,7 +141,7 @@ FAILED = [
     Result("large", "Large numbers add up.", 1, "failed", "They do not."),
 ]
 WAITING = [
-    Result(f"more{number}", f"Waits {number}.", 1, "waiting", "Waits until this holds: a.") for number in (1, 2)
+    Result(f"more{number}", f"Waits {number}.", 1, "blocked", "Waits until this holds: a.") for number in (1, 2)
 ]
 
 
@@ -198,7 +197,7 @@ def test_a_perfect_submission_sees_so():
 
 def test_a_function_that_is_not_written_says_so_once():
     message = Message("{function} is not written yet.", function="add")
-    page = page_with(*[Result(f"c{n}", f"Check {n}.", 1, "waiting", message) for n in range(5)], score=0.0)
+    page = page_with(*[Result(f"c{n}", f"Check {n}.", 1, "blocked", message) for n in range(5)], score=0.0)
     (card,) = page.select(".card")
     assert said(card).startswith("add −6 add is not written yet.")
     assert said(page.select_one(".check details summary")) == "add is not written yet."
@@ -290,7 +289,7 @@ def acting_cells():
     texts = {**ACTING, **ONLY_IN_MARKDOWN}.values()
     cleaned = [new_markdown_cell(text) for text in texts]
     outputs.clean_markdown(cleaned, LIMITS)
-    collected = outputs.Collected({**LIMITS, "output_kb": 400})
+    collected = outputs.Collected(replace(LIMITS, output_kb=400))
     for text in texts:
         collected.add({"output_type": "display_data", "data": {"text/html": text}})
         collected.add({"output_type": "display_data", "data": {"text/markdown": text}})

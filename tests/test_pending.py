@@ -12,7 +12,7 @@ from nbgrader.api import Gradebook
 from autograder import cli, doctor, gradebook, nbgrader_plugin, reasons, report
 from autograder.authoring.release import release
 from autograder.checking import Message, Report, Suite, expect_close, machine, misconception, right, show
-from autograder.checking.answers import listed
+from autograder.checking.answers import answers_in
 from autograder.corpus.case import RIGHT, WRONG
 from autograder.course import UserError
 from autograder.explain import Explained, Explanation, lines
@@ -113,11 +113,11 @@ def test_what_a_machine_lacks_is_not_verified_and_its_points_wait(suite, has):
 
 def test_what_needs_a_failed_check_waits_for_that_and_no_points_are_pending(suite, has):
     report = suite.examine("double", lambda A: 3 * A, points=10, seed=SEED)
-    assert [result.status for result in report.results] == ["failed", "waiting", "waiting", "unverified"]
+    assert [result.status for result in report.results] == ["failed", "blocked", "blocked", "unverified"]
     assert (report.score, report.pending) == (0.0, 1.0)
     assert [result.cause for result in report.results] == ["thrice", "", "", ""]
     report = suite.examine("double", None, points=10, seed=SEED)
-    assert {result.status for result in report.results} == {"waiting"} and not report.pending
+    assert {result.status for result in report.results} == {"blocked"} and not report.pending
 
 
 def test_pending_points_are_what_the_score_would_rise_by(suite, has):
@@ -126,7 +126,7 @@ def test_pending_points_are_what_the_score_would_rise_by(suite, has):
 
 
 def test_unknown_machines_are_refused(suite):
-    with pytest.raises(ValueError, match="the check fast says on='tpu'.*gpu, triton"):
+    with pytest.raises(ValueError, match=r"the check fast says on='tpu'.*gpu, triton"):
 
         @suite.check(on="tpu")
         def fast(double, draw):
@@ -141,7 +141,7 @@ def test_unknown_machines_are_refused(suite):
 
 def test_a_wrong_answer_that_only_a_gpu_shows_is_left_out_without_one(suite, has):
     assert [wrong.__name__ for wrong in suite.listed("wrong_for", "double")] == ["thrice"]
-    assert len(listed(sys.modules["misconceptions"], "wrong_for", "double")) == 2
+    assert len(answers_in(sys.modules["misconceptions"], "wrong_for", "double")) == 2
     has.add("gpu")
     assert [wrong.__name__ for wrong in suite.listed("wrong_for", "double")] == ["thrice", "on_a_gpu"]
 

@@ -131,7 +131,7 @@ MESSAGES = st.recursive(
 )
 POINTS = st.floats(0, 100)
 CHECKS = st.builds(
-    CheckResult, TEXT, TEXT, POINTS, st.sampled_from(["passed", "failed", "waiting"]), MESSAGES, TEXT, TEXT, TEXT
+    CheckResult, TEXT, TEXT, POINTS, st.sampled_from(["passed", "failed", "blocked"]), MESSAGES, TEXT, TEXT, TEXT
 )
 CELLS = st.builds(CellResult, POINTS, POINTS, st.booleans(), TEXT, st.lists(CHECKS, max_size=2), MESSAGES)
 RECORDS = st.builds(

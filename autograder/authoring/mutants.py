@@ -31,7 +31,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from autograder import cores
 from autograder.authoring import loader
+from autograder.checking import Status
 
 RECORD = loader.ROOT / "book" / "data" / "mutants.json"
 SEEDS = (1, 2, 3)
@@ -39,9 +41,6 @@ SECONDS = 20
 MOST_MEMORY = 3 << 30
 MOST = 400
 """Seconds and bytes of memory for one mutant; mutants of one function (of more, always the same are chosen)."""
-
-RAISED = "raised {kind} for arguments"
-"""What is in the message of a check that failed because the function under test raised an error of its own."""
 
 BINARY: dict[type, list[type]] = {
     ast.Add: [ast.Sub],
@@ -435,28 +434,16 @@ def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Out
         subject = around[mutant.answer]
     outcome = Outcome()
     for number, seed in enumerate(seeds):
-        diagnosed = contextlib.nullcontext() if number == 0 else _undiagnosed(exercise)
-        with diagnosed:
-            report = exercise.suite.examine(mutant.subject, subject, 1.0, seed)
-        failed = [result for result in report.results if result.status in ("failed", "waiting")]
+        # To look for a cause takes most of the time of a wrong answer.
+        report = exercise.suite.examine(mutant.subject, subject, 1.0, seed, diagnosis=number == 0)
+        failed = [result for result in report.results if result.status in (Status.FAILED, Status.BLOCKED)]
         outcome.first.append(failed[0].name if failed else "")
         if number == 0 and failed:
-            outcome.raised = RAISED in getattr(failed[0].message, "text", "")
+            outcome.raised = failed[0].raised
             outcome.cause = any(result.cause for result in failed)
             outcome.relation = any(getattr(result, "relation", None) for result in failed)
     gc.collect()  # one that filled the memory must not leave it full: the next would be rejected for that
     return outcome
-
-
-@contextlib.contextmanager
-def _undiagnosed(exercise: loader.Loaded):
-    """Let the suite look for no cause, which takes most of the time of a wrong answer."""
-    suite = exercise.suite
-    suite._diagnose = lambda *arguments: None
-    try:
-        yield
-    finally:
-        del suite._diagnose
 
 
 def examined(
@@ -464,7 +451,7 @@ def examined(
 ) -> list[Outcome]:
     """Examine mutants in a pool of processes; one that does not come to an end in time is killed by that."""
     outcomes = []
-    with pebble.ProcessPool(workers or os.cpu_count() or 1, initializer=_begin, initargs=[folder]) as pool:
+    with pebble.ProcessPool(workers or cores.count(), initializer=_begin, initargs=[folder]) as pool:
         waiting = [pool.schedule(examine, args=[folder, mutant], timeout=seconds) for mutant in mutants]
         for future in track(waiting, folder.name, console=Console(stderr=True), transient=True):
             try:

@@ -29,12 +29,13 @@ from autograder.cells import (
     texts,
 )
 from autograder.checking import show, words
-from autograder.checking.suite import Report, Result
+from autograder.checking.report import Report, Result, Status
 from autograder.checking.words import Message
-from autograder.feedback import code, formulas, head
+from autograder.feedback import formulas, head
+from autograder.limits import Limits
 from autograder.reasons import named
 from autograder.results import Saved
-from autograder.sanitize import markup, outputs
+from autograder.sanitize import code, markdown, markup, outputs
 from autograder.sanitize.text import printed
 
 REMEMBERED = 500
@@ -55,7 +56,7 @@ TIMES = (
 
 
 def render(
-    notebook: Notebook, saved: Saved, *, assignment: str, student: str, most_mb: float = outputs.GRADED_MB
+    notebook: Notebook, saved: Saved, *, assignment: str, student: str, most_mb: float = Limits.graded_mb
 ) -> str:
     """Return the feedback page for a graded notebook, as HTML.
 
@@ -148,7 +149,7 @@ def _function(cell: Cell, saved: Saved) -> dict[str, Any]:
     call = call_of(cell) if is_check(cell) and not report else None
     most, score = points_worth(cell), kept.get("score", 0.0)
     pending = report.pending if report and not kept.get("by_hand") else 0.0
-    standing = show.standing(report) if report else "waiting"
+    standing = show.standing(report) if report else Status.BLOCKED
     return {
         "id": name,
         "cell": cell.id,
@@ -158,14 +159,14 @@ def _function(cell: Cell, saved: Saved) -> dict[str, Any]:
         "waits": bool(kept.get("waits")),
         "pending": _pending(report, pending) if report and pending else None,
         "by_hand": bool(kept.get("by_hand")),
-        "unwritten": report is not None and all(result.status == "waiting" for result in report.results),
+        "unwritten": report is not None and all(result.status == Status.BLOCKED for result in report.results),
         "comment": str(kept.get("comment") or ""),
         "check": is_check(cell),
         "report": report,
         "ending": "" if report else _ending(cell, kept),
         "worth": _points(score, most) if most else words.translated(show.WITHOUT_POINTS[standing]),
         "left": most - score - pending,
-        "holds": score + pending >= most - 1e-9 if most else standing in ("passed", "unverified"),
+        "holds": score + pending >= most - 1e-9 if most else standing in (Status.PASSED, Status.UNVERIFIED),
         "share": 100 * max(0.0, min(1.0, score / (most or 1))),
     }
 
@@ -237,10 +238,10 @@ def _cards(function: dict[str, Any]) -> Iterator[dict[str, Any]]:
         elif function["by_hand"]:
             yield {**lost, "message": Message("These points were given by a person.")}
         return
-    failed = [result for result in report.results if result.status == "failed"]
-    waiting = [result for result in report.results if result.status == "waiting"]
+    failed = [result for result in report.results if result.status == Status.FAILED]
+    blocked = [result for result in report.results if result.status == Status.BLOCKED]
     if not failed:
-        yield {**lost, "message": waiting[0].message if waiting else ""}
+        yield {**lost, "message": blocked[0].message if blocked else ""}
         return
     total = sum(result.weight for result in report.results) or 1
     groups: dict[str, list[Result]] = {}
@@ -248,13 +249,13 @@ def _cards(function: dict[str, Any]) -> Iterator[dict[str, Any]]:
         groups.setdefault(result.cause or f"\0{result.name}", []).append(result)
     last = list(groups)[-1]
     for cause, group in groups.items():
-        cost = sum(result.weight for result in [*group, *(waiting if cause == last else [])])
+        cost = sum(result.weight for result in [*group, *(blocked if cause == last else [])])
         yield {
             **lost,
             "lost": report.points * cost / total,
             "finding": _finding(report, group[0]),
             "others": [result.title for result in group[1:]],
-            "waiting": len(waiting) if cause == last else 0,
+            "blocked": len(blocked) if cause == last else 0,
             "read": report.read,
         }
 
@@ -267,7 +268,7 @@ def _finding(report: Report, result: Result) -> dict[str, Any]:
         "status": str(result.status),
         "title": words.shown(result.title),
         "message": words.shown(result.message),
-        "held": words.listed(result.held),
+        "held": words.enumerated(result.held),
         "relation": words.shown(getattr(result, "relation", "") or ""),
         "element": show.element(where) if where else "",
         "lead": str(where["lead"]) if where.get("lead") else "",
@@ -416,7 +417,7 @@ def _remembered(function: Any) -> Any:
 @_remembered
 def _released(text: str) -> str:
     """Return a text of the course as HTML."""
-    return formulas.with_formulas(markup.inert_markdown(text)[0], formulas.Room(float("inf")))
+    return formulas.with_formulas(markdown.inert_markdown(text)[0], formulas.Room(float("inf")))
 
 
 def _line(text: str) -> Markup:
@@ -426,7 +427,7 @@ def _line(text: str) -> Markup:
 
 
 def _markdown(text: str, attachments: dict[str, Any], room: formulas.Room) -> Markup:
-    shown = markup.inert_markdown(text, attachments)[0] if attachments else _inert(text)
+    shown = markdown.inert_markdown(text, attachments)[0] if attachments else _inert(text)
     return _with_formulas(shown, room)
 
 
@@ -434,13 +435,13 @@ def _markdown(text: str, attachments: dict[str, Any], room: formulas.Room) -> Ma
 def markdown2html(context: Any, source: str) -> Markup:
     """Return Markdown as nbgrader's formgrader shows it; stands for nbconvert's filter of the same name."""
     cell = context.get("cell") or {}
-    clean = markup.inert_markdown(source, cell.get("attachments"))[0]
+    clean = markdown.inert_markdown(source, cell.get("attachments"))[0]
     return Markup(formulas.with_formulas(clean, formulas.Room()))
 
 
 @_remembered
 def _inert(text: str) -> str:
-    return markup.inert_markdown(text)[0]
+    return markdown.inert_markdown(text)[0]
 
 
 def _with_formulas(clean: str, room: formulas.Room) -> Markup:

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from autograder.course import Course, Exercise, UserError
 from autograder.feedback import head
 from autograder.grading import worker
 from autograder.grading.backends import Backend, Job, WorkerDied
+from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.submissions import UNREAD_STAMP, Submission, Unit
 from autograder.grading.worker_config import WorkerConfig
 from autograder.results import Outcome, Record, Saved, Standing
@@ -75,6 +75,8 @@ class Batch:
     setting : WorkerConfig
         Where workers work.
     options : Options
+    timer : PhaseTimer, optional
+        Counts the time of each phase, that of workers too.
     """
 
     course: Course
@@ -82,7 +84,7 @@ class Batch:
     backend: Any
     setting: WorkerConfig
     options: Options = field(default_factory=Options)
-    seconds: dict[str, float] = field(default_factory=dict)
+    timer: PhaseTimer = field(default_factory=PhaseTimer)
 
     def __post_init__(self) -> None:
         self.secret = seeds.course_secret(self.course)
@@ -142,7 +144,7 @@ class Batch:
 
     def _begun(self, submission: Submission) -> _Task:
         """Read a submission; it is kept as it is if it has a grade that still holds."""
-        with self._timed("read"):
+        with self.timer("read"):
             unit = submission.read(self.setting.limits_of(submission.exercise.name))
         task = _Task(submission, unit)
         if not (self.options.force or self.options.redraw):
@@ -162,7 +164,7 @@ class Batch:
             return None, None
         if (record.submission, record.exercise) != (unit.digest, self._version(submission.exercise)):
             return None, None
-        with self._timed("database"):
+        with self.timer("database"):
             now = self.writer.saved(submission.exercise.name, submission.student)
         return (record.with_saved(now), now) if now else (None, None)
 
@@ -178,11 +180,10 @@ class Batch:
         outcome.repairs += unread
         said = outcome.kind != "right" or outcome.repairs or outcome.pending
         comment = "\n\n".join(reasons.of(outcome))[:MOST_COMMENT] if said else ""
-        with self._timed("database"):
+        with self.timer("database"):
             task.saved = self._save(unit, outcome, timestamp, comment)
-        for phase, took in outcome.seconds.items():
-            self.seconds[phase] = self.seconds.get(phase, 0.0) + took
-        with self._timed("files"):
+        self.timer.add(outcome.seconds)
+        with self.timer("files"):
             task.record = self._record(task, outcome, task.saved.standing).with_saved(task.saved)
             place = self.course.graded(unit.student, unit.assignment)
             for folder in (place.folder, place.pages):
@@ -243,12 +244,12 @@ class Batch:
                 continue
             if isinstance(answer, tuple):
                 answer, took = answer
-                self.seconds["pages"] = self.seconds.get("pages", 0.0) + took
+                self.timer.add({"pages": took})
             assert task.record is not None
             if isinstance(answer, Exception):  # the page could not be made; the grade is safe
                 fault = PAGE_DIED if isinstance(answer, WorkerDied) else str(answer)
                 answer = head.bare_page(task.record, text.line(fault))
-            with self._timed("files"):
+            with self.timer("files"):
                 self._place(task).page.parent.mkdir(parents=True, exist_ok=True)
                 write(self._place(task).page, answer)
             yield task
@@ -278,7 +279,7 @@ class Batch:
         """Make a page in this process; return it, or the exception that it ended in."""
         from autograder.grading.worker import page
 
-        with self._timed("pages"):
+        with self.timer("pages"):
             try:
                 return page(unit, notebook, saved, self.setting.limits_of(unit.assignment))
             except Exception as error:  # as a worker would
@@ -303,15 +304,9 @@ class Batch:
 
     def _result(self) -> tuple[_Task, Any]:
         assert self.running is not None
-        with self._timed("waiting for workers"):
+        with self.timer("waiting for workers"):
             job, answer = self.running.result()
         return self.jobs.pop(job.key), answer
-
-    @contextlib.contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
 
 
 def prepare(

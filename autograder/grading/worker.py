@@ -9,7 +9,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import nbformat
 
@@ -33,8 +32,9 @@ from autograder.grading.remote import Fault
 from autograder.grading.run import Execution, execute
 from autograder.grading.submissions import Unit, beside
 from autograder.grading.worker_config import WorkerConfig
+from autograder.limits import Limits
 from autograder.results import CellResult, CheckResult, Outcome, Saved
-from autograder.sandbox.guests import Bare, Lane, Nursery
+from autograder.sandbox.guests import Guests
 from autograder.sanitize import text
 from autograder.sanitize.outputs import bound, clean_markdown
 
@@ -53,11 +53,11 @@ class Worker:
     Parameters
     ----------
     setting : WorkerConfig
-    guests : Nursery, Lane or Bare, optional
+    guests : Guests, optional
         Where guests come from; by default what the setting asks for.
     """
 
-    def __init__(self, setting: WorkerConfig, guests: Nursery | Lane | Bare | None = None):
+    def __init__(self, setting: WorkerConfig, guests: Guests | None = None):
         self.setting = setting
         if setting.hide_gpu:  # what a guest cannot use, no check may ask for
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -66,12 +66,12 @@ class Worker:
         self.released: dict[str, Notebook] = {}
         self.judges: dict[str, Judge] = {}
         self.files: dict[str, dict[str, bytes]] = {}
-        self.limits: dict[str, dict[str, Any]] = {}
+        self.limits: dict[str, Limits] = {}
         for name in setting.exercises:
             exercise, limits = setting.exercise(name), setting.limits_of(name)
             self.released[name] = nbformat.read(exercise.notebook, as_version=4)
             self.judges[name] = Judge(exercise, limits)
-            self.files[name] = beside(exercise.released, limits["beside_mb"])[0]
+            self.files[name] = beside(exercise.released, limits.beside_mb)[0]
             self.limits[name] = limits
 
     def close(self) -> None:
@@ -115,19 +115,19 @@ class Worker:
             notes = unit.notes + restored.repairs + left_out
             stops = [(cell, error.message) for cell, error in done.stops]
             outcome = _outcome(kind, reason, notes, evidence, restored, done.checked, stops)
-            if len(outcome.notebook) > limits["graded_mb"] * 250_000:  # perhaps too many bytes: a letter has up to 4
-                if bound(restored.notebook, limits, is_locked):
-                    outcome.notebook = json.dumps(restored.notebook, ensure_ascii=False)
+            perhaps = len(outcome.notebook) > limits.graded_mb * 250_000  # too many bytes: a letter has up to 4
+            if perhaps and bound(restored.notebook, limits, is_locked):
+                outcome.notebook = json.dumps(restored.notebook, ensure_ascii=False)
         outcome.seconds = clock.seconds
         return outcome
 
 
-def page(unit: Unit, notebook: str, saved: Saved, limits: dict[str, Any]) -> str:
+def page(unit: Unit, notebook: str, saved: Saved, limits: Limits) -> str:
     """Return the feedback page of a graded notebook, with what the gradebook says of it."""
     from autograder.feedback.page import render  # templates, which whoever only grades need not load
 
     graded = nbformat.from_dict(json.loads(notebook))
-    return render(graded, saved, assignment=unit.assignment, student=unit.student, most_mb=limits["graded_mb"])
+    return render(graded, saved, assignment=unit.assignment, student=unit.student, most_mb=limits.graded_mb)
 
 
 def malformed(released: Notebook, unit: Unit, reason: Message) -> Outcome:

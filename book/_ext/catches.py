@@ -14,7 +14,6 @@ passes, and an exercise that isn't there.
 """
 
 import multiprocessing
-import os
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
@@ -25,6 +24,7 @@ from sphinx.locale import get_translation
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from autograder import cores
 from autograder.authoring import answer_trials, loader, mutants
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ def prepared(names):
     ]  # the last take longest
     if missing:
         spawn = multiprocessing.get_context("spawn")  # a fork of a process in which torch runs may hang
-        with ProcessPoolExecutor(min(len(missing), os.cpu_count() or 1), mp_context=spawn) as pool:
+        with ProcessPoolExecutor(min(len(missing), cores.count()), mp_context=spawn) as pool:
             list(pool.map(answer_trials.of, missing))
     return {folder.name: answer_trials.of(folder) for folder in folders}
 

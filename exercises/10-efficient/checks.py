@@ -600,7 +600,7 @@ def expect_cached(result, parts, when=""):
 
 
 def expect_grows(KVCache, parts):
-    results, after = KVCache.there(appended, parts)
+    results, after = KVCache.run_remote(appended, parts)
     expect(isinstance(results, list) and len(results) == len(parts), "`append` returned something odd.")
     for count, result in enumerate(results, 1):
         when = Message("Appended {count} times of {all}.", count=count, all=len(parts))
@@ -613,7 +613,7 @@ def KVCache_first(KVCache, draw):
     """The first `append` returns a tuple of the keys and values that it was given."""
     b, h, n, d_k, d_v = sizes(draw)
     parts = pairs(draw, (b, h), [n], d_k, d_v)
-    (result,), _ = KVCache.there(appended, parts)
+    (result,), _ = KVCache.run_remote(appended, parts)
     expect_cached(result, parts)
     for part, size in zip(result, (d_k, d_v), strict=True):
         expect_tensor(part, (b, h, n, size))
@@ -648,7 +648,7 @@ def KVCache_own_copy(KVCache, draw):
     for counts in [(n, 1), (1, n)]:
         parts = pairs(draw, (b, h), counts, d_k, d_v)
         when = "After the first keys and values were overwritten by whoever owns them:"
-        expect_cached(KVCache.there(changed_afterwards, *parts), parts, Message(when))
+        expect_cached(KVCache.run_remote(changed_afterwards, *parts), parts, Message(when))
 
 
 @check(weight=1, needs=[KVCache_first])
@@ -656,7 +656,7 @@ def KVCache_two(KVCache, draw):
     """Two caches share nothing."""
     b, h, n, d_k, d_v = sizes(draw)
     first, second = pairs(draw, (b, h), (n, n + 1), d_k, d_v)
-    one, other = KVCache.there(two_caches, first, second)
+    one, other = KVCache.run_remote(two_caches, first, second)
     expect_cached(one, [first, first], Message("Of two caches that were filled in turn, the first:"))
     expect_cached(other, [second, second], Message("Of two caches that were filled in turn, the second:"))
 
@@ -669,7 +669,7 @@ def KVCache_gradients(KVCache, draw):
     parts = pairs(draw, (b, h), counts, d_k, d_v)
     upstream = [tensor(draw, b, h, sum(counts), d) for d in (d_k, d_v)]
     try:
-        came = KVCache.there(differentiated, parts, upstream)
+        came = KVCache.run_remote(differentiated, parts, upstream)
     except Failed as failure:
         if "grad" not in str(failure.message):
             raise
@@ -687,10 +687,10 @@ def KVCache_kept(KVCache, draw):
     b, h, n, d_k, d_v = sizes(draw)
     parts = pairs(draw, (b, h), (n, 2), d_k, d_v)
     for kind in DTYPES:
-        results, after = KVCache.there(appended, [[own.to(kind) for own in pair] for pair in parts])
+        results, after = KVCache.run_remote(appended, [[own.to(kind) for own in pair] for pair in parts])
         for part, d in zip(results[-1], (d_k, d_v), strict=True):
             expect_tensor(part, (b, h, n + 2, d), kind)
-    results, after = KVCache.there(appended, parts)
+    results, after = KVCache.run_remote(appended, parts)
     for pair, own in zip(after, parts, strict=True):
         expect_cached(pair, [own], Message("What was appended, after the call:"))
 
@@ -710,7 +710,7 @@ def KVCache_refuses(KVCache, draw):
         ((b, h + 1), 1, 1, d_k, d_v),
     ]:
         wrong = tensor(draw, *lead, keys, d_key), tensor(draw, *lead, values, d_value)
-        raised, result = KVCache.there(refused, first, wrong, second)
+        raised, result = KVCache.run_remote(refused, first, wrong, second)
         sizes_of = [str(tuple(own.shape)) for own in (*first, *wrong)]
         message = (
             "`append` should raise ValueError or RuntimeError for k {2} and v {3} after k {0} and v {1}, and {4}."

@@ -4,9 +4,10 @@ import functools
 import html
 import re
 
+from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.lexers.python import PythonLexer
-from pygments.token import Comment, Keyword, Name, Number, Operator, String
+from pygments.token import Comment, Keyword, Name, Number, Operator, String, _TokenType
 from pygments.util import ClassNotFound
 
 CLASSES = {
@@ -27,7 +28,7 @@ MOST_HIGHLIGHTED = 20_000
 CONTROL = re.compile(r"\x1b\[([0-9;]{0,50})m|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b")
 
 
-def block(text, language="python"):
+def block(text: str, language: str = "python") -> str:
     """Return code as a block, coloured if pygments knows its language."""
     lexer = _lexer(language) if len(text) <= MOST_HIGHLIGHTED else None
     shown = _coloured(text, lexer) if lexer else html.escape(text, quote=False)
@@ -35,7 +36,7 @@ def block(text, language="python"):
 
 
 @functools.lru_cache(100)
-def _lexer(language):
+def _lexer(language: str) -> Lexer | None:
     with_ends = {"stripnl": False, "ensurenl": False}
     if language.lower() in LANGUAGES:
         return LANGUAGES[language.lower()](**with_ends)
@@ -46,7 +47,7 @@ def _lexer(language):
 
 
 @functools.cache
-def _class(token):
+def _class(token: _TokenType | None) -> str:
     while token:
         if token in CLASSES:
             return CLASSES[token]
@@ -54,9 +55,10 @@ def _class(token):
     return ""
 
 
-def _coloured(text, lexer):
+def _coloured(text: str, lexer: Lexer) -> str:
     """Return the tokens of code as HTML; neighbours of one class share an element."""
-    parts, last = [], ""
+    parts: list[str] = []
+    last = ""
     for token, value in lexer.get_tokens(text):
         name = _class(token) if value.strip() else last
         if name != last:
@@ -66,9 +68,10 @@ def _coloured(text, lexer):
     return "".join([*parts, "</span>" * bool(last)])
 
 
-def terminal(text):
+def terminal(text: str) -> str:
     """Return what was printed as HTML: bold and the eight colours of a terminal stay, other codes go."""
-    parts, start, look = [], 0, ("", "")
+    parts: list[str] = []
+    start, look = 0, ("", "")
     for code in CONTROL.finditer(text):
         parts += _looking(text[start : code.start()], look)
         start = code.end()
@@ -77,13 +80,13 @@ def terminal(text):
     return "".join([*parts, *_looking(text[start:], look)])
 
 
-def _looking(text, look):
+def _looking(text: str, look: tuple[str, str]) -> list[str]:
     classes = " ".join(filter(None, look))
     shown = html.escape(text, quote=False)
     return [f'<span class="{classes}">{shown}</span>' if classes and text else shown]
 
 
-def _look(look, codes):
+def _look(look: tuple[str, str], codes: str) -> tuple[str, str]:
     """Return weight and colour after some codes, such as 1;31."""
     weight, colour = look
     numbers = [int(number or 0) for number in codes.split(";")]
