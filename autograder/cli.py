@@ -302,6 +302,8 @@ def _nothing_to_settle(waiting: "Waiting") -> None:
 
 def _show_grades(where: Course, records: list["Record"], kept: int, renewed: int) -> None:
     """Print everybody's points and what they were lost to; our own faults are an error."""
+    from autograder.results import Kind
+
     records = sorted(records, key=lambda record: (record.student, record.assignment))
     out.print(_table(records))
     done = f"Graded {len(records) - kept}"
@@ -313,7 +315,7 @@ def _show_grades(where: Course, records: list["Record"], kept: int, renewed: int
         f"{done}. Gradebook: {_short(where.db_url, where)}  Feedback: {_short(where.feedback, where)}",
         highlight=False,
     )
-    faults = [record for record in records if record.kind == "infrastructure"]
+    faults = [record for record in records if record.kind == Kind.INFRASTRUCTURE]
     if faults:
         raise UserError(
             f"{len(faults)} of {len(records)} could not be graded through our own fault, and lost no points: "
@@ -348,13 +350,13 @@ def export(
     course: Root = ROOT,
 ) -> None:
     """Write the grades as CSV, in the columns of nbgrader's own export."""
-    from autograder import gradebook
+    from autograder import records
     from autograder.sanitize import text
 
     where = _course(course, into, db)
     if not where.db and not where.gradebook.exists():
         raise UserError(f"There is no gradebook at {where.gradebook}. Grade first: python -m autograder grade")
-    rows = gradebook.rows(where)
+    rows = records.rows(where)
     if not rows:
         raise UserError(f"There is no grade in {where.db_url} yet. Run: python -m autograder grade")
     path = to or where.into / "grades.csv"

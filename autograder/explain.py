@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from autograder import seeds
+from autograder import records, seeds
 from autograder.cells import OUTCOME_ID, Cell, Notebook
 from autograder.checking import Report, Result, Status, Subject, placed, show
 from autograder.checking.diagnosis import alike
@@ -259,7 +259,7 @@ class Explainer:
 def _record(path: Path) -> Record:
     """Return the record in a `grade.json`."""
     try:
-        record = Record.from_json(path.read_text(encoding="utf-8"))
+        record = records.from_text(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         record = None
     if record is None:

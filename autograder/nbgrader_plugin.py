@@ -25,6 +25,7 @@ from autograder.grading.submissions import Submission
 from autograder.grading.worker import Worker
 from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
+from autograder.results import Kind
 from autograder.sandbox import bubblewrap
 
 
@@ -53,7 +54,7 @@ class Run(NbGraderPreprocessor):
         unit.seed = seeds.seed_for(secret, unit.assignment, unit.digest)
         unit.guest_seed = seeds.seed_for(secret, f"guest\0{unit.assignment}", unit.digest)
         outcome = worker.grade(unit)
-        if outcome.kind == "infrastructure":
+        if outcome.kind == Kind.INFRASTRUCTURE:
             raise UserError(str(outcome.reason))
         return nbformat.from_dict(json.loads(outcome.notebook)), resources
 

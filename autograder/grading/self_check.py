@@ -13,7 +13,7 @@ from autograder.course import Course, Exercise, UserError
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
-from autograder.results import Outcome
+from autograder.results import Kind, Outcome
 from autograder.sanitize import text
 
 STARTING = "imports, the guest starting beside them"
@@ -110,7 +110,7 @@ class SelfCheck:
         """
         with self.timer("running it"):
             outcome = self.worker.grade(self.unit, on_cell)
-        if outcome.kind == "infrastructure":
+        if outcome.kind == Kind.INFRASTRUCTURE:
             raise UserError(f"The checks could not run: {outcome.reason}. Try `python -m autograder doctor`.")
         self.timer.add({f"  {phase}": took for phase, took in outcome.seconds.items()})
         return outcome

@@ -141,11 +141,11 @@ class Session:
 
     def _leave_pending(self) -> None:
         """Leave of the submissions those whose points wait for what this machine has."""
-        from autograder import gradebook
+        from autograder import records
 
         wanted = {(item.student, item.exercise.name) for item in self.submissions}
-        records = gradebook.records(self.course)
-        self.waiting = Waiting([record for record in records if (record.student, record.assignment) in wanted])
+        known = records.all_of(self.course)
+        self.waiting = Waiting([record for record in known if (record.student, record.assignment) in wanted])
         here = {(record.student, record.assignment) for record in self.waiting.settled_here}
         self.submissions = [item for item in self.submissions if (item.student, item.exercise.name) in here]
 

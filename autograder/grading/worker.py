@@ -24,7 +24,7 @@ from autograder.cells import (
     texts,
 )
 from autograder.checking.words import Message
-from autograder.feedback import head
+from autograder.feedback import outcome_cell
 from autograder.grading.judge import Checked, Judge
 from autograder.grading.notebook import Malformed, Restored, parse, restore
 from autograder.grading.phase_timer import PhaseTimer
@@ -33,7 +33,7 @@ from autograder.grading.run import Execution, execute
 from autograder.grading.submissions import Unit, beside
 from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
-from autograder.results import CellResult, CheckResult, Outcome, Saved
+from autograder.results import CellResult, CheckResult, Kind, Outcome, Saved
 from autograder.sandbox.guests import Guests
 from autograder.sanitize import text
 from autograder.sanitize.outputs import bound, clean_markdown
@@ -136,29 +136,29 @@ def malformed(released: Notebook, unit: Unit, reason: Message) -> Outcome:
     for cell in notebook.cells:
         if is_check(cell):
             set_points(cell, 0.0)
-    return _outcome("malformed", reason, unit.notes, [], _untouched(notebook), {})
+    return _outcome(Kind.MALFORMED, reason, unit.notes, [], _untouched(notebook), {})
 
 
 def ungraded(released: Notebook, fault: str) -> Outcome:
     """Return the outcome of a submission that our own fault left without a grade."""
     reason = Message(OUR_FAULT, fault=text.line(fault, MOST_FAULT))
-    return _outcome("infrastructure", reason, [], [], _untouched(copy.deepcopy(released)), {})
+    return _outcome(Kind.INFRASTRUCTURE, reason, [], [], _untouched(copy.deepcopy(released)), {})
 
 
 def _untouched(notebook: Notebook) -> Restored:
     return Restored(notebook, as_released={cell.id for cell in notebook.cells})
 
 
-def _ending(done: Execution, altered: list[str]) -> tuple[str, Message, list[str]]:
+def _ending(done: Execution, altered: list[str]) -> tuple[Kind | None, Message, list[str]]:
     """Return the kind of an outcome that has nothing to do with points (or nothing), its reason, and the evidence."""
     stops = [(error.kind, Message(IN_CELL, cell=cell, reason=error.message)) for cell, error in done.stops]
-    forged = [message for kind, message in stops if kind == "hostile"]
+    forged = [message for kind, message in stops if kind == Kind.HOSTILE]
     if forged or altered:
         reason = _joined(forged) if forged else Message(ALTERED)
-        return "hostile", reason, [*altered, *(str(message) for message in forged)]
+        return Kind.HOSTILE, reason, [*altered, *(str(message) for message in forged)]
     if stops:
-        return "limit", _joined([message for _, message in stops]), []
-    return "", Message(""), []
+        return Kind.LIMIT, _joined([message for _, message in stops]), []
+    return None, Message(""), []
 
 
 def _joined(messages: list[Message]) -> Message:
@@ -171,7 +171,7 @@ def _joined(messages: list[Message]) -> Message:
 
 
 def _outcome(
-    kind: str,
+    kind: Kind | None,
     reason: Message,
     notes: list[Message],
     evidence: list[str],
@@ -188,14 +188,14 @@ def _outcome(
         for cell in notebook.cells
         if is_graded(cell)
     }
-    if not kind:
+    if kind is None:
         lost = any(result.lost() > 1e-9 for result in cells.values())
-        kind = "wrong" if lost else "right"
+        kind = Kind.WRONG if lost else Kind.RIGHT
     to_read = [name for name, result in cells.items() if result.manual and not str(result.error)]
     waiting = [Message(TO_READ, cell=name) for name in to_read]
     repairs = notes + waiting
-    if kind not in ("right", "wrong") or repairs:
-        notebook.cells.insert(0, head.cell(kind, reason, notes, evidence, waiting, list(stops)))
+    if kind not in (Kind.RIGHT, Kind.WRONG) or repairs:
+        notebook.cells.insert(0, outcome_cell.cell(outcome_cell.Said(kind, reason, notes, evidence, list(stops)), waiting))
     return Outcome(kind, reason, repairs, evidence, cells, json.dumps(notebook, ensure_ascii=False))
 
 
