@@ -6,12 +6,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 from unittest import mock
 
 from autograder import imports
 from autograder.authoring import source
-from autograder.cells import Cell, Notebook, call_of
+from autograder.cells import Notebook, call_of
 from autograder.checking import suite
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -28,27 +27,27 @@ class Loaded:
     notebook: Notebook
 
     @property
-    def suite(self) -> Any:
+    def suite(self):
         """The exercise's checks."""
         return self.checks.suite
 
     @property
-    def subjects(self) -> list[str]:
+    def subjects(self):
         """The names of the functions under test, in order."""
         return list(dict.fromkeys(check.subject for check in self.suite.checks))
 
     @property
-    def without_points(self) -> set[str]:
+    def without_points(self):
         """The functions whose check cells are worth 0: questions for a pencil, whose answers are a few numbers."""
         calls = [call_of(cell) for cell in self.notebook.cells]
         return {call.subject for call in calls if call and call.points == 0}
 
     @property
-    def programs(self) -> list[str]:
+    def programs(self):
         """The names of the other functions under test, in order."""
         return [subject for subject in self.subjects if subject not in self.without_points]
 
-    def cells(self, **flags: bool) -> list[Cell]:
+    def cells(self, **flags):
         """Return the cells whose nbgrader metadata have these values."""
         found = []
         for cell in self.notebook.cells:
@@ -58,7 +57,7 @@ class Loaded:
         return found
 
 
-def load(folder: Path) -> Loaded:
+def load(folder):
     """Return the exercise in `folder`, `Loaded`, whatever exercise was loaded before.
 
     `specifications` are found where an exercise has some. Its checks list their answers from here, so that several
