@@ -39,7 +39,7 @@ install: .venv/.installed
 release: install
 	@$(PY) -m autograder release
 
-book: install
+book: release
 	@$(PY) book/build.py
 
 # The sample class is made from what was released. A gradebook belongs to one release: the sample's begins anew
