@@ -14,7 +14,7 @@ help:
 	@echo "make test     install, and pass the tests"
 	@echo "make serve    open the book on http://127.0.0.1:8000"
 	@echo "make release  solutions/ -> exercises/        make book    build the book"
-	@echo "make sample   grade the sample class          make lint    style and types (ruff, mypy)"
+	@echo "make sample   make and grade the sample class make lint    style and types (ruff, mypy)"
 	@echo "make test-fast   a first answer in a minute   make test-sweep   what takes longer"
 	@echo "make test-exercise NAME=01-qkv   the tests of one exercise"
 	@echo "make coverage   how much of autograder/ the tests run, but for those in a browser"
@@ -40,13 +40,15 @@ install: .venv/.installed
 release: install
 	@$(PY) -m autograder release
 
-book: install
+book: release
 	@$(PY) book/build.py
 
-# A gradebook belongs to one release: the sample's begins anew when an exercise is newer than it.
+# The sample class is made from what was released. A gradebook belongs to one release: the sample's begins anew
+# when an exercise is newer than it.
 sample: release
 	@test -z "$$(find exercises -newer _build/sample/gradebook.db 2>/dev/null | head -n 1)" || rm -rf _build/sample
-	@$(PY) -m autograder grade --submitted examples/class --into _build/sample --fall-back
+	@$(PY) examples/make_class.py
+	@$(PY) -m autograder grade --submitted _build/sample/submitted --into _build/sample --fall-back
 	@$(PY) -m autograder report --into _build/sample
 
 test: release

@@ -369,6 +369,43 @@ def export(
 
 
 @app.command()
+def mutants(
+    exercises: Names = None,
+    function: Annotated[str, typer.Option(help="This function alone.", show_default="all")] = "",
+    survivors: Annotated[
+        bool, typer.Option("--survivors", help="Show what passed, as lines for equal.toml.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(help="How many to examine at one time.", show_default="one for each core")] = 0,
+    course: Root = ROOT,
+) -> None:
+    """Change right answers in one place at a time, and count how many of these mutants the checks reject.
+
+    What became of them is written to book/data/mutants.json. The status is 1 if one passes that equal.toml does not
+    mark, or if a mark does not fit.
+    """
+    from autograder.authoring.mutants import look_at
+
+    fine = True
+    for exercise in _course(course).sources(exercises or ()):
+        found = look_at(exercise, function, jobs or None)
+        table = Table(title=exercise.name, title_justify="left")
+        for head in ("function", "mutants", "examined", "killed", "told why", "equal", "survived"):
+            table.add_column(head, justify="left" if head == "function" else "right")
+        for subject, row in found.rows.items():
+            counts = row.made, row.examined, row.killed, row.told, row.equal, len(row.survived)
+            table.add_row(subject, *map(str, counts))
+        for subject, lines in found.unmarked.items() if survivors else ():
+            text = "\n".join([f'[{subject}."why"]', *lines])
+            out.print(text, markup=False, highlight=False, soft_wrap=True)
+        out.print(table)
+        for line in found.misfits:
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
+        fine = fine and not found.misfits and not found.unmarked
+    if not fine:
+        raise typer.Exit(1)
+
+
+@app.command()
 def doctor(course: Root = ROOT) -> None:
     """Show in one screen what this machine has and lacks for reading, checking, grading and building."""
     from autograder.doctor import findings

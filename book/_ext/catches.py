@@ -109,7 +109,7 @@ class MutantsDirective(_Directive):
     KINDS = ("examined", "killed", "told", "equal", "survived")
 
     def run(self):
-        self.env.note_dependency(str(mutants.RECORD))
+        self.env.note_dependency(str(loader.ROOT / mutants.RECORD))
         body, total = [], Counter()
         for name, functions in mutants.recorded().items():
             counts = Counter()
@@ -117,8 +117,8 @@ class MutantsDirective(_Directive):
                 for mutant in row["survived"]:
                     message = "%s: no check rejects the mutant %s"
                     logger.warning(message, subject, mutant, location=self.get_location(), type="catches")
-                counts.update({kind: row[kind] for kind in ("examined", "killed", "told")})
-                counts.update(equal=len(row["equal"]), survived=len(row["survived"]))
+                counts.update({kind: row[kind] for kind in ("examined", "killed", "told", "equal")})
+                counts.update(survived=len(row["survived"]))
             body.append([name, *(str(counts[kind]) for kind in self.KINDS)])
             total += counts
         body.append([_("All"), *(str(total[kind]) for kind in self.KINDS)])
@@ -144,7 +144,7 @@ class CatchesDirective(_Directive):
             row = mutants.recorded().get(self.arguments[0], {}).get(subject)
             if row:
                 killed = _("Of %d mutants, %d are rejected and %d behave as their original.")
-                told = f"{told} {killed % (row['examined'], row['killed'], len(row['equal']))}"
+                told = f"{told} {killed % (row['examined'], row['killed'], row['equal'])}"
             details += nodes.paragraph("", told, classes=["abh-recorded"])
             parts.append(details)
         return parts
