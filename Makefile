@@ -1,7 +1,7 @@
 # The two commands that do all the set-up: `make course` and `make test`. The rest are their parts.
 
 .DEFAULT_GOAL := help
-.PHONY: help course test test-fast test-sweep test-exercise install release book sample serve lint lock clean
+.PHONY: help course test test-fast test-sweep test-exercise install release lists book sample serve lint lock clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PY := .venv/bin/python
@@ -17,6 +17,7 @@ help:
 	@echo "make sample   grade the sample class          make lint    style and types (ruff, mypy)"
 	@echo "make test-fast   a first answer in a minute   make test-sweep   what takes longer"
 	@echo "make test-exercise NAME=01-qkv   the tests of one exercise"
+	@echo "make lists    what lists chapters, from book/chapters.toml"
 	@echo "make lock     requirements.txt, from pyproject.toml"
 
 course: release book sample
@@ -38,6 +39,9 @@ install: .venv/.installed
 
 release: install
 	@$(PY) -m autograder release
+
+lists: install
+	@$(PY) -m autograder lists
 
 book: install
 	@$(PY) book/build.py

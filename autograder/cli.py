@@ -157,6 +157,21 @@ def new(
 
 
 @app.command()
+def lists(course: Root = ROOT) -> None:
+    """Write what lists the book's chapters, _toc.yml and README.md, anew from book/chapters.toml."""
+    from autograder.authoring import chapters
+
+    where = _course(course)
+    if not (where.root / chapters.SOURCE).exists():
+        raise UserError(f"{where.root} has no {chapters.SOURCE}, so that there are no chapters to be listed.")
+    written = chapters.write(where.root)
+    for name in written:
+        out.print(f"Wrote {name}", highlight=False)
+    if not written:
+        out.print(f"All that lists chapters is as {chapters.SOURCE} has it", highlight=False)
+
+
+@app.command()
 def check(
     notebook: Annotated[Path, typer.Argument(help="Your notebook, such as 01-qkv.ipynb.")],
     seed: Seed = None,
