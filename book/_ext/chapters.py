@@ -1,8 +1,8 @@
 """The chapters on the landing page: what builds on what, how long each takes, what has to be known, and its exercise.
 
-`{chapter-map}` shows the rows of book/chapters.toml. A row names what a chapter builds on; what the chapter knows itself
-is taken from there: its title and number, the minutes ("About 20 minutes"), its exercise and the points. A chapter of
-_toc.yml that has no row is a warning. Drawings are those of figures/cards.py.
+`{chapter-map}` shows the rows of book/chapters.toml. A row names what a chapter builds on; what the chapter knows
+itself is taken from there: its title and number, the minutes ("About 20 minutes"), its exercise and the points. A
+chapter of _toc.yml that has no row is a warning. Drawings are those of figures/cards.py.
 """
 
 import html
