@@ -15,6 +15,7 @@ needs = "write here what else has to be known"
 learn = "Write here what a reader can do afterwards."
 about = "write here, in a few words, what it is about"
 """
+READ = 'read={{"by_hand": "chapter {number}, By hand", "centred": "chapter {number}, The code"}}'
 
 
 def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[Path], list[Path]]:
@@ -42,10 +43,11 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
     """
     root = Path(course.config.CourseDirectory.root)
     words = _words(name)
-    texts = _filled(TEMPLATES / "exercise", Exercise(name, root).solution, words)
     has_chapter = not exercise_only and (root / chapters.SOURCE).exists()
-    if has_chapter:
-        texts |= _filled(TEMPLATES / "chapter", root, words)
+    texts = _filled(TEMPLATES / "chapter", root, words) if has_chapter else {}
+    if has_chapter:  # and headings to send readers to
+        words |= {r"(?<=__name__, )read=\{\}": READ.format(number=int(name[:2]))}
+    texts |= _filled(TEMPLATES / "exercise", Exercise(name, root).solution, words)
     for path in (Exercise(name, root).solution, *texts):
         if path.exists():
             alone = "; for the exercise alone: --exercise-only" if path.suffix == ".md" else ""

@@ -4,7 +4,9 @@
 // tests/test_figure_NAME.py. The second part draws. Nothing here asks a kernel: the same code runs in the book's static
 // page and in JupyterLab.
 
-import { announcer, button, figure, fill, h, show, slider } from "./common.js";
+import { slider, tries } from "./common/controls.js";
+import { announcer, figure, h } from "./common/elements.js";
+import { fill, show } from "./common/numbers.js";
 
 // ---- mathematics -----------------------------------------------------------------------------------------
 
@@ -27,7 +29,7 @@ function render({ model, el }) {
     draw();
   };
   const last = slider(text.last, { min: 0, max: LARGEST, step: 0.5 }, move);
-  const tries = [[text.try_equal, numbers.at(-2)], [text.try_far, LARGEST]].map(([name, x]) => button(name, () => move(x)));
+  const presses = [[text.try_equal, () => move(numbers.at(-2))], [text.try_far, () => move(LARGEST)]];
   const cells = (kind) => numbers.map(() => h("td", { class: kind }));
   const rows = { number: cells("abh-of"), less: cells("abh-less") };
   const summary = announcer();
@@ -36,8 +38,7 @@ function render({ model, el }) {
       h("tr", {}, h("th", { scope: "row" }, text[name]), ...row)))),
     h("div", { class: "abh-sliders" }, last.row),
     summary.node,
-    h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
-      h("span", { "aria-hidden": "true" }, text.try), ...tries));
+    tries(text.try, presses).node);
 
   function draw() {
     const less = centred(numbers);

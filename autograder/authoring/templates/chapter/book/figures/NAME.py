@@ -1,7 +1,7 @@
 """The figure of chapter N: three numbers, one of them to be moved, and what each is less their mean.
 
-The figure computes in JavaScript (NAME.js), so it answers in a page without a kernel. What is here is its data and
-its words: everything a reader sees comes from `TEXT`, so that a translation passes another dictionary.
+The figure computes in JavaScript, so it answers in a page without a kernel. What is here is its data and its words:
+everything a reader sees comes from `TEXT`, so that a translation passes another dictionary.
 """
 
 import functools
