@@ -17,6 +17,7 @@ from filelock import FileLock
 
 BOOK = Path(__file__).resolve().parent
 ROOT = BOOK.parent
+FIGURES = BOOK / "figures"
 BUILD = ROOT / "_build"
 NPM = BUILD / "npm"
 NPM_FILES = ("package.json", "package-lock.json", ".npmrc")
@@ -62,28 +63,28 @@ def fetch():
     return True
 
 
-def bundle(path):
-    """Return a module with all that it imports as one module, as esbuild makes it: readable, not minified.
+def bundle(name):
+    """Return a module of book/figures with all that it imports as one, as esbuild makes it: readable, not minified.
 
-    It is made once, and kept in _build/figures until a module beside it, or below, changes.
+    It is made once, and kept in _build/figures until it changes, or what figures share.
 
     Parameters
     ----------
-    path : Path
-        The module; what it exports, the bundle exports.
+    name : str
+        The module's path there, without its ending. What the module exports, the bundle exports.
 
     Raises
     ------
     RuntimeError
         esbuild found a mistake in it, or cannot be fetched.
     """
-    kept = BUILD / "figures" / path.name
-    first = f"// {digest(BOOK / 'package-lock.json', path, *path.parent.glob('common/*.js'))}\n"
+    path, kept = FIGURES / f"{name}.js", BUILD / "figures" / f"{name}.js"
+    first = f"// {digest(BOOK / 'package-lock.json', path, *FIGURES.glob('common/*.js'))}\n"
     if kept.exists() and (text := kept.read_text(encoding="utf8")).startswith(first):
         return text.removeprefix(first)
     fetch()
     options = ("--bundle", "--format=esm", "--charset=utf8", "--log-level=warning")
-    done = node("esbuild/bin/esbuild", path, *options, capture_output=True)
+    done = node("esbuild/bin/esbuild", path, *options, cwd=ROOT, capture_output=True)
     if done.returncode:
         raise RuntimeError(f"esbuild cannot bundle {path.name}:\n{done.stderr}")
     kept.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +98,7 @@ def lint():
     """Run ESLint over the figures and what pages load; return its exit status."""
     fetch()
     shutil.copy(BOOK / "eslint.config.mjs", NPM)  # it imports its rules from where it lies
-    folders = (BOOK / "figures", BOOK / "_static")
+    folders = (FIGURES, BOOK / "_static")
     return node(
         "eslint/bin/eslint.js", "--config", NPM / "eslint.config.mjs", "--max-warnings=0", *folders, cwd=ROOT
     ).returncode

@@ -6,7 +6,7 @@
 
 import { button, choice, presets, slider } from "./common/controls.js";
 import { announcer, figure, h, newId, s } from "./common/elements.js";
-import { softmax } from "./common/mathematics.js";
+import { largest, softmax } from "./common/mathematics.js";
 import { fill, percent, scientific, show } from "./common/numbers.js";
 
 // ---- mathematics -----------------------------------------------------------------------------------------
@@ -74,12 +74,6 @@ export function medianGradient(raws, factor) {
 /** The width of a bin for scores that spread so far: 1, or a tenth, a hundredth, ... where they lie close together. */
 export function binWidth(deviation) {
   return Math.min(1, 10 ** Math.floor(Math.log10(deviation / 0.9)));
-}
-
-/** Which numbers are the largest: one, or several that are level. */
-export function isLargest(numbers) {
-  const most = Math.max(...numbers);
-  return numbers.map((x) => most - x < 1e-9);
 }
 
 /** The share of a normal distribution (mean 0) below x; Abramowitz and Stegun 7.1.26, good to about 1e-7. */
@@ -179,7 +173,7 @@ function drawScores(layer, scores, own, deviation, text) {
   const x = (bin) => left + wide * (Math.min(REACH, Math.max(-REACH, bin)) + REACH + 0.5);
   const y = (count) => bottom - ((bottom - EDGE.top) * count) / top;
   const digits = Math.max(0, Math.round(-Math.log10(unit)) - 1);
-  const best = isLargest(softmax(own));
+  const best = largest(softmax(own));
   layer.replaceChildren(
     ...counts.map((count, i) => s("rect", {
       x: x(i - REACH) - wide / 2 + 0.3, width: wide - 0.6, y: y(count), height: bottom - y(count), class: "abh-count",
@@ -187,8 +181,8 @@ function drawScores(layer, scores, own, deviation, text) {
     path(shares.map((share, i) => [x(i - REACH), y(share)]), "abh-theory"),
     hline(bottom, "abh-base", left, WIDE - left),
     ...own.map((score, j) => s("line", {
-      x1: x(score / unit), x2: x(score / unit), y1: bottom + 2, y2: bottom + (best[j] ? 12 : 8),
-      class: best[j] ? "abh-own abh-best" : "abh-own",
+      x1: x(score / unit), x2: x(score / unit), y1: bottom + 2, y2: bottom + (best.includes(j) ? 12 : 8),
+      class: best.includes(j) ? "abh-own abh-best" : "abh-own",
     })),
     ...[-20, -10, 0, 10, 20].map((t) => write(show(t * unit, digits), x(t), BOTTOM + 14)),
     write(unit < 1 ? fill(text.score_near, { times: Math.round(1 / unit) }) : text.score, WIDE / 2, HIGH - 3),
@@ -199,12 +193,12 @@ function drawScores(layer, scores, own, deviation, text) {
 function drawWeights(layer, weights, text) {
   const y = (a) => BOTTOM - (BOTTOM - EDGE.top) * a;
   const unit = (WIDE - EDGE.left - EDGE.right) / weights.length;
-  const best = isLargest(weights);
+  const best = largest(weights);
   layer.replaceChildren(
     ...[0, 0.5, 1].flatMap((t) => [hline(y(t), t ? "abh-guide" : "abh-base"), write(show(t, 1), EDGE.left - 5, y(t) + 4, "end")]),
     ...weights.map((a, j) => s("rect", {
       x: EDGE.left + unit * (j + 0.15), width: unit * 0.7, y: y(a), height: Math.max(0.6, BOTTOM - y(a)),
-      class: best[j] ? "abh-w abh-best" : "abh-w",
+      class: best.includes(j) ? "abh-w abh-best" : "abh-w",
     })),
     hline(y(1 / weights.length), "abh-even"),
     ...weights.map((_, j) => (j % 5 === 4 || j === 0 ? write(String(j + 1), EDGE.left + unit * (j + 0.5), BOTTOM + 14) : "")),
@@ -303,7 +297,7 @@ function render({ model, el }) {
       divisor: show(divisorOf(kind, d_k), 1).replace(/\.0$/, ""), query: chosen + 1,
       gradients: text.marks.map((mark, k) => fill(text.value, { mark, value: small(curves[k][at]) })).join(", "),
     };
-    facts.best = fill(isLargest(now.weights).every(Boolean) ? text.all_alike : text.one_best, facts);
+    facts.best = fill(largest(now.weights).length === n ? text.all_alike : text.one_best, facts);
     facts.verdict = fill(expected > 3 ? text.closed : expected > 0.4 ? text.open : text.even, facts);
     return facts;
   }

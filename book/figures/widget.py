@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 
 def script(name):
     """The module of a figure, with what it imports of `common/` in it."""
-    return javascript.bundle(HERE / f"{name}.js")
+    return javascript.bundle(name)
 
 
 def style(name):
