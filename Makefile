@@ -1,7 +1,7 @@
 # The two commands that do all the set-up: `make course` and `make test`. The rest are their parts.
 
 .DEFAULT_GOAL := help
-.PHONY: help course test test-fast test-sweep test-exercise coverage install release book sample serve lint lock changes clean
+.PHONY: help course test test-fast test-sweep test-exercise coverage install release lists book sample serve lint lock changes clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PY := .venv/bin/python
@@ -18,6 +18,7 @@ help:
 	@echo "make test-fast   a first answer in a minute   make test-sweep   what takes longer"
 	@echo "make test-exercise NAME=01-qkv   the tests of one exercise"
 	@echo "make coverage   how much of autograder/ the tests run, but for those in a browser"
+	@echo "make lists    what lists chapters, from book/chapters.toml"
 	@echo "make lock     requirements.txt, from pyproject.toml       make changes  what is new since the last release"
 
 course: release book sample
@@ -39,6 +40,9 @@ install: .venv/.installed
 
 release: install
 	@$(PY) -m autograder release
+
+lists: install
+	@$(PY) -m autograder lists
 
 book: release
 	@$(PY) book/build.py

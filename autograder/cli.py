@@ -140,20 +140,44 @@ def _build(where: Course, exercises: list[Exercise]) -> None:
 
 @app.command()
 def new(
-    name: Annotated[str, typer.Argument(help="Its name, such as 08-heads.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Its name, such as 13-sparse.", show_default=False)],
+    exercise_only: Annotated[bool, typer.Option("--exercise-only", help="Without a chapter of the book.")] = False,
     course: Root = ROOT,
 ) -> None:
-    """Make solutions/NN-name/: a small exercise that works, to be made into yours."""
+    """Make a chapter and its exercise, small ones that work, to be made into yours.
+
+    Of a chapter: two pages, an interactive figure and its test; all that lists chapters lists it. A course without a
+    book gets the exercise alone.
+    """
     from autograder.authoring.new import make
 
     where = _course(course)
-    for path in make(where, name):
+    made, listed = make(where, name, exercise_only)
+    for path in made:
         out.print(f"Made {_short(path, where)}", highlight=False)
+    for path in listed:
+        out.print(f"Listed in {_short(path, where)}", highlight=False)
+    build = ", then make book" if listed else ""
     out.print(
-        f"Next: write your own in their place, then python -m autograder release {name}",
+        f"Next: write your own in their place, then python -m autograder release {name}{build}",
         highlight=False,
         soft_wrap=True,
     )
+
+
+@app.command()
+def lists(course: Root = ROOT) -> None:
+    """Write what lists the book's chapters, _toc.yml and README.md, anew from book/chapters.toml."""
+    from autograder.authoring import chapters
+
+    where = _course(course)
+    if not (where.root / chapters.SOURCE).exists():
+        raise UserError(f"{where.root} has no {chapters.SOURCE}, so that there are no chapters to be listed.")
+    written = chapters.write(where.root)
+    for name in written:
+        out.print(f"Wrote {name}", highlight=False)
+    if not written:
+        out.print(f"All that lists chapters is as {chapters.SOURCE} has it", highlight=False)
 
 
 @app.command()
