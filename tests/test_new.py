@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import test_exercises
+from test_released_answers import answers_in_text
 from typer.testing import CliRunner
 
 from autograder import cli
@@ -34,10 +35,11 @@ def test_a_new_exercise_can_be_released(course):
     assert Settings.read(folder) == Settings()
     assert run(course, "release").exit_code == 0
     assert course.exercises()[0].title == "6. Multi head"
+    assert answers_in_text(course.exercises()[0]) == []
     assert "YOUR CODE" in course.exercises()[0].notebook.read_text(encoding="utf-8").upper()
 
 
-def test_all_that_its_lists_lack_is_length(course):
+def test_its_lists_do_what_the_tests_ask_for(course):
     """Each wrong answer is told its own hint, and each check is failed by one of them."""
     run(course, "new", "06-multi-head")
     folder = course.root / "solutions" / "06-multi-head"
