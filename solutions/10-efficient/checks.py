@@ -542,7 +542,7 @@ def expect_cached(result, parts, when=""):
 
 
 def expect_grows(KVCache, parts):
-    results, after = KVCache.there(appended, parts)
+    results, _ = KVCache.there(appended, parts)
     expect(isinstance(results, list) and len(results) == len(parts), "`append` returned something odd.")
     for count, result in enumerate(results, 1):
         when = Message("Appended {count} times of {all}.", count=count, all=len(parts))

@@ -1,4 +1,4 @@
-"""What is asked in exercise 10, with all scores at once: what its checks compare with, released inside the archive only."""
+"""What is asked in exercise 10, all scores at once: what its checks compare with, only inside the archive."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""What is asked in exercise 11, in full, n x n and all: what its checks compare with, released inside the archive only."""
+"""What is asked in exercise 11, n x n and all: what its checks compare with, only inside the archive."""
 
 import math
 
