@@ -220,3 +220,22 @@ def page(browser):
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     yield context.new_page()
     context.close()
+
+
+@pytest.fixture(scope="module")
+def tab(browser):
+    """One tab for all tests of a module."""
+    context = browser.new_context()
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture
+def chapter(tab, site, request):
+    """The page of a test module's figure, loaded anew, the figure in sight: the module names its PAGE and FIGURE."""
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    tab.goto(site + request.module.PAGE)
+    root = tab.locator(request.module.FIGURE)
+    root.locator("input, button").first.wait_for(state="attached", timeout=30_000)
+    root.evaluate("(root) => root.scrollIntoView({ block: 'center' })")
+    return tab

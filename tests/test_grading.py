@@ -22,7 +22,7 @@ from nbgrader.api import Gradebook
 from servers import jupyter
 from typer.testing import CliRunner
 
-from autograder import cli, gradebook, reasons
+from autograder import archive, cli, gradebook, reasons
 from autograder.authoring.release import release
 from autograder.course import ROOT, Course, UserError
 from autograder.grading import backends, batch, notebook
@@ -168,11 +168,28 @@ def reasons_of(course, student):
 
 def test_the_release_has_checks_and_runtime_and_no_solution(toy):
     exercise = toy.exercises()[0]
-    names = {path.relative_to(exercise.released).as_posix() for path in exercise.released.rglob("*.*")}
-    assert {"01-toy.ipynb", "checks.py", "misconceptions.py", "checking/suite.py"} <= names
-    assert "01-toy.py" not in names
-    everything = "".join(p.read_text() for p in exercise.released.rglob("*.*") if p.suffix in (".ipynb", ".py"))
-    assert "return a + b" not in everything and "addition commutes" not in everything
+    names = {path.relative_to(exercise.released).as_posix() for path in exercise.released.rglob("*")}
+    assert (
+        {"01-toy.ipynb", "checks.py", "checking.zip"}
+        <= names
+        <= {"01-toy.ipynb", "checks.py", "checking.zip", "exercise.toml"}
+    )
+    packed = archive.read(exercise.archive)
+    assert {"misconceptions.py", "checking/suite.py"} <= set(packed) and "right_answers.py" not in packed
+    everything = b"".join([*(path.read_bytes() for path in exercise.released.iterdir()), *packed.values()])
+    assert b"return a + b" not in everything and b"addition commutes" not in everything
+
+
+def test_nbgraders_own_release_is_the_same(toy, tmp_path):
+    exercise = toy.exercises()[0]
+    ours = {path.name: path.read_bytes() for path in exercise.released.iterdir()}
+    shutil.copytree(toy.root, tmp_path / "course")
+    shutil.rmtree(tmp_path / "course" / "exercises")
+    command = [sys.executable, "-m", "nbgrader", "generate_assignment", exercise.name]
+    done = subprocess.run(command, cwd=tmp_path / "course", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    theirs = tmp_path / "course" / "exercises" / exercise.name
+    assert {path.name: path.read_bytes() for path in theirs.iterdir()} == ours
 
 
 def test_a_release_is_the_same_each_time(toy, tmp_path):
