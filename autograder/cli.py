@@ -433,6 +433,30 @@ def mutants(
 
 
 @app.command()
+def hint_coverage(exercises: Names = None, course: Root = ROOT) -> None:
+    """Count what wrong answers are told that are not listed: each listed one is taken off the list, and examined."""
+    from autograder.authoring.hint_coverage import table
+
+    for exercise in _course(course).sources(exercises or ()):
+        with err.status(exercise.name):
+            rows = table(exercise.solution)
+        out.print(rows)
+
+
+@app.command()
+def stock(
+    cases: Annotated[
+        list[str] | None, typer.Argument(help="Cases of the corpus. Default: all.", show_default=False)
+    ] = None,
+) -> None:
+    """Record what nbgrader's plain settings make of the corpus, in autograder/corpus/stock.json. Takes minutes."""
+    from autograder.corpus import stock
+
+    for line in stock.record(cases or []):
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
 def doctor(course: Root = ROOT) -> None:
     """Show in one screen what this machine has and lacks for reading, checking, grading and building."""
     from autograder.doctor import findings

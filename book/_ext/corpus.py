@@ -124,7 +124,7 @@ class CorpusDirective(_Directive):
             return []
         missing = [case.name for case in own if case.name not in cases]
         if missing:
-            self.warn("stock.json has no recording of %s: run python -m autograder.corpus.stock", ", ".join(missing))
+            self.warn("stock.json has no recording of %s: run python -m autograder stock", ", ".join(missing))
         body = [self.row(case, cases.get(case.name)) for case in own]
         details = corpus_details(summary=_("%d cases") % len(own), ids=[f"corpus-{name}"])
         head = [_("No."), _("What it does"), _("Here"), _("nbgrader alone")]
