@@ -514,9 +514,10 @@ def command_of(course, folder, into):
 def test_no_room_for_temporary_files_is_one_clear_line(isolated, toy, tmp_path):
     hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
     shutil.copytree(toy.root, tmp_path / "course", ignore=shutil.ignore_patterns("autograded", "feedback"))
-    full = "mount -t tmpfs -o size=4k,nr_inodes=1 tmpfs"
+    # As they are, for this checkout may lie there, and with room for nothing.
+    full = "mount --bind $place $place; mount -o remount,bind,ro $place"
     command = shlex.join(command_of("/mnt/course", "/mnt/submitted", "/mnt/grades"))
-    script = f"mount --bind '{tmp_path}' /mnt; for place in /tmp /var/tmp /media; do {full} $place; done; cd /media; "
+    script = f"mount --bind '{tmp_path}' /mnt; for place in /tmp /var/tmp /media; do {full}; done; cd /media; "
     done = subprocess.run(["unshare", "--mount", "sh", "-c", script + command], capture_output=True, text=True)
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr[-2000:]
     assert done.stderr.strip().splitlines()[-1].startswith("Error: No usable temporary directory found")
