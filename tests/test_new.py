@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import test_exercises
+from test_released_answers import answers_in_text
 from typer.testing import CliRunner
 
 from autograder import cli
@@ -31,13 +32,14 @@ def test_a_new_exercise_can_be_released(course):
     text = (folder / "06-multi-head.py").read_text(encoding="utf-8")
     assert text.startswith("# %% title [markdown]\n# # 6. Multi head\n") and "## 6.1 `centred`" in text
     assert "TITLE" not in text and "name" not in {path.stem for path in folder.iterdir()}
-    assert Settings.read(folder).title == "Multi head"
+    assert Settings.read(folder) == Settings()
     assert run(course, "release").exit_code == 0
-    assert course.title_of("06-multi-head") == "Multi head"
+    assert course.exercises()[0].title == "6. Multi head"
+    assert answers_in_text(course.exercises()[0]) == []
     assert "YOUR CODE" in course.exercises()[0].notebook.read_text(encoding="utf-8").upper()
 
 
-def test_all_that_its_lists_lack_is_length(course):
+def test_its_lists_do_what_the_tests_ask_for(course):
     """Each wrong answer is told its own hint, and each check is failed by one of them."""
     run(course, "new", "06-multi-head")
     folder = course.root / "solutions" / "06-multi-head"

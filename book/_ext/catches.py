@@ -14,7 +14,6 @@ that passes.
 """
 
 import multiprocessing
-import os
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
@@ -25,6 +24,7 @@ from sphinx.locale import get_translation
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from autograder import cores
 from autograder.authoring import answer_trials, chapters, loader, mutants
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ def prepared(names):
     ]  # the last take longest
     if missing:
         spawn = multiprocessing.get_context("spawn")  # a fork of a process in which torch runs may hang
-        with ProcessPoolExecutor(min(len(missing), os.cpu_count() or 1), mp_context=spawn) as pool:
+        with ProcessPoolExecutor(min(len(missing), cores.count()), mp_context=spawn) as pool:
             list(pool.map(answer_trials.of, missing))
     return {folder.name: answer_trials.of(folder) for folder in folders}
 
@@ -105,7 +105,7 @@ class MutantsDirective(_Directive):
     KINDS = ("examined", "killed", "told", "equal", "survived")
 
     def run(self):
-        self.env.note_dependency(str(mutants.RECORD))
+        self.env.note_dependency(str(loader.ROOT / mutants.RECORD))
         body, total = [], Counter()
         for name, functions in mutants.recorded().items():
             counts = Counter()
@@ -113,8 +113,8 @@ class MutantsDirective(_Directive):
                 for mutant in row["survived"]:
                     message = "%s: no check rejects the mutant %s"
                     logger.warning(message, subject, mutant, location=self.get_location(), type="catches")
-                counts.update({kind: row[kind] for kind in ("examined", "killed", "told")})
-                counts.update(equal=len(row["equal"]), survived=len(row["survived"]))
+                counts.update({kind: row[kind] for kind in ("examined", "killed", "told", "equal")})
+                counts.update(survived=len(row["survived"]))
             body.append([name, *(str(counts[kind]) for kind in self.KINDS)])
             total += counts
         body.append([_("All"), *(str(total[kind]) for kind in self.KINDS)])
@@ -149,7 +149,7 @@ class CatchesDirective(_Directive):
         row = mutants.recorded().get(name, {}).get(own.subject)
         if row:
             killed = _("Of %d mutants, %d are rejected and %d behave as their original.")
-            told = f"{told} {killed % (row['examined'], row['killed'], len(row['equal']))}"
+            told = f"{told} {killed % (row['examined'], row['killed'], row['equal'])}"
         details += nodes.paragraph("", told, classes=["abh-recorded"])
         return details
 
