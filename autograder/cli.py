@@ -1,4 +1,7 @@
-"""The command line: `python -m autograder`. Arguments come in, words go out; what is done, others do."""
+"""The command line: `python -m autograder`, installed also as `attention-by-hand`. What is done, others do.
+
+Messages name the first, which works wherever Python finds the package.
+"""
 
 import csv
 import json
@@ -253,8 +256,8 @@ def _show_check(outcome: "Outcome") -> None:
             out.print(str(reasons.pending(cell.subject or grade_id, cell.pending, cell.waits_for())), highlight=False)
     checks = [cell for cell in outcome.cells.values() if not cell.manual]
     earned, most = sum(cell.points for cell in checks), sum(cell.max_points for cell in checks)
-    by_hand = sum(cell.max_points for cell in outcome.cells.values() if cell.manual)
-    read = f", and {by_hand:g} more are given by the person who reads what you wrote" if by_hand else ""
+    manual = sum(cell.max_points for cell in outcome.cells.values() if cell.manual)
+    read = f", and {manual:g} more are given by the person who reads what you wrote" if manual else ""
     out.print(f"[bold]{earned:g} of {most:g} points[/]{read}", highlight=False)
 
 

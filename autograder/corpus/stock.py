@@ -30,6 +30,7 @@ from nbgrader.apps import NbGraderAPI
 from nbgrader.utils import capture_log  # noqa: F401 (loaded before the first fork)
 from traitlets.config import Config, PyFileConfigLoader
 
+from autograder.results import Kind
 from autograder.sandbox.inside import kernel
 
 HERE = Path(__file__).resolve().parent
@@ -247,7 +248,7 @@ def run(case, course, released):
         "points": points,
         "ungraded": ungraded,
         "unearned": any((own or 0) > case.points[name] + 1e-6 for name, own in points.items()),
-        "honest_lost": case.kind == "right" and any((own or 0) < ALL[name] for name, own in points.items()),
+        "honest_lost": case.kind == Kind.RIGHT and any((own or 0) < ALL[name] for name, own in points.items()),
         "leaked": bool(case.secret) and (case.secret in page or case.secret in graded),
         "left_behind": stayed,
         "altered": altered[:5],

@@ -17,11 +17,12 @@ from sphinx.util.docutils import SphinxDirective
 
 from autograder import corpus
 from autograder.corpus import case
+from autograder.results import Kind
 
 logger = logging.getLogger(__name__)
 _ = get_translation("corpus")
 STOCK = Path(corpus.__file__).parent / "stock.json"
-KINDS = ("right", "wrong", "malformed", "limit", "hostile")
+KINDS = [kind for kind in Kind if kind != Kind.INFRASTRUCTURE]
 
 # What can come of a case without the engine: the key, the column's title, and what a row says.
 HARMS = {
