@@ -47,13 +47,16 @@ for name, source in {SOURCES!r}.items():
     exec(source, vars(module))
 vars(checking).update(vars(checking.answers))
 
-def pick(misconceptions, subject, name):
+def pick(sources, subject, name):
     import linecache
-    module, place = types.ModuleType("misconceptions"), "<misconceptions>"
-    linecache.cache[place] = len(misconceptions), None, misconceptions.splitlines(True), place  # for kernels
-    exec(compile(misconceptions, place, "exec"), vars(module))
-    both = [checking.answers.listed(module, kind, subject) for kind in {KINDS}]
-    return next(own for listed in both for own in listed if own.__name__ == name)
+    found = []
+    for called, source in sources.items():
+        module, place = types.ModuleType(called), f"<{{called}}>"
+        linecache.cache[place] = len(source), None, source.splitlines(True), place  # for kernels
+        sys.modules[called] = module  # right answers are put together from what the wrong ones use
+        exec(compile(source, place, "exec"), vars(module))
+        found += [own for kind in {KINDS} for own in checking.answers.listed(module, kind, subject)]
+    return next(own for own in found if own.__name__ == name)
 """
 SUBJECTS = [(folder, subject) for folder in loader.FOLDERS for subject in loader.load(folder).subjects]
 each_exercise = pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
@@ -138,7 +141,8 @@ def test_listed_answers_are_worth_the_same_in_the_sandbox(isolated, tmp_path):
             s: listed("right_for", s) + [*(wrong := listed("wrong_for", s))[:WRONG_IN_THE_SANDBOX], wrong[-1]]
             for s in exercise.subjects
         }
-        code = (folder / "misconceptions.py").read_text(encoding="utf8")
+        names = [name for name in ("misconceptions", "right_answers") if (folder / f"{name}.py").exists()]
+        code = {name: (folder / f"{name}.py").read_text(encoding="utf8") for name in names}
         for number in range(max(map(len, answers.values()))):
             notebook = nbformat.read(ROOT / "exercises" / folder.name / f"{folder.name}.ipynb", as_version=4)
             for cell in notebook.cells:

@@ -69,7 +69,12 @@ def share(suite, subject, answer):
 
     Each check is graded by itself, and no more once half of the points are lost.
     """
-    checks = [check for check in suite.of(subject) if not machine.lacks(check.on)]
+    checks, lacking = [], set()
+    for check in suite.of(subject):
+        if machine.lacks(check.on) or lacking.intersection(check.needs):
+            lacking.add(check.__name__)
+        else:
+            checks.append(check)
     total = left = sum(check.weight for check in checks)
     alone, passed = Suite(suite.module, {}), set()
     alone.answers = [types.ModuleType("none")]  # nobody is told what was likely meant
@@ -98,7 +103,7 @@ def answers_in_text(exercise):
                 fewest, greatest = accepts(function)
                 if fewest <= most and least <= greatest and share(loaded.suite, subject, function) > 0.5:
                     found.append(f"{function.__qualname__} in {place} is an answer to {subject}")
-    return found
+    return list(dict.fromkeys(found))  # what stands in a table as well is found twice
 
 
 @each_exercise
