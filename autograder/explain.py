@@ -17,14 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from autograder import seeds
+from autograder import records, seeds
 from autograder.cells import OUTCOME_ID, Cell, Notebook
-from autograder.checking import Report, Result, placed, show, suite
+from autograder.checking import Report, Result, Status, Subject, placed, show
+from autograder.checking.diagnosis import alike
 from autograder.checking.expect import Failed, as_plain, is_module
+from autograder.checking.subject import Call, run_check, twin
 from autograder.course import Course, Exercise, UserError
 from autograder.grading import submissions
 from autograder.grading.judge import Checked, Judge
 from autograder.grading.self_check import SelfCheck
+from autograder.limits import Limits
 from autograder.results import Record
 from autograder.sandbox import bubblewrap
 from autograder.sandbox.guests import Guest
@@ -73,15 +76,15 @@ class Explanation:
     forward: list[str] = field(default_factory=list)
 
 
-class Recording(suite.Subject):
+class Recording(Subject):
     """The function under test, which writes down the arguments of each call as they were drawn."""
 
     drawn: list[tuple[Any, ...]]
 
-    def call(self, arguments: Any, function: Any = None, what: str = "", must_raise: bool = False) -> suite.Call:
+    def call(self, arguments: Any, function: Any = None, what: str = "", must_raise: bool = False) -> Call:
         """Make a call, and write its arguments down before."""
         twins: dict[int, Any] = {}
-        self.drawn.append(tuple(suite.twin(argument, twins) for argument in arguments))
+        self.drawn.append(tuple(twin(argument, twins) for argument in arguments))
         return super().call(arguments, function, what, must_raise)
 
 
@@ -128,14 +131,14 @@ class Explaining(Judge):
 
     def _explained(self, result: Result, report: Report, checks: Any, guest: Guest) -> Explained:
         explained = Explained(result)
-        if result.status in ("waiting", "unverified") or guest.ended:
+        if result.status in (Status.BLOCKED, Status.UNVERIFIED) or guest.ended:
             return explained
         check = next(check for check in checks.of(report.subject) if check.__name__ == result.name)
         recording = Recording(report.subject, self.lookup(report.subject))
         recording.drawn = []
         # Another exception than a check's own ends the explanation of this one check, and nothing else.
         with contextlib.suppress(Exception), placed(self), contextlib.redirect_stdout(io.StringIO()):
-            calls, explained.failure = suite._run(check, recording, report.seed)
+            calls, explained.failure, _seconds = run_check(check, recording, report.seed)
             explained.calls = [
                 Made(arguments, call.result, call.error, call.what)
                 for arguments, call in zip(recording.drawn, calls, strict=True)
@@ -143,7 +146,7 @@ class Explaining(Judge):
             explained.alike = [
                 wrong.label
                 for wrong in checks.listed("wrong_for", report.subject)
-                if suite._alike(check, report.subject, wrong, report.seed, calls)
+                if alike(check, wrong, report.seed, calls)
             ]
         return explained
 
@@ -256,7 +259,7 @@ class Explainer:
 def _record(path: Path) -> Record:
     """Return the record in a `grade.json`."""
     try:
-        record = Record.from_json(path.read_text(encoding="utf-8"))
+        record = records.from_text(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         record = None
     if record is None:
@@ -264,7 +267,7 @@ def _record(path: Path) -> Record:
     return record
 
 
-def _handed_in(course: Course, exercise: Exercise, record: Record, limits: dict[str, Any]) -> submissions.Unit | None:
+def _handed_in(course: Course, exercise: Exercise, record: Record, limits: Limits) -> submissions.Unit | None:
     """Return what was graded, if it still lies where submissions lie and has not changed."""
     if not course.submitted.is_dir():
         return None
@@ -291,7 +294,7 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
     yield f"{report.subject}: {show.points(report)}, seed {report.seed}", "bold"
     for explained in explanation.checks:
         result = explained.result
-        style = {"passed": "green", "failed": "red"}.get(result.status, "dim")
+        style = {Status.PASSED: "green", Status.FAILED: "red"}.get(result.status, "dim")
         yield f"  {result.status}  {result.name}", style
         yield f"    {text.line(str(result.title))}", ""
         if result.message:
@@ -308,11 +311,11 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
                 yield f"      {show.element(result.where)}", ""
             yield from _of_value("expected", explained.failure.expected)
             yield from _of_value("got", explained.failure.got)
-        if explained.alike and (result.status == "failed" or whole):
+        if explained.alike and (result.status == Status.FAILED or whole):
             yield f"    does here what these listed answers do: {'; '.join(explained.alike)}", "cyan"
         elif explained.alike:
             yield f"    {len(explained.alike)} listed wrong answers do the same here, and pass it too", "dim"
-        elif result.status == "failed":
+        elif result.status == Status.FAILED:
             yield "    no listed answer does the same here", "cyan"
 
 

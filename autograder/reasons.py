@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from autograder.cells import is_check
-from autograder.checking import machine
+from autograder.checking import Status, machine
 from autograder.checking.words import Message, joined
 from autograder.results import CellResult, Outcome, Record
 
@@ -16,10 +16,10 @@ NOT_FINISHED = Message("the check did not run to its end")
 
 def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
     """Return a line for each cell that lost points, or has some that wait: how many, and for what reason."""
-    lines = []
+    lines: list[str] = []
     if str(result.reason):
         lines.append(f"{result.kind}: {result.reason}")
-    if result.kind not in ("malformed", "infrastructure"):
+    if not result.kind.ungraded:
         for grade_id, cell in result.cells.items():
             lost = cell.lost()
             if lost > 1e-9 and (cell.checks or not str(result.reason)):
@@ -33,8 +33,8 @@ def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
 
 def lost_to(cell: CellResult) -> str:
     """Return what cost a check cell its points, in a line: the first check that failed, and the likely cause."""
-    failed = [check for check in cell.checks if check.status == "failed"]
-    waiting = [check for check in cell.checks if check.status == "waiting"]
+    failed = [check for check in cell.checks if check.status == Status.FAILED]
+    blocked = [check for check in cell.checks if check.status == Status.BLOCKED]
     if failed:
         named = [check for check in failed if check.cause]
         title = str(Message(failed[0].title)).rstrip(".")
@@ -46,8 +46,8 @@ def lost_to(cell: CellResult) -> str:
             text = "{cause}; does not hold: {title} (and {count} more)"
             return str(Message(text, cause=cause, title=title, count=len(failed) - 1))
         return str(Message("{cause}; does not hold: {title}", cause=cause, title=title))
-    if waiting:
-        return str(waiting[0].message)
+    if blocked:
+        return str(blocked[0].message)
     return str(cell.error) or str(NOT_FINISHED)
 
 
@@ -59,7 +59,9 @@ def pending(name: str, points: float, needs: Sequence[str]) -> Message:
 
 def named(needs: Sequence[str]) -> Message:
     """Return what checks need of a machine, in words."""
-    return joined("{left} and {right}", [machine.NAMES.get(what, Message(what)) for what in needs] or [Message("it")])
+    names = [machine.NAMES.get(what, Message(what)) for what in needs] or [Message("it")]
+    found: Message = joined("{left} and {right}", names)
+    return found
 
 
 def words_of(name: str) -> str:

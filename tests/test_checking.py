@@ -5,6 +5,7 @@ import io
 import json
 import sys
 import warnings
+import zipfile
 from types import ModuleType
 
 import numpy as np
@@ -14,7 +15,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from IPython.core.formatters import DisplayFormatter
 
-from autograder import checking
+from autograder import checking, seeds
 from autograder.checking import (
     COMMON,
     Draw,
@@ -29,7 +30,7 @@ from autograder.checking import (
     show,
     words,
 )
-from autograder.checking.answers import FAMILIES, listed
+from autograder.checking.answers import FAMILIES, answers_in
 from autograder.checking.draw import noncontiguous, read_only
 from autograder.checking.expect import (
     describe,
@@ -45,7 +46,9 @@ from autograder.checking.expect import (
     shapes,
 )
 from autograder.checking.pieces import fits, scaled, softmax, stretched, transposed
-from autograder.checking.suite import Subject, _where, twin
+from autograder.checking.report import first_wrong
+from autograder.checking.subject import Subject, twin
+from autograder.course import Exercise
 
 SEED = 5
 
@@ -423,7 +426,7 @@ def test_points_are_partial_and_rounded(suite):
 
 def test_a_check_waits_for_what_it_needs(suite):
     report = suite.examine("double", lambda A: A[0], 6, SEED)
-    assert [result.status for result in report.results] == ["failed", "waiting", "failed"]
+    assert [result.status for result in report.results] == ["failed", "blocked", "failed"]
     assert str(report.results[1].message) == "Waits for `keeps_shape`."
     assert "  waits   Each entry is twice as large. (for `keeps_shape`)" in show.text(report).splitlines()
     page = show.as_html(Report.from_dict(report.to_dict()))
@@ -453,7 +456,7 @@ def test_what_is_not_written_waits(suite, function):
         "stub": "double, or a function that it calls, is not written yet: it raises NotImplementedError.",
     }
     report = suite.examine("double", stub if function == "stub" else function, 6, SEED)
-    assert {result.status for result in report.results} == {"waiting"} and report.score == 0
+    assert {result.status for result in report.results} == {"blocked"} and report.score == 0
     assert {str(result.message) for result in report.results} == {said[function]}
     assert show.text(report).splitlines() == ["double: 0 of 6 points", f"  {said[function]}"]
     page = show.as_html(report)
@@ -601,10 +604,10 @@ def test_an_answer_that_passes_a_check_is_no_cause_of_failing_it(list_wrong):
             raise Failed("fails the first time")
 
     @misconception("f", hint="Never shown.")
-    def listed(n):
+    def answers_in(n):
         return n
 
-    list_wrong(listed)
+    list_wrong(answers_in)
     (result,) = own.examine("f", lambda n: n, 1, SEED).results
     assert (result.status, result.cause) == ("failed", "")
 
@@ -743,7 +746,7 @@ def product(*labels, **named):
 
 
 def members(module):
-    return {answer.label: answer for answer in listed(module, "wrong_for", "product")}
+    return {answer.label: answer for answer in answers_in(module, "wrong_for", "product")}
 
 
 def test_a_family_has_what_any_function_can_get_wrong():
@@ -788,7 +791,7 @@ def test_a_family_changes_each_of_several_results():
 
     module = ModuleType("misconceptions")
     module.both = both
-    (squeezed,) = listed(module, "wrong_for", "both")
+    (squeezed,) = answers_in(module, "wrong_for", "both")
     assert [part.shape for part in squeezed(np.ones((2, 3)))] == [(2, 3), (3,)]
     assert squeezed.__name__ == "both_axis_squeezed_away"
 
@@ -798,7 +801,7 @@ def test_families_are_chosen_left_out_and_worded_anew():
     made = members(product(but=["result in float64"], hints={"returns nothing": "Hand it on."}))
     assert made["returns nothing"].hint == "Hand it on." and len(made) == len(COMMON) - 1
     assert list(members(product("batch axis added"))) == ["batch axis added"]
-    assert [answer.__name__ for answer in listed(product(), "right_for", "product")] == ["by_matmul"]
+    assert [answer.__name__ for answer in answers_in(product(), "right_for", "product")] == ["by_matmul"]
     for named, said in [
         ({"but": ["squeezed"]}, "no family of mistakes called 'squeezed'; there are: returns nothing,"),
         ({"hints": {"sizes of 1 stretched": "..."}}, "no family of mistakes called 'sizes of 1 stretched'"),
@@ -845,7 +848,7 @@ def compared(expected, *wrong):
     try:
         expect_close(got, expected)
     except Failed as error:
-        return _where(error)
+        return first_wrong(error)
 
 
 def test_the_window_holds_the_first_wrong_element():
@@ -869,7 +872,7 @@ def test_the_window_of_a_vector_and_of_a_number():
     assert where["expected_matrix"] == [[6, 7]] and where["wrong_matrix"] == [[False, True]]
     assert compared(3.0, ()) == {"index": [], "expected": 3.0, "got": 103.0}
     assert compared(np.zeros((1, 1)), (0, 0))["got_matrix"] == [[100]]
-    assert _where(Failed("no arrays")) is None
+    assert first_wrong(Failed("no arrays")) is None
 
 
 # Feedback, as text and as HTML.
@@ -1054,7 +1057,23 @@ def test_the_language_is_the_environments_where_none_is_asked_for(german, monkey
     words._found.cache_clear()
 
 
-def test_what_decides_grades_is_listed():
+def test_what_only_shows_is_listed_and_all_else_decides(tmp_path):
+    """A new module of the runtime makes grades out of date until somebody says that it decides nothing."""
     folder = words.LOCALES.parent
-    assert all((folder / name).is_file() for name in checking.DECIDES)
-    assert {"show.py", "words.py"}.isdisjoint(checking.DECIDES)
+    assert all((folder / name).is_file() for name in checking.SHOWS if name.endswith(".py"))
+
+    def version(name, **files):
+        exercise = Exercise("01-toy", tmp_path / name)
+        exercise.released.mkdir(parents=True)
+        with zipfile.ZipFile(exercise.archive, "w") as written:
+            for path, text in {"checking/suite.py": "", "checking/show.py": "", **files}.items():
+                written.writestr(path, text)
+        return seeds.version_of(exercise)
+
+    first = version("first")
+    assert version("same") == first
+    assert version("shown otherwise", **{"checking/show.py": "STATUS = {}"}) == first
+    assert version("translated", **{"checking/locale/de/LC_MESSAGES/checking.mo": "..."}) == first
+    assert version("decided otherwise", **{"checking/suite.py": "total = 1"}) != first
+    assert version("a new module", **{"checking/new.py": ""}) != first
+    assert version("a module beside it", **{"show.py": ""}) != first

@@ -9,7 +9,7 @@ import torch
 
 from autograder import checking
 from autograder.checking.memory import held
-from autograder.checking.suite import Subject
+from autograder.checking.subject import Subject
 
 N, D, CHUNK = 1000, 4, 16
 SQUARE = N * N
@@ -145,7 +145,7 @@ LIGHT = """
 import sys
 import torch
 from autograder.checking.memory import held
-from autograder.checking.suite import backward
+from autograder.checking.modules import backward
 held(lambda X: X @ X.mT, torch.ones(20, 4))
 X, upstream = torch.ones(3, 4), torch.arange(9.0).reshape(3, 3)
 result, (gradient,), _ = backward(lambda X: X @ X.mT, X, upstream=upstream)

@@ -22,8 +22,8 @@ from autograder.checking import (
     misconception,
     right,
 )
-from autograder.checking.answers import families, listed
-from autograder.checking.suite import _same_object
+from autograder.checking.answers import answers_in, families
+from autograder.checking.diagnosis import same
 
 
 class Scale(nn.Module):
@@ -83,10 +83,10 @@ def test_an_object_that_lives_elsewhere_is_compared_by_what_it_may_be():
         return type("Layer", (), {"_method": lambda *arguments: None, **own})()
 
     plain, module = elsewhere(_is_module=False, __call__=None), elsewhere(_is_module=True)
-    assert _same_object(plain, type("Forgot", (), {})()) and _same_object(module, nn.Linear(1, 1))
+    assert same(plain, type("Forgot", (), {})()) and same(module, nn.Linear(1, 1))
     others = [nn.Linear(1, 1), None, "text", lambda x: x, module]
-    assert not any(_same_object(plain, other) or _same_object(other, plain) for other in others)
-    assert not any(_same_object(module, other) for other in [type("Forgot", (), {})(), None, lambda x: x])
+    assert not any(same(plain, other) or same(other, plain) for other in others)
+    assert not any(same(module, other) for other in [type("Forgot", (), {})(), None, lambda x: x])
     assert "should make a module of torch, and the result is a Layer" in said(Subject("f", lambda: plain).module)
 
 
@@ -132,7 +132,7 @@ def test_what_is_loaded_converted_and_set_is_one_call():
     def tripled(module, times):
         return [float(module.weight.sum()) * times, type(module).__name__]
 
-    assert layer.there(tripled, 3) == [15.0, "Scale"] and layer.calls[-1].what == "tripled"
+    assert layer.run_remote(tripled, 3) == [15.0, "Scale"] and layer.calls[-1].what == "tripled"
 
 
 def test_gradients_of_modules_and_functions_and_where_they_are_cut_off():
@@ -210,7 +210,7 @@ def test_listed_classes_name_the_cause_and_families_are_made_of_them(scales):
     assert [own.__name__ for own in scales.listed("right_for", "Scale")] == ["Right"], (
         "a derived class is not declared"
     )
-    names = [own.__name__ for own in listed(sys.modules["misconceptions"], "wrong_for", "Scale")]
+    names = [own.__name__ for own in answers_in(sys.modules["misconceptions"], "wrong_for", "Scale")]
     assert names == ["Forgets", "Scale_returns_nothing", "Scale_cut_off_from_autograd"]
 
 
@@ -241,4 +241,4 @@ def test_what_is_not_written_yet_is_not_called_wrong(scales):
 
     for stub in (Begun, lambda n: nn.ModuleList([nn.Linear(n, n)])):
         (result,) = scales.examine("Scale", stub).results
-        assert result.status == "waiting" and "not written yet" in str(result.message)
+        assert result.status == "blocked" and "not written yet" in str(result.message)

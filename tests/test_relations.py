@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from autograder.authoring import loader
-from autograder.authoring.hint_coverage import unlisted
+from autograder.authoring.hint_coverage import hints
 from autograder.checking import Draw, Report, Suite, families, misconception, right, show
 from autograder.checking.expect import expect_agrees, expect_array, expect_dtypes, expect_raises, expect_unchanged
-from autograder.checking.relations import MOST, RELATIONS, Case, relate
+from autograder.checking.relations import MOST, RELATIONS, Mismatch, relate
 
 SEED = 3
 
@@ -23,7 +23,7 @@ def case(change, number, shape=("b", "n_q", "n_k"), positive=False):
     expected = draw.array(*[sizes[name] for name in shape])
     if positive:
         expected = np.abs(expected) / np.abs(expected).sum(-1, keepdims=True)
-    return Case(expected, np.asarray(change(expected, sizes)), sizes=sizes)
+    return Mismatch(expected, np.asarray(change(expected, sizes)), sizes=sizes)
 
 
 def said(change, **named):
@@ -162,7 +162,7 @@ def test_what_holds_in_one_draw_alone_is_not_said():
     assert said(by_accident) == ""
     first = case(lambda e, sizes: 2 * e, 1)
     assert relate(first, lambda: []) == ""
-    assert relate(first, lambda: [Case(), first]) == ""
+    assert relate(first, lambda: [Mismatch(), first]) == ""
 
 
 def test_what_could_be_read_in_two_ways_is_said_in_neither():
@@ -174,11 +174,11 @@ def test_what_could_be_read_in_two_ways_is_said_in_neither():
         return own
 
     assert "sqrt" not in str(relate(alike(1), lambda: [alike(2), alike(3)]))
-    ones = [Case(np.ones((3, 4)), np.full((3, 4), 2.0)) for _ in range(3)]
+    ones = [Mismatch(np.ones((3, 4)), np.full((3, 4), 2.0)) for _ in range(3)]
     assert relate(ones[0], lambda: ones[1:]) == ""
-    even = [Case(np.ones((n, 5)) / 5, np.cos(np.arange(n * 5.0)).reshape(n, 5)) for n in (3, 4, 6)]
+    even = [Mismatch(np.ones((n, 5)) / 5, np.cos(np.arange(n * 5.0)).reshape(n, 5)) for n in (3, 4, 6)]
     assert relate(even[0], lambda: even[1:]) == ""
-    single = [Case(np.array([[own]]), np.array([[own + 1]])) for own in (2.0, 3.0, 5.0)]
+    single = [Mismatch(np.array([[own]]), np.array([[own + 1]])) for own in (2.0, 3.0, 5.0)]
     assert "row" not in str(relate(single[0], lambda: single[1:]))
 
 
@@ -201,7 +201,7 @@ def test_what_could_be_read_in_two_ways_is_said_in_neither():
 def test_no_value_is_too_odd(got):
     e = Draw(1).array(3, 5)
     for expected in (e, e * np.inf, e > 0):
-        own = Case(expected, got if got.dtype.kind in "biuf" else None, arguments={"X": got}, result=got)
+        own = Mismatch(expected, got if got.dtype.kind in "biuf" else None, arguments={"X": got}, result=got)
         with np.errstate(all="ignore"):
             assert [dict(relation(own)) for relation in RELATIONS]
 
@@ -345,7 +345,7 @@ def test_a_check_that_takes_long_is_not_run_again(suite, monkeypatch):
 
     assert relations_of(suite, doubled)
     again, calls[:] = len(calls), []
-    monkeypatch.setattr("checking.suite.QUICK", 0)
+    monkeypatch.setattr("checking.diagnosis.QUICK", 0)
     assert relations_of(suite, doubled) == {}
     assert len(calls) < again
 
@@ -362,7 +362,7 @@ def test_a_relation_is_kept_and_shown(suite):
 def test_most_wrong_answers_that_are_not_listed_are_told_something():
     """Each listed wrong answer, taken off the list; in exercise 1, as an example."""
     exercise = loader.load(loader.FOLDERS[0])
-    told = {name: (said, words) for name, said, words in unlisted(exercise, "weighted_sum")}
+    told = {name: (said, words) for name, said, words in hints(exercise, "weighted_sum")}
     assert len(told) == len(exercise.suite.listed("wrong_for", "weighted_sum"))
     assert told["weighted_sum_columns"] == ("relation", "Transposed, the result is right.")
     assert told["weighted_sum_works_for_two_axes_only"][0] in ("error", "cause")

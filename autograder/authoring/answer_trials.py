@@ -12,8 +12,8 @@ from typing import Any
 
 from autograder import archive, seeds
 from autograder.authoring import loader
-from autograder.checking import Report, machine
-from autograder.checking.suite import _try
+from autograder.checking import Report, Status, machine
+from autograder.checking.subject import attempt
 
 SEEDS = (1, 2, 3)
 HERE = Path(__file__).parent
@@ -69,7 +69,7 @@ def tried(exercise: loader.Loaded, subject: str) -> Tried:
     for answer, failed in loader.caught(exercise, subject, SEEDS[0]):
         passes = [] if failed else [SEEDS[0]]
         for seed in SEEDS[1:]:
-            if not any(_try(check, subject, answer, seed)[1] for check in checks):
+            if not any(attempt(check, answer, seed).failure for check in checks):
                 passes.append(seed)
         recognised = bool(failed) and failed[0].cause == answer.__name__
         named = [[result.name, result.title] for result in failed]
@@ -84,7 +84,7 @@ def tried(exercise: loader.Loaded, subject: str) -> Tried:
 def lost(report: Report) -> str:
     """Return in words the first check that cost points, as in "does not pass ..."; "" if none did."""
     for result in report.results:
-        if result.status not in ("passed", "unverified"):
+        if result.status not in (Status.PASSED, Status.UNVERIFIED):
             return f"does not pass the check {result.name} (seed {report.seed}): {result.message}"
     return ""
 

@@ -3,18 +3,29 @@
 import functools
 import importlib
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from unittest import mock
+from typing import Any
 
 from autograder import imports
 from autograder.authoring import source
-from autograder.cells import Notebook, call_of
-from autograder.checking import suite
+from autograder.cells import Cell, Notebook, call_of
+from autograder.checking import Result, Status, Suite
+from autograder.checking.diagnosis import Diagnosis
+from autograder.checking.subject import attempt
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FOLDERS = sorted(text.parent for text in (ROOT / "solutions").glob("*/*.py") if text.stem == text.parent.name)
+
+
+def folders(root: Path) -> list[Path]:
+    """Return the folders that the authors of a course keep its exercises in, in order."""
+    return sorted(text.parent for text in (root / "solutions").glob("*/*.py") if text.stem == text.parent.name)
+
+
+FOLDERS = folders(ROOT)
+"""Those of this course itself, for its tests and its book."""
 
 
 @dataclass
@@ -27,27 +38,28 @@ class Loaded:
     notebook: Notebook
 
     @property
-    def suite(self):
+    def suite(self) -> Suite:
         """The exercise's checks."""
-        return self.checks.suite
+        suite: Suite = self.checks.suite
+        return suite
 
     @property
-    def subjects(self):
+    def subjects(self) -> list[str]:
         """The names of the functions under test, in order."""
         return list(dict.fromkeys(check.subject for check in self.suite.checks))
 
     @property
-    def without_points(self):
+    def without_points(self) -> set[str]:
         """The functions whose check cells are worth 0: questions for a pencil, whose answers are a few numbers."""
         calls = [call_of(cell) for cell in self.notebook.cells]
         return {call.subject for call in calls if call and call.points == 0}
 
     @property
-    def programs(self):
+    def programs(self) -> list[str]:
         """The names of the other functions under test, in order."""
         return [subject for subject in self.subjects if subject not in self.without_points]
 
-    def cells(self, **flags):
+    def cells(self, **flags: Any) -> list[Cell]:
         """Return the cells whose nbgrader metadata have these values."""
         found = []
         for cell in self.notebook.cells:
@@ -57,7 +69,7 @@ class Loaded:
         return found
 
 
-def load(folder):
+def load(folder: Path) -> Loaded:
     """Return the exercise in `folder`, `Loaded`, whatever exercise was loaded before.
 
     `specifications` are found where an exercise has some. Its checks list their answers from here, so that several
@@ -79,21 +91,13 @@ def load(folder):
     return Loaded(folder, checks, answers, source.read(folder / f"{folder.name}.py"))
 
 
-def caught(exercise, subject, seed):
+def caught(exercise: Loaded, subject: str, seed: int) -> Iterator[tuple[Any, list[Result]]]:
     """Yield each wrong answer listed for a function, and the results of the checks that it fails, in order.
 
     What a listed answer does in a check is the same each time it is compared with another, and is remembered.
     """
-    remembered = {name: functools.cache(getattr(suite, name)) for name in ("_try", "_first_call", "_first_answer")}
-
-    def alike(check, subject, wrong, seed, calls):
-        made, failure = remembered["_try"](check, subject, wrong, seed)
-        if len(made) != len(calls) or not all(map(suite._same_call, calls, made)):
-            return None
-        return suite.PASSES if failure is None else suite.FAILS
-
-    remembered["_alike"] = alike
-    with mock.patch.multiple(suite, **remembered):
-        for wrong in exercise.suite.listed("wrong_for", subject):
-            report = exercise.suite.examine(subject, wrong, points=1, seed=seed)
-            yield wrong, [result for result in report.results if result.status == "failed"]
+    remembered = functools.cache(attempt)
+    diagnosis = Diagnosis(remembered)
+    for wrong in exercise.suite.listed("wrong_for", subject):
+        report = exercise.suite.examine(subject, wrong, seed=seed, attempt=remembered, diagnosis=diagnosis)
+        yield wrong, [result for result in report.results if result.status == Status.FAILED]

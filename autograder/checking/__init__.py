@@ -7,7 +7,7 @@ Needs numpy alone; shows drawn feedback in Jupyter and plain text elsewhere.
 
 import sys
 
-from . import machine, pieces, relations, show, words  # noqa: F401
+from . import diagnosis, machine, pieces, relations, show, subject, suite, words  # noqa: F401
 from .answers import COMMON, families, misconception, right
 from .draw import Draw, noncontiguous, read_only
 from .expect import (
@@ -25,11 +25,13 @@ from .expect import (
     expect_unchanged,
 )
 from .memory import expect_held
-from .modules import Module, expect_gradients, expect_parameters
-from .suite import MIME, Report, Result, Subject, Suite, backward, placed
+from .modules import Module, backward, expect_gradients, expect_parameters
+from .report import MIME, Report, Result, Status
+from .subject import Subject
+from .suite import Suite, placed
 from .words import Message
 
-SHOWS = ("answers.py", "relations.py", "show.py", "words.py", "checking.mo")
+SHOWS = ("answers.py", "diagnosis.py", "relations.py", "show.py", "words.py", "checking.mo")
 """The files of this package that only say what was found. A change of any other makes grades out of date."""
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "Module",
     "Report",
     "Result",
+    "Status",
     "Subject",
     "Suite",
     "backward",

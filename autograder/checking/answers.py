@@ -92,7 +92,7 @@ def families(*labels, but=(), hints=None, shapes=""):
     return declare
 
 
-def listed(module, kind, subject):
+def answers_in(module, kind, subject):
     """Return the answers that a module lists for `subject`, members of families last.
 
     `kind` is `wrong_for` or `right_for`.

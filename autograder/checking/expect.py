@@ -30,9 +30,11 @@ class Failed(AssertionError):
         What was expected, what came, and where the two differ: of one shape.
     unit : numpy.ndarray, optional
         What differences were compared with, of a shape that broadcasts to theirs.
+    raised : bool
+        Whether the function under test raised an error where none was asked for.
     """
 
-    def __init__(self, message, held=(), expected=None, got=None, wrong=None, unit=None):
+    def __init__(self, message, held=(), expected=None, got=None, wrong=None, unit=None, raised=False):
         super().__init__(message)
         self.message = message
         self.held = list(held)
@@ -40,6 +42,7 @@ class Failed(AssertionError):
         # For relations: the arrays that were compared though their shapes differ, the shapes or the dtypes that do,
         # all parts of an expected tuple by name, and the name of an argument that was changed in place.
         self.compared, self.shapes, self.dtypes, self.parts, self.changed = (expected, got), None, None, {}, ""
+        self.raised = raised
         self.relation = ""  # found by the check itself
 
 

@@ -1,7 +1,7 @@
 """How much memory a function holds at once beyond its inputs: counted, so that it is the same on every machine."""
 
 from .expect import Failed, shapes
-from .modules import run_there
+from .modules import run_remote
 from .words import Message
 
 MOST_LINE = 100
@@ -111,7 +111,7 @@ def expect_held(subject, most, *arguments):
     told = []
 
     def measured(*copies):
-        result, *told[:] = _plain(run_there(held, subject.function, copies))
+        result, *told[:] = _as_told(run_remote(held, subject.function, copies))
         # Two functions did the same if both held enough, or if what was too large looks the same.
         size, shape, dtype, _line = told
         return result, [1, *(n for n in shape if n > 1), dtype] if size > most else [0]
@@ -135,7 +135,7 @@ def expect_held(subject, most, *arguments):
     raise Failed(message)
 
 
-def _plain(told):
+def _as_told(told):
     """Return what `held` returned, if it has its form: it may come from a student's process."""
     if isinstance(told, (tuple, list)) and len(told) == 5:
         result, size, shape, dtype, line = told

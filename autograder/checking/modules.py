@@ -3,14 +3,13 @@
 In a student's Jupyter it is their own object; where a class is graded, it stays in the guest, and is a handle here.
 """
 
-import contextlib
 import copy
 import functools
 import inspect
-import sys
 import textwrap
 
 from .expect import Failed, describe, is_module
+from .shared import differentiated
 from .words import Message, joined
 
 MOST_NAMES, MOST_NAME = 4, 60
@@ -29,7 +28,7 @@ def ask(target, method, *arguments, **keywords):
     return getattr(target, method)(*arguments, **keywords)
 
 
-def run_there(function, target, arguments):
+def run_remote(function, target, arguments):
     """Run a function of the check's own with an object and arguments, where that object lives.
 
     It goes there as text, and so it imports what it needs itself, and uses no names around it.
@@ -54,23 +53,27 @@ def prepare(module, values, dtype, training):
         module.load_state_dict(values, strict=False)
 
 
-@contextlib.contextmanager
-def same_draws():
-    """Let torch draw the same numbers in each call, and go on afterwards as if nothing had been drawn.
+def backward(function, *arguments, upstream=None):
+    """Call `function` with autograd, and return its result and the gradients: of a torch function or module.
 
-    What depends on chance, such as a new layer's parameters or dropout, can then be compared with a listed answer.
+    Parameters
+    ----------
+    function : callable
+        Returns a tensor, or a tuple whose first element is the tensor to differentiate.
+    arguments : tuple
+        Floating tensors among them get gradients.
+    upstream : Tensor, optional
+        The gradient of the loss with respect to that tensor, of its shape. Default: ones.
+
+    Returns
+    -------
+    tuple
+        The result; a list with a gradient for each floating argument, None for the others; and a dict with the
+        gradient of each of a module's parameters, by name.
     """
-    # The guest does the same sums: `_quiet` in the sandbox's shell.py, which cannot import this.
-    generator = getattr(sys.modules.get("torch"), "default_generator", None)
-    if generator is None:
-        yield
-        return
-    state = generator.get_state()
-    generator.manual_seed(0)
-    try:
-        yield
-    finally:
-        generator.set_state(state)
+    if hasattr(type(function), "_backward"):  # an object that lives elsewhere differentiates there
+        return function._backward(arguments, upstream)
+    return differentiated(function, arguments, upstream)
 
 
 class Module:
@@ -130,16 +133,16 @@ class Module:
         Before that, convert all parameters to a dtype of torch's and set the mode, where these are given. It is one
         message to a module that lives elsewhere.
         """
-        self._asked(lambda: run_there(prepare, self.own, (values, dtype, training)), "load")
+        self._asked(lambda: run_remote(prepare, self.own, (values, dtype, training)), "load")
         return self
 
-    def there(self, function, *arguments):
+    def run_remote(self, function, *arguments):
         """Run a function of the check's own where the module lives, with the module and arguments; return its result.
 
         It is one message, whatever the function does, such as training. It goes there as text: it imports what it
         needs itself, and uses no names around it.
         """
-        return self._asked(lambda: run_there(function, self.own, arguments), function.__name__)
+        return self._asked(lambda: run_remote(function, self.own, arguments), function.__name__)
 
     def to(self, dtype):
         """Convert the parameters to a dtype of torch's; return the module itself."""

@@ -22,7 +22,7 @@ PLACES = {-1: "column", -2: "row", -3: "sequence"}
 
 
 @dataclass
-class Case:
+class Mismatch:
     """One draw in which a check failed.
 
     `expected` and `got` are arrays, of one shape or not; `what` names what they are. `sizes` has the check's names of
@@ -50,13 +50,13 @@ class Case:
 
 
 def relate(first, again):
-    """Return the `Message` of the first relation that holds in a case and in other draws, or an empty text.
+    """Return the `Message` of the first relation that holds in a mismatch and in other draws, or an empty text.
 
     Parameters
     ----------
-    first : Case
+    first : Mismatch
     again : callable
-        Returns the cases of other draws. It is called when there is something to confirm, and once.
+        Returns the mismatches of other draws. It is called when there is something to confirm, and once.
     """
     others = None
     with np.errstate(all="ignore"):
@@ -73,20 +73,21 @@ def relate(first, again):
     return ""
 
 
-# A relation takes a case and yields a key for each thing that holds, which another draw must have too, and a message.
+# A relation takes a mismatch and yields, for each thing that holds, a key, which another draw must have too, and a
+# message.
 
 
 def comparable(relation):
-    """Let a relation see only cases with two finite arrays of moderate size, the expected one not constant."""
+    """Let a relation see only mismatches with two finite arrays of moderate size, the expected one not constant."""
 
-    def looked_at(case):
-        e, g = case.expected, case.got
+    def looked_at(mismatch):
+        e, g = mismatch.expected, mismatch.got
         if e is None or g is None or max(e.size, g.size) > MOST or e.size < 2 or not g.size:
             return ()
         e, g = e.astype(float), g.astype(float)
         if not (np.isfinite(e).all() and np.isfinite(g).all()) or np.ptp(e) <= CLOSE * np.abs(e).max() or equal(g, e):
             return ()
-        return relation(case, e, g)
+        return relation(mismatch, e, g)
 
     looked_at.__doc__, looked_at.__name__ = relation.__doc__, relation.__name__
     return looked_at
@@ -95,8 +96,8 @@ def comparable(relation):
 def same_shape(relation):
     """Do as `comparable`, for arrays of one shape."""
 
-    def looked_at(case, e, g):
-        return relation(case, e, g) if e.shape == g.shape else ()
+    def looked_at(mismatch, e, g):
+        return relation(mismatch, e, g) if e.shape == g.shape else ()
 
     looked_at.__doc__, looked_at.__name__ = relation.__doc__, relation.__name__
     return comparable(looked_at)
@@ -111,24 +112,27 @@ def equal(a, b):
 
 
 @same_shape
-def zero(case, e, g):
+def zero(mismatch, e, g):
     """Every element is 0."""
     if not g.any():
-        yield "zero", Message("Every element of {what} is 0.", what=case.what)
+        yield "zero", Message("Every element of {what} is 0.", what=mismatch.what)
 
 
 @same_shape
-def alike(case, e, g):
+def constant(mismatch, e, g):
     """Every element is the same number, and not 0."""
     if g.any() and np.ptp(g) <= CLOSE * np.abs(g).max():
-        yield "alike", Message("Every element of {what} is the same number.", what=case.what)
+        yield "alike", Message("Every element of {what} is the same number.", what=mismatch.what)
 
 
 @same_shape
-def negated(case, e, g):
+def negated(mismatch, e, g):
     """Every element has the other sign."""
     if equal(g, -e):
-        yield "negated", Message("Each element of {what} is the expected one with the other sign.", what=case.what)
+        yield (
+            "negated",
+            Message("Each element of {what} is the expected one with the other sign.", what=mismatch.what),
+        )
 
 
 def _told_apart(sizes):
@@ -164,65 +168,65 @@ def _factor(e, g):
 
 
 @same_shape
-def named_multiple(case, e, g):
+def named_multiple(mismatch, e, g):
     """Every element is multiplied by a number that has a name: a size, its root, or one over these."""
     factor = _factor(e, g)
     for sign in (1, -1):
-        for text in _named(sign * factor, case.sizes) if factor else ():
+        for text in _named(sign * factor, mismatch.sizes) if factor else ():
             text = text if sign > 0 else f"-({text})"
             message = "Each element of {what} is {text} = {factor} times the expected one."
-            yield ("times", text), Message(message, what=case.what, text=text, factor=f"{factor:.4g}")
+            yield ("times", text), Message(message, what=mismatch.what, text=text, factor=f"{factor:.4g}")
 
 
 @same_shape
-def constant_multiple(case, e, g):
+def constant_multiple(mismatch, e, g):
     """Every element is multiplied by a number that is the same in every draw."""
     factor = _factor(e, g)
     if factor:
         message = "Each element of {what} is {factor} times the expected one."
-        yield ("times", f"{factor:.3g}"), Message(message, what=case.what, factor=f"{factor:.4g}")
+        yield ("times", f"{factor:.3g}"), Message(message, what=mismatch.what, factor=f"{factor:.4g}")
 
 
 @same_shape
-def multiple(case, e, g):
+def multiple(mismatch, e, g):
     """Every element is multiplied by one number, which differs from draw to draw."""
     factor = _factor(e, g)
     if factor:
         message = "All elements of {what} are the same multiple of the expected ones: here {factor} times as large."
-        yield "times", Message(message, what=case.what, factor=f"{factor:.4g}")
+        yield "times", Message(message, what=mismatch.what, factor=f"{factor:.4g}")
 
 
 @same_shape
-def shifted_by_number(case, e, g):
+def shifted_by_number(mismatch, e, g):
     """One number is added to every element."""
     number = float(np.median(g - e))
     if abs(number) > 10 * CLOSE * np.abs(e).max() and equal(g - e, np.full_like(e, number)):
         message = "Each element of {what} is the expected one plus {number}."
-        yield "plus", Message(message, what=case.what, number=f"{number:.4g}")
+        yield "plus", Message(message, what=mismatch.what, number=f"{number:.4g}")
 
 
 @comparable
-def transposed(case, e, g):
+def transposed(mismatch, e, g):
     """The axes stand in another order."""
     for order in list(permutations(range(e.ndim)))[1:] if 1 < e.ndim < 5 else ():
         if equal(g, e.transpose(order)) and not equal(e.transpose(order), e):
             back = tuple(axis - e.ndim for axis in order)
             last = back == (*range(-e.ndim, -2), -1, -2)
             text = "Transposed, {what} is right." if last else "With its axes in another order, {what} is right."
-            yield ("order", back), Message(text, what=case.what)
+            yield ("order", back), Message(text, what=mismatch.what)
 
 
 @same_shape
-def reversed_along(case, e, g):
+def reversed_along(mismatch, e, g):
     """The order along one axis is turned round."""
     for axis in range(-e.ndim, 0):
         if e.shape[axis] > 2 and equal(g, np.flip(e, axis)):
             message = "Along axis {axis}, {what} is the expected one in reverse order."
-            yield ("reversed", axis), Message(message, axis=axis, what=case.what)
+            yield ("reversed", axis), Message(message, axis=axis, what=mismatch.what)
 
 
 @same_shape
-def rolled(case, e, g):
+def rolled(mismatch, e, g):
     """Everything stands some places further along one axis; what leaves at one end may come back at the other."""
     for axis in range(-e.ndim, 0):
         n = e.shape[axis]
@@ -233,11 +237,11 @@ def rolled(case, e, g):
             kept = (came[by:], wanted[:-by]) if by > 0 else (came[:by], wanted[-by:])
             if equal(*kept) and not equal(wanted[1:], wanted[:-1]):
                 message = "Along axis {axis}, {what} is the expected one, shifted by {by}."
-                yield ("rolled", axis, by), Message(message, axis=axis, what=case.what, by=by)
+                yield ("rolled", axis, by), Message(message, axis=axis, what=mismatch.what, by=by)
 
 
 @same_shape
-def first_for_all(case, e, g):
+def first_for_all(mismatch, e, g):
     """What is expected at the first index of an axis stands at every index."""
     for axis in range(-e.ndim, 0):
         first = np.take(e, [0], axis)
@@ -247,11 +251,11 @@ def first_for_all(case, e, g):
             and not equal(e, np.broadcast_to(first, e.shape))
         ):
             message = "Each {place} of {what} equals the first one expected."
-            yield ("first", axis), Message(message, place=_place(axis, e.ndim), what=case.what)
+            yield ("first", axis), Message(message, place=_place(axis, e.ndim), what=mismatch.what)
 
 
 @same_shape
-def same_for_all(case, e, g):
+def same_for_all(mismatch, e, g):
     """All indices of an axis have the same, while different ones are expected."""
     for axis in range(-e.ndim, 0):
         first = np.broadcast_to(np.take(g, [0], axis), e.shape)
@@ -262,7 +266,7 @@ def same_for_all(case, e, g):
             and not equal(e, np.broadcast_to(np.take(e, [0], axis), e.shape))
         ):
             message = "Each {place} of {what} is the same, and they should differ."
-            yield ("same", axis), Message(message, place=_place(axis, e.ndim), what=case.what)
+            yield ("same", axis), Message(message, place=_place(axis, e.ndim), what=mismatch.what)
 
 
 def _place(axis, axes):
@@ -273,7 +277,7 @@ def _place(axis, axes):
 
 
 @comparable
-def first_alone(case, e, g):
+def first_alone(mismatch, e, g):
     """Only what is expected at the first or last index of an axis came: the axis is gone, or has size 1."""
     for axis in range(-e.ndim, 0):
         for name, index in (("first", 0), ("last", -1)):
@@ -286,7 +290,7 @@ def first_alone(case, e, g):
 
 
 @comparable
-def reduced(case, e, g):
+def reduced(mismatch, e, g):
     """The sum or the mean of what is expected over an axis came, or over all but the last ones."""
     for axis in range(-e.ndim, 0):
         if e.shape[axis] < 2:
@@ -294,11 +298,11 @@ def reduced(case, e, g):
         for name, made in (("sum", e.sum(axis, keepdims=True)), ("mean", e.mean(axis, keepdims=True))):
             if any(equal(g, array) for array in (made, made.squeeze(axis), np.broadcast_to(made, e.shape))):
                 message = "Instead of {what} came the {name} of what is expected, over axis {axis}."
-                yield (name, axis), Message(message, what=case.what, name=Message(name), axis=axis)
+                yield (name, axis), Message(message, what=mismatch.what, name=Message(name), axis=axis)
 
 
 @comparable
-def unreduced(case, e, g):
+def unreduced(mismatch, e, g):
     """There is an axis more, and the sum or the mean over it is what is expected."""
     if g.ndim != e.ndim + 1:
         return
@@ -308,11 +312,11 @@ def unreduced(case, e, g):
         for name, made in (("sum", g.sum(axis)), ("mean", g.mean(axis))):
             if equal(made, e):
                 message = "There is one axis more, and the {name} of {what} over axis {axis} is right."
-                yield (name, axis), Message(message, what=case.what, name=Message(name), axis=axis)
+                yield (name, axis), Message(message, what=mismatch.what, name=Message(name), axis=axis)
 
 
 @comparable
-def diagonal(case, e, g):
+def diagonal(mismatch, e, g):
     """Where every sequence meets every other: there is an axis more, and its diagonal is what is expected."""
     if (
         g.ndim == e.ndim + 1
@@ -321,33 +325,33 @@ def diagonal(case, e, g):
         and equal(np.moveaxis(np.diagonal(g), -1, 0), e)
     ):
         message = "There is one axis more, and where the first two indices agree, {what} is right."
-        yield "diagonal", Message(message, what=case.what)
+        yield "diagonal", Message(message, what=mismatch.what)
 
 
 @comparable
-def reshaped(case, e, g):
+def reshaped(mismatch, e, g):
     """The numbers are right, in their order; the axes are others."""
     if g.shape != e.shape and g.size == e.size and equal(g.ravel(), e.ravel()):
         message = "The elements of {what} are right, and in the right order; the axes are not."
-        yield "reshaped", Message(message, what=case.what)
+        yield "reshaped", Message(message, what=mismatch.what)
 
 
 @same_shape
-def unnormalised(case, e, g):
+def unnormalised(mismatch, e, g):
     """Divided by its sum over an axis, or made exponentials of and divided, it is right."""
     for axis in range(-e.ndim, 0):
         total = g.sum(axis, keepdims=True)
         if e.shape[axis] > 1 and np.abs(total).min() > 0 and equal(g / total, e):
             message = "Divided by its sums over axis {axis}, {what} is what is expected."
-            yield ("divide", axis), Message(message, axis=axis, what=case.what)
+            yield ("divide", axis), Message(message, axis=axis, what=mismatch.what)
         powers = np.exp(g - g.max(axis, keepdims=True))
         if e.shape[axis] > 1 and equal(powers / powers.sum(axis, keepdims=True), e):
             message = "The softmax of {what} over axis {axis} is what is expected."
-            yield ("softmax", axis), Message(message, axis=axis, what=case.what)
+            yield ("softmax", axis), Message(message, axis=axis, what=mismatch.what)
 
 
 @same_shape
-def normalised(case, e, g):
+def normalised(mismatch, e, g):
     """The expected numbers were normalised, over an axis: by their sum or by softmax."""
     for axis in range(-e.ndim, 0):
         if e.shape[axis] < 2:
@@ -356,10 +360,10 @@ def normalised(case, e, g):
         powers = np.exp(e - e.max(axis, keepdims=True))
         if np.abs(total).min() > CLOSE and equal(g, e / total):
             message = "Instead of {what} came what is expected, divided by its sums over axis {axis}."
-            yield ("divided", axis), Message(message, what=case.what, axis=axis)
+            yield ("divided", axis), Message(message, what=mismatch.what, axis=axis)
         if equal(g, powers / powers.sum(axis, keepdims=True)):
             message = "Instead of {what} came the softmax, over axis {axis}, of what is expected."
-            yield ("softmax of", axis), Message(message, what=case.what, axis=axis)
+            yield ("softmax of", axis), Message(message, what=mismatch.what, axis=axis)
 
 
 def _sum_to_one(X, axis):
@@ -367,7 +371,7 @@ def _sum_to_one(X, axis):
 
 
 @same_shape
-def sums(case, e, g):
+def sums(mismatch, e, g):
     """Sums to 1 stand along another axis than expected, or nowhere."""
     wanted = [axis for axis in range(-e.ndim, 0) if _sum_to_one(e, axis)]
     if wanted != [-1]:
@@ -375,19 +379,19 @@ def sums(case, e, g):
     for axis in range(-e.ndim, -1):
         if _sum_to_one(g, axis) and not _sum_to_one(g, -1):
             message = "The sums of {what} over axis {axis} are 1; they should be 1 over axis {wanted}."
-            yield ("sums", axis), Message(message, what=case.what, axis=axis, wanted=-1)
+            yield ("sums", axis), Message(message, what=mismatch.what, axis=axis, wanted=-1)
     if not _sum_to_one(g, -1):
         total = g.sum(-1)
         if equal(total, np.full_like(total, total.flat[0])) and abs(total.flat[0] - 1) > 10 * CLOSE:
             message = "The rows of {what} sum to {total}; they should sum to 1."
-            yield ("sum", f"{total.flat[0]:.3g}"), Message(message, what=case.what, total=f"{total.flat[0]:.4g}")
+            yield ("sum", f"{total.flat[0]:.3g}"), Message(message, what=mismatch.what, total=f"{total.flat[0]:.4g}")
     if g.ndim > 1 and equal(g.sum((-2, -1)), np.ones(g.shape[:-2])) and (g > -CLOSE).all():
         message = "All of {what} sums to 1; each row should."
-        yield "all", Message(message, what=case.what)
+        yield "all", Message(message, what=mismatch.what)
 
 
 @same_shape
-def rows_scaled(case, e, g):
+def rows_scaled(mismatch, e, g):
     """Each row (or column) is a multiple of the expected one, by a factor of its own."""
     for axis in (-1, -2)[: e.ndim]:
         size = (e * e).sum(axis, keepdims=True)
@@ -397,12 +401,12 @@ def rows_scaled(case, e, g):
         if (np.abs(factor - 1) > CLOSE).mean() > 0.5 and np.abs(factor).min() > CLOSE and equal(g, factor * e):
             place = _place(-2 if axis == -1 else -1, e.ndim)
             message = "Each {place} of {what} is a multiple of the expected one, by a factor of its own."
-            yield ("rows scaled", axis), Message(message, place=place, what=case.what)
+            yield ("rows scaled", axis), Message(message, place=place, what=mismatch.what)
         offset = (g - e).mean(axis, keepdims=True)
         if (np.abs(offset) > 10 * CLOSE * np.abs(e).max()).mean() > 0.5 and equal(g, e + offset):
             place = _place(-2 if axis == -1 else -1, e.ndim)
             message = "Each {place} of {what} is the expected one plus a number of its own."
-            yield ("rows shifted", axis), Message(message, place=place, what=case.what)
+            yield ("rows shifted", axis), Message(message, place=place, what=mismatch.what)
 
 
 TRANSFORMS = {
@@ -426,28 +430,31 @@ TRANSFORMS = {
 
 
 @same_shape
-def transformed(case, e, g):
+def transformed(mismatch, e, g):
     """Every element is a simple function of the expected one."""
     for text, function in TRANSFORMS.items():
         made = function(e)
         if equal(g, made) and not equal(made, e):
             message = "Each element of {what} is {text}."
-            yield text, Message(message, what=case.what, text=Message(text))
+            yield text, Message(message, what=mismatch.what, text=Message(text))
             return
 
 
 @same_shape
-def in_other_dtype(case, e, g):
+def in_other_dtype(mismatch, e, g):
     """The numbers are those of a shorter number format."""
     if equal(g, e):
         return
     with np.errstate(all="ignore"):
         if (np.abs(g - e) <= 2.0**-10 * np.abs(e)).all() and np.array_equal(g, g.astype(np.float16)):
-            yield "float16", Message("Only three digits of {what} are right, as many as float16 has.", what=case.what)
+            yield (
+                "float16",
+                Message("Only three digits of {what} are right, as many as float16 has.", what=mismatch.what),
+            )
 
 
 @same_shape
-def reordered(case, e, g):
+def reordered(mismatch, e, g):
     """Along an axis the expected numbers stand in another order."""
     for axis in range(-e.ndim, 0):
         ordered = np.sort(e, axis)
@@ -455,53 +462,53 @@ def reordered(case, e, g):
             continue  # of equal numbers any order is another one
         if equal(np.sort(g, axis), ordered):
             message = "Along axis {axis}, {what} has the expected numbers, in another order."
-            yield ("reordered", axis), Message(message, axis=axis, what=case.what)
+            yield ("reordered", axis), Message(message, axis=axis, what=mismatch.what)
 
 
 @same_shape
-def cumulated(case, e, g):
+def cumulated(mismatch, e, g):
     """The running sums of the expected numbers came, or the other way round."""
     for axis in range(-e.ndim, 0):
         if e.shape[axis] > 2 and equal(g, np.cumsum(e, axis)):
             message = "Instead of {what} came its running sums along axis {axis}."
-            yield ("running", axis), Message(message, what=case.what, axis=axis)
+            yield ("running", axis), Message(message, what=mismatch.what, axis=axis)
         if e.shape[axis] > 2 and equal(e, np.cumsum(g, axis)):
             message = "The running sums of {what} along axis {axis} are what is expected."
-            yield ("running of", axis), Message(message, what=case.what, axis=axis)
+            yield ("running of", axis), Message(message, what=mismatch.what, axis=axis)
 
 
-def _right(case, e, g):
+def _right(mismatch, e, g):
     return (
-        ~case.wrong
-        if case.wrong is not None and case.wrong.shape == e.shape
+        ~mismatch.wrong
+        if mismatch.wrong is not None and mismatch.wrong.shape == e.shape
         else ~(np.abs(g - e) > CLOSE * np.abs(e).max())
     )
 
 
-def small_ones(case):
+def small_ones(mismatch):
     """The wrong elements are the smallest ones."""
-    wrong = case.wrong
-    if wrong is None or not wrong.any() or wrong.all() or wrong.size > MOST or case.expected.shape != wrong.shape:
+    wrong = mismatch.wrong
+    if wrong is None or not wrong.any() or wrong.all() or wrong.size > MOST or mismatch.expected.shape != wrong.shape:
         return
-    size = np.abs(case.expected.astype(float))
+    size = np.abs(mismatch.expected.astype(float))
     if not np.isfinite(size).all() or size[wrong].max() >= size[~wrong].min() or not size[wrong].any():
         return
     bound = f"{size[~wrong].min():.2g}"
-    if not np.asarray(case.got)[wrong].any():
+    if not np.asarray(mismatch.got)[wrong].any():
         yield (
             "small 0",
-            Message("Elements of {what} that should be smaller than {bound} are 0.", what=case.what, bound=bound),
+            Message("Elements of {what} that should be smaller than {bound} are 0.", what=mismatch.what, bound=bound),
         )
     yield (
         "small",
         Message(
-            "Only elements of {what} that should be smaller than {bound} are wrong.", what=case.what, bound=bound
+            "Only elements of {what} that should be smaller than {bound} are wrong.", what=mismatch.what, bound=bound
         ),
     )
 
 
 @same_shape
-def symmetric(case, e, g):
+def symmetric(mismatch, e, g):
     """What came is symmetric, what is expected is not."""
     if e.ndim > 1 and e.shape[-1] == e.shape[-2] > 2:
         turned = np.swapaxes(g, -1, -2)
@@ -510,9 +517,9 @@ def symmetric(case, e, g):
 
 
 @same_shape
-def only_there(case, e, g):
+def only_there(mismatch, e, g):
     """The wrong elements stand in one place: at the ends of an axis, on the diagonal or to one side of it."""
-    right = _right(case, e, g)
+    right = _right(mismatch, e, g)
     if right.all() or not right.any():
         return
     for axis in range(-e.ndim, 0):
@@ -531,7 +538,7 @@ def only_there(case, e, g):
                 yield (
                     (which, "wrong", axis),
                     Message(
-                        zeros if gone else text, which=Message(which), place=_place(axis, e.ndim), what=case.what
+                        zeros if gone else text, which=Message(which), place=_place(axis, e.ndim), what=mismatch.what
                     ),
                 )
             if good[at] and not good[rest].any():
@@ -540,26 +547,26 @@ def only_there(case, e, g):
                 yield (
                     (which, "right", axis),
                     Message(
-                        zeros if gone else text, which=Message(which), place=_place(axis, e.ndim), what=case.what
+                        zeros if gone else text, which=Message(which), place=_place(axis, e.ndim), what=mismatch.what
                     ),
                 )
         until = int(good.argmin())
         if 1 < until < n and not good[until:].any():
             text = "Along axis {axis}, {what} is right up to index {last}, and wrong from {until} on."
-            yield ("until", axis), Message(text, axis=axis, what=case.what, last=until - 1, until=until)
+            yield ("until", axis), Message(text, axis=axis, what=mismatch.what, last=until - 1, until=until)
         begin = n - int(good[::-1].argmin())
         if 0 < begin < n - 1 and not good[:begin].any():
             text = "Along axis {axis}, {what} is wrong before index {begin}, and right from there on."
-            yield ("from", axis), Message(text, axis=axis, what=case.what, begin=begin)
+            yield ("from", axis), Message(text, axis=axis, what=mismatch.what, begin=begin)
         if n > 3 and (good[::2].all() and not good[1::2].any() or good[1::2].all() and not good[::2].any()):
             which = Message("odd") if good[0] else Message("even")
             text = "Only at {which} indices of axis {axis} is {what} wrong."
-            yield ("every other", axis, bool(good[0])), Message(text, which=which, axis=axis, what=case.what)
+            yield ("every other", axis, bool(good[0])), Message(text, which=which, axis=axis, what=mismatch.what)
         if bad.any() and (good | bad).all() and not good.all():
             text = "Each {place} of {what} is right as a whole or wrong as a whole: {count} of {size} are wrong."
             yield (
                 ("whole", axis),
-                Message(text, place=_place(axis, e.ndim), what=case.what, count=int(bad.sum()), size=n),
+                Message(text, place=_place(axis, e.ndim), what=mismatch.what, count=int(bad.sum()), size=n),
             )
     if e.ndim > 1 and min(e.shape[-2:]) > 2:
         i, j = np.indices(e.shape)[-2:]
@@ -570,13 +577,13 @@ def only_there(case, e, g):
             ("below the diagonal", j < i),
         ):
             if right[~where].all() and not right[where].any():
-                yield text, Message("Only {where} is {what} wrong.", what=case.what, where=Message(text))
+                yield text, Message("Only {where} is {what} wrong.", what=mismatch.what, where=Message(text))
 
 
 @same_shape
-def by_value(case, e, g):
+def by_value(mismatch, e, g):
     """The wrong elements are those of one sign, or those where 0 is expected or came."""
-    wrong = ~_right(case, e, g)
+    wrong = ~_right(mismatch, e, g)
     if not wrong.any() or wrong.all():
         return
     for text, where in (
@@ -586,32 +593,34 @@ def by_value(case, e, g):
         ("where a positive number is expected", e > 0),
     ):
         if np.array_equal(wrong, where):
-            yield text, Message("Exactly {where}, {what} is wrong.", what=case.what, where=Message(text))
+            yield text, Message("Exactly {where}, {what} is wrong.", what=mismatch.what, where=Message(text))
     if wrong.any() and not g[wrong].any():
-        yield "zeros", Message("The wrong elements of {what} are all 0.", what=case.what)
+        yield "zeros", Message("The wrong elements of {what} are all 0.", what=mismatch.what)
 
 
 @comparable
-def another_part(case, e, g):
+def another_part(mismatch, e, g):
     """What is expected of another part of the result, or an argument as it was, came."""
-    for name, part in case.parts.items():
-        if part is not case.expected and equal(g, part.astype(float)) and not equal(part.astype(float), e):
-            yield ("part", name), Message("As {what} came what {name} should be.", what=case.what, name=name)
-    if case.changed and any(equal(g, array) for array in _arrays(case.result)):
-        yield "result", Message("The argument `{name}` has become the result.", name=case.changed)
-    for name, argument in case.arguments.items():
-        if name == case.changed:
+    for name, part in mismatch.parts.items():
+        if part is not mismatch.expected and equal(g, part.astype(float)) and not equal(part.astype(float), e):
+            yield ("part", name), Message("As {what} came what {name} should be.", what=mismatch.what, name=name)
+    if mismatch.changed and any(equal(g, array) for array in _arrays(mismatch.result)):
+        yield "result", Message("The argument `{name}` has become the result.", name=mismatch.changed)
+    for name, argument in mismatch.arguments.items():
+        if name == mismatch.changed:
             continue
         if isinstance(argument, np.ndarray) and argument.dtype.kind in "fiu" and equal(g, argument.astype(float)):
             yield (
                 ("argument", name),
-                Message("Instead of {what} came the argument `{name}`.", what=case.what, name=name),
+                Message("Instead of {what} came the argument `{name}`.", what=mismatch.what, name=name),
             )
         elif isinstance(argument, np.ndarray) and argument.dtype.kind == "f" and argument.ndim > 1:
             if equal(g, np.swapaxes(argument, -1, -2).astype(float)):
                 yield (
                     ("turned", name),
-                    Message("Instead of {what} came the argument `{name}`, transposed.", what=case.what, name=name),
+                    Message(
+                        "Instead of {what} came the argument `{name}`, transposed.", what=mismatch.what, name=name
+                    ),
                 )
 
 
@@ -633,15 +642,18 @@ OPERATIONS = {
 
 
 @comparable
-def combined(case, e, g):
+def combined(mismatch, e, g):
     """A product, sum or difference of two arguments came, or of the expected result and an argument."""
-    arrays = {name: argument.astype(float) for name, argument in case.arguments.items() if _plain(argument)}
+    arrays = {name: argument.astype(float) for name, argument in mismatch.arguments.items() if _plain(argument)}
     for text, operation in OPERATIONS.items():
         for one, X in arrays.items():
             for other, Y in arrays.items():
-                if not case.changed and one != other and _holds(operation, X, Y, g):
+                if not mismatch.changed and one != other and _holds(operation, X, Y, g):
                     message = Message(text, one=one, other=other)
-                    yield (text, one, other), Message("Instead of {what} came {made}.", what=case.what, made=message)
+                    yield (
+                        (text, one, other),
+                        Message("Instead of {what} came {made}.", what=mismatch.what, made=message),
+                    )
     for name, X in arrays.items():
         for text, made in (
             ("Instead of {what} came that plus `{name}`.", e + X if X.shape == e.shape else None),
@@ -649,8 +661,8 @@ def combined(case, e, g):
             ("Instead of {what} came that times `{name}`.", e * X if X.shape == e.shape else None),
             ("Instead of {what} came that divided by `{name}`.", e / X if X.shape == e.shape else None),
         ):
-            if made is not None and name != case.changed and equal(g, made):
-                yield (text, name), Message(text, what=case.what, name=name)
+            if made is not None and name != mismatch.changed and equal(g, made):
+                yield (text, name), Message(text, what=mismatch.what, name=name)
 
 
 def _plain(argument):
@@ -666,9 +678,9 @@ def _holds(operation, X, Y, g):
         return False
 
 
-def a_number(case):
+def a_number(mismatch):
     """A single number: a constant or a simple function of the expected one."""
-    e, g = case.expected, case.got
+    e, g = mismatch.expected, mismatch.got
     if e is None or g is None or e.size != 1 or g.size != 1:
         return
     e, g = float(e.ravel()[0]), float(g.ravel()[0])
@@ -676,35 +688,37 @@ def a_number(case):
         return
     for text, function in TRANSFORMS.items():
         if abs(g - function(e)) <= CLOSE * abs(g):
-            yield text, Message("Instead of {what} came {text}.", what=case.what, text=Message(text))
-    for text in _named(g / e, case.sizes):
+            yield text, Message("Instead of {what} came {text}.", what=mismatch.what, text=Message(text))
+    for text in _named(g / e, mismatch.sizes):
         yield text, Message("The number is {text} times the expected one.", text=text)
 
 
-def not_finite(case):
+def not_finite(mismatch):
     """NaN or infinite elements stand in one place, or what is finite is right."""
-    e, g = case.expected, case.got
+    e, g = mismatch.expected, mismatch.got
     if e is None or g is None or e.shape != g.shape or not g.ndim or g.size > MOST or g.dtype.kind != "f":
         return
     gone = ~np.isfinite(g) & np.isfinite(e)
     if not gone.any():
         return
     kind = "NaN" if np.isnan(g[gone]).all() else "NaN or infinite"
-    right = ~case.wrong if case.wrong is not None and case.wrong.shape == e.shape else np.abs(g - e) <= CLOSE
+    right = (
+        ~mismatch.wrong if mismatch.wrong is not None and mismatch.wrong.shape == e.shape else np.abs(g - e) <= CLOSE
+    )
     if gone.all():
-        yield ("all", kind), Message("Every element of {what} is {kind}.", what=case.what, kind=kind)
+        yield ("all", kind), Message("Every element of {what} is {kind}.", what=mismatch.what, kind=kind)
         return
     for text, where in (("where 0 is expected", e == 0), ("where something but 0 is expected", e != 0)):
         if np.array_equal(gone, where):
             message = "Exactly {where}, {what} is {kind}."
-            yield (text, kind), Message(message, what=case.what, where=Message(text), kind=kind)
+            yield (text, kind), Message(message, what=mismatch.what, where=Message(text), kind=kind)
     for axis in range(-e.ndim, 0):
         others = tuple(other for other in range(e.ndim) if other != axis % e.ndim)
         if e.ndim > 1 and (gone.all(others) == gone.any(others)).all() and (gone | right).all():
             message = "Whole {place}s of {what} are {kind}; the others are right."
-            yield ("places", axis, kind), Message(message, place=_place(axis, e.ndim), what=case.what, kind=kind)
+            yield ("places", axis, kind), Message(message, place=_place(axis, e.ndim), what=mismatch.what, kind=kind)
     if (gone | right).all():
-        yield ("else", kind), Message("Where {what} is not {kind}, it is right.", what=case.what, kind=kind)
+        yield ("else", kind), Message("Where {what} is not {kind}, it is right.", what=mismatch.what, kind=kind)
 
 
 def _twins(arguments):
@@ -851,49 +865,49 @@ def _cut(arguments):
                     yield ("stretched", axis, name), message, {**arguments, name: np.repeat(array, size, axis)}
 
 
-def other_arguments(case):
+def other_arguments(mismatch):
     """The result is right for other arguments than were given: exchanged, turned over, negated, cut to fit."""
     if (
-        case.answer is None
-        or case.part is None
-        or case.got is None
-        or case.got.size > MOST
-        or not np.isfinite(case.got).all()
+        mismatch.answer is None
+        or mismatch.part is None
+        or mismatch.got is None
+        or mismatch.got.size > MOST
+        or not np.isfinite(mismatch.got).all()
     ):
         return
-    if any(isinstance(argument, np.ndarray) and argument.size > MOST for argument in case.arguments.values()):
+    if any(isinstance(argument, np.ndarray) and argument.size > MOST for argument in mismatch.arguments.values()):
         return
-    wanted = None if case.expected is None else case.expected.astype(float)
-    g, seen = case.got.astype(float), []
+    wanted = None if mismatch.expected is None else mismatch.expected.astype(float)
+    g, seen = mismatch.got.astype(float), []
     if g.size < 2 or np.ptp(g) <= CLOSE * np.abs(g).max():
         return
-    made_up = _cut(case.arguments) if wanted is None else _changed(case.arguments, case.sizes)
+    made_up = _cut(mismatch.arguments) if wanted is None else _changed(mismatch.arguments, mismatch.sizes)
     for key, message, changed in made_up:
         try:
-            made = case.answer(*_twins(changed).values())
+            made = mismatch.answer(*_twins(changed).values())
         except Exception:  # most changed arguments do not fit
             continue
         parts = _arrays(made)
         if wanted is None:  # an error was expected: all that came instead has to be so
-            came = _arrays(case.result)
+            came = _arrays(mismatch.result)
             held = len(parts) == len(came) and all(map(equal, came, parts))
         else:
-            part = parts[case.part] if case.part < len(parts) else wanted
+            part = parts[mismatch.part] if mismatch.part < len(parts) else wanted
             held = equal(g, part) and not equal(part, wanted)
         if held and key not in seen:
             seen.append(key)
             text = "What came as {what} is right for {arguments}."
-            yield key, Message(text, what=case.what, arguments=message)
+            yield key, Message(text, what=mismatch.what, arguments=message)
 
 
-def each_alone(case):
+def each_alone(mismatch):
     """Each sequence alone is right, the batch is not."""
-    e = case.expected
-    if e is None or e.ndim < 3 or case.call is None or e.size > MOST:
+    e = mismatch.expected
+    if e is None or e.ndim < 3 or mismatch.call is None or e.size > MOST:
         return
     batched = [
         argument
-        for argument in case.arguments.values()
+        for argument in mismatch.arguments.values()
         if isinstance(argument, np.ndarray) and argument.shape[:1] == e.shape[:1]
     ]
     if not batched or e.shape[0] < 2:
@@ -903,24 +917,24 @@ def each_alone(case):
             argument[index]
             if isinstance(argument, np.ndarray) and argument.ndim > 2 and argument.shape[0] == e.shape[0]
             else argument
-            for argument in _twins(case.arguments).values()
+            for argument in _twins(mismatch.arguments).values()
         ]
-        if not any(equal(array, e[index].astype(float)) for array in _arrays(case.call(*alone))):
+        if not any(equal(array, e[index].astype(float)) for array in _arrays(mismatch.call(*alone))):
             return
     yield "alone", Message("Each sequence on its own is right, and the batch of them is not.")
 
 
-def always_one_dtype(case):
+def always_one_dtype(mismatch):
     """The dtype is the same whatever the arguments' is, or wider than it."""
-    if case.dtypes is None or case.call is None:
+    if mismatch.dtypes is None or mismatch.call is None:
         return
     came = []
     for dtype in (np.float16, np.float32, np.float64):
         cast = [
             argument.astype(dtype) if isinstance(argument, np.ndarray) and argument.dtype.kind == "f" else argument
-            for argument in case.arguments.values()
+            for argument in mismatch.arguments.values()
         ]
-        result = case.call(*cast)
+        result = mismatch.call(*cast)
         parts = result if isinstance(result, (tuple, list)) else [result]
         found = [str(part.dtype) for part in parts if hasattr(part, "dtype")]
         if not found or len(set(found)) > 1:
@@ -933,13 +947,13 @@ def always_one_dtype(case):
         yield tuple(came), Message(message, half=came[0], single=came[1], double=came[2])
 
 
-def shape_in_names(case):
+def shape_in_names(mismatch):
     """The shape that came, in the check's own names of sizes."""
-    if case.shapes is None:
+    if mismatch.shapes is None:
         return
-    wanted, came = case.shapes
+    wanted, came = mismatch.shapes
     if any(size > 1 for size in came) and len(came) < 6:
-        named = {size: name for name, size in reversed(case.sizes.items())}  # of equals, the first that was drawn
+        named = {size: name for name, size in reversed(mismatch.sizes.items())}  # of equals, the first that was drawn
         if any(size in named for size in came):
             text, other = (_in_brackets([named.get(size, str(size)) for size in shape]) for shape in (came, wanted))
             message = "In names of sizes, the shape is {came} and should be {wanted}."
@@ -962,7 +976,7 @@ RELATIONS = [
     combined,
     other_arguments,
     multiple,
-    alike,
+    constant,
     first_for_all,
     same_for_all,
     first_alone,

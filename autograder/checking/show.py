@@ -3,22 +3,33 @@
 import html
 import sys
 
-from .words import Message, listed, shown
+from .report import Status
+from .words import Message, enumerated, shown
 from .words import translated as _
 
 WITHOUT_POINTS = {
-    "passed": "holds, without points",
-    "failed": "does not hold yet, without points",
-    "waiting": "not done, without points",
-    "unverified": "not all of it verified here, without points",
+    Status.PASSED: "holds, without points",
+    Status.FAILED: "does not hold yet, without points",
+    Status.BLOCKED: "not done, without points",
+    Status.UNVERIFIED: "not all of it verified here, without points",
 }
-STATUS = {"passed": "passed", "failed": "FAILED", "waiting": "waits", "unverified": "not verified here"}
+STATUS = {
+    Status.PASSED: "passed",
+    Status.FAILED: "FAILED",
+    Status.BLOCKED: "waits",
+    Status.UNVERIFIED: "not verified here",
+}
 
 # Inline, because feedback must look the same in JupyterLab, nbgrader's pages and a saved file; translucent
 # backgrounds suit light and dark.
 BOX = "border:1px solid rgba(128,128,128,.45);border-radius:6px;padding:.6em .9em;max-width:52em;line-height:1.45"
-COLOUR = {"passed": "0,158,115", "failed": "213,94,0", "waiting": "128,128,128", "unverified": "128,128,128"}
-MARK = {"passed": "&#10003;", "failed": "&#10007;", "waiting": "&#8230;", "unverified": "?"}
+COLOUR = {
+    Status.PASSED: "0,158,115",
+    Status.FAILED: "213,94,0",
+    Status.BLOCKED: "128,128,128",
+    Status.UNVERIFIED: "128,128,128",
+}
+MARK = {Status.PASSED: "&#10003;", Status.FAILED: "&#10007;", Status.BLOCKED: "&#8230;", Status.UNVERIFIED: "?"}
 
 
 def number(value):
@@ -47,19 +58,19 @@ def points(report):
 
 
 def standing(report):
-    """Return how a `Report` stands: "passed" if all of it holds, "waiting" if no check could begin, else "failed".
+    """Return how a `Report` stands: passed if all of it holds, blocked if no check could begin, else failed.
 
-    It is "unverified" if all holds but for what could not be verified here.
+    It is unverified if all holds but for what could not be verified here.
     """
     statuses = {result.status for result in report.results}
-    if statuses <= {"passed", "unverified"}:
-        return "unverified" if "unverified" in statuses else "passed"
-    return "waiting" if statuses == {"waiting"} else "failed"
+    if statuses <= {Status.PASSED, Status.UNVERIFIED}:
+        return Status.UNVERIFIED if Status.UNVERIFIED in statuses else Status.PASSED
+    return Status.BLOCKED if statuses == {Status.BLOCKED} else Status.FAILED
 
 
 def mends(report):
     """Tell whether there is something to mend in what a `Report` stands for, as far as it could be verified."""
-    return standing(report) not in ("passed", "unverified")
+    return standing(report) not in (Status.PASSED, Status.UNVERIFIED)
 
 
 def cause(result):
@@ -72,7 +83,7 @@ def cause(result):
 def unwritten(report):
     """Return why no check of a `Report` could begin, or an empty text: the first one waits for no other."""
     first = next(iter(report.results), None)
-    return first.message if first and first.status == "waiting" else ""
+    return first.message if first and first.status == Status.BLOCKED else ""
 
 
 def waits(result):
@@ -107,15 +118,19 @@ def text(report):
     hinted = set()
     for result in report.results:
         note = (
-            f"`{result.name}`" if result.status == "failed" else waits(result) if result.status == "waiting" else ""
+            f"`{result.name}`"
+            if result.status == Status.FAILED
+            else waits(result)
+            if result.status == Status.BLOCKED
+            else ""
         )
         lines.append(f"  {_(STATUS[result.status]):7} {shown(result.title)}{note and f' ({note})'}")
-        if result.status in ("failed", "unverified"):
+        if result.status in (Status.FAILED, Status.UNVERIFIED):
             lines.append(f"          {shown(result.message)}")
-        if result.status != "failed":
+        if result.status != Status.FAILED:
             continue
         if result.held:
-            lines.append(f"          {_('Held:')} {listed(result.held)}.")
+            lines.append(f"          {_('Held:')} {enumerated(result.held)}.")
         if result.cause and result.cause not in hinted:
             hinted.add(result.cause)
             lines.append(f"          {_('Likely cause:')} {cause(result)}")
@@ -164,10 +179,10 @@ def as_html(report):
             f'<li style="margin:.25em 0;padding:.2em .6em;border-left:4px solid rgb({colour});'
             f'background:rgba({colour},.08)">{MARK[result.status]} {_status(result)}: {_inline(result.title)}'
         )
-        if result.status == "failed":
+        if result.status == Status.FAILED:
             parts.append(f'<div style="margin:.3em 0 .3em 1.4em">{_inline(result.message)}')
             if result.held:
-                parts.append(f"<br>{html.escape(_('Held:'))} {_code(listed(result.held))}.")
+                parts.append(f"<br>{html.escape(_('Held:'))} {_code(enumerated(result.held))}.")
             if result.cause and result.cause not in hinted:
                 hinted.add(result.cause)
                 likely = html.escape(_("Likely cause:"))
@@ -177,7 +192,7 @@ def as_html(report):
             if result.where:
                 parts.append(f"<div>{_code(element(result.where))}</div>{_html_matrices(result.where)}")
             parts.append("</div>")
-        if result.status == "unverified":
+        if result.status == Status.UNVERIFIED:
             parts.append(f'<div style="margin:.3em 0 .3em 1.4em">{_inline(result.message)}</div>')
         parts.append("</li>")
     parts.append("</ul>")
@@ -192,9 +207,9 @@ def as_html(report):
 def _status(result):
     """Return a check's status as HTML, with its name where others wait for it, or the names of those it waits for."""
     status = html.escape(_(STATUS[result.status]).lower())
-    if result.status == "waiting":
+    if result.status == Status.BLOCKED:
         return f"{status} {_code(waits(result))}"
-    return f"{status} {_code(f'`{result.name}`')}" if result.status == "failed" else status
+    return f"{status} {_code(f'`{result.name}`')}" if result.status == Status.FAILED else status
 
 
 def _inline(message):

@@ -102,7 +102,7 @@ def translated(text):
     return _catalogue().gettext(text) if text else ""  # the empty msgid is the catalogue's head
 
 
-def listed(items):
+def enumerated(items):
     """Return several messages as one text, with semicolons between them and without their full stops."""
     return "; ".join(shown(item).rstrip(FULL_STOPS) for item in items)
 
@@ -135,4 +135,4 @@ def _plain(value):
 
 
 def _shown(value):
-    return listed(value) if isinstance(value, (list, tuple)) else str(value)
+    return enumerated(value) if isinstance(value, (list, tuple)) else str(value)

@@ -731,7 +731,7 @@ def TinyGPT_layers(TinyGPT, draw):
     """There are `num_layers` layers: each adds the same number of parameters of its own, and each of them is used."""
     vocab_size, d_model, h, _, max_len = sizes_of_model(draw)
     models = [TinyGPT.module(vocab_size, d_model, h, num_layers, max_len) for num_layers in (1, 2, 3, 4)]
-    counts = [model.there(count) for model in models]
+    counts = [model.run_remote(count) for model in models]
     more = np.diff(counts)
     message = (
         "With 1, 2, 3 and 4 layers {counts} parameters can be trained: each layer should bring as many of its"
@@ -739,7 +739,7 @@ def TinyGPT_layers(TinyGPT, draw):
     )
     named = Message(message, counts=", ".join(map(str, counts)))
     expect(more.min() > 0 and more.min() == more.max(), named)
-    lacks = models[2].there(without_gradient, words(draw, vocab_size, 2, max_len))
+    lacks = models[2].run_remote(without_gradient, words(draw, vocab_size, 2, max_len))
     message = (
         "No gradient comes to {count} of the parameters, such as `{name}`: the result does not depend on "
         "them. It may also be `detach` that cuts them off."
@@ -929,7 +929,7 @@ def TinyGPT_learns(TinyGPT, draw):
     fresh, wanted = repeating(draw, vocab_size, n, 64)
     known = wanted.numpy() != NO_TARGET
     logits_of(model, fresh, vocab_size)
-    losses = model.there(learn, *repeating(draw, vocab_size, n, STEPS, SEQUENCES), 1e-2)
+    losses = model.run_remote(learn, *repeating(draw, vocab_size, n, STEPS, SEQUENCES), 1e-2)
     after = loss_of(logits_of(model.train(False), fresh, vocab_size).astype(float)[known], wanted.numpy()[known])
     message = (
         "The loss of a new model is {first}. After {steps} steps of Adam it is {after}, and should be below {most}."

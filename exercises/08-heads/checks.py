@@ -202,7 +202,7 @@ def ablated(ablate_head, draw, h, d_head, bias=True, dtype=torch.float64, kind="
     values = {name: part.to(dtype) for name, part in parameters(draw, h * d_head, bias).items()}
     query, key = tensor(draw, b, n_q, h * d_head, dtype=dtype), tensor(draw, b, n_k, h * d_head, dtype=dtype)
     head = int(draw.rng.integers(h)) if head is None else head
-    found = ablate_head.there(probed, "ablate", values, h, head, query, key, None, kind)
+    found = ablate_head.run_remote(probed, "ablate", values, h, head, query, key, None, kind)
     return found, values, head, query, key
 
 
@@ -406,7 +406,7 @@ def ablate_head_refuses(ablate_head, draw):
     _, _, _, h, d_head = sizes(draw)
     values, x = parameters(draw, h * d_head), tensor(draw, 1, 2, h * d_head)
     for head in (h, h + 1, -1):
-        raised = ablate_head.there(probed, "refuse", values, h, head, x, x)
+        raised = ablate_head.run_remote(probed, "refuse", values, h, head, x, x)
         found = Message("{kind} is raised", kind=raised[0][:40]) if raised else Message("nothing is raised")
         message = "There is no head {head} in a layer of {h}: ValueError should be raised, and {found}."
         expect({kind.__name__ for kind in REFUSED} & set(raised), Message(message, head=head, h=h, found=found))
@@ -424,7 +424,7 @@ def importance(head_importance, draw, h, d_head, kind="float", best=None):
     outs = [without(values, h, head, query, key) for head in (*range(h), None)]
     target = tensor(draw, b, n_q, d_model) + outs[-1] if best is None else outs[best]
     losses = np.array([(out - target).square().mean().item() for out in outs])
-    found = head_importance.there(probed, "importance", values, h, 0, query, key, target, kind)
+    found = head_importance.run_remote(probed, "importance", values, h, 0, query, key, target, kind)
     return found, values, losses[:-1] - losses[-1]
 
 

@@ -178,7 +178,7 @@ def outside(function, q, k, v, causal, way_back):
 
 def expect_inside(function, draw, way_back, what):
     def count_of(n):
-        came = function.there(outside, *heads(draw, n, b=1, h=2), True, way_back)
+        came = function.run_remote(outside, *heads(draw, n, b=1, h=2), True, way_back)
         if came is None:
             raise Failed("Nothing is returned.")
         return came[what == "written"]
@@ -317,7 +317,7 @@ def most_bytes(function, *arguments):
 @check(weight=1, needs=[forward_tiles], on="triton")
 def forward_held(flash_attention_forward, draw):
     """Nothing n x n is held in memory."""
-    most = flash_attention_forward.there(most_bytes, *heads(draw, 128, b=1), False)
+    most = flash_attention_forward.run_remote(most_bytes, *heads(draw, 128, b=1), False)
     if most > 0.9 * 128 * 128:  # n x n booleans have more
         raise Failed(f"For 128 tokens torch made a tensor of {most} bytes: nothing of 128 x 128 stands in memory.")
 
@@ -360,7 +360,7 @@ def launches(function, q, k, v, way_back):
 @check(weight=3, needs=[forward_ragged, forward_causal], on="triton")
 def forward_is_a_kernel(flash_attention_forward, draw):
     """The work is done by a kernel of Triton's, which is launched."""
-    if not flash_attention_forward.there(launches, *heads(draw, 3), False)[0]:
+    if not flash_attention_forward.run_remote(launches, *heads(draw, 3), False)[0]:
         raise Failed("The numbers are right, and no kernel of Triton's was launched: `kernel[grid](...)` does it.")
 
 
@@ -487,7 +487,7 @@ def flash_half(flash_attention, draw):
 @check(weight=2.5, needs=[flash_dv, flash_dq, flash_dk], on="triton")
 def flash_is_a_kernel(flash_attention, draw):
     """Kernels of Triton's do the work, on the way back too."""
-    ways = flash_attention.there(launches, *heads(draw, 3), True)
+    ways = flash_attention.run_remote(launches, *heads(draw, 3), True)
     for way, ran in zip(("", " on the way back"), ways, strict=True):
         if not ran:
             raise Failed(f"The numbers are right, and no kernel of Triton's was launched{way}.")
@@ -558,7 +558,7 @@ def load(layer, three, one):
 def loaded(made, values, d_model, h, h_kv, bias=True):
     """Return a layer with these parameters. What it calls them stays there: a mistake is the same by either names."""
     layer = made.module(d_model, h, h_kv, bias)
-    layer.there(load, values, fused(values))
+    layer.run_remote(load, values, fused(values))
     return layer
 
 
@@ -705,7 +705,7 @@ def layer_cache(MultiHeadLayer, draw):
     """Read in pieces with a cache, causally, the tokens get what they get at once: one `append` for each piece."""
     values = parameters(draw, 24, 4, 2)
     layer, x = loaded(MultiHeadLayer, values, 24, 4, 2), tensor(draw, 2, 7, 24)
-    out, times, h_kv = layer.there(in_pieces, x, [3, 1, 2, 1], True)
+    out, times, h_kv = layer.run_remote(in_pieces, x, [3, 1, 2, 1], True)
     expect_close(out, out_of(values, x, 4, 2, earlier(7)))
     if (times, h_kv) != (4, 2):
         raise Failed(
@@ -719,7 +719,7 @@ def layer_cache_and_mask(MultiHeadLayer, draw):
     values = parameters(draw, 24, 4, 2)
     layer, x, mask = loaded(MultiHeadLayer, values, 24, 4, 2), tensor(draw, 2, 7, 24), some(draw, 7, 7)
     for is_causal in (False, True):
-        out = layer.there(in_pieces, x, [3, 1, 3], is_causal, mask)[0]
+        out = layer.run_remote(in_pieces, x, [3, 1, 3], is_causal, mask)[0]
         expect_close(out, out_of(values, x, 4, 2, mask & in_sight([3, 1, 3], is_causal)))
 
 
@@ -769,7 +769,7 @@ def on_meta(layer, x, mask):
 def layer_device(MultiHeadLayer, draw):
     """All that the layer makes is made where its input is, on any device: this one is named "meta"."""
     layer = MultiHeadLayer.module(24, 4, 2, True)
-    found = layer.there(on_meta, tensor(draw, 2, 5, 24, kind=torch.float32), some(draw, 5, 5))
+    found = layer.run_remote(on_meta, tensor(draw, 2, 5, 24, kind=torch.float32), some(draw, 5, 5))
     for what, own in zip(("", " with is_causal", " with a mask", " with both"), found, strict=False):
         if own != "meta":
             raise Failed(f'Input and layer were moved to the device "meta", and{what} there came: {own}')
@@ -820,13 +820,13 @@ def layer_held(MultiHeadLayer, draw):
     n = 1000
     layer = MultiHeadLayer.module(16, 2, 1, True)
     x = tensor(draw, 1, n, 16, kind=torch.float32)
-    layer.there(frozen)  # what is kept for a way back is not counted here
+    layer.run_remote(frozen)  # what is kept for a way back is not counted here
     own = types.SimpleNamespace(
         function=layer.own, call=layer.subject.call, result=layer.subject.result, name=layer.name
     )
     for is_causal in (False, True):
         expect_held(own, int(0.9 * n * n), x, None, is_causal)
-    most = layer.there(largest, x[:, :601], [600, 1])
+    most = layer.run_remote(largest, x[:, :601], [600, 1])
     if most > 0.5 * 600 * 600:
         raise Failed(f"Reading 600 tokens, then 1, with a cache, it made a tensor of {most} numbers.")
 
@@ -854,7 +854,7 @@ def layer_compiles(MultiHeadLayer, draw):
     layer = loaded(MultiHeadLayer, values, 24, 4, 2)
     for mask in (None, some(draw, 5, 5)):
         x, upstream = tensor(draw, 2, 5, 24), tensor(draw, 2, 5, 24)
-        came = layer.there(compiled, x, mask, upstream)
+        came = layer.run_remote(compiled, x, mask, upstream)
         if isinstance(came, str):
             raise Failed(f"`torch.compile(layer, fullgraph=True)` ended in {came}")
         leaf = x.clone().requires_grad_()
@@ -883,7 +883,7 @@ def layer_on_a_gpu(MultiHeadLayer, draw):
     x, upstream = tensor(draw, 2, 40, 64), tensor(draw, 2, 40, 64)
     for kind, rtol in TOLERANCES.items():
         for mask in (None, some(draw, 40, 40)):
-            *came, device, name = layer.there(on_cuda, x, mask, upstream, kind)
+            *came, device, name = layer.run_remote(on_cuda, x, mask, upstream, kind)
             if (device, name) != ("cuda", str(kind)):
                 raise Failed(f"Of {kind} on cuda, there came {name} on {device}.")
             leaf = x.clone().requires_grad_()

@@ -1,0 +1,393 @@
+"""Why checks failed: the listed wrong answer that behaves as a function did, or how its result differs.
+
+It only says what was found: points are settled before it begins.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .expect import BY_HAND, RTOL, THE_RESULT, Failed, as_numbers, as_plain, is_module, lives_elsewhere
+from .relations import Mismatch, relate
+from .subject import Attempt, Call, Check, Subject, attempt, called, run_check
+from .words import Message
+
+QUICK = 0.5
+"""Seconds within which a check must have failed to be run again for a relation: hints must not use up a limit."""
+
+PASSES, FAILS = "passes", "fails"
+
+
+class Finding(NamedTuple):
+    """Why a check failed: as a listed wrong answer, named in `cause`, does; else what holds between the results."""
+
+    cause: str = ""
+    label: str = ""
+    hint: str = ""
+    relation: str | Message = ""
+
+
+class Diagnosis:
+    """Finds why checks failed.
+
+    Parameters
+    ----------
+    attempt : callable, optional
+        Does as `subject.attempt`, and remembers what it did. Whoever examines one listed answer after the other gives
+        it, so that what each does in a check is computed once. Otherwise a listed answer is run for as long as it
+        does what the function did.
+
+    Attributes
+    ----------
+    without : collection
+        Listed wrong answers that are not to be named.
+    """
+
+    def __init__(self, attempt: Callable[[Check, Any, int], Attempt] | None = None):
+        self._attempt = attempt
+        self.without: Collection[Any] = ()
+        self._first_call, self._first_answer = functools.cache(_first_call), functools.cache(_first_answer)
+
+    def findings(
+        self,
+        checks: Sequence[Check],
+        function: Any,
+        attempts: Mapping[str, Attempt],
+        wrong_answers: Sequence[Any],
+        right_answers: Sequence[Any],
+        seed: int,
+    ) -> Iterator[tuple[str, Finding]]:
+        """Yield the name of a failed check and why it failed, where that is known.
+
+        Parameters
+        ----------
+        checks : sequence of Check
+            All of the function.
+        function : callable
+            What was examined.
+        attempts : mapping
+            What it did in each check that was run, by the check's name.
+        wrong_answers, right_answers : sequence of callable
+            The answers that are listed for the function.
+        seed : int
+            The seed of the attempts.
+        """
+        named = dict(self._causes(checks, attempts, wrong_answers, seed))
+        yield from named.items()
+        answer = max(
+            right_answers, key=lambda right: hasattr(right, "families"), default=None
+        )  # of equals, the first
+        for check in checks:
+            name = check.__name__
+            if name in attempts and attempts[name].failure is not None and name not in named:
+                yield name, Finding(relation=_relation(check, function, attempts[name], answer, seed))
+
+    def _causes(
+        self, checks: Sequence[Check], attempts: Mapping[str, Attempt], wrong_answers: Sequence[Any], seed: int
+    ) -> Iterator[tuple[str, Finding]]:
+        """Yield the cause of each failed check: the listed wrong answer that behaves as this function did.
+
+        What passes a check is no cause of failing it. Where several wrong answers behave alike in a failed check,
+        the one that does so in most of all checks explains most; of equals, the one listed first.
+        """
+        failed = [check for check in checks if check.__name__ in attempts and attempts[check.__name__].failure]
+        others = [check for check in checks if check.__name__ in attempts and check not in failed]
+
+        def alike_in(check: Check, wrong: Any) -> str:
+            return self._alike(check, wrong, seed, attempts[check.__name__].calls)
+
+        agreed = []
+        for wrong in wrong_answers:
+            if wrong not in self.without:
+                same = {check.__name__ for check in failed if alike_in(check, wrong) == FAILS}
+                if same:
+                    agreed.append((wrong, same))
+
+        @functools.cache
+        def explained(place: int) -> int:
+            wrong, same = agreed[place]
+            return len(same) + sum(bool(alike_in(check, wrong)) for check in others)
+
+        for name in [check.__name__ for check in failed]:
+            places = [place for place, (_, same) in enumerate(agreed) if name in same]
+            if not places:
+                continue
+            # Only where several could be the cause does it matter how much more each of them explains.
+            best = places[0]
+            for place in places[1:]:
+                if len(agreed[place][1]) + len(others) > explained(best) and explained(place) > explained(best):
+                    best = place
+            wrong = agreed[best][0]
+            yield name, Finding(wrong.__name__, wrong.label, wrong.hint)
+
+    def _alike(self, check: Check, wrong: Any, seed: int, calls: list[Call]) -> str:
+        # Most listed answers differ in the first call, which is had without what the check does around it.
+        first = self._first_call(check, seed) if calls else None
+        if first and not same_call(calls[0], self._first_answer(wrong, first)):
+            return ""
+        if self._attempt is None:
+            return alike(check, wrong, seed, calls)
+        made, failure, _seconds = self._attempt(check, wrong, seed)
+        if len(made) != len(calls) or not all(map(same_call, calls, made)):
+            return ""
+        return FAILS if failure else PASSES
+
+
+def alike(check: Check, wrong: Any, seed: int, calls: list[Call]) -> str:
+    """Tell whether a listed wrong answer does in a check what was done in `calls`: `PASSES` or `FAILS`, else ""."""
+    try:
+        made, failure, _seconds = run_check(check, _Following(check.subject, wrong, calls), seed)
+    except _Unlike:
+        return ""
+    if len(made) != len(calls):
+        return ""
+    return FAILS if failure else PASSES
+
+
+class _Unlike(BaseException):
+    """Two functions did not do the same. Not an `Exception`, so that no check takes it for a fault of its own."""
+
+
+class _Following(Subject):
+    """A function under test whose first call that comes out differently from another one's ends the check."""
+
+    def __init__(self, name: str, function: Any, like: list[Call]):
+        super().__init__(name, function)
+        self.like = like
+
+    def call(self, arguments: Sequence[Any], function: Any = None, what: str = "", must_raise: bool = False) -> Call:
+        call = super().call(arguments, function, what, must_raise)
+        place = len(self.calls) - 1
+        if place >= len(self.like) or not same_call(self.like[place], call):
+            raise _Unlike
+        return call
+
+
+@dataclass(eq=False)
+class _First:
+    """A check's first call: its arguments, and whether an error was asked for."""
+
+    arguments: Sequence[Any]
+    must_raise: bool
+
+
+class _Asked(BaseException):
+    """Ends a check at a call of the function under test, with what is called there, and how."""
+
+
+class _Asking(Subject):
+    """Comes as far as the call with some number."""
+
+    def __init__(self, name: str, function: Any, number: int = 0):
+        super().__init__(name, function)
+        self.number = number
+
+    def call(self, arguments: Sequence[Any], function: Any = None, what: str = "", must_raise: bool = False) -> Call:
+        if len(self.calls) == self.number:
+            raise _Asked(function, what, arguments, must_raise)
+        return super().call(arguments, function, what, must_raise)
+
+
+def _asked(check: Check, function: Any, number: int, seed: int) -> tuple[Any, ...] | None:
+    """Return what a check calls in its call of some number, and how; None if it doesn't come so far."""
+    try:
+        run_check(check, _Asking(check.subject, function, number), seed)
+    except _Asked as asked:
+        return asked.args
+    return None
+
+
+def _first_call(check: Check, seed: int) -> _First | None:
+    """Return a check's first call; None if its arguments cannot be used again.
+
+    They can if `twin` copies them; a function among them might remember that it was called.
+    """
+    asked = _asked(check, None, 0, seed)
+    if asked is None:
+        return None
+    _function, what, arguments, must_raise = asked
+    return _First(arguments, must_raise) if _is_plain(arguments) and not what else None
+
+
+def _first_answer(wrong: Any, first: _First) -> Call:
+    """Return the `Call` that a listed wrong answer makes of a check's first call."""
+    return called(wrong, first.arguments, first.must_raise)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(_is_plain(item) for item in value)
+    return value is None or type(value) in (bool, int, float, str) or as_plain(value) is not None
+
+
+# Whether two functions did the same.
+
+
+def same_call(a: Call, b: Call) -> bool:
+    """Tell whether two functions did the same in a call: results, exceptions, changed arguments.
+
+    Without arguments, a result is what somebody worked out: the same numbers are the same, in whatever they are kept.
+    """
+    if not (a.arguments or b.arguments or a.error or b.error):
+        x, y = as_numbers(a.result), as_numbers(b.result)
+        if x is not None and y is not None:
+            return x.size == y.size and bool(np.all(np.abs(x - y) <= BY_HAND))
+    return _same_error(a, b) and same(a.result, b.result) and same(a.arguments, b.arguments)
+
+
+def _same_error(a: Call, b: Call) -> bool:
+    if type(a.error).__name__ != type(b.error).__name__:  # by name: one of them may have come from another process
+        return False
+    # An error that is asked for is worded by whoever wrote it.
+    return (a.must_raise and b.must_raise) or str(a.error) == str(b.error)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Tell whether two values are the same, numbers up to rounding."""
+    if isinstance(a, (tuple, list)) and type(a) is type(b):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    if type(a) is dict and type(b) is dict:
+        return a.keys() == b.keys() and all(same(item, b[name]) for name, item in a.items())
+    x, y = as_plain(a), as_plain(b)
+    if x is None or y is None:
+        return x is y and _same_object(a, b) and (not isinstance(a, str) or a == b)
+    if x.shape != y.shape or not _same_kind(x, y):
+        return False
+    if not x.size or np.array_equal(x, y):
+        return True
+    x, y = x.astype(float), y.astype(float)
+    with np.errstate(all="ignore"):
+        scale = np.abs(y[np.isfinite(y)]).max(initial=0.0) or 1.0
+        close = np.abs(x - y) <= RTOL * scale
+        return bool((close | (x == y) | (np.isnan(x) & np.isnan(y))).all())
+
+
+def _same_object(a: Any, b: Any) -> bool:
+    """Tell whether two values that are no numbers may be the same: modules show what they are when they are asked."""
+    if type(a) is type(b) or (is_module(a) and is_module(b)):
+        return True
+    # What lives in another process is an object there, of a class of its author's.
+    ours = [value for value in (a, b) if not lives_elsewhere(value)]
+    objects = all(callable(value) or type(value).__module__ != "builtins" for value in ours)
+    return len(ours) < 2 and objects and is_module(a) == is_module(b) and _can_be_called(a) == _can_be_called(b)
+
+
+def _can_be_called(value: Any) -> bool:
+    return callable(value) and type(value).__call__ is not None  # None: of what lives elsewhere, and is no function
+
+
+def _same_kind(x: Any, y: Any) -> bool:
+    """Tell whether two arrays have one dtype; of single numbers, whether both are numbers, or both truth values."""
+    return bool(x.dtype == y.dtype) or (not x.ndim and "b" not in (x.dtype.kind, y.dtype.kind))
+
+
+# What holds between a result and the expected one.
+
+
+def _relation(check: Check, function: Any, made: Attempt, answer: Any, seed: int) -> str | Message:
+    """Return what holds between result and expectation in a failed check, if other draws agree; else ""."""
+    if made.failure is not None and made.failure.relation:  # found by the check itself
+        return made.failure.relation
+    if made.seconds > QUICK or not any(call.arguments for call in made.calls):  # without, the same in each draw
+        return ""
+
+    def again() -> list[Mismatch]:
+        return [_mismatch(check, attempt(check, function, other), answer, other) for other in (seed + 1, seed + 2)]
+
+    return relate(_mismatch(check, made, answer, seed), again)
+
+
+def _mismatch(check: Check, made: Attempt, answer: Any, seed: int) -> Mismatch:
+    """Return what relations are looked for in: of a failed check, or of one that did not fail, where none holds."""
+    calls, failure, _seconds = made
+    if failure is None or not calls:
+        return Mismatch()
+    expected, got = failure.compared
+    call = calls[-1]
+    if call.what and answer:  # what a right answer made is called here
+        asked = _asked(check, answer, len(calls) - 1, seed) if call.what == "forward" else None
+        answer = asked[0] if asked else None
+    if expected is None and call.must_raise and call.error is None:
+        got = as_plain(call.result[0] if isinstance(call.result, (tuple, list)) and call.result else call.result)
+    what = failure.message.values.get("what", THE_RESULT) if isinstance(failure.message, Message) else THE_RESULT
+    changed = failure.changed
+    if changed:
+        what = Message("the argument `{name}`", name=changed)
+    names = list(inspect.signature(getattr(answer, "forward", answer)).parameters) if answer else []
+    arguments = dict(zip([*names, *map(str, range(len(names), len(call.arguments)))], call.arguments, strict=False))
+    given, function = _numpy(arguments), _in_numpy(call.function, call.arguments)
+    answer = _in_numpy(answer, call.arguments) if answer else None
+    parts, place = failure.parts, 0
+    # Of a kernel, right answers are kernels too, and too slow to be asked a hundred times without a GPU.
+    usable = answer and not (check.on or changed or call.error or failure.dtypes or _draws(call.arguments))
+    if usable and not call.must_raise:
+        wanted = _parts(called(answer, list(given.values())).result)
+        if expected is None:
+            # The check has not said what it expects of this call; a right answer does.
+            came = _parts(call.result)
+            pairs = zip(wanted, came, strict=len(wanted) == len(came))
+            place = next((i for i, pair in enumerate(pairs) if not same(*pair)), None)
+            if place is not None and len(wanted) == len(came):
+                expected, got = wanted[place], came[place]
+                if len(wanted) > 1:
+                    parts = {f"part {i}": part for i, part in enumerate(wanted, 1)}
+                    what = f"part {place + 1}"
+        else:
+            place = next((i for i, part in enumerate(wanted) if _same_values(part, expected)), None)
+    return Mismatch(
+        expected, got, what, _sizes(failure, check), failure.shapes, failure.dtypes, given, parts,
+        answer if usable else None, lambda *arguments: called(function, arguments).result, failure.wrong, changed,
+        _numpy(call.result), place,
+    )  # fmt: skip
+
+
+def _numpy(value: Any) -> Any:
+    """Return a value with arrays in the place of tensors: what relations compare."""
+    if hasattr(type(value), "detach"):
+        return as_plain(value)
+    if type(value) in (list, tuple):
+        return type(value)([_numpy(item) for item in value])
+    return {name: _numpy(item) for name, item in value.items()} if type(value) is dict else value
+
+
+def _in_numpy(function: Any, arguments: Sequence[Any]) -> Any:
+    """Return a function that takes arrays, and returns some, in the place of one that was called with tensors."""
+    if not any(hasattr(type(argument), "detach") for argument in arguments):
+        return function
+
+    def called_with_tensors(*arguments: Any) -> Any:
+        import torch
+
+        tensors = [torch.tensor(argument) if isinstance(argument, np.ndarray) else argument for argument in arguments]
+        return _numpy(function(*tensors))
+
+    return called_with_tensors
+
+
+def _draws(arguments: Sequence[Any]) -> bool:
+    return any(type(argument) is np.random.Generator for argument in arguments)
+
+
+def _parts(result: Any) -> list[Any]:
+    """Return a result, or the parts of one that is a tuple, as plain arrays: those that are numbers."""
+    parts = result if isinstance(result, (tuple, list)) else [result]
+    return [array for array in map(as_plain, parts) if array is not None]
+
+
+def _same_values(a: Any, b: Any) -> bool:
+    return a.shape == b.shape and same(a.astype(float), b.astype(float))
+
+
+def _sizes(failure: Failed, check: Check) -> dict[str, int]:
+    """Return the sizes that a check drew, by the names that it gave them: whole numbers from 2."""
+    step = failure.__traceback__
+    drawn: dict[str, Any] = {}
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == check.__code__.co_filename:  # the check, and helpers beside it
+            drawn = {**step.tb_frame.f_locals, **drawn}
+        step = step.tb_next
+    return {name: value for name, value in drawn.items() if type(value) is int and value > 1}

@@ -1,0 +1,137 @@
+"""What checks found: of each check a `Result`, of a function a `Report` with the points that come of it."""
+
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from . import words
+from .expect import Failed
+from .words import Message
+
+MIME = "application/vnd.checking.report+json"
+"""The MIME type under which a check cell's output carries its `Report`, for whoever grades."""
+
+
+class Status(StrEnum):
+    """How a check came out.
+
+    A blocked one was not run: it needs another check first, or the function is still to be written. An unverified one
+    needs what this machine does not have.
+    """
+
+    PASSED = "passed"
+    FAILED = "failed"
+    BLOCKED = "blocked"
+    UNVERIFIED = "unverified"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Status | None":
+        return cls.BLOCKED if value == "waiting" else None  # the word of older records
+
+
+@dataclass
+class Result:
+    """What one check found. What an unverified one needs of a machine, `on` says.
+
+    `title`, `message`, `held`, `label` and `hint` are for people: each a template in plain text or a `Message`.
+    `cause` is the name of the listed wrong answer that fails as this one did, `label` the same in words. Where there
+    is none, `relation` may say how the result differs from the expected one. `raised` tells whether the function
+    raised an error where none was asked for.
+    """
+
+    name: str
+    title: str
+    weight: float
+    status: Status = Status.PASSED
+    message: str | Message = ""
+    held: list[str | Message] = field(default_factory=list)
+    where: dict[str, Any] | None = None
+    cause: str = ""
+    label: str = ""
+    hint: str = ""
+    relation: str | Message = ""
+    on: str = ""
+    raised: bool = False
+
+
+@dataclass
+class Report:
+    """What all the checks of one function found, and the points that come of it.
+
+    `pending` are the points of what could not be verified on this machine: neither earned nor lost.
+    """
+
+    subject: str
+    points: float
+    score: float
+    seed: int
+    read: str
+    results: list[Result]
+    pending: float = 0.0
+
+    @property
+    def again(self) -> str:
+        """What a student runs to have the same inputs once more."""
+        return f'checks.run("{self.subject}", points={self.points:g}, seed={self.seed})'
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain lists, dicts, strings and finite numbers, as JSON has them."""
+        return {part.name: _json(getattr(self, part.name)) for part in fields(self)}
+
+    @classmethod
+    def from_dict(cls, kept: dict[str, Any]) -> "Report":
+        """Return the report of which `to_dict` made this; what an older one lacks has its default."""
+        results = [Result(**_known(Result, result)) for result in kept["results"]]
+        for result in results:
+            result.status = Status(result.status)
+        return cls(**{**_known(cls, kept), "results": results})
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, Result):
+        return {part.name: _json(getattr(value, part.name)) for part in fields(value)}
+    if isinstance(value, Message):
+        return _json(words.to_dict(value))
+    if isinstance(value, dict):
+        return {name: _json(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json(item) for item in value]
+    if isinstance(value, Status):
+        return value.value
+    return str(value) if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _known(kind: type[Report] | type[Result], kept: dict[str, Any]) -> dict[str, Any]:
+    names = {part.name for part in fields(kind)} & kept.keys()
+    return {name: kept[name] if name == "where" else words.from_dict(kept[name]) for name in names - {"results"}}
+
+
+def first_wrong(failure: Failed, most: int = 6) -> dict[str, Any] | None:
+    """Return the first wrong element and the matrix around it (at most 6 by 6), as plain values."""
+    expected, got, wrong = failure.expected, failure.got, failure.wrong
+    if wrong is None:
+        return None
+    if not wrong.ndim:
+        return {"index": [], "expected": float(expected), "got": float(got)}
+    index = tuple(int(i) for i in np.argwhere(wrong)[0])
+    lead = index[:-2]
+    top = index[-2] // most * most if wrong.ndim > 1 else 0
+    left = index[-1] // most * most
+    window = (slice(top, top + most), slice(left, left + most))
+
+    def cut(array: Any) -> list[list[float]]:
+        cells: list[list[float]] = np.atleast_2d(array[lead])[window].astype(float).tolist()
+        return cells
+
+    return {
+        "index": list(index),
+        "expected": float(expected[index]),
+        "got": float(got[index]),
+        "lead": list(lead),
+        "origin": [top, left],
+        "expected_matrix": cut(expected),
+        "got_matrix": cut(got),
+        "wrong_matrix": np.atleast_2d(wrong[lead])[window].tolist(),
+    }

@@ -1,0 +1,108 @@
+"""How a function is called and differentiated: the same where checks run and where a guest answers them.
+
+A guest has no checks, and checks travel without the sandbox. So this module stands by itself: it is a part of the
+checks' runtime, is handed to each guest as a file of its own, and imports nothing of the course's.
+"""
+
+import contextlib
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+@contextlib.contextmanager
+def same_draws() -> Iterator[None]:
+    """Let torch draw the same numbers in each call, and go on afterwards as if nothing had been drawn.
+
+    What depends on chance, such as a new layer's parameters or dropout, can then be compared with a listed answer.
+    """
+    generator = getattr(sys.modules.get("torch"), "default_generator", None)
+    if generator is None:
+        yield
+        return
+    state = generator.get_state()
+    generator.manual_seed(0)
+    try:
+        yield
+    finally:
+        generator.set_state(state)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Call a function under test within this: with `same_draws`, and without warnings.
+
+    A warning is not a fault, and nbgrader takes whatever stands on stderr for one: it goes to stdout.
+    """
+    with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.redirect_stderr(sys.stdout), same_draws():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def differentiated(
+    function: Callable[..., Any], arguments: Sequence[Any], upstream: Any = None, keywords: Mapping[str, Any] = {}
+) -> tuple[Any, list[Any], dict[str, Any]]:
+    """Call a function, or a module of torch, with autograd; return its result and the gradients.
+
+    Parameters
+    ----------
+    function : callable
+        Returns a tensor, or a tuple or list whose first element is the tensor to differentiate.
+    arguments : sequence
+        Floating tensors among them get gradients.
+    upstream : Tensor, optional
+        The gradient of the loss with respect to that tensor, of its shape. Default: ones.
+    keywords : mapping, optional
+        Further arguments, by name.
+
+    Returns
+    -------
+    tuple
+        The result; a list with a gradient for each floating argument, None for the others; and a dict with the
+        gradient of each of a module's parameters, by name.
+    """
+    import torch
+
+    def floating(value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+    module = function if isinstance(function, torch.nn.Module) else None
+    leaves = [
+        argument.detach().clone().requires_grad_() if floating(argument) else argument for argument in arguments
+    ]
+    with torch.enable_grad():
+        if module is not None:
+            module.zero_grad()
+        result = function(*leaves, **keywords)
+        _send_back(result[0] if isinstance(result, (tuple, list)) else result, upstream)
+    named = module.named_parameters(remove_duplicate=False) if module is not None else ()
+    gradients = [leaf.grad if floating(leaf) else None for leaf in leaves]
+    return result, gradients, {name: parameter.grad for name, parameter in named}
+
+
+def _send_back(result: Any, upstream: Any) -> None:
+    """Call `backward` on a result, with its gradient: for a product's sum, since torch loads sympy to be given one.
+
+    That takes a second, once.
+    """
+    import torch
+
+    upstream = torch.ones_like(result) if upstream is None else upstream
+    if result.is_floating_point() and result.shape == upstream.shape:
+        (result * upstream).sum().backward()
+    else:
+        result.backward(upstream)
+
+
+def span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
+    """Return the first and the last byte (exclusive) that an array touches, relative to its first element.
+
+    `strides` and `itemsize` are in bytes.
+    """
+    if 0 in shape:
+        return 0, 0
+    steps = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
+    return sum(step for step in steps if step < 0), itemsize + sum(step for step in steps if step > 0)
