@@ -139,7 +139,7 @@ def judged(case, record, page, notebook, grader=None):
     for what, text in (("the page", page), ("the graded notebook", notebook)):
         if len(text.encode("utf-8", "replace")) > MOST_BYTES:
             wrong.append(f"{what} has {len(text.encode('utf-8', 'replace')) / 1e6:.0f} MB")
-    for what, text in (("the record", records.to_text(record)), ("the reasons", reasons), ("the page", page)):
+    for what, text in (("the record", records.to_text(record)), ("the reasons", said), ("the page", page)):
         if ACTS.search(text):
             wrong.append(f"acts in {what}: {around(text)}")
     return wrong
