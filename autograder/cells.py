@@ -67,7 +67,7 @@ def is_locked(cell: Cell) -> bool:
 
 def is_code(cell: Cell) -> bool:
     """Tell whether a cell holds code."""
-    return cell["cell_type"] == "code"
+    return bool(cell["cell_type"] == "code")
 
 
 def points_worth(cell: Cell) -> float:
@@ -104,7 +104,8 @@ def new_output(kind: str, **parts: Any) -> Cell:
     """Return an output. nbformat's own maker holds each against its schema, which takes longer than all else here."""
     if kind == "execute_result":
         parts.update(metadata={}, execution_count=None)
-    return nbformat.from_dict({"output_type": kind, **parts})
+    output: Cell = nbformat.from_dict({"output_type": kind, **parts})
+    return output
 
 
 def set_points(cell: Cell, points: float) -> float:

@@ -12,13 +12,13 @@ from traitlets.config import Config
 
 from autograder import archive, gradebook
 from autograder.authoring import source
-from autograder.course import UserError
+from autograder.course import Course, Exercise, UserError
 
 QUIET = logging.getLogger("autograder.nbgrader")
 QUIET.setLevel(logging.CRITICAL)
 
 
-def release(course, exercise, into=None):
+def release(course: Course, exercise: Exercise, into: Path | None = None) -> Path:
     """Build what students get: the notebook without solutions, its checks, and the archive that these import from.
 
     Parameters
