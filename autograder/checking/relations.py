@@ -621,14 +621,14 @@ def another_part(mismatch: Mismatch, e: Any, g: Any) -> Claims:
                 ("argument", name),
                 Message("Instead of {what} came the argument `{name}`.", what=mismatch.what, name=name),
             )
-        elif isinstance(argument, np.ndarray) and argument.dtype.kind == "f" and argument.ndim > 1:
-            if equal(g, np.swapaxes(argument, -1, -2).astype(float)):
-                yield (
-                    ("turned", name),
-                    Message(
-                        "Instead of {what} came the argument `{name}`, transposed.", what=mismatch.what, name=name
-                    ),
-                )
+        elif (
+            isinstance(argument, np.ndarray)
+            and argument.dtype.kind == "f"
+            and argument.ndim > 1
+            and equal(g, np.swapaxes(argument, -1, -2).astype(float))
+        ):
+            message = "Instead of {what} came the argument `{name}`, transposed."
+            yield ("turned", name), Message(message, what=mismatch.what, name=name)
 
 
 def _arrays(result: Any) -> Any:
