@@ -14,6 +14,17 @@ def test_ties_are_named_as_such(tmp_path):
     assert found == [[1], [0, 2], [0, 1, 2], [0], [0, 2]]
 
 
+def test_a_sentence_names_one_that_has_half_and_else_all_that_count(tmp_path):
+    cases = {
+        (0.1, 0.7, 0.2): [True, [1]],
+        (0.1, 0.4, 0.16, 0.34): [False, [1, 3, 2]],
+        (0.5, 0.5): [False, [0, 1]],
+        (0.1,) * 10: [False, list(range(10))],
+    }
+    found = figure_tools.in_node(tmp_path, "common/mathematics", "m.leading(c)", [list(case) for case in cases])
+    assert [[one["alone"], one["places"]] for one in found] == list(cases.values())
+
+
 def test_gelu_and_the_error_function(tmp_path):
     xs = [-9.0, -6.0, -5.99, -3.0, -1.0, -1e-9, 0.0, 1e-300, 0.5, 1.0, 2.0, 4.0, 6.0, 30.0]
     answers = figure_tools.in_node(tmp_path, "common/mathematics", "[m.erf(c), m.gelu(c)]", xs)
