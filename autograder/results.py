@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from autograder.checking import Status
 from autograder.checking.words import Message
 
 
