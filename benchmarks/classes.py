@@ -87,8 +87,8 @@ def students(answers, kind, count, seed=SEED):
     for number in range(count):
         block, place = divmod(number, len(KINDS[kind]))
         kinds = list(KINDS[kind])
-        Random(f"{seed} {answers.name} {kind} block {block}").shuffle(kinds)  # noqa: S311 (to be repeated)
-        rng = Random(f"{seed} {answers.name} {kind} {number}")  # noqa: S311 (to be repeated)
+        Random(f"{seed} {answers.name} {kind} block {block}").shuffle(kinds)
+        rng = Random(f"{seed} {answers.name} {kind} {number}")
         found.append(_student(answers, f"student{number:04d}", kinds[place], number, rng))
     return found
 

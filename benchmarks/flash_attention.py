@@ -81,7 +81,7 @@ def flash_attention_forward(q, k, v, causal=False):
     lse : tensor of float32, shape (b, h, n_q)
         The natural logarithm of the sum of exp(scores) in each row; -inf where a query sees nothing.
     """
-    b, h, n_q, d = _check(q, k, v)
+    b, h, n_q, _d = _check(q, k, v)
     q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
     out, lse = torch.empty_like(q), q.new_empty((b, h, n_q), dtype=torch.float32)
     blocks = _blocks("forward", q)

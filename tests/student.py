@@ -27,7 +27,7 @@ def solutions(text):
 
 
 def run(folder, name, answers):
-    """Run a copy of a released folder's notebook; return points and most points of each check cell, and its errors."""
+    """Run a released folder's notebook; return points, most points and errors of each check cell."""
     notebook = nbformat.read(folder / f"{name}.ipynb", as_version=4)
     for cell in notebook.cells:
         own = cell.metadata.get("nbgrader", {})

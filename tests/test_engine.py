@@ -327,7 +327,7 @@ def test_a_function_of_the_checks_runs_where_the_module_is(asked):
 
 def asked_for(source):
     names = {}
-    exec(source, names)  # noqa: S102
+    exec(source, names)
     return names
 
 

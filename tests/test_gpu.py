@@ -107,7 +107,7 @@ def test_the_kernels_compile_for_a_gpu_where_there_is_none(triton, tmp_path):
     shown = python("-c", COMPILE, 48, TRITON_CACHE_DIR=str(tmp_path)).splitlines()
     assert len(shown) == 6
     for line in shown:
-        name, size, _, fits, tensor_cores, tf32 = line.split()
+        _name, size, _, fits, tensor_cores, tf32 = line.split()
         assert (fits, tensor_cores, tf32) == ("True", str(size == "2"), "False"), line
 
 

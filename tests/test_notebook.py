@@ -478,7 +478,7 @@ def ends_well(data):
         assert ours.metadata.nbgrader.solution or each.source == ours.source
     assert len({each.id for each in result.notebook.cells}) == len(result.notebook.cells)
     "\n".join([*map(str, result.repairs), *result.evidence]).encode()
-    assert RELEASED == make_released()  # nothing of it was changed on the way
+    assert make_released() == RELEASED  # nothing of it was changed on the way
     return True
 
 

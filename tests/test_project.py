@@ -4,6 +4,7 @@ import ast
 import functools
 import importlib.metadata
 import importlib.util
+import itertools
 import os
 import re
 import shutil
@@ -108,7 +109,7 @@ def pins():
 def test_what_is_declared_is_pinned_within_its_bounds():
     pinned = pins()
     groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
-    for requirement in map(Requirement, sum(groups, [])):
+    for requirement in map(Requirement, itertools.chain(*groups)):
         name = normal(requirement.name)
         if name == normal(PROJECT["name"]):
             continue

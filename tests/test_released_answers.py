@@ -54,7 +54,7 @@ def defined_in(notebook):
             if isinstance(statement, DEFINES):
                 with warnings.catch_warnings(action="ignore"), contextlib.suppress(Exception):
                     # What fails needs what a student has yet to write.
-                    exec(compile(ast.Module([statement], []), "notebook", "exec"), names)  # noqa: S102
+                    exec(compile(ast.Module([statement], []), "notebook", "exec"), names)
     return names
 
 
@@ -167,7 +167,7 @@ def test_each_exercise_finds_its_archive_in_the_same_lines():
 def in_python(code, folder):
     """Run code in a plain Python that was started in a folder and knows nothing of this course."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run(  # noqa: S603 (the code is this module's own)
+    return subprocess.run(
         [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, timeout=60
     )
 

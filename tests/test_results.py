@@ -158,9 +158,7 @@ MESSAGES = st.recursive(
     max_leaves=3,
 )
 POINTS = st.floats(0, 100)
-CHECKS = st.builds(
-    CheckResult, TEXT, TEXT, POINTS, st.sampled_from(Status), MESSAGES, TEXT, TEXT, TEXT
-)
+CHECKS = st.builds(CheckResult, TEXT, TEXT, POINTS, st.sampled_from(Status), MESSAGES, TEXT, TEXT, TEXT)
 CELLS = st.builds(CellResult, POINTS, POINTS, st.booleans(), TEXT, st.lists(CHECKS, max_size=2), MESSAGES)
 RECORDS = st.builds(
     Record,

@@ -1,7 +1,5 @@
 """The pages of the whole book keep to its chapters: notation, glossary, cheat sheet, map, and how words are set."""
 
-# ruff: noqa: S102 (the cheat sheet's own code is run)
-
 import math
 import re
 import sys

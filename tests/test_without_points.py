@@ -177,7 +177,7 @@ def test_a_hint_stands_behind_a_number_that_is_not_right_and_nowhere_else():
     with pytest.raises(Failed) as failed:
         expect_by_hand([1, 3], [1, 2], Message("Both are whole."))
     assert str(failed.value.message) == "The number at [1] is not right: 3. Both are whole."
-    with pytest.raises(Failed, match="should be 2 numbers, and is 1 number.$"):
+    with pytest.raises(Failed, match=r"should be 2 numbers, and is 1 number.$"):
         expect_by_hand([1], [1, 2], Message("Both are whole."))
     expect_by_hand([1, 2], [1, 2], Message("Both are whole."))
 
@@ -258,7 +258,7 @@ def test_feedback_speaks_of_no_points_and_recognises_numbers(course, answer, hea
 @pytest.mark.slow
 @pytest.mark.parametrize("student", ANSWERS)
 def test_no_answer_costs_a_point(graded, student):
-    course, printed = graded
+    course, _printed = graded
     record = record_of(course, student, "01-toy")
     cell = record.cells["check_by_hand"]
     assert (record.score, record.max_score) == (6, 9)  # the proof waits for a person
