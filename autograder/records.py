@@ -13,8 +13,9 @@ from autograder.checking.words import Message
 from autograder.course import Course
 from autograder.results import Record
 
-SCHEMA = 3
-"""The version of `grade.json`. The first had none, and texts where messages are today; all are read."""
+SCHEMA = 4
+"""The version of `grade.json`; all are read. The first had none, and texts where messages are today; up to the third,
+a blocked check was called waiting."""
 
 CODEC = Converter(detailed_validation=False)
 """Between our dataclasses and what JSON has."""

@@ -34,7 +34,7 @@ NO_NOTEBOOK = Message("not a notebook")
 class Column:
     """One check in the picture of a class, or a cell that has no checks.
 
-    It counts how many failed it, for how many it waits, and whose it could not be verified for want of a machine.
+    It counts how many failed it, for how many it was blocked, and for how many a machine was wanting.
     """
 
     cell: str

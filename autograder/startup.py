@@ -12,6 +12,8 @@ def begin() -> None:
 
     And let jsonschema do without a grammar of addresses. It compiles that grammar when it is imported, does without
     where it is not there, and no notebook has such an address to check.
+
+    `check` computes for 0.8 seconds so: without the first for 1.0, without the second for 1.5, without both for 1.9.
     """
     gc.set_threshold(50_000, 20, 20)
     atexit.register(gc.freeze)  # with torch loaded, the last searches take half a second

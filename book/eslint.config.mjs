@@ -5,6 +5,7 @@ import globals from "globals";
 const rules = {
   ...js.configs.recommended.rules,
   eqeqeq: "error",
+  "max-lines-per-function": ["error", 120],
   "no-shadow": ["error", { allow: ["_"] }],
   "no-var": "error",
   "prefer-const": ["error", { destructuring: "all" }],

@@ -23,6 +23,7 @@ from autograder.grading import backends, batch
 from autograder.grading.session import Session
 from autograder.grading.submissions import Submission
 from autograder.grading.worker import Worker
+from autograder.results import Kind
 
 COUNT = 24
 
@@ -242,7 +243,7 @@ def test_a_submission_that_kills_its_worker_is_our_fault_and_costs_nothing(cours
     mended = checks.read_text()
     checks.write_text(mended + "\nimport os\nif os.path.exists('/proc/self'): os.kill(os.getpid(), 9)\n")
     records = list(graded(broken, into, 2))[-1].records
-    assert [record.kind for record in records] == ["infrastructure"] * 2
+    assert [record.kind for record in records] == [Kind.INFRASTRUCTURE] * 2
     assert all(record.needs_manual_grade and "our own fault" in str(record.reason) for record in records)
     with gradebook.opened(broken) as book:
         for record in records:
@@ -250,7 +251,7 @@ def test_a_submission_that_kills_its_worker_is_our_fault_and_costs_nothing(cours
             assert all(own.auto_score is None for own in found.notebooks[0].grades if own.name.startswith("check"))
     checks.write_text(mended)  # mended, they are graded without being asked for
     session = list(graded(broken, into, 2))[-1]
-    assert not session.kept and all(record.kind != "infrastructure" for record in session.records)
+    assert not session.kept and all(record.kind != Kind.INFRASTRUCTURE for record in session.records)
 
 
 @pytest.mark.slow
@@ -267,7 +268,7 @@ def test_a_folder_that_vanishes_is_an_outcome(course, tmp_path, monkeypatch):
     with Session(Course(root=course.root, into=into), course.exercises(), class_) as session:
         list(session.run())
     (record,) = session.records
-    assert record.kind == "malformed" and "could not be read" in str(record.reason)
+    assert record.kind == Kind.MALFORMED and "could not be read" in str(record.reason)
 
 
 @pytest.mark.slow
@@ -327,6 +328,6 @@ def test_a_page_that_cannot_be_made_costs_no_grade(course, tmp_path, fault, monk
     into = with_secret(tmp_path / "page")
     monkeypatch.setattr(backends, "_serve", _pages_raise if fault == "raises" else _pages_die)
     records = list(graded(course, into, 2, jobs=1))[-1].records
-    assert len(records) == 2 and all(record.kind != "infrastructure" for record in records)
+    assert len(records) == 2 and all(record.kind != Kind.INFRASTRUCTURE for record in records)
     page = (into / "feedback" / records[0].student / "01-toy" / "01-toy.html").read_text()
     assert "our own fault" in page and "of 9 points" in page

@@ -16,8 +16,9 @@ from test_book import visit, watch
 
 from autograder.corpus import CASES, GROUPS
 from autograder.limits import Limits
+from autograder.results import Kind
 
-KINDS = ("wrong", "malformed", "limit", "hostile", "infrastructure")
+KINDS = [kind for kind in Kind if kind != Kind.RIGHT]
 EXTENSIONS = ROOT / "book" / "_ext"
 STOCK = json.loads((ROOT / "autograder" / "corpus" / "stock.json").read_text())
 
@@ -111,7 +112,7 @@ def test_the_summary_counts_what_the_rows_say(pages):
     counts = rows(page, "abh-summed")
     assert counts[-1][1] == str(len(CASES))
     for row, cases in zip(counts, GROUPS.values(), strict=False):
-        kinds = [str(sum(case.kind == kind for case in cases) or "–") for kind in ("right", *KINDS[:4])]
+        kinds = [str(sum(case.kind == kind for case in cases) or "–") for kind in (Kind.RIGHT, *KINDS[:4])]
         assert row[1:] == [str(len(cases)), *kinds]
     assert f"Recorded until {STOCK['date']} with nbgrader {STOCK['nbgrader']}" in text(page)
     assert f"more points than earned {sum(own['unearned'] for own in STOCK['cases'].values())}" in text(page)

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import subprocess
 import sys
 import warnings
 import zipfile
@@ -1077,3 +1078,15 @@ def test_what_only_shows_is_listed_and_all_else_decides(tmp_path):
     assert version("decided otherwise", **{"checking/suite.py": "total = 1"}) != first
     assert version("a new module", **{"checking/new.py": ""}) != first
     assert version("a module beside it", **{"show.py": ""}) != first
+
+
+def test_both_names_of_the_runtime_are_one_package():
+    """A class that was there twice would be none that an instance check knows."""
+    files = [path.stem for path in words.LOCALES.parent.glob("*.py") if path.stem != "__init__"]
+    script = (
+        "import sys, autograder.checking as checking\n"
+        f"for name in {files}:\n"
+        "    assert sys.modules['checking.' + name] is sys.modules['autograder.checking.' + name], name\n"
+        "assert sys.modules['checking'] is checking\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -42,5 +42,5 @@ def test_every_group_has_a_title_and_a_section_in_the_book(extension):
 
 def test_every_case_has_a_recording_and_no_other_has():
     names = {case.name for case in CASES}
-    assert sorted(names - set(STOCK)) == [], "run: python -m autograder.corpus.stock NAME ..."
+    assert sorted(names - set(STOCK)) == [], "run: python -m autograder stock CASE ..."
     assert sorted(set(STOCK) - names) == []

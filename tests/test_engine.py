@@ -21,6 +21,7 @@ from autograder.grading.remote import Fault
 from autograder.grading.run import execute
 from autograder.grading.submissions import Unit
 from autograder.limits import Limits
+from autograder.results import Kind
 from autograder.sandbox import guests as sandbox
 from autograder.sandbox.guest import Ended, Guest
 from autograder.sandbox.inside import wire
@@ -470,7 +471,7 @@ def test_a_forged_frame_ends_the_guest_and_is_named(toy, frame):
     own = judge_with(toy, against([frame]))
     with pytest.raises(Ended, match="forged") as caught:
         own.notebook.find("add")
-    assert caught.value.kind == "hostile"
+    assert caught.value.kind == Kind.HOSTILE
 
 
 @pytest.mark.parametrize("value", VALUES_FORGED, ids=range(len(VALUES_FORGED)))
@@ -478,7 +479,7 @@ def test_a_forged_value_ends_the_guest_and_is_named(toy, value):
     own = judge_with(toy, against([wire.pack({"op": "done", "value": value, "found": True}, [b"x" * 8])]))
     with pytest.raises(Ended, match="forged") as caught:
         own.notebook.ask("call", {"name_of": "add"})
-    assert caught.value.kind == "hostile" and own.notebook.guest.ended
+    assert caught.value.kind == Kind.HOSTILE and own.notebook.guest.ended
 
 
 @pytest.mark.parametrize(
@@ -489,7 +490,7 @@ def test_a_forged_change_is_noticed(toy, changed):
     x = np.ones(3)
     with pytest.raises(Ended) as caught:
         own.notebook.ask("call", {"name_of": "add"}, (x,))
-    assert caught.value.kind == "hostile" and x.sum() == 3
+    assert caught.value.kind == Kind.HOSTILE and x.sum() == 3
 
 
 @pytest.mark.parametrize(
@@ -501,7 +502,7 @@ def test_a_forged_shape_is_noticed(toy, shape):
     x, view = np.ones(3), np.ones((4, 6))[:2, :3]
     with pytest.raises(Ended) as caught:
         own.notebook.ask("call", {"name_of": "add"}, (x, view))
-    assert caught.value.kind == "hostile" and (x.shape, view.shape) == ((3,), (2, 3))
+    assert caught.value.kind == Kind.HOSTILE and (x.shape, view.shape) == ((3,), (2, 3))
 
 
 def test_half_a_message_is_not_waited_for_without_end(toy):
@@ -612,7 +613,7 @@ def test_a_dead_guest_costs_the_cell_that_killed_it(toy, guests, name):
     ended = run_notebook(notebook, toy, guests).stops
     points = [points_of(cell) for cell in notebook.cells if is_check(cell)]
     assert points == [1, 1] and [cell for cell, _ in ended] == ["middle"]
-    assert says in str(ended[0][1]) and ended[0][1].kind == "limit"
+    assert says in str(ended[0][1]) and ended[0][1].kind == Kind.LIMIT
     left = []
     for own in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):  # one that ends while it is looked at

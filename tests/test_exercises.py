@@ -4,21 +4,23 @@ Whatever folder appears in `solutions/` is tested here without a change.
 """
 
 import ast
+import base64
 import functools
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+import zipfile
 
 import nbformat
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from autograder import checking, cli
+from autograder import archive, cli
 from autograder.authoring import loader, source
 from autograder.cells import call_of
 from autograder.checking import machine
@@ -34,26 +36,18 @@ LEAST_MARGIN = 100
 WRONG_IN_THE_SANDBOX = 3
 MARK = r"\*About (\d+) minutes · (easy ●○○|medium ●●○|hard ●●●)\*"
 KINDS = ("right_for", "wrong_for")
-RUNTIME = ["words", "machine", "draw", "expect", "show", "answers"]
-RUNTIME += ["relations", "modules", "memory", "suite", "pieces"]
-SOURCES = {name: (Path(checking.__path__[0]) / f"{name}.py").read_text(encoding="utf8") for name in RUNTIME}
-# The guest has no checks. The listed answers import the runtime, so that it comes with them.
-PICKED = f"""import sys, types
-checking = sys.modules["checking"] = types.ModuleType("checking")
-for name, source in {SOURCES!r}.items():
-    module = sys.modules["checking." + name] = types.ModuleType("checking." + name)
-    module.__file__ = "checking"
-    setattr(checking, name, module)
-    exec(source, vars(module))
-vars(checking).update(vars(checking.answers))
+# A guest has no checks. The listed answers import the runtime, so that it comes with them.
+PICK = """import base64, sys
+with open("listed.zip", "wb") as file:
+    file.write(base64.b64decode({held!r}))
+sys.path.insert(0, "listed.zip")
+for name in ("checking", "specifications", "misconceptions"):
+    sys.modules.pop(name, None)
+import misconceptions, right_answers
 
-def pick(misconceptions, subject, name):
-    import linecache
-    module, place = types.ModuleType("misconceptions"), "<misconceptions>"
-    linecache.cache[place] = len(misconceptions), None, misconceptions.splitlines(True), place  # for kernels
-    exec(compile(misconceptions, place, "exec"), vars(module))
-    both = [checking.answers.listed(module, kind, subject) for kind in {KINDS}]
-    return next(own for listed in both for own in listed if own.__name__ == name)
+spelt = list(vars(misconceptions).values()) + list(vars(right_answers).values())
+members = [member for own in spelt for member in getattr(own, "families", ())]
+{subject} = next(own for own in spelt + members if getattr(own, "__name__", "") == {answer!r})
 """
 SUBJECTS = [(folder, subject) for folder in loader.FOLDERS for subject in loader.load(folder).subjects]
 each_exercise = pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
@@ -126,6 +120,16 @@ def test_right_answers_get_full_points(folder, subject, seeds):
             assert report.score + report.pending == 1, f"{right.__name__}, seed {seed}: {messages}"
 
 
+def all_that_its_author_has(folder):
+    """Return the bytes of an archive of an exercise, with the right answers too."""
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, data in archive.sources(folder).items():
+            packed.writestr(name, data)
+        packed.write(folder / "right_answers.py", "right_answers.py")
+    return held.getvalue()
+
+
 @pytest.mark.sweep
 def test_listed_answers_are_worth_the_same_in_the_sandbox(isolated, tmp_path):
     """A class whose students hand in the listed answers: each right one, and the first wrong ones."""
@@ -135,17 +139,17 @@ def test_listed_answers_are_worth_the_same_in_the_sandbox(isolated, tmp_path):
         listed = exercise.suite.listed
         answers = {
             # Of the wrong ones the first are spelt out, and the last is a member of a family.
-            s: listed("right_for", s) + [*(wrong := listed("wrong_for", s))[:WRONG_IN_THE_SANDBOX], wrong[-1]]
+            s: [*listed("right_for", s), *(wrong := listed("wrong_for", s))[:WRONG_IN_THE_SANDBOX], wrong[-1]]
             for s in exercise.subjects
         }
-        code = (folder / "misconceptions.py").read_text(encoding="utf8")
+        held = base64.b64encode(all_that_its_author_has(folder))
         for number in range(max(map(len, answers.values()))):
             notebook = nbformat.read(ROOT / "exercises" / folder.name / f"{folder.name}.ipynb", as_version=4)
             for cell in notebook.cells:
                 subject = cell.metadata.get("nbgrader", {}).get("grade_id")
                 if subject in answers and number < len(answers[subject]):
                     answer = answers[subject][number].__name__
-                    cell.source = f"{PICKED}\n{subject} = pick({code!r}, {subject!r}, {answer!r})"
+                    cell.source = PICK.format(held=held, subject=subject, answer=answer)
                     handed_in[f"s{number}", folder.name, subject] = answer
             place = tmp_path / "submitted" / f"s{number}" / folder.name
             place.mkdir(parents=True)

@@ -13,6 +13,7 @@ from autograder import cli, explain
 from autograder.authoring import loader
 from autograder.authoring.release import release
 from autograder.corpus.case import Case
+from autograder.results import Kind
 from autograder.sandbox import bubblewrap
 
 MINUS = "def add(a, b):\n    return a - b"
@@ -26,7 +27,7 @@ def course(tmp_path_factory):
     own = toy_course(tmp_path_factory.mktemp("course"))
     release(own, own.sources()[0])
     for student, add in (("minus", MINUS), ("helped", HELPED)):
-        folder = Case(student, 0, "", {}, "wrong", cells={"add": add}).write(
+        folder = Case(student, 0, "", {}, Kind.WRONG, cells={"add": add}).write(
             own.exercises()[0].notebook, own.submitted
         )
     (folder / "helper.py").write_text("def plus(a, b):\n    return a + b\n")
@@ -47,7 +48,7 @@ def run(course, *arguments):
 
 def notebook(course, folder, add=MINUS):
     """Write a notebook with this answer into a folder of its own."""
-    return Case("own", 0, "", {}, "wrong", cells={"add": add}).write(course.exercises()[0].notebook, folder) / (
+    return Case("own", 0, "", {}, Kind.WRONG, cells={"add": add}).write(course.exercises()[0].notebook, folder) / (
         "01-toy.ipynb"
     )
 

@@ -28,6 +28,7 @@ from autograder.course import ROOT, Course, UserError
 from autograder.grading import backends, batch, notebook
 from autograder.grading.judge import Judge
 from autograder.limits import Limits
+from autograder.results import Kind
 from autograder.sandbox.budget import Budget
 from autograder.sandbox.guest import Ended
 from autograder.sandbox.guests import GuestPool, UnsandboxedGuests
@@ -100,30 +101,35 @@ NOISY = (
 )
 CLASS = {
     # student: (what is handed in, points, kind, what the reasons must say)
-    "rita": (dict(answers=RIGHT), 6, "wrong", ["proof −3: no response"]),
-    "proved": (dict(answers={**RIGHT, "proof": "Because."}), 6, "right", []),
+    "rita": ({"answers": RIGHT}, 6, Kind.WRONG, ["proof −3: no response"]),
+    "proved": ({"answers": {**RIGHT, "proof": "Because."}}, 6, Kind.RIGHT, []),
     "minus": (
-        dict(answers={**RIGHT, "add": "def add(a, b):\n    return a - b"}),
+        {"answers": {**RIGHT, "add": "def add(a, b):\n    return a - b"}},
         3,
-        "wrong",
+        Kind.WRONG,
         ["likely subtracted instead of added"],
     ),
-    "blank": (dict(), 0, "wrong", ["add, or a function that it calls, is not written yet"]),
-    "noisy": (dict(answers={**RIGHT, "add": NOISY}), 6, "wrong", []),
-    "syntax": (dict(answers={**RIGHT, "add": "def add(a, b) return a"}), 2, "wrong", ["add is not defined"]),
-    "dies": (dict(answers={**RIGHT, "twice": "import os; os._exit(0)"}), 4, "limit", ["ended Python itself"]),
-    "exits": (dict(answers={**RIGHT, "add": "def add(a, b):\n    raise SystemExit(0)"}), 2, "wrong", ["SystemExit"]),
-    "garbage": (dict(raw=b"no json"), 0, "malformed", ["not valid JSON"]),
-    "empty": (dict(raw=b""), 0, "malformed", ["is empty"]),
-    "latin": (dict(raw="é".encode("latin-1")), 0, "malformed", ["not UTF-8"]),
-    "list": (dict(raw=b"[1, 2]"), 0, "malformed", ["not a notebook"]),
-    "altered": (dict(change=altered), 0, "hostile", ["locked cell check_add had been changed"]),
-    "copied": (dict(answers=RIGHT, change=copied), 6, "wrong", ["stands twice"]),
-    "deleted": (dict(answers=RIGHT, change=deleted), 6, "wrong", ["check_add was missing"]),
-    "stripped": (dict(answers=RIGHT, change=stripped), 6, "wrong", []),
-    "strange": (dict(raw=strange), 2, "wrong", ["add, or a function that it calls, is not written yet"]),
-    "renamed": (dict(answers=RIGHT, name="my solution"), 6, "wrong", ["was called my solution.ipynb"]),
-    "odd [name]*": (dict(answers=RIGHT), 6, "wrong", []),
+    "blank": ({}, 0, Kind.WRONG, ["add, or a function that it calls, is not written yet"]),
+    "noisy": ({"answers": {**RIGHT, "add": NOISY}}, 6, Kind.WRONG, []),
+    "syntax": ({"answers": {**RIGHT, "add": "def add(a, b) return a"}}, 2, Kind.WRONG, ["add is not defined"]),
+    "dies": ({"answers": {**RIGHT, "twice": "import os; os._exit(0)"}}, 4, Kind.LIMIT, ["ended Python itself"]),
+    "exits": (
+        {"answers": {**RIGHT, "add": "def add(a, b):\n    raise SystemExit(0)"}},
+        2,
+        Kind.WRONG,
+        ["SystemExit"],
+    ),
+    "garbage": ({"raw": b"no json"}, 0, Kind.MALFORMED, ["not valid JSON"]),
+    "empty": ({"raw": b""}, 0, Kind.MALFORMED, ["is empty"]),
+    "latin": ({"raw": "é".encode("latin-1")}, 0, Kind.MALFORMED, ["not UTF-8"]),
+    "list": ({"raw": b"[1, 2]"}, 0, Kind.MALFORMED, ["not a notebook"]),
+    "altered": ({"change": altered}, 0, Kind.HOSTILE, ["locked cell check_add had been changed"]),
+    "copied": ({"answers": RIGHT, "change": copied}, 6, Kind.WRONG, ["stands twice"]),
+    "deleted": ({"answers": RIGHT, "change": deleted}, 6, Kind.WRONG, ["check_add was missing"]),
+    "stripped": ({"answers": RIGHT, "change": stripped}, 6, Kind.WRONG, []),
+    "strange": ({"raw": strange}, 2, Kind.WRONG, ["add, or a function that it calls, is not written yet"]),
+    "renamed": ({"answers": RIGHT, "name": "my solution"}, 6, Kind.WRONG, ["was called my solution.ipynb"]),
+    "odd [name]*": ({"answers": RIGHT}, 6, Kind.WRONG, []),
 }
 
 
@@ -468,8 +474,8 @@ def test_at_ones_own_risk_it_goes_on_and_the_report_says_so(toy, tmp_path):
     assert result.exit_code == 0
     own = [json.loads((tmp_path / f"autograded/{name}/01-toy/grade.json").read_text()) for name in ("ada", "bob")]
     assert [(record["score"], record["sandbox"], record["kind"]) for record in own] == [
-        (6, False, "wrong"),  # the proof is unanswered
-        (4, False, "limit"),
+        (6, False, Kind.WRONG),  # the proof is unanswered
+        (4, False, Kind.LIMIT),
     ]
     assert run(toy, "report", "--into", tmp_path).exit_code == 0
     assert "graded without a sandbox" in (tmp_path / "report.html").read_text()
@@ -508,9 +514,10 @@ def command_of(course, folder, into):
 def test_no_room_for_temporary_files_is_one_clear_line(isolated, toy, tmp_path):
     hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
     shutil.copytree(toy.root, tmp_path / "course", ignore=shutil.ignore_patterns("autograded", "feedback"))
-    full = "mount -t tmpfs -o size=4k,nr_inodes=1 tmpfs"
+    # As they are, for this checkout may lie there, and with room for nothing.
+    full = "mount --bind $place $place; mount -o remount,bind,ro $place"
     command = shlex.join(command_of("/mnt/course", "/mnt/submitted", "/mnt/grades"))
-    script = f"mount --bind '{tmp_path}' /mnt; for place in /tmp /var/tmp /media; do {full} $place; done; cd /media; "
+    script = f"mount --bind '{tmp_path}' /mnt; for place in /tmp /var/tmp /media; do {full}; done; cd /media; "
     done = subprocess.run(["unshare", "--mount", "sh", "-c", script + command], capture_output=True, text=True)
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr[-2000:]
     assert done.stderr.strip().splitlines()[-1].startswith("Error: No usable temporary directory found")
@@ -569,7 +576,7 @@ def test_large_arguments_of_callbacks_end_at_a_limit(toy):
         taken = []
         with pytest.raises(Ended) as ended:
             judge.lookup("f")(lambda array: taken.append(array.nbytes))
-        assert ended.value.kind == "limit" and "sent more than can be taken" in str(ended.value.message)
+        assert ended.value.kind == Kind.LIMIT and "sent more than can be taken" in str(ended.value.message)
         assert 0 < sum(taken) <= 100 << 20 and guest.ended
     finally:
         guests.close()

@@ -22,6 +22,7 @@ from autograder.corpus import CASES
 from autograder.corpus import case as cases
 from autograder.course import ROOT, Course
 from autograder.grading import batch
+from autograder.results import Kind
 from autograder.sandbox import bubblewrap
 
 HERE = Path(__file__).parent
@@ -116,7 +117,7 @@ def outcome(course, case):
 def judged(case, record, page, notebook, grader=None):
     """Compare one case's outcome, as the user `grader` graded it, with what it must be; return what differs."""
     if case.root_reads and (os.getuid() if grader is None else grader) == 0:
-        case = dataclasses.replace(case, points=cases.ALL, kind="right", says="")
+        case = dataclasses.replace(case, points=cases.ALL, kind=Kind.RIGHT, says="")
     wrong = []
     points = {name: record.cells[name].points for name in ("check_add", "check_twice")}
     if points != case.points:
@@ -126,9 +127,9 @@ def judged(case, record, page, notebook, grader=None):
     said = "\n".join(reasons.of(record, record.penalty))
     if case.says not in said:
         wrong.append(f"the reasons do not say {case.says!r}: {said}")
-    if record.kind != "right" and not said:
+    if record.kind != Kind.RIGHT and not said:
         wrong.append("points are lost without a reason")
-    if record.kind == "hostile" and not record.evidence:
+    if record.kind == Kind.HOSTILE and not record.evidence:
         wrong.append("called hostile without evidence")
     for secret in filter(None, (case.secret, cases.WORK, cases.TOKEN, cases.SOLUTION, cases.REACHED)):
         if secret in page or secret in notebook:
@@ -138,7 +139,7 @@ def judged(case, record, page, notebook, grader=None):
     for what, text in (("the page", page), ("the graded notebook", notebook)):
         if len(text.encode("utf-8", "replace")) > MOST_BYTES:
             wrong.append(f"{what} has {len(text.encode('utf-8', 'replace')) / 1e6:.0f} MB")
-    for what, text in (("the record", records.to_text(record)), ("the reasons", reasons), ("the page", page)):
+    for what, text in (("the record", records.to_text(record)), ("the reasons", said), ("the page", page)):
         if ACTS.search(text):
             wrong.append(f"acts in {what}: {around(text)}")
     return wrong
@@ -190,7 +191,7 @@ def test_the_gradebook_has_every_submission_and_its_reason(corpus):
             assert own.score <= sum(case.points.values())
             comments = "".join(entry.auto_comment or "" for entry in own.notebooks[0].comments)
             assert not ACTS.search(comments), (name, around(comments))
-            if case.kind in ("malformed", "limit", "hostile") and not case.may:
+            if case.kind in (Kind.MALFORMED, Kind.LIMIT, Kind.HOSTILE) and not case.may:
                 assert comments.startswith(f"{case.kind}: "), (name, comments)
 
 

@@ -227,7 +227,7 @@ FLOODS = {
 def test_outputs_end(name):
     cell = collected(*FLOODS[name])
     size = len(json.dumps(cell.outputs))
-    kept = LIMITS["output_kb"] * 1024 + outputs.PICTURES_PER_CELL * LIMITS["picture_kb"] * 1024 * 4 // 3
+    kept = LIMITS.output_kb * 1024 + outputs.PICTURES_PER_CELL * LIMITS.picture_kb * 1024 * 4 // 3
     assert size <= kept + 200 * outputs.MOST_OUTPUTS
     assert len(cell.outputs) <= outputs.MOST_OUTPUTS
     assert cell.cut or name == "many types"

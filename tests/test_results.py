@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autograder import reasons
+from autograder.checking import Status
 from autograder.checking.words import Message
 from autograder.course import Course
 from autograder.grading.batch import write
@@ -83,6 +84,30 @@ def test_an_old_record_becomes_one_of_today():
     assert from_text(to_text(record)) == record
 
 
+def waiting(**parts):
+    """Return a record with a check that was blocked, as records up to the third version have it."""
+    check = {**OLD["cells"]["check_add"]["checks"][0], "status": "waiting", "message": WAITS, **parts}
+    return {**OLD, "cells": {"check_add": {**OLD["cells"]["check_add"], "checks": [check]}}}
+
+
+WAITS = {"text": "Waits until this holds: {name}", "values": {"name": "shapes"}}
+VERSIONS = {
+    1: {**waiting(message="Waits until this holds: shapes")},
+    2: {**waiting(), "schema": 2, "pending": 0.0},
+    3: {**waiting(on="", label=""), "schema": 3, "pending": 0.0},
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_records_of_each_version_are_read(version):
+    record = from_text(json.dumps(VERSIONS[version]))
+    (check,) = record.cells["check_add"].checks
+    assert check.status is Status.BLOCKED and str(check.message) == "Waits until this holds: shapes"
+    again = json.loads(to_text(record))
+    assert again["schema"] == SCHEMA and again["cells"]["check_add"]["checks"][0]["status"] == "blocked"
+    assert from_text(to_text(record)) == record
+
+
 def change(**parts):
     return json.dumps({**OLD, **parts})
 
@@ -107,6 +132,8 @@ RUBBISH = {
     "kind unknown": change(kind="splendid"),
     "kind a list": change(kind=[]),
     "kind a dict": change(kind={}),
+    "status unknown": json.dumps(waiting(status="splendid")),
+    "weight a text": json.dumps(waiting(weight="3")),
     "submission null": change(submission=None),
     "history a number": change(history=7),
     "evidence null": change(evidence=None),
@@ -132,7 +159,7 @@ MESSAGES = st.recursive(
 )
 POINTS = st.floats(0, 100)
 CHECKS = st.builds(
-    CheckResult, TEXT, TEXT, POINTS, st.sampled_from(["passed", "failed", "blocked"]), MESSAGES, TEXT, TEXT, TEXT
+    CheckResult, TEXT, TEXT, POINTS, st.sampled_from(Status), MESSAGES, TEXT, TEXT, TEXT
 )
 CELLS = st.builds(CellResult, POINTS, POINTS, st.booleans(), TEXT, st.lists(CHECKS, max_size=2), MESSAGES)
 RECORDS = st.builds(

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from autograder.limits import Limits
+from autograder.results import Kind
 from autograder.sandbox import bubblewrap, guests
 from autograder.sandbox.budget import Budget, Meter
 from autograder.sandbox.guest import ASK_SECONDS, CHUNK, Ended, Guest
@@ -145,7 +146,7 @@ def test_a_frame_that_comes_in_drops_is_idle_time():
     guest._asked = -ASK_SECONDS
     with pytest.raises(Ended, match="waited for more than 1 seconds") as caught:
         guest.request({"op": "cell"})
-    assert caught.value.kind == "limit"
+    assert caught.value.kind == Kind.LIMIT
 
 
 @pytest.mark.parametrize("size", [1, 7, wire.HEAD.size, 1000, CHUNK])

@@ -12,6 +12,7 @@ from autograder.corpus.case import Case
 from autograder.course import ROOT, Course, Exercise, Settings, UserError
 from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
+from autograder.results import Kind
 
 FAULTS = {
     "gpu = ": "is not TOML",
@@ -111,7 +112,7 @@ def test_limits_reach_a_guest(request, course, tmp_path, sandbox):
     if sandbox:
         request.getfixturevalue("isolated")
     exercise = course.exercises()[0]
-    Case("ada", 0, "", {}, "right", cells={"add": LOOKS}).write(exercise.notebook, tmp_path / "submitted")
+    Case("ada", 0, "", {}, Kind.RIGHT, cells={"add": LOOKS}).write(exercise.notebook, tmp_path / "submitted")
     arguments = ["--course", course.root, "--submitted", tmp_path / "submitted", "--into", tmp_path / "own"]
     arguments += [] if sandbox else ["--no-sandbox"]
     done = CliRunner().invoke(cli.app, ["grade", *map(str, arguments)])

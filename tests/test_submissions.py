@@ -153,7 +153,7 @@ def a_pipe(item):
 
 
 def too_large(item):
-    with open(item.folder / "01-toy.ipynb", "wb") as file:
+    with (item.folder / "01-toy.ipynb").open("wb") as file:
         file.truncate(80_000_000)
 
 

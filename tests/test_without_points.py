@@ -26,6 +26,7 @@ from autograder.corpus.case import RIGHT
 from autograder.course import ROOT, Course
 from autograder.grading.batch import record_of
 from autograder.report import costs
+from autograder.results import Kind
 
 SECRET = "one for both\n"
 TEXT = '''
@@ -262,7 +263,7 @@ def test_no_answer_costs_a_point(graded, student):
     cell = record.cells["check_by_hand"]
     assert (record.score, record.max_score) == (6, 9)  # the proof waits for a person
     assert (cell.points, cell.max_points) == (0, 0)
-    assert record.kind == ("limit" if student == "dies" else "right")
+    assert record.kind == (Kind.LIMIT if student == "dies" else Kind.RIGHT)
     told = reasons.of(record)
     assert not any(reason.startswith("by_hand") for reason in told), told
     missing = [reason for reason in told if "missing and ha" in reason]

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 
 import nbformat
 
+from autograder.results import Kind
+
 RIGHT = {
     "add": "def add(a, b):\n    return b + a",
     "twice": "def twice(a):\n    return a + a",
@@ -56,8 +58,7 @@ class Case:
         What it does, in a few words, as the table of the book prints it.
     points : dict
         The points that its check cells are worth: {"check_add": of 4, "check_twice": of 2}.
-    kind : str
-        right, wrong, malformed, limit or hostile.
+    kind : Kind
     says : str
         Words that its reason must contain.
     cells : dict
@@ -67,7 +68,7 @@ class Case:
         If it returns False, the notebook is not written at all.
     secret : str
         Where the submission tries to show something of the course's: words that no feedback may contain.
-    may : str
+    may : Kind, optional
         Another kind that is as true, where it depends on the machine which of two things happens first.
     student : str
         The name of its student's folder on disk, as `os.fsdecode` gives it; the case's own name where there is none.
@@ -81,12 +82,12 @@ class Case:
     row: int
     does: str
     points: dict
-    kind: str
+    kind: Kind
     says: str = ""
     cells: dict = field(default_factory=dict)
     edit: Callable | None = None
     secret: str = ""
-    may: str = ""
+    may: Kind | None = None
     student: str = ""
     shown: str = ""
     root_reads: bool = False

@@ -1,11 +1,12 @@
 """Submissions that die, hang, flood or stay (rows 22 to 28)."""
 
 from autograder.corpus.case import ADD, ALL, NONE, RIGHT, TWICE, ZERO, Case, code, extra
+from autograder.results import Kind
 
 HONEST = "\n\n" + RIGHT["add"]
 
 
-def dies(name, row, does, text, points=TWICE, kind="limit", **more):
+def dies(name, row, does, text, points=TWICE, kind=Kind.LIMIT, **more):
     """Return a case whose cell `add` ends or hangs; nothing in it defines `add` before that."""
     return Case(name, row, does, points, kind, cells={"add": code(text)}, **more)
 
@@ -14,10 +15,10 @@ def floods(name, row, does, text, **more):
     """Return a case whose cell `add` does something beside the right answer, which is worth all points."""
     text = code(text)
     text = text if "def add(" in text else RIGHT["add"] + "\n\n" + text
-    return Case(name, row, does, ALL, "right", cells={"add": text}, **more)
+    return Case(name, row, does, ALL, Kind.RIGHT, cells={"add": text}, **more)
 
 
-def bombs(name, row, does, text, kind="limit", may="wrong"):
+def bombs(name, row, does, text, kind=Kind.LIMIT, may=Kind.WRONG):
     """Return a case whose cell `add` takes too much of something; where there is enough, it defines nothing right."""
     return Case(name, row, does, TWICE, kind, cells={"add": code(text) + "\n\n" + ZERO["add"]}, may=may)
 
@@ -38,7 +39,7 @@ CASES = [
         22,
         "ends Python in the last solution cell; the first is right",
         ADD,
-        "limit",
+        Kind.LIMIT,
         cells={"twice": "import os\nos._exit(1)"},
     ),
     Case(
@@ -46,7 +47,7 @@ CASES = [
         22,
         "ends Python in both functions under test",
         NONE,
-        "limit",
+        Kind.LIMIT,
         cells={"add": "import os\ndef add(a, b):\n    os._exit(0)", "twice": "def twice(a):\n    os._exit(0)"},
     ),
     dies("kills-itself", 22, "kills its own process", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"),
@@ -88,7 +89,7 @@ CASES = [
         22,
         "closes every file descriptor from 3 to 64",
         "import os\ndef add(a, b):\n    os.closerange(3, 65)\n    return 0",
-        may="wrong",
+        may=Kind.WRONG,
     ),
     dies(
         "redirects-descriptors",
@@ -103,7 +104,7 @@ CASES = [
                      os.dup2(nothing, descriptor)
              return 0
          """,
-        may="wrong",
+        may=Kind.WRONG,
     ),
     # 23: crashes
     dies("segfault-at-top", 23, "reads address 0 at the top of a cell", "import ctypes\nctypes.string_at(0)"),
@@ -125,7 +126,7 @@ CASES = [
                 return getattr(self, name + "x"[:0])
         Deep().down
         """,
-        may="wrong",
+        may=Kind.WRONG,
     ),
     dies(
         "wild-strides",
@@ -136,7 +137,7 @@ CASES = [
         def add(a, b):
             return np.lib.stride_tricks.as_strided(a, shape=a.shape, strides=(1 << 40, 1 << 40))
         """,
-        may="wrong",
+        may=Kind.WRONG,
     ),
     # 24: never ends (90 seconds here)
     dies("endless-at-top", 24, "loops at the top of a cell", LATER + "while time.monotonic() < end:\n    pass"),
@@ -189,16 +190,16 @@ CASES = [
         24,
         "matches a regular expression that takes exponential time",
         "import re\nre.match(r'(a+)+$', 'a' * 30 + 'b')",
-        may="wrong",
+        may=Kind.WRONG,
     ),
     Case(
         "endless-in-own-cell",
         24,
         "loops in a cell of its own; the answers are right",
         ALL,
-        "limit",
+        Kind.LIMIT,
         edit=extra(LATER + "while time.monotonic() < end:\n    pass", before="check_add"),
-        may="right",
+        may=Kind.RIGHT,
     ),
     # 25: takes too much
     bombs(
@@ -229,7 +230,7 @@ CASES = [
              kept = [np.ones(12_500_000) for _ in range(30)]
              return len(kept)
          """,
-        may="wrong",
+        may=Kind.WRONG,
     ),
     bombs(
         "memory-of-children",
@@ -250,7 +251,7 @@ CASES = [
         for child in children:
             os.waitpid(child, 0)
         """,
-        kind="limit",
+        kind=Kind.LIMIT,
     ),
     bombs(
         "fork-bomb",

@@ -3,6 +3,7 @@
 import nbformat
 
 from autograder.corpus.case import ALL, NONE, RIGHT, TWICE, Case, code, find
+from autograder.results import Kind
 
 # How a cell finds its guest's end of the wire.
 WIRE = code(
@@ -22,7 +23,7 @@ COMPUTES = "start = time.monotonic()\nwhile time.monotonic() < start + 0.03:\n  
 
 def holds(name, row, does, text, says=""):
     """Return a case whose cell `add` goes on for long, or takes much, and defines nothing."""
-    return Case(name, row, does, TWICE, "limit", says=says, cells={"add": code(text)})
+    return Case(name, row, does, TWICE, Kind.LIMIT, says=says, cells={"add": code(text)})
 
 
 def before_the_checks(*texts):
@@ -103,7 +104,7 @@ while time.monotonic() < end:
         44,
         "sleeps in forty cells, in each a little less than one cell may",
         NONE,
-        "limit",
+        Kind.LIMIT,
         says="in all",
         edit=before_the_checks(*["import time\ntime.sleep(3.5)"] * 40),
     ),
@@ -112,7 +113,7 @@ while time.monotonic() < end:
         44,
         "computes in three cells, and ends Python, so that they run once more",
         NONE,
-        "limit",
+        Kind.LIMIT,
         says="in all",
         edit=before_the_checks(
             *["import time\nend = time.process_time() + 3\nwhile time.process_time() < end:\n    pass"] * 3,
@@ -221,7 +222,7 @@ while time.monotonic() < end:
         50,
         "sends process 1 every signal, where it sees only few processes",
         ALL,
-        "right",
+        Kind.RIGHT,
         cells={
             "add": RIGHT["add"]
             + "\n\n"

@@ -3,9 +3,10 @@
 import nbformat
 
 from autograder.corpus.case import ALL, NONE, RIGHT, SHAPE, TWICE, ZERO, Case, code, extra, find
+from autograder.results import Kind
 
 
-def forged(name, row, does, text, points=NONE, kind="wrong", twice=ZERO["twice"], **more):
+def forged(name, row, does, text, points=NONE, kind=Kind.WRONG, twice=ZERO["twice"], **more):
     """Return a case whose cell `add` holds the attack; unless it has its own, answers are worth nothing."""
     text = code(text)
     if "def add(" not in text:
@@ -315,26 +316,28 @@ CASES = [
         """,
     ),
     # 6: metadata
-    Case("tag-skip", 6, "tags check cells skip-execution", NONE, "wrong", cells=ZERO, edit=tagged("skip-execution")),
+    Case(
+        "tag-skip", 6, "tags check cells skip-execution", NONE, Kind.WRONG, cells=ZERO, edit=tagged("skip-execution")
+    ),
     Case(
         "tag-raises",
         6,
         "lets errors in check cells pass, by metadata",
         NONE,
-        "wrong",
+        Kind.WRONG,
         cells=ZERO,
         edit=errors_allowed,
     ),
-    Case("check-cell-raw", 6, "turns check cells into raw cells", NONE, "wrong", cells=ZERO, edit=retyped("raw")),
+    Case("check-cell-raw", 6, "turns check cells into raw cells", NONE, Kind.WRONG, cells=ZERO, edit=retyped("raw")),
     Case(
         "check-cell-markdown",
         6,
         "turns check cells into text, by accident; all is right",
         ALL,
-        "right",
+        Kind.RIGHT,
         edit=retyped("markdown"),
     ),
-    Case("outputs-forged", 6, "stores outputs that say full points", NONE, "wrong", cells=ZERO, edit=answered),
+    Case("outputs-forged", 6, "stores outputs that say full points", NONE, Kind.WRONG, cells=ZERO, edit=answered),
     # 7: patches
     forged(
         "patch-testing",
@@ -603,7 +606,7 @@ CASES = [
                 pass
         """,
         points=TWICE,
-        kind="hostile",
+        kind=Kind.HOSTILE,
         twice=RIGHT["twice"],
     ),
     forged(
@@ -623,7 +626,7 @@ CASES = [
             return 0
         """,
         points=TWICE,
-        kind="hostile",
+        kind=Kind.HOSTILE,
         twice=RIGHT["twice"],
     ),
     forged(
@@ -644,9 +647,9 @@ CASES = [
             return 0
         """,
         points=TWICE,
-        kind="hostile",
+        kind=Kind.HOSTILE,
         twice=RIGHT["twice"],
-        may="wrong",
+        may=Kind.WRONG,
     ),
     forged(
         "patches-serializers",
@@ -661,7 +664,7 @@ CASES = [
         np.frombuffer = lambda *a, **k: np.zeros(1)
         np.asarray = np.ascontiguousarray = lambda *a, **k: np.zeros(1)
         """,
-        may="hostile",
+        may=Kind.HOSTILE,
     ),
     # 11: pickles
     forged(
@@ -704,7 +707,7 @@ CASES = [
         points=TWICE,
         twice=RIGHT["twice"],
         says="SystemExit",
-        may="limit",
+        may=Kind.LIMIT,
     ),
     forged(
         "exit-at-import",
@@ -712,7 +715,7 @@ CASES = [
         "raises SystemExit(0) in both solution cells",
         "raise SystemExit(0)",
         twice="raise SystemExit(0)",
-        may="limit",
+        may=Kind.LIMIT,
     ),
     # 13: frames and garbage
     forged(
@@ -785,7 +788,7 @@ CASES = [
         14,
         "edits the points to 500 and the check's source",
         NONE,
-        "hostile",
+        Kind.HOSTILE,
         cells=ZERO,
         edit=changed(lambda source: "500.0", points=500),
         says="changed",
@@ -795,7 +798,7 @@ CASES = [
         14,
         "appends full points to the locked checks; its answers are wrong",
         NONE,
-        "hostile",
+        Kind.HOSTILE,
         cells=ZERO,
         edit=changed(lambda source: source + "\n2.0"),
         says="changed",
@@ -805,7 +808,7 @@ CASES = [
         14,
         "edits the locked checks although its answers are right",
         ALL,
-        "hostile",
+        Kind.HOSTILE,
         edit=altered_and_right,
         says="changed",
     ),
@@ -814,7 +817,7 @@ CASES = [
         14,
         "edits the points in the metadata alone",
         NONE,
-        "hostile",
+        Kind.HOSTILE,
         cells=ZERO,
         edit=changed(points=500),
     ),
@@ -823,9 +826,9 @@ CASES = [
         14,
         "adds a check cell of its own, worth 500 points",
         ALL,
-        "right",
+        Kind.RIGHT,
         edit=bonus,
-        may="hostile",
+        may=Kind.HOSTILE,
     ),
     # 15, 16: answers that are none
     forged(
@@ -888,7 +891,7 @@ CASES = [
         17,
         "calls the library function that the exercise asks to write",
         ALL,
-        "right",
+        Kind.RIGHT,
         cells={
             "add": "import numpy as np\nadd = np.add",
             "twice": "from functools import partial\ntwice = partial(np.multiply, 2.0)",
@@ -899,7 +902,7 @@ CASES = [
         17,
         "takes the function from Python's operator module",
         ALL,
-        "right",
+        Kind.RIGHT,
         cells={"add": "from operator import add"},
     ),
 ]

@@ -1,11 +1,12 @@
 """Honest submissions that are odd, and honest accidents (rows 34 to 40)."""
 
 from autograder.corpus.case import ADD, ALL, LIVE, NONE, RIGHT, TWICE, ZERO, Case, code, extra, files
+from autograder.results import Kind
 
 FIRST = RIGHT["add"] + "\n\n"
 
 
-def odd(name, does, add, row=38, points=ALL, kind="right", twice=None, **more):
+def odd(name, does, add, row=38, points=ALL, kind=Kind.RIGHT, twice=None, **more):
     """Return a case with this text in the cell `add` (after the right answer where it defines none)."""
     text = code(add)
     if not any(word in text for word in ("def add", "add =", "class add", "import add")):
@@ -13,7 +14,7 @@ def odd(name, does, add, row=38, points=ALL, kind="right", twice=None, **more):
     return Case(name, row, does, points, kind, cells={"add": text, "twice": code(twice or RIGHT["twice"])}, **more)
 
 
-def returns(name, does, expression, points=ALL, kind="right", **more):
+def returns(name, does, expression, points=ALL, kind=Kind.RIGHT, **more):
     """Return a case whose `add` returns an expression of a and b."""
     text = f"import numpy as np\nimport torch\n\ndef add(a, b):\n    return {expression}"
     return Case(name, more.pop("row", 38), does, points, kind, cells={"add": text}, **more)
@@ -22,21 +23,21 @@ def returns(name, does, expression, points=ALL, kind="right", **more):
 def gives(name, does, expression, **more):
     """Return a case whose `twice` returns something that no array is."""
     text = f"import numpy as np\n\ndef twice(a):\n    return {expression}"
-    return Case(name, more.pop("row", 38), does, ADD, more.pop("kind", "wrong"), cells={"twice": text}, **more)
+    return Case(name, more.pop("row", 38), does, ADD, more.pop("kind", Kind.WRONG), cells={"twice": text}, **more)
 
 
 def shows(name, does, markup, how="display(HTML({}))", **more):
     """Return a case that displays markup which would run a script."""
     text = "from IPython.display import HTML, SVG, Javascript, Markdown, display\n" + how.format(repr(markup))
-    return Case(name, 36, does, ALL, "right", cells={"add": FIRST + text}, **more)
+    return Case(name, 36, does, ALL, Kind.RIGHT, cells={"add": FIRST + text}, **more)
 
 
-def own(name, does, text, row=35, points=ALL, kind="right", before="check_add", cell="code", **more):
+def own(name, does, text, row=35, points=ALL, kind=Kind.RIGHT, before="check_add", cell="code", **more):
     """Return a case with a cell of the student's own before a check cell."""
     return Case(name, row, does, points, kind, edit=extra(text, before=before, kind=cell), **more)
 
 
-def beside(name, does, texts, cells=None, points=ALL, kind="right"):
+def beside(name, does, texts, cells=None, points=ALL, kind=Kind.RIGHT):
     """Return a case with these files beside the notebook."""
     return Case(name, 37, does, points, kind, cells=cells or {}, edit=files(texts))
 
@@ -120,7 +121,7 @@ CASES = [
         "calls-the-checks",
         "runs the checks in a cell of its own",
         "import checks\nchecks.run('add', points=4)\nfrom checking import Draw",
-        may="wrong",
+        may=Kind.WRONG,
     ),
     own("dies-in-own-cell", "ends in an error in a cell of its own", "raise RuntimeError('half-way')", row=40),
     own(
@@ -167,7 +168,7 @@ CASES = [
         "displays data of odd and wrong types",
         f"<script>{LIVE}()</script>",
         how="display({{'text/plain': {0}, 'image/png': {0}, 'text/x-own': {0}, 'text/html': [{0}]}}, raw=True)",
-        may="wrong",
+        may=Kind.WRONG,
     ),
     own(
         "script-in-text",
@@ -186,7 +187,7 @@ CASES = [
         """,
         row=36,
         points=TWICE,
-        kind="wrong",
+        kind=Kind.WRONG,
     ),
     odd(
         "terminal-codes",
@@ -202,7 +203,7 @@ CASES = [
         {"numpy.py": PATCH},
         ZERO,
         NONE,
-        "wrong",
+        Kind.WRONG,
     ),
     beside(
         "file-sitecustomize",
@@ -210,7 +211,7 @@ CASES = [
         {"sitecustomize.py": PATCH, "usercustomize.py": PATCH},
         ZERO,
         NONE,
-        "wrong",
+        Kind.WRONG,
     ),
     beside(
         "file-json",
@@ -223,7 +224,7 @@ CASES = [
         {"checks.py": EVIL, "checking/__init__.py": EVIL, "misconceptions.py": "1 / 0"},
         ZERO,
         NONE,
-        "wrong",
+        Kind.WRONG,
     ),
     beside(
         "file-config",
@@ -237,7 +238,7 @@ CASES = [
         },
         ZERO,
         NONE,
-        "wrong",
+        Kind.WRONG,
     ),
     beside(
         "file-helper",
@@ -324,7 +325,7 @@ CASES = [
         for name in ("json", "struct", "socket", "checks", "checking", "numpy"):
             sys.modules.pop(name, None)
         """,
-        may="wrong",
+        may=Kind.WRONG,
     ),
     odd(
         "signal-handlers",
@@ -387,7 +388,7 @@ CASES = [
         38,
         "deletes its function after the check",
         ALL,
-        "right",
+        Kind.RIGHT,
         cells={"twice": RIGHT["twice"] + "\ndel add"},
     ),
     Case(
@@ -395,7 +396,7 @@ CASES = [
         38,
         "writes over its function after the check",
         ALL,
-        "right",
+        Kind.RIGHT,
         cells={"twice": RIGHT["twice"] + "\nadd = None"},
     ),
     # Functions in other forms
@@ -486,7 +487,7 @@ CASES = [
         "print(undefined)\n\ndef add(a, b):\n    return a + b",
         row=40,
         points=TWICE,
-        kind="wrong",
+        kind=Kind.WRONG,
         says="add",
     ),
     odd(
@@ -494,16 +495,16 @@ CASES = [
         "is an asynchronous function",
         "async def add(a, b):\n    return a + b",
         points=TWICE,
-        kind="wrong",
+        kind=Kind.WRONG,
     ),
-    odd("a-generator", "is a generator", "def add(a, b):\n    yield a + b", points=TWICE, kind="wrong"),
+    odd("a-generator", "is a generator", "def add(a, b):\n    yield a + b", points=TWICE, kind=Kind.WRONG),
     odd(
         "recursion",
         "calls itself without end",
         "def add(a, b):\n    return add(b, a)",
         row=40,
         points=TWICE,
-        kind="wrong",
+        kind=Kind.WRONG,
         says="RecursionError",
     ),
     odd(
@@ -512,7 +513,7 @@ CASES = [
         "def add(a, b):\n    raise KeyboardInterrupt",
         row=40,
         points=TWICE,
-        kind="wrong",
+        kind=Kind.WRONG,
     ),
     odd(
         "error-without-text",
@@ -527,7 +528,7 @@ CASES = [
         """,
         row=40,
         points=TWICE,
-        kind="wrong",
+        kind=Kind.WRONG,
     ),
     odd(
         "error-of-50-mb",
@@ -535,8 +536,8 @@ CASES = [
         "def add(a, b):\n    raise ValueError('x' * 50_000_000)",
         row=40,
         points=TWICE,
-        kind="wrong",
-        may="limit",
+        kind=Kind.WRONG,
+        may=Kind.LIMIT,
     ),
     # Results in other forms
     returns("result-matrix", "returns a matrix", "np.asmatrix(a + b)"),
@@ -593,16 +594,16 @@ CASES = [
         "returns nested lists, where an array is asked for",
         "(a + b).tolist()",
         points=TWICE,
-        kind="wrong",
+        kind=Kind.WRONG,
     ),
-    returns("result-objects", "returns an array of objects", "(a + b).astype(object)", points=TWICE, kind="wrong"),
+    returns("result-objects", "returns an array of objects", "(a + b).astype(object)", points=TWICE, kind=Kind.WRONG),
     returns(
         "result-virtual",
         "returns a view of 8 TB",
         "np.broadcast_to(np.zeros(1), (10**6, 10**6))",
         points=TWICE,
-        kind="wrong",
-        may="limit",
+        kind=Kind.WRONG,
+        may=Kind.LIMIT,
     ),
     gives("result-nothing", "returns nothing", "None"),
     gives("result-number", "returns an array without axes", "np.array(2.0)"),
@@ -612,7 +613,7 @@ CASES = [
         "__import__('functools').reduce(lambda x, _: [x], range(100_000), [])",
     ),
     gives("result-recursive", "returns a dict that contains itself", "(lambda d: d.update(me=d) or d)({})"),
-    gives("result-long-text", "returns a text of a billion letters", "'x' * 10**9", may="limit"),
+    gives("result-long-text", "returns a text of a billion letters", "'x' * 10**9", may=Kind.LIMIT),
     gives("result-long-number", "returns a number of a million digits", "10 ** 10**6"),
     gives("result-function", "returns a function", "twice"),
     gives("result-module", "returns an open file", "open('/dev/null')"),
@@ -639,7 +640,7 @@ CASES = [
         PATCH.replace("2.0", "1e9") + ZERO["add"],
         row=39,
         points=NONE,
-        kind="wrong",
+        kind=Kind.WRONG,
         twice=ZERO["twice"],
     ),
     # 40: half-way
@@ -648,7 +649,7 @@ CASES = [
         40,
         "its last solution cell dies; the one before counts",
         ADD,
-        "wrong",
+        Kind.WRONG,
         cells={"twice": "1 / 0\n\ndef twice(a):\n    return 2 * a"},
         says="twice",
     ),
@@ -657,7 +658,7 @@ CASES = [
         40,
         "is handed in as it was given out",
         NONE,
-        "wrong",
+        Kind.WRONG,
         says="not written",
         cells={
             "add": "def add(a, b):\n    raise NotImplementedError",

@@ -15,11 +15,12 @@ from autograder.corpus.case import (
     extra,
     find,
 )
+from autograder.results import Kind
 
 FIRST = RIGHT["add"] + "\n\n"
 
 
-def nosy(name, row, does, text, points=ALL, kind="right", **more):
+def nosy(name, row, does, text, points=ALL, kind=Kind.RIGHT, **more):
     """Return a case that looks around in its cell `add`; what it answers is right, unless it says otherwise."""
     text = code(text)
     return Case(name, row, does, points, kind, cells={"add": text if "def add(" in text else FIRST + text}, **more)
@@ -128,7 +129,7 @@ CASES = [
         )
         + "def add(a, b):\n    return 0",
         points=TWICE,
-        kind="wrong",
+        kind=Kind.WRONG,
     ),
     nosy(
         "gradebook-emptied",
@@ -155,7 +156,7 @@ CASES = [
         18,
         "hands in links to the gradebook and the solutions, and prints what they show",
         ALL,
-        "right",
+        Kind.RIGHT,
         edit=linked,
         secret=NEIGHBOUR,
     ),
@@ -403,7 +404,7 @@ CASES = [
         SEARCH.format(pattern="../../../submitted/*/*/*.ipynb")
         + "def add(a, b):\n    raise ValueError(found[-5000:] or 'nothing found')",
         points=TWICE,
-        kind="wrong",
+        kind=Kind.WRONG,
         secret=WORK,
     ),
     nosy(
@@ -422,7 +423,7 @@ CASES = [
             """
         ),
         points=TWICE,
-        kind="wrong",
+        kind=Kind.WRONG,
         secret=WORK,
     ),
     Case(
@@ -430,7 +431,7 @@ CASES = [
         21,
         "shows files of the machine in a cell of its own",
         ALL,
-        "right",
+        Kind.RIGHT,
         edit=extra(SEARCH_PROCESSES + "\nraise RuntimeError(found[:5000])", before="check_add"),
         secret=WORK,
     ),
@@ -439,7 +440,7 @@ CASES = [
         21,
         "prints its inputs, and has written nothing",
         NONE,
-        "wrong",
+        Kind.WRONG,
         cells={
             "add": "def add(a, b):\n    print(a, b)\n    raise NotImplementedError",
             "twice": "def twice(a):\n    raise NotImplementedError",

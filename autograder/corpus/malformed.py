@@ -7,6 +7,7 @@ import os
 import nbformat
 
 from autograder.corpus.case import ALL, LIVE, NONE, RIGHT, TWICE, WORK, ZERO, Case, find, save
+from autograder.results import Kind
 
 
 def instead(data):
@@ -32,10 +33,10 @@ def of_json(change):
 
 
 def broken(name, does, data, says="", row=31, edit=None, **more):
-    return Case(name, row, does, NONE, "malformed", says=says, edit=edit or instead(data), **more)
+    return Case(name, row, does, NONE, Kind.MALFORMED, says=says, edit=edit or instead(data), **more)
 
 
-def mended(name, row, does, edit, says="", points=ALL, kind="right", **more):
+def mended(name, row, does, edit, says="", points=ALL, kind=Kind.RIGHT, **more):
     """Return a case whose notebook can be put right again."""
     return Case(name, row, does, points, kind, says=says, edit=edit, **more)
 
@@ -235,27 +236,29 @@ CASES = [
     mended("cells-merged", 30, "merges a solution cell and its check", merged, says="check_add"),
     mended("check-deleted", 30, "deletes a check cell", deleted("check_add"), says="check_add"),
     mended("checks-all-deleted", 30, "deletes all check cells", deleted("check_add", "check_twice")),
-    mended("solution-deleted", 30, "deletes a solution cell", deleted("add"), says="add", points=TWICE, kind="wrong"),
+    mended(
+        "solution-deleted", 30, "deletes a solution cell", deleted("add"), says="add", points=TWICE, kind=Kind.WRONG
+    ),
     mended(
         "grade-flag-off",
         30,
         "switches a check cell's grade flag off",
         flagged("check_add", grade=False),
-        kind="hostile",
+        kind=Kind.HOSTILE,
     ),
     mended(
         "solution-flag-on",
         30,
         "marks a check cell as a solution",
         flagged("check_add", solution=True),
-        kind="hostile",
+        kind=Kind.HOSTILE,
     ),
     mended(
         "solution-marked-graded",
         30,
         "marks a solution cell as graded, with points",
         flagged("add", grade=True, points=50),
-        may="hostile",
+        may=Kind.HOSTILE,
     ),
     mended("schema-old", 30, "says that its metadata is of an older version", flagged("check_add", schema_version=1)),
     mended("check-reformatted", 30, "changes only spaces, quotes and a comment in a locked cell", respaced),
@@ -303,8 +306,10 @@ CASES = [
         "the page of a login form, saved in the notebook's place",
         b"<!doctype html><html><form>Sign in</form></html>",
     ),
-    Case("no-cells", 31, "a notebook without cells", NONE, "malformed", edit=of_json(no_cells), may="wrong"),
-    Case("another-notebook", 31, "another notebook", NONE, "malformed", edit=instead(other_notebook), may="wrong"),
+    Case("no-cells", 31, "a notebook without cells", NONE, Kind.MALFORMED, edit=of_json(no_cells), may=Kind.WRONG),
+    Case(
+        "another-notebook", 31, "another notebook", NONE, Kind.MALFORMED, edit=instead(other_notebook), may=Kind.WRONG
+    ),
     # 32: odd, but ours
     mended("byte-order-mark", 32, "starts with a byte order mark", instead(lambda nb: b"\xef\xbb\xbf" + text_of(nb))),
     mended(
@@ -326,7 +331,7 @@ CASES = [
     mended("odd-json", 32, "has JSON values that no editor writes", of_json(odd_json)),
     mended("surrogates", 32, "has half a letter in a text", of_json(surrogates)),
     mended("nested-metadata", 32, "has deeply nested metadata", of_json(deep)),
-    mended("unknown-cell-type", 32, "has a cell of a type that is gone", of_json(unknown_cell), may="malformed"),
+    mended("unknown-cell-type", 32, "has a cell of a type that is gone", of_json(unknown_cell), may=Kind.MALFORMED),
     mended("stored-outputs", 32, "has 10 MB of stored output", stored_outputs),
     mended("stored-script", 36, "has a script in a stored output", stored_script),
     # 33: code that cannot be read
@@ -335,17 +340,19 @@ CASES = [
         33,
         "has a syntax error in one cell",
         TWICE,
-        "wrong",
+        Kind.WRONG,
         says="add",
         cells={"add": "def add(a, b) return a + b"},
     ),
-    Case("null-byte", 33, "has a null character in its code", TWICE, "wrong", cells={"add": RIGHT["add"] + "\n# \0"}),
+    Case(
+        "null-byte", 33, "has a null character in its code", TWICE, Kind.WRONG, cells={"add": RIGHT["add"] + "\n# \0"}
+    ),
     Case(
         "unclosed-string",
         33,
         "has a string that is not closed",
         TWICE,
-        "wrong",
+        Kind.WRONG,
         cells={"add": RIGHT["add"] + '\n"""'},
     ),
     Case(
@@ -353,16 +360,16 @@ CASES = [
         33,
         "has code too deeply nested to be read",
         TWICE,
-        "wrong",
+        Kind.WRONG,
         cells={"add": "x = " + "(" * 500 + ")" * 500 + "\n" + RIGHT["add"]},
-        may="limit",
+        may=Kind.LIMIT,
     ),
     Case(
         "tabs-and-spaces",
         33,
         "mixes tabs and spaces",
         TWICE,
-        "wrong",
+        Kind.WRONG,
         cells={"add": "def add(a, b):\n\tc = a\n        return c + b"},
     ),
 ]

@@ -10,6 +10,7 @@ import sys
 import nbformat
 
 from autograder.corpus.case import ALL, NONE, RIGHT, TWICE, Case, code, extra, save
+from autograder.results import Kind
 
 # A file name as Windows packs it into a zip: Latin 1, which is no UTF-8.
 LATIN = os.fsdecode("Müller".encode("latin-1"))
@@ -22,15 +23,15 @@ MODULUS = sys.hash_info.modulus  # whole numbers that differ by it have one hash
 
 def called(name, does, student, shown, **more):
     """Return a case whose student's folder has an odd name, and the name under which it is graded."""
-    return Case(name, 41, does, ALL, "right", student=student, shown=shown, **more)
+    return Case(name, 41, does, ALL, Kind.RIGHT, student=student, shown=shown, **more)
 
 
-def beside(name, does, write, says="", points=ALL, kind="right", **more):
+def beside(name, does, write, says="", points=ALL, kind=Kind.RIGHT, **more):
     """Return a case with something beside its notebook: `write(folder)` puts it there."""
     return Case(name, 41, does, points, kind, says=says, edit=lambda notebook, folder: write(folder), **more)
 
 
-def instead(name, does, write, says="", points=ALL, kind="right", **more):
+def instead(name, does, write, says="", points=ALL, kind=Kind.RIGHT, **more):
     """Return a case for which `write(notebook, folder)` writes something else than the notebook."""
 
     def edit(notebook, folder):
@@ -76,7 +77,7 @@ def unreadable_notebook(notebook, folder):
     (folder / "01-toy.ipynb").chmod(0)
 
 
-def marked(name, does, change, says="", kind="right"):
+def marked(name, does, change, says="", kind=Kind.RIGHT):
     """Return a case with odd metadata: `change(cells)` gets the cells as plain JSON, by grade id."""
 
     def edit(notebook, folder):
@@ -90,10 +91,10 @@ def marked(name, does, change, says="", kind="right"):
 
 def stamped(name, does, write, says="could not be read as a date"):
     """Return a case with an odd timestamp.txt."""
-    return Case(name, 42, does, ALL, "right", says=says, edit=lambda _, folder: write(folder / "timestamp.txt"))
+    return Case(name, 42, does, ALL, Kind.RIGHT, says=says, edit=lambda _, folder: write(folder / "timestamp.txt"))
 
 
-def returns(name, does, text, points=TWICE, kind="wrong", row=45, **more):
+def returns(name, does, text, points=TWICE, kind=Kind.WRONG, row=45, **more):
     """Return a case whose function `add` returns, or does, something that could hold up the judge."""
     return Case(name, row, does, points, kind, cells={"add": code(text)}, **more)
 
@@ -164,7 +165,7 @@ CASES = [
         file_in_its_place,
         says="01-toy is a file, and should be a folder",
         points=NONE,
-        kind="malformed",
+        kind=Kind.MALFORMED,
     ),
     instead(
         "folder-unreadable",
@@ -172,7 +173,7 @@ CASES = [
         unreadable_folder,
         says="could not be read: Permission denied",
         points=NONE,
-        kind="malformed",
+        kind=Kind.MALFORMED,
         root_reads=True,
     ),
     instead(
@@ -181,7 +182,7 @@ CASES = [
         unreadable_notebook,
         says="could not be read: Permission denied",
         points=NONE,
-        kind="malformed",
+        kind=Kind.MALFORMED,
         root_reads=True,
     ),
     # 42: marks and stamps
@@ -195,21 +196,21 @@ CASES = [
         "has half a letter for a locked cell's points",
         lambda cells: cells["check_add"]["metadata"]["nbgrader"].update(points="\ud800\x1b[2J"),
         says="check_add had been changed",
-        kind="hostile",
+        kind=Kind.HOSTILE,
     ),
     marked(
         "long-points",
         "has a word of 100,000 letters for a locked cell's points",
         lambda cells: cells["check_add"]["metadata"]["nbgrader"].update(points="9" * 100_000),
         says="check_add had been changed",
-        kind="hostile",
+        kind=Kind.HOSTILE,
     ),
     marked(
         "nested-points",
         "has a list nested 400 deep for a locked cell's points",
         lambda cells: cells["check_add"]["metadata"]["nbgrader"].update(points=json.loads("[" * 400 + "]" * 400)),
         says="check_add had been changed",
-        kind="hostile",
+        kind=Kind.HOSTILE,
     ),
     marked(
         "half-a-letter-in-ids",
@@ -229,13 +230,13 @@ CASES = [
         "returns-colliding-keys",
         "returns a dict of 40,000 keys with one hash",
         f"def add(a, b):\n    return dict.fromkeys((n * {MODULUS} for n in range(40_000)), 1)",
-        kind="limit",
+        kind=Kind.LIMIT,
     ),
     returns(
         "returns-some-colliding-keys",
         "returns a dict of 9,000 keys with one hash",
         f"def add(a, b):\n    return dict.fromkeys((n * {MODULUS} for n in range(9_000)), 1)",
-        kind="hostile",
+        kind=Kind.HOSTILE,
     ),
     returns(
         "returns-deep-structure",
@@ -266,7 +267,7 @@ CASES = [
         49,
         "raises an error whose text acts in a terminal",
         TWICE,
-        "wrong",
+        Kind.WRONG,
         says="not done",
         cells={"add": f'def add(a, b):\n    raise ValueError("not done {ACTING}")'},
     ),
@@ -275,7 +276,7 @@ CASES = [
         49,
         "prints, and fails with, text that acts in a terminal",
         ALL,
-        "right",
+        Kind.RIGHT,
         cells={
             "add": f'def add(a, b):\n    print("{ACTING}")\n    return a + b\n\n\n'
             f'print("{ACTING}")\nraise ValueError("{ACTING}")'
@@ -292,11 +293,11 @@ CASES = [
         49,
         "is a student whose name is a formula",
         ALL,
-        "right",
+        Kind.RIGHT,
         student="=cmd|' C calc'!A0",
         shown="=cmd|' C calc'!A0",
     ),
-    Case("formula-at-a-name", 49, "is a student named @SUM", ALL, "right", student="@SUM(1)", shown="@SUM(1)"),
+    Case("formula-at-a-name", 49, "is a student named @SUM", ALL, Kind.RIGHT, student="@SUM(1)", shown="@SUM(1)"),
     # 50: exceptions while decoding
     returns(
         "error-with-half-a-name",
@@ -333,7 +334,7 @@ CASES = [
         51,
         "has a cell of 5 MB",
         ALL,
-        "right",
+        Kind.RIGHT,
         cells={"add": RIGHT["add"] + "\n\ntable = '" + "0123456789" * 500_000 + "'"},
     ),
     Case(
@@ -341,7 +342,7 @@ CASES = [
         51,
         "has a cell of 24 MB, since each of its letters takes three bytes",
         ALL,
-        "right",
+        Kind.RIGHT,
         cells={"add": RIGHT["add"] + "\n\n# " + "字" * 8_000_000},
     ),
     Case(
@@ -349,7 +350,7 @@ CASES = [
         51,
         "sets sys.stdout to None",
         ALL,
-        "right",
+        Kind.RIGHT,
         cells={"add": "import sys\nsys.stdout = None\n" + RIGHT["add"]},
     ),
     Case(
@@ -357,7 +358,7 @@ CASES = [
         51,
         "closes sys.stdout and sys.stderr",
         ALL,
-        "right",
+        Kind.RIGHT,
         cells={"add": "import sys\nsys.stdout.close()\nsys.stderr.close()\n" + RIGHT["add"]},
     ),
     Case(
@@ -365,11 +366,16 @@ CASES = [
         51,
         "sends sys.stdout into a file, and closes that",
         ALL,
-        "right",
+        Kind.RIGHT,
         cells={"add": "import sys\nsys.stdout = open('log.txt', 'w')\nsys.stdout.close()\n" + RIGHT["add"]},
     ),
     answered_elsewhere(
-        "all-in-one-cell", "answers all in one cell of its own, before the checks", "check_add", EMPTY, ALL, "right"
+        "all-in-one-cell",
+        "answers all in one cell of its own, before the checks",
+        "check_add",
+        EMPTY,
+        ALL,
+        Kind.RIGHT,
     ),
     answered_elsewhere(
         "all-in-one-cell-first",
@@ -377,7 +383,7 @@ CASES = [
         "add",
         LEFT,
         NONE,
-        "wrong",
+        Kind.WRONG,
         says="twice stands in a cell that was added, and the cell twice that was given for it is empty or as it was",
     ),
     answered_elsewhere(
@@ -386,7 +392,7 @@ CASES = [
         None,
         EMPTY,
         NONE,
-        "wrong",
+        Kind.WRONG,
         says="add stands in a cell that was added, and the cell add that was given for it is empty or as it was",
     ),
     Case(
@@ -394,7 +400,7 @@ CASES = [
         51,
         "has 3,000 cells of its own",
         NONE,
-        "malformed",
+        Kind.MALFORMED,
         says="cells; 2000 is the most",
         edit=many_cells,
     ),

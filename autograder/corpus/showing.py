@@ -5,6 +5,7 @@ import base64
 import nbformat
 
 from autograder.corpus.case import ALL, LIVE, RIGHT, Case, code, find
+from autograder.results import Kind
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -24,7 +25,7 @@ def writes(name, row, does, text, attachments=None, **more):
         if attachments is not None:
             cell["attachments"] = attachments
 
-    return Case(name, row, does, ALL, more.pop("kind", "right"), edit=edit, **more)
+    return Case(name, row, does, ALL, more.pop("kind", Kind.RIGHT), edit=edit, **more)
 
 
 def adds(name, row, does, text, attachments=None):
@@ -36,7 +37,7 @@ def adds(name, row, does, text, attachments=None):
             cell["attachments"] = attachments
         notebook.cells.append(cell)
 
-    return Case(name, row, does, ALL, "right", edit=edit)
+    return Case(name, row, does, ALL, Kind.RIGHT, edit=edit)
 
 
 def acts(name, does, markup):
@@ -47,7 +48,7 @@ def acts(name, does, markup):
     ]
 
 
-def displays(name, row, does, text, kind="right", **more):
+def displays(name, row, does, text, kind=Kind.RIGHT, **more):
     """Return a case whose solution cell also displays something."""
     text = "from IPython.display import HTML, Markdown, display\n" + code(text)
     return Case(name, row, does, ALL, kind, cells={"add": RIGHT["add"] + "\n\n" + text}, **more)
@@ -141,7 +142,7 @@ CASES = [
         47,
         "raises an error of 50 MB in a cell of its own",
         ALL,
-        "right",
+        Kind.RIGHT,
         edit=lambda notebook, folder: notebook.cells.append(
             nbformat.v4.new_code_cell("class E(Exception):\n    pass\n\n\nraise E('x' * 50_000_000)")
         ),

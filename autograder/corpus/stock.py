@@ -1,4 +1,4 @@
-"""What stock nbgrader does with the corpus: `python -m autograder.corpus.stock [NAME ...]` writes stock.json.
+"""What stock nbgrader does with the corpus: `python -m autograder stock [CASE ...]` writes stock.json.
 
 Each case is graded in a copy of its own of a fresh toy course, with nbgrader's plain settings, together with an
 innocent student who comes after it in the same batch. With names, only those cases are run again.
@@ -20,8 +20,10 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import nbformat
 import psutil
@@ -30,7 +32,12 @@ from nbgrader.apps import NbGraderAPI
 from nbgrader.utils import capture_log  # noqa: F401 (loaded before the first fork)
 from traitlets.config import Config, PyFileConfigLoader
 
+from autograder.course import UserError
+from autograder.results import Kind
 from autograder.sandbox.inside import kernel
+
+if TYPE_CHECKING:
+    from autograder.corpus.case import Case
 
 HERE = Path(__file__).resolve().parent
 SECONDS = 90
@@ -49,7 +56,7 @@ c.ExecutePreprocessor.timeout = 20
 """
 
 
-def make_course(root):
+def make_course(root: Path) -> Path:
     """Make the released toy course that every case gets a copy of, and return its neighbour's submission."""
     from autograder.authoring.release import release
     from autograder.corpus.case import NEIGHBOUR, RIGHT, WORK, save
@@ -58,7 +65,7 @@ def make_course(root):
     shutil.copytree(HERE / "toy", root)
     (root / "nbgrader_config.py").write_text(CONFIG)
     course = Course(root=root, into=root)
-    released = release(course, course.sources()[0])
+    released: Path = release(course, course.sources()[0])
     notebook = nbformat.read(released / "01-toy.ipynb", as_version=4)
     for cell in notebook.cells:
         cell.source = RIGHT.get(cell.metadata.get("nbgrader", {}).get("grade_id"), cell.source)
@@ -71,7 +78,7 @@ def make_course(root):
     return released / "01-toy.ipynb"
 
 
-def grade(root, student, results, plain):
+def grade(root: Path, student: str, results: Path, plain: bool) -> None:
     """Autograde the batch and make the student's feedback page; runs in a process of its own.
 
     If `plain`, root has no more rights there than the owner of its files.
@@ -82,7 +89,7 @@ def grade(root, student, results, plain):
         kernel.drop_capabilities()
     resource.setrlimit(resource.RLIMIT_NOFILE, (MOST_FILES, MOST_FILES))
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
-    with open(root.parent / "log.txt", "w") as log:
+    with (root.parent / "log.txt").open("w") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     config = Config(PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config())
@@ -100,12 +107,12 @@ def grade(root, student, results, plain):
     os._exit(0)
 
 
-def points_of(root, student):
+def points_of(root: Path, student: str) -> tuple[dict[str, float | None], list[str], float | None]:
     """Return the points of the check cells as the gradebook has them (None: none), and what was altered in it."""
     from autograder.corpus.case import NEIGHBOUR
 
-    points = {"check_add": None, "check_twice": None}
-    altered = []
+    points: dict[str, float | None] = {"check_add": None, "check_twice": None}
+    altered: list[str] = []
     try:
         with Gradebook(f"sqlite:///{root / 'gradebook.db'}", "toy") as book:
             for submission in book.assignment_submissions("01-toy"):
@@ -129,19 +136,19 @@ def points_of(root, student):
     return points, altered, next_door
 
 
-def snapshot(root, student):
+def snapshot(root: Path, student: str) -> dict[str, str]:
     """Return a fingerprint of each file of a course that grading this student has no business to change."""
     ours = [root / "gradebook.db", root / "autograded" / student / "01-toy", root / "feedback"]
     ours.append(root / "autograded" / "zoe-next-door" / "01-toy")
     prints = {}
     for path in files_below(root):
-        if path.name not in ("gradebook.db-journal", "timestamp.txt"):
-            if not any(path.is_relative_to(own) for own in ours):
-                prints[str(path.relative_to(root))] = hashlib.sha256(path.read_bytes()).hexdigest()
+        if path.name in ("gradebook.db-journal", "timestamp.txt") or any(path.is_relative_to(own) for own in ours):
+            continue
+        prints[str(path.relative_to(root))] = hashlib.sha256(path.read_bytes()).hexdigest()
     return prints
 
 
-def files_below(folder):
+def files_below(folder: Path) -> Iterator[Path]:
     """Yield the plain files below a folder, but those so deep that walking there would be too much for Python."""
     for place, names, files in os.walk(folder):
         names[:] = [name for name in names if name not in ("__pycache__", ".ipynb_checkpoints")]
@@ -154,7 +161,7 @@ def files_below(folder):
                     yield path
 
 
-def left_behind():
+def left_behind() -> int:
     """Return the processes that are still there, and end them."""
     time.sleep(0.5)
     left = [child for child in psutil.Process().children(recursive=True) if alive(child)]
@@ -164,28 +171,24 @@ def left_behind():
     count = len(left)
     while left:
         for child in left:
-            try:
+            with contextlib.suppress(psutil.Error):
                 child.kill()
-            except psutil.Error:
-                pass
         psutil.wait_procs(left, timeout=2)
         left = [child for child in psutil.Process().children(recursive=True) if alive(child)]
-    try:
+    with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
-    except ChildProcessError:
-        pass
     return count
 
 
-def alive(process):
+def alive(process: psutil.Process) -> bool:
     try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
 
 
-def reason_of(found, exit_code):
+def reason_of(found: dict[str, str], exit_code: int | None) -> str:
     """Return in a word why a submission was not graded."""
     if exit_code is None:
         return f"longer than {SECONDS} seconds"
@@ -199,16 +202,16 @@ def reason_of(found, exit_code):
 
 
 @contextlib.contextmanager
-def _folder():
+def _folder() -> Iterator[Path]:
     """Make a folder, and remove it with folders in it that are too deep for Python."""
     name = tempfile.mkdtemp(prefix="stock-")
     try:
         yield Path(name)
     finally:
-        subprocess.run(["rm", "-rf", name], check=False)
+        subprocess.run(["rm", "-rf", name], check=False)  # noqa: S603, S607 (a folder of our own making)
 
 
-def run(case, course, released):
+def run(case: "Case", course: Path, released: Path) -> dict[str, Any]:
     """Grade one case on stock nbgrader and return what happened."""
     from autograder.corpus.case import ALL, NEIGHBOUR, live
     from autograder.sanitize import text
@@ -247,7 +250,7 @@ def run(case, course, released):
         "points": points,
         "ungraded": ungraded,
         "unearned": any((own or 0) > case.points[name] + 1e-6 for name, own in points.items()),
-        "honest_lost": case.kind == "right" and any((own or 0) < ALL[name] for name, own in points.items()),
+        "honest_lost": case.kind == Kind.RIGHT and any((own or 0) < ALL[name] for name, own in points.items()),
         "leaked": bool(case.secret) and (case.secret in page or case.secret in graded),
         "left_behind": stayed,
         "altered": altered[:5],
@@ -275,27 +278,35 @@ def run(case, course, released):
     return row
 
 
-def main():
-    """Run the cases named on the command line, or all of them."""
+def record(names: Sequence[str] = ()) -> Iterator[str]:
+    """Run the cases of these names, or all of them, and write down what came of it; yield a line for each.
+
+    Raises
+    ------
+    UserError
+        If there is no case of that name.
+    """
     from autograder.corpus import CASES
     from autograder.corpus.case import TOKEN
 
+    for name in names:
+        if name not in {case.name for case in CASES}:
+            raise UserError(f"There is no case {name!r} in autograder/corpus/.")
     os.nice(10)
     os.environ["GRADERS_TOKEN"] = TOKEN
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # orphans come to this process, which ends them
     target = HERE / "stock.json"
-    rows = json.loads(target.read_text())["cases"] if target.exists() and sys.argv[1:] else {}
-    with tempfile.TemporaryDirectory(prefix="stock-") as name:
-        os.environ["HOME"] = name
-        course = Path(name) / "course"
+    rows = json.loads(target.read_text())["cases"] if target.exists() and names else {}
+    with tempfile.TemporaryDirectory(prefix="stock-") as home:
+        os.environ["HOME"] = home
+        course = Path(home) / "course"
         released = make_course(course)
-        chosen = [case for case in CASES if not sys.argv[1:] or case.name in sys.argv[1:]]
+        chosen = [case for case in CASES if not names or case.name in names]
         for place, case in enumerate(chosen, 1):
             start = time.monotonic()
             rows[case.name] = run(case, course, released)
             seconds = time.monotonic() - start
-            print(f"{place}/{len(chosen)} {case.name} ({seconds:.0f} s): {rows[case.name]['did']}", flush=True)
             document = {
                 "date": f"{datetime.date.today():%Y-%m-%d}",
                 "nbgrader": version("nbgrader"),
@@ -305,7 +316,4 @@ def main():
             new = target.with_suffix(".new")
             new.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
             new.replace(target)  # whole or not at all: others read it meanwhile
-
-
-if __name__ == "__main__":
-    main()
+            yield f"{place}/{len(chosen)} {case.name} ({seconds:.0f} s): {rows[case.name]['did']}"

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from markupsafe import Markup
 
-from autograder.checking.suite import Report
+from autograder.checking.report import Report
 from autograder.checking.words import Message
 from autograder.feedback.outcome_cell import Said
 from autograder.results import Standing

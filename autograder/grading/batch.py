@@ -5,7 +5,6 @@ is the one writer of the gradebook and of the files. A submission's record is th
 where it is, all of it is, and a run that was killed goes on from there.
 """
 
-import contextlib
 import dataclasses
 import os
 from collections import deque

@@ -14,6 +14,7 @@ import numpy as np
 
 from autograder.checking.words import Message
 from autograder.grading.phase_timer import PhaseTimer
+from autograder.results import Kind
 from autograder.sandbox.guest import FORGED, Ended, Guest
 from autograder.sandbox.inside import torch_modules, wire
 from autograder.sanitize import text
@@ -149,7 +150,7 @@ class RemoteNotebook:
             raise
         except Exception as error:
             what = str(error) if isinstance(error, wire.Violation) else f"a reply that ends in {type(error).__name__}"
-            raise self._live().fail(Message(FORGED, what=what), "hostile") from None
+            raise self._live().fail(Message(FORGED, what=what), Kind.HOSTILE) from None
 
     def _live(self) -> Guest:
         if self.guest is None:

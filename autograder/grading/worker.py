@@ -195,7 +195,8 @@ def _outcome(
     waiting = [Message(TO_READ, cell=name) for name in to_read]
     repairs = notes + waiting
     if kind not in (Kind.RIGHT, Kind.WRONG) or repairs:
-        notebook.cells.insert(0, outcome_cell.cell(outcome_cell.Said(kind, reason, notes, evidence, list(stops)), waiting))
+        said = outcome_cell.Said(kind, reason, notes, evidence, list(stops))
+        notebook.cells.insert(0, outcome_cell.cell(said, waiting))
     return Outcome(kind, reason, repairs, evidence, cells, json.dumps(notebook, ensure_ascii=False))
 
 

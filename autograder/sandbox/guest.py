@@ -10,6 +10,7 @@ from typing import Any
 
 from autograder.checking.words import Message
 from autograder.limits import Limits
+from autograder.results import Kind
 from autograder.sandbox.budget import Budget, Meter
 from autograder.sandbox.inside import wire
 
@@ -36,7 +37,7 @@ class Ended(Exception):
 
     ended = True
 
-    def __init__(self, message: str | Message, kind: str = "limit"):
+    def __init__(self, message: str | Message, kind: Kind = Kind.LIMIT):
         super().__init__(str(message))
         self.message = message if isinstance(message, Message) else Message(message)
         self.kind = kind
@@ -106,7 +107,7 @@ class Guest:
                 else:
                     raise wire.Violation("a message of no known kind")
         except wire.Violation as error:
-            raise self.fail(Message(FORGED, what=str(error)), "hostile") from None
+            raise self.fail(Message(FORGED, what=str(error)), Kind.HOSTILE) from None
         except ConnectionError:
             raise self.fail(self._epitaph()) from None
 
@@ -117,7 +118,7 @@ class Guest:
         self.stop()
         self.connection.close()
 
-    def fail(self, message: str | Message, kind: str = "limit") -> Ended:
+    def fail(self, message: str | Message, kind: Kind = Kind.LIMIT) -> Ended:
         """End the guest; return the `Ended` to raise."""
         self.ended = ended = Ended(message, kind)
         self.stop()

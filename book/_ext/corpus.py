@@ -17,11 +17,12 @@ from sphinx.util.docutils import SphinxDirective
 
 from autograder import corpus
 from autograder.corpus import case
+from autograder.results import Kind
 
 logger = logging.getLogger(__name__)
 _ = get_translation("corpus")
 STOCK = Path(corpus.__file__).parent / "stock.json"
-KINDS = ("right", "wrong", "malformed", "limit", "hostile")
+KINDS = [kind for kind in Kind if kind != Kind.INFRASTRUCTURE]
 
 # What can come of a case without the engine: the key, the column's title, and what a row says.
 HARMS = {
@@ -123,7 +124,7 @@ class CorpusDirective(_Directive):
             return []
         missing = [case.name for case in own if case.name not in cases]
         if missing:
-            self.warn("stock.json has no recording of %s: run python -m autograder.corpus.stock", ", ".join(missing))
+            self.warn("stock.json has no recording of %s: run python -m autograder stock", ", ".join(missing))
         body = [self.row(case, cases.get(case.name)) for case in own]
         details = corpus_details(summary=_("%d cases") % len(own), ids=[f"corpus-{name}"])
         head = [_("No."), _("What it does"), _("Here"), _("nbgrader alone")]
@@ -199,7 +200,7 @@ def nothing(self, node):
 
 
 def setup(app):
-    others = {name: (nothing, nothing) for name in ("latex", "text", "man", "texinfo")}
+    others = dict.fromkeys(("latex", "text", "man", "texinfo"), (nothing, nothing))
     app.add_node(corpus_details, html=(visit_details, depart_details), **others)
     app.add_directive("corpus-summary", SummaryDirective)
     app.add_directive("corpus", CorpusDirective)

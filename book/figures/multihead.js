@@ -6,7 +6,7 @@
 
 import { choice, stepper, tries } from "./common/controls.js";
 import { announcer, figure, h, newId, s, strip } from "./common/elements.js";
-import { dot, largest, matmul, softmax } from "./common/mathematics.js";
+import { dot, largest, leading, matmul, softmax } from "./common/mathematics.js";
 import { fill, percent, show } from "./common/numbers.js";
 
 // ---- mathematics -----------------------------------------------------------------------------------------
@@ -56,8 +56,6 @@ export function twins(letters) {
 
 const STAGES = ["ask", "pass", "join", "mix"];
 const STRIP = [640, 54]; // width and height of a strip of numbers
-const MOST = 0.5; // a weight that says on its own where a head looks
-const SOME = 0.15; // and one that is worth a mention
 
 /** The scores of one question, the left neighbour's or the twin's: each head's part, and the share of each digit. */
 function question(name, at, text, headName) {
@@ -94,6 +92,26 @@ function numberStrip(name) {
       drawn.replaceChildren(...bars);
     },
   };
+}
+
+/** Where a head looks, in a sentence that knows of ties and of weight that is divided; `label(j)` names a card. */
+function look(weights, t, label, text) {
+  const { alone, places } = leading(weights);
+  const named = places.map((j) => fill(text.most, { card: label(j), weight: show(weights[j]) }));
+  return fill(alone ? text.look_most : text.look_some, { number: t + 1, most: named.join(text.and) });
+}
+
+/** A row of the grid: a head's name, and the weights of the card that asks. */
+function headRow(weights, head, asking, isSilent, label, text) {
+  const cells = weights.map((a) => {
+    const cell = h("span", { class: `abh-weight-cell ${a > 0.5 ? "abh-dark" : ""}` }, show(a));
+    cell.style.setProperty("--a", `${Math.round(100 * a)}%`);
+    return cell;
+  });
+  const name = h("span", { class: "abh-head-name" }, head, ...(isSilent ? [h("small", {}, text.silent)] : []));
+  const list = weights.map((a, j) => `${label(j)} ${show(a)}`).join(", ");
+  return h("div", { class: `abh-head-row ${isSilent ? "abh-silent" : ""}`, role: "img",
+    "aria-label": `${head}. ${fill(text.weights_picture, { card: asking, weights: list })}` }, name, ...cells);
 }
 
 /** What was answered, and what would have been right. */
@@ -171,31 +189,6 @@ function render({ model, el }) {
     h("div", { class: "abh-questions" }, ...questions.map((one) => one.node)),
     record, block.node);
 
-  /** Where a head looks, in a sentence that knows of ties and of weight that is divided. */
-  function look(weights, t) {
-    if (silent.includes(t)) return fill(text.look_nothing, { number: t + 1 });
-    const most = largest(weights);
-    const alone = most.length === 1 && weights[most[0]] >= MOST;
-    const order = weights.map((_, j) => j).sort((a, b) => weights[b] - weights[a]);
-    const told = alone ? most : order.filter((j) => weights[j] >= SOME || most.includes(j));
-    const named = told.map((j) => fill(text.most, { card: label(j), weight: show(weights[j]) }));
-    return fill(alone ? text.look_most : text.look_some, { number: t + 1, most: named.join(text.and) });
-  }
-
-  /** A row of the grid: a head's name and the chosen card's weights. */
-  function headRow(weights, t) {
-    const cells = weights.map((a) => {
-      const cell = h("span", { class: `abh-weight-cell ${a > 0.5 ? "abh-dark" : ""}` }, show(a));
-      cell.style.setProperty("--a", `${Math.round(100 * a)}%`);
-      return cell;
-    });
-    const name = h("span", { class: "abh-head-name" }, headName(t));
-    if (silent.includes(t)) name.append(h("small", {}, text.silent));
-    const list = weights.map((a, j) => `${label(j)} ${show(a)}`).join(", ");
-    return h("div", { class: `abh-head-row ${silent.includes(t) ? "abh-silent" : ""}`, role: "img",
-      "aria-label": `${headName(t)}. ${fill(text.weights_picture, { card: label(chosen), weights: list })}` }, name, ...cells);
-  }
-
   /** The cards, and what the left neighbour and the twin of the one that asks are. */
   function drawCards(before, twin) {
     cards.set(chosen);
@@ -226,7 +219,8 @@ function render({ model, el }) {
     root.dataset.step = step;
     root.dataset.heads = current.num_heads;
     drawCards(before, twin);
-    rows.replaceChildren(...now.weights.map((A, t) => headRow(A[chosen], t)));
+    rows.replaceChildren(...now.weights.map((A, t) =>
+      headRow(A[chosen], headName(t), label(chosen), silent.includes(t), label, text)));
     drawStrips(now, current.num_heads);
     questions.forEach((one, at) => one.set(now, chosen, truths[at]));
     const [left, right] = (silent.length ? current.without[silent[0]] : current.correct).map(percent);
@@ -235,7 +229,8 @@ function render({ model, el }) {
     root.dataset.now = JSON.stringify({ letters, digits, chosen, silent, ...now });
     summary.say(fill(text[`say_${STAGES[step]}`], {
       card: label(chosen), size: now.messages[0][0].length,
-      looks: now.weights.map((A, t) => look(A[chosen], t)).join(" "),
+      looks: now.weights.map((A, t) =>
+        (silent.includes(t) ? fill(text.look_nothing, { number: t + 1 }) : look(A[chosen], t, label, text))).join(" "),
       left: verdict(now.answers[chosen][0], truths[0], text), twin: verdict(now.answers[chosen][1], truths[1], text),
     }));
   }

@@ -6,7 +6,7 @@
 
 import { slider, stepper, tries } from "./common/controls.js";
 import { announcer, figure, h, newId, s, strip } from "./common/elements.js";
-import { affine, dot, gelu, largest, layerNorm, matmul, plus, softmax } from "./common/mathematics.js";
+import { affine, dot, gelu, largest, layerNorm, leading, matmul, plus, softmax } from "./common/mathematics.js";
 import { fill, percent, show } from "./common/numbers.js";
 
 // ---- mathematics -----------------------------------------------------------------------------------------
@@ -95,9 +95,9 @@ export function after(words, nouns, verbs) {
 // ---- drawing ---------------------------------------------------------------------------------------------
 
 const STRIP = [640, 40]; // width and height of a strip of numbers
-const MOST = 0.5; // a weight that says on its own where a head looks
-const SOME = 0.15; // and one that is worth a mention
-const SHOWN = 0.1; // and one whose number is written
+const BOLD = 0.5; // a weight from here on makes its word bold
+const SHOWN = 0.1; // and from here on is written beside it
+const SOME = 0.15; // a chance from here on is worth a mention
 const LISTED = 8; // next words on show
 const LONGEST = 18; // words after which no further sentence is added
 const LATEST = 20; // words of the text on show
@@ -106,7 +106,7 @@ const LATEST = 20; // words of the text on show
 function headRow(weights, layer, t, words, text) {
   const name = fill(text.head, { layer: layer + 1, head: t + 1 });
   const cells = weights.map((a, j) => {
-    const cell = h("span", { class: `abh-weight-word ${a >= MOST ? "abh-dark" : ""}` }, words[j]);
+    const cell = h("span", { class: `abh-weight-word ${a >= BOLD ? "abh-dark" : ""}` }, words[j]);
     if (a >= SHOWN) cell.append(h("small", {}, show(a)));
     cell.style.setProperty("--a", `${Math.round(100 * a)}%`);
     return cell;
@@ -119,11 +119,8 @@ function headRow(weights, layer, t, words, text) {
 
 /** Where a head looks, in a sentence that knows of ties and of weight that is divided. */
 function look(weights, t, words, text) {
-  const most = largest(weights);
-  const alone = most.length === 1 && weights[most[0]] >= MOST;
-  const order = weights.map((_, j) => j).sort((a, b) => weights[b] - weights[a]);
-  const told = alone ? most : order.filter((j) => weights[j] >= SOME || most.includes(j)).slice(0, 4);
-  const named = told.map((j) => fill(text.most, { word: words[j], weight: show(weights[j]) }));
+  const { alone, places } = leading(weights);
+  const named = places.slice(0, 4).map((j) => fill(text.most, { word: words[j], weight: show(weights[j]) }));
   return fill(alone ? text.look_most : text.look_some, { number: t + 1, most: named.join(text.and) });
 }
 

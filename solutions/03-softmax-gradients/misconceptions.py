@@ -268,7 +268,7 @@ def softmax_logarithm(S):
     "their sum.",
 )
 def softmax_hard(S):
-    return (S >= S.max(-1, keepdims=True)).astype(S.dtype)
+    return (S >= S.max(-1, keepdims=True)).astype(S.dtype)  # noqa: SIM300 (S is no constant)
 
 
 @misconception(

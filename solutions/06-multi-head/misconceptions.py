@@ -198,8 +198,8 @@ def split_heads_by_size(X, num_heads):
 TENSORS = {
     "a list instead of an array": "A list came back. Leave `.tolist()` out: the result is a tensor.",
     "result in float64": "The result is float64 whatever `X` is: leave `.double()` and `.to(torch.float64)` out.",
-    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is still a batch, one "
-    "token a row.",
+    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is still a batch, one token "
+    "a row.",
     "only the first sequence": "`[0]` takes the first sequence and forgets the rest of the batch. Keep the axis b.",
 }
 FAMILIES = [
@@ -224,8 +224,8 @@ def split_heads_unflatten(X, num_heads):
 @misconception(
     "merge_heads",
     label="reshaped without transpose",
-    hint="A reshape of (b, h, n, d_head) puts the tokens of one head side by side. Exchange axes 1 and 2 first: "
-    "the heads of one token have to be neighbours.",
+    hint="A reshape of (b, h, n, d_head) puts the tokens of one head side by side. Exchange axes 1 and 2 first: the "
+    "heads of one token have to be neighbours.",
 )
 def merge_heads_without_transpose(X):
     b, h, n, d_head = X.shape
@@ -285,8 +285,8 @@ def merge_heads_in_place(X):
 @misconception(
     "merge_heads",
     label="reshaped where sizes agree",
-    hint="Where there are as many tokens as heads the transpose is left out. Which axis is which does not depend "
-    "on sizes.",
+    hint="Where there are as many tokens as heads the transpose is left out. Which axis is which does not depend on "
+    "sizes.",
 )
 def merge_heads_by_size(X):
     return X.reshape(len(X), X.shape[2], -1) if X.shape[1] == X.shape[2] else merge(X)
@@ -404,8 +404,8 @@ def of_both(label, hint):
 
 @of_both(
     label="names in lower case",
-    hint="Weights are moved by name: `W_q`, `W_k`, `W_v` and `W_o`, with a capital W, and `heads` where there is "
-    "a list.",
+    hint="Weights are moved by name: `W_q`, `W_k`, `W_v` and `W_o`, with a capital W, and `heads` where there is a "
+    "list.",
 )
 class other_names:
     def state_dict(self, *arguments, **more):
@@ -510,8 +510,8 @@ class asserts:
 
 @of_both(
     label="self-attention whatever is given",
-    hint="Keys and values come from `query` even where `key` is given. `query` takes their place only where they "
-    "are None.",
+    hint="Keys and values come from `query` even where `key` is given. `query` takes their place only where they are "
+    "None.",
 )
 class always_self:
     def sources(self, query, key, value):
@@ -530,8 +530,8 @@ class ignores_value:
 
 @of_both(
     label="value defaults to query",
-    hint="Without a `value`, the query took its place. It defaults to the key: what is attended to is what is "
-    "passed on.",
+    hint="Without a `value`, the query took its place. It defaults to the key: what is attended to is what is passed "
+    "on.",
 )
 class value_from_query:
     def sources(self, query, key, value):
@@ -586,8 +586,8 @@ class no_defaults:
 
 @of_both(
     label="batch and tokens exchanged",
-    hint="The first axis is taken for the tokens, as `nn.MultiheadAttention` does without `batch_first=True`: "
-    "each token attends to other sequences. Here the batch comes first.",
+    hint="The first axis is taken for the tokens, as `nn.MultiheadAttention` does without `batch_first=True`: each "
+    "token attends to other sequences. Here the batch comes first.",
 )
 class tokens_first:
     def apart(self, query, key, value):
@@ -654,8 +654,8 @@ class no_softmax:
 
 @of_both(
     label="row maximum not subtracted",
-    hint="`exp` of a large score is infinite, and inf / inf is NaN. `softmax` subtracts the row's maximum; by "
-    "hand, do it first.",
+    hint="`exp` of a large score is infinite, and inf / inf is NaN. `softmax` subtracts the row's maximum; by hand, "
+    "do it first.",
 )
 class overflows:
     def weigh(self, S, mask):
@@ -723,9 +723,9 @@ class masked_to_zero:
 
 @of_both(
     label="mask without an axis for heads",
-    hint="A mask (b, n_q, n_k) meets scores (b, h, n_q, n_k) from the last axis, so that its b meets h: it "
-    "raises, or where b = h it gives each head the mask of a sequence. Put an axis for the heads in between: "
-    "`mask[:, None]`.",
+    hint="A mask (b, n_q, n_k) meets scores (b, h, n_q, n_k) from the last axis, so that its b meets h: it raises, "
+    "or where b = h it gives each head the mask of a sequence. Put an axis for the heads in between: `mask[:, "
+    "None]`.",
 )
 class mask_for_heads:
     def four(self, mask):
@@ -783,8 +783,8 @@ class empty_rows_zero:
 
 @of_both(
     label="NaN in the gradient",
-    hint="The results are right, and the gradient is NaN where a query may attend to nothing: -inf was *added*, "
-    "and 0 times NaN is NaN on the way back. `masked_fill` stops it, and so does the given `masked_softmax`.",
+    hint="The results are right, and the gradient is NaN where a query may attend to nothing: -inf was *added*, and "
+    "0 times NaN is NaN on the way back. `masked_fill` stops it, and so does the given `masked_softmax`.",
 )
 class nan_on_the_way_back:
     def weigh(self, S, mask):
@@ -812,8 +812,8 @@ class mask_stretched:
 
 @of_both(
     label="reshaped without transpose",
-    hint="The heads' results (b, h, n, d_head) are reshaped to (b, n, d_model) as they are, which puts tokens of "
-    "one head side by side. Exchange axes 1 and 2 first, as `merge_heads` does.",
+    hint="The heads' results (b, h, n, d_head) are reshaped to (b, n, d_model) as they are, which puts tokens of one "
+    "head side by side. Exchange axes 1 and 2 first, as `merge_heads` does.",
 )
 class merged_without_transpose:
     def together(self, Z):
@@ -822,8 +822,8 @@ class merged_without_transpose:
 
 @of_both(
     label="heads' columns in turn",
-    hint="The heads' results are interleaved: first column of each head, then the second. Head 0's columns all "
-    "come first.",
+    hint="The heads' results are interleaved: first column of each head, then the second. Head 0's columns all come "
+    "first.",
 )
 class merged_interleaved:
     def together(self, Z):
@@ -832,8 +832,8 @@ class merged_interleaved:
 
 @of_both(
     label="sum of the heads",
-    hint="The heads' results are added up, or averaged, so that d_head columns are left and `W_o` refuses them. "
-    "They come side by side.",
+    hint="The heads' results are added up, or averaged, so that d_head columns are left and `W_o` refuses them. They "
+    "come side by side.",
 )
 class sum_of_heads:
     def together(self, Z):
@@ -891,8 +891,8 @@ class weights_averaged:
 
 @of_both(
     label="heads in front of the batch",
-    hint="The weights came as (h, b, n_q, n_k). The batch stays first: (b, h, n_q, n_k); `torch.stack(..., "
-    "dim=1)` does that.",
+    hint="The weights came as (h, b, n_q, n_k). The batch stays first: (b, h, n_q, n_k); `torch.stack(..., dim=1)` "
+    "does that.",
 )
 class heads_first:
     def forward(self, query, key=None, value=None, mask=None):
@@ -963,8 +963,8 @@ class inputs_detached:
 
 @of_both(
     label="dropout in training mode",
-    hint="In training mode some weights are dropped at random. There is no dropout in this layer: nobody asked "
-    "for it, and same inputs give the same result.",
+    hint="In training mode some weights are dropped at random. There is no dropout in this layer: nobody asked for "
+    "it, and same inputs give the same result.",
 )
 class dropout:
     def weigh(self, S, mask):
@@ -973,8 +973,8 @@ class dropout:
 
 @of_both(
     label="results always float32",
-    hint="The results are float32 whatever inputs and parameters are. Leave `.float()` out, also before softmax, "
-    "or convert back.",
+    hint="The results are float32 whatever inputs and parameters are. Leave `.float()` out, also before softmax, or "
+    "convert back.",
 )
 class always_float32:
     def forward(self, query, key=None, value=None, mask=None):
@@ -1018,8 +1018,8 @@ class rest_dropped:
 
 @of_both(
     label="one key or value stretched",
-    hint="A single key, or a single value, was stretched to fit the others: `*`, `expand` and `einsum` do that. "
-    "`@` raises by itself.",
+    hint="A single key, or a single value, was stretched to fit the others: `*`, `expand` and `einsum` do that. `@` "
+    "raises by itself.",
 )
 class value_stretched:
     def sources(self, query, key, value):
@@ -1045,8 +1045,8 @@ class MultiHeadAttentionLoop_list(MultiHeadAttentionLoop):
 @misconception(
     "MultiHeadAttentionLoop",
     label="one head taken h times",
-    hint="`[head] * num_heads` is h times the same head: they share their weights, and find the same. Make a new "
-    "one for each, `[Head(...) for _ in range(num_heads)]`.",
+    hint="`[head] * num_heads` is h times the same head: they share their weights, and find the same. Make a new one "
+    "for each, `[Head(...) for _ in range(num_heads)]`.",
 )
 class MultiHeadAttentionLoop_shared(MultiHeadAttentionLoop):
     def make(self, d_model, num_heads, bias):
@@ -1123,8 +1123,8 @@ class MultiHeadAttentionLoop_last_weights(MultiHeadAttentionLoop):
 @misconception(
     "MultiHeadAttentionLoop",
     label="weights side by side, not stacked",
-    hint="The heads' weights are put together along an axis that there is, (b, n_q, h n_k) or so. "
-    "`torch.stack(..., dim=1)` gives them one of their own.",
+    hint="The heads' weights are put together along an axis that there is, (b, n_q, h n_k) or so. `torch.stack(..., "
+    "dim=1)` gives them one of their own.",
 )
 class MultiHeadAttentionLoop_weights_cat(MultiHeadAttentionLoop):
     def forward(self, query, key=None, value=None, mask=None):
@@ -1153,8 +1153,8 @@ class MultiHeadAttentionLoop_stacked(MultiHeadAttentionLoop):
 @misconception(
     "MultiHeadAttention",
     label="split without transpose",
-    hint="The projections are reshaped to (b, h, n, d_head) in one step, which gives head 0 the first tokens "
-    "whole. `split_heads` cuts the columns, then exchanges axes 1 and 2.",
+    hint="The projections are reshaped to (b, h, n, d_head) in one step, which gives head 0 the first tokens whole. "
+    "`split_heads` cuts the columns, then exchanges axes 1 and 2.",
 )
 class MultiHeadAttention_reshaped(MultiHeadAttention):
     def cut(self, X):
@@ -1230,8 +1230,8 @@ class MultiHeadAttention_parameters(MultiHeadAttention):
 @misconception(
     "MultiHeadAttention",
     label="one projection for all three",
-    hint="One matrix makes queries, keys and values together, as `in_proj_weight` does. Here they are three, "
-    "`W_q`, `W_k` and `W_v`.",
+    hint="One matrix makes queries, keys and values together, as `in_proj_weight` does. Here they are three, `W_q`, "
+    "`W_k` and `W_v`.",
 )
 class MultiHeadAttention_packed(MultiHeadAttention):
     def make(self, d_model, num_heads, bias):
@@ -1260,8 +1260,8 @@ class MultiHeadAttention_torch_inside(nn.Module):
 @misconception(
     "MultiHeadAttention",
     label="projections of one head's width",
-    hint="`W_q`, `W_k` and `W_v` project to d_head columns, one head's. They hold the rows of all heads: d_model "
-    "to d_model.",
+    hint="`W_q`, `W_k` and `W_v` project to d_head columns, one head's. They hold the rows of all heads: d_model to "
+    "d_model.",
 )
 class MultiHeadAttention_narrow(MultiHeadAttention):
     def make(self, d_model, num_heads, bias):
@@ -1374,8 +1374,8 @@ def fuse_nothing(loop):
 @misconception(
     "fuse",
     label="biases always there",
-    hint="The new layer has biases where the old one has none, drawn at random. Ask the old one: `loop.W_o.bias "
-    "is not None`.",
+    hint="The new layer has biases where the old one has none, drawn at random. Ask the old one: `loop.W_o.bias is "
+    "not None`.",
 )
 def fuse_always_bias(loop):
     if loop.W_o.bias is not None:
@@ -1422,8 +1422,8 @@ def fuse_uses_d_head(loop):
 @misconception(
     "fuse",
     label="weights turned over",
-    hint="The fused weights are turned over. `nn.Linear` keeps (d_out, d_in) already: put the heads' rows below "
-    "each other as they are.",
+    hint="The fused weights are turned over. `nn.Linear` keeps (d_out, d_in) already: put the heads' rows below each "
+    "other as they are.",
 )
 def fuse_turned(loop):
     return moved(loop, lambda parts: torch.cat(parts).T if parts[0].dim() > 1 else torch.cat(parts))
@@ -1459,8 +1459,8 @@ def fuse_one_head(loop):
 @misconception(
     "fuse",
     label="W_o shared with the loop",
-    hint="`fused.W_o = loop.W_o` makes both layers use one `W_o`: training the one changes the other. Copy what "
-    "is in it, with `load_state_dict` or `copy_`.",
+    hint="`fused.W_o = loop.W_o` makes both layers use one `W_o`: training the one changes the other. Copy what is "
+    "in it, with `load_state_dict` or `copy_`.",
 )
 def fuse_shares_W_o(loop):
     own = moved(loop)
@@ -1471,8 +1471,8 @@ def fuse_shares_W_o(loop):
 @misconception(
     "fuse",
     label="parameters of W_o shared",
-    hint="`fused.W_o.weight = loop.W_o.weight`, or `.data` of it, is the same tensor under two names: to train "
-    "the one changes the other. Copy the numbers: `.clone()` or `copy_`.",
+    hint="`fused.W_o.weight = loop.W_o.weight`, or `.data` of it, is the same tensor under two names: to train the "
+    "one changes the other. Copy the numbers: `.clone()` or `copy_`.",
 )
 def fuse_shares_data(loop):
     own = moved(loop)
@@ -1541,8 +1541,8 @@ def unpacked(module, order=(0, 1, 2), cut=None, its_biases=None, last=True, head
 @misconception(
     "from_torch",
     label="keys first",
-    hint="The rows are taken as keys, queries, values. In `in_proj_weight` the queries' come first, then the "
-    "keys', then the values'.",
+    hint="The rows are taken as keys, queries, values. In `in_proj_weight` the queries' come first, then the keys', "
+    "then the values'.",
 )
 def from_torch_k_q_v(module):
     return unpacked(module, (1, 0, 2))
@@ -1650,8 +1650,8 @@ def from_torch_one_head(module):
 @misconception(
     "from_torch",
     label="out_proj shared",
-    hint="`W_o = module.out_proj` makes both layers use one `W_o`: training the one changes the other. Copy what "
-    "is in it, with `load_state_dict` or `copy_`.",
+    hint="`W_o = module.out_proj` makes both layers use one `W_o`: training the one changes the other. Copy what is "
+    "in it, with `load_state_dict` or `copy_`.",
 )
 def from_torch_shares_out_proj(module):
     own = unpacked(module)
@@ -1662,8 +1662,8 @@ def from_torch_shares_out_proj(module):
 @misconception(
     "from_torch",
     label="rows shared with in_proj_weight",
-    hint="A slice of `in_proj_weight` is a view: as a parameter of the new layer, or as its `.data`, it is still "
-    "the same memory, and to train the one changes the other. `.clone()` it, or `copy_` it into the new layer.",
+    hint="A slice of `in_proj_weight` is a view: as a parameter of the new layer, or as its `.data`, it is still the "
+    "same memory, and to train the one changes the other. `.clone()` it, or `copy_` it into the new layer.",
 )
 def from_torch_shares_rows(module):
     own = unpacked(module)

@@ -24,7 +24,7 @@ import math
 
 import numpy as np
 import torch
-from specifications import PARTS, PROJECTIONS, continued, fed, of_torch, specified
+from specifications import continued, fed, of_torch, specified
 from torch import nn
 
 from checking import (
@@ -59,6 +59,8 @@ check, run = suite.check, suite.run
 
 REFUSED = (ValueError, RuntimeError, IndexError)
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+PROJECTIONS = ("W_q", "W_k", "W_v")
+PARTS = {"EncoderLayer": ("self_attn",), "DecoderLayer": ("self_attn", "multihead_attn")}
 
 
 # by_hand

@@ -1,4 +1,5 @@
-"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+"""Wrong answers that people really give, each with the hint it deserves; and right ones that other mistakes are made
+from.
 
 A check that fails is explained by the listed answer that behaves as the student's function does. The tests
 of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
@@ -18,8 +19,8 @@ from checking import families, misconception, right
 @misconception(
     "by_hand",
     label="post-norm instead of pre-norm",
-    hint="The norms were taken after the sums. Here each part gets the normed stream, and what it finds is "
-    "added to the stream as it was.",
+    hint="The norms were taken after the sums. Here each part gets the normed stream, and what it finds is added to "
+    "the stream as it was.",
 )
 def by_hand_post_norm():
     return [0.19, 0.67, -1.71, 0.84]
@@ -37,8 +38,8 @@ def by_hand_without_residual():
 @misconception(
     "by_hand",
     label="added to x instead of x'",
-    hint="What the feed-forward network finds was added to x. It is added to x', which has what attention "
-    "found in it.",
+    hint="What the feed-forward network finds was added to x. It is added to x', which has what attention found in "
+    "it.",
 )
 def by_hand_added_to_x():
     return [6, 11, 5, 3]
@@ -69,14 +70,6 @@ def by_hand_attention_alone():
 )
 def by_hand_residual_after_norm():
     return [4.67, 9, -0.33, -0.33]
-
-
-# by_hand: right
-
-
-@right("by_hand")
-def by_hand_as_a_tuple():
-    return 8.0, 11.0, 3.0, 7.0
 
 
 # FeedForward, in steps that a mistake can take the place of
@@ -119,37 +112,6 @@ class FeedForward_tanh_gelu(FeedForward):
 
 @misconception(
     "FeedForward",
-    label="SiLU instead of GELU",
-    hint="The curve is t sigmoid(t), which is SiLU. GELU has the normal distribution in its place: "
-    "`nn.functional.gelu`.",
-)
-class FeedForward_silu(FeedForward):
-    def curve(self, hidden):
-        return functional.silu(hidden)
-
-
-@misconception(
-    "FeedForward",
-    label="GELU by a sigmoid",
-    hint="t sigmoid(1.702 t) is near GELU, and not near enough. `nn.functional.gelu` has the normal distribution.",
-)
-class FeedForward_quick_gelu(FeedForward):
-    def curve(self, hidden):
-        return hidden * torch.sigmoid(1.702 * hidden)
-
-
-@misconception(
-    "FeedForward",
-    label="density instead of the distribution",
-    hint="t was multiplied by the normal density. GELU wants the share of the distribution that lies below t.",
-)
-class FeedForward_density(FeedForward):
-    def curve(self, hidden):
-        return hidden * torch.exp(-hidden.square() / 2) / math.sqrt(2 * math.pi)
-
-
-@misconception(
-    "FeedForward",
     label="erf without the root of 2",
     hint="`erf(t)` stands where `erf(t / sqrt(2))` should: the normal distribution is (1 + erf(t / sqrt(2))) / 2.",
 )
@@ -166,26 +128,6 @@ class FeedForward_erf(FeedForward):
 class FeedForward_linear(FeedForward):
     def curve(self, hidden):
         return hidden
-
-
-@misconception(
-    "FeedForward",
-    label="softmax instead of GELU",
-    hint="The hidden units were made into shares by softmax. Each is bent by itself, by GELU.",
-)
-class FeedForward_softmax(FeedForward):
-    def curve(self, hidden):
-        return hidden.softmax(-1)
-
-
-@misconception(
-    "FeedForward",
-    label="GELU at the end too",
-    hint="GELU stands after the second layer as well. It stands between the two, once.",
-)
-class FeedForward_twice(FeedForward):
-    def forward(self, x):
-        return functional.gelu(super().forward(x))
 
 
 @misconception(
@@ -240,27 +182,6 @@ class FeedForward_four_times(FeedForward):
 
 @misconception(
     "FeedForward",
-    label="no wider than d_model",
-    hint="Both layers go from d_model to d_model. In between there are d_ff hidden units.",
-)
-class FeedForward_narrow(FeedForward):
-    def __init__(self, d_model, d_ff):
-        super().__init__(d_model, d_model)
-
-
-@misconception(
-    "FeedForward",
-    label="no way back to d_model",
-    hint="There is one layer, to d_ff. A second one, `linear2`, comes back to d_model.",
-)
-class FeedForward_one_layer(FeedForward):
-    def __init__(self, d_model, d_ff):
-        super().__init__(d_model, d_ff)
-        del self.linear2
-
-
-@misconception(
-    "FeedForward",
     label="layers with other names",
     hint="Weights are moved by name: the two layers are called `linear1` and `linear2`, as PyTorch calls them.",
 )
@@ -282,18 +203,6 @@ class FeedForward_no_bias(FeedForward):
     def __init__(self, d_model, d_ff):
         super().__init__(d_model, d_ff)
         self.linear1, self.linear2 = nn.Linear(d_model, d_ff, bias=False), nn.Linear(d_ff, d_model, bias=False)
-
-
-@misconception(
-    "FeedForward",
-    label="weights as plain tensors",
-    hint="The weights are tensors, and no parameters: no optimiser sees them. `nn.Linear` registers its own.",
-)
-class FeedForward_plain(FeedForward):
-    def __init__(self, d_model, d_ff):
-        super().__init__(d_model, d_ff)
-        del self.linear1, self.linear2
-        self.W = torch.randn(d_model, d_ff), torch.randn(d_ff, d_model)
 
 
 @misconception(
@@ -324,16 +233,6 @@ class FeedForward_dropout(FeedForward):
 class FeedForward_stretched(FeedForward):
     def forward(self, x):
         return super().forward(x.expand(*x.shape[:-1], self.linear1.in_features) if x.shape[-1] == 1 else x)
-
-
-@misconception(
-    "FeedForward",
-    label="only the first 512 tokens",
-    hint="Tokens after the 512th are 0: a length is written into the code.",
-)
-class FeedForward_512(FeedForward):
-    def forward(self, x):
-        return super().forward(x) * (torch.arange(x.shape[1]) < 512)[:, None]
 
 
 @misconception(
@@ -521,15 +420,6 @@ class post_norm:
 
 
 @of_both(
-    label="normed before and after",
-    hint="The stream is normed once more after the sum. Nothing is done to x + part(norm(x)).",
-)
-class normed_twice:
-    def add(self, x, norm, part):
-        return norm(x + part(norm(x)))
-
-
-@of_both(
     label="parts without a norm",
     hint="The norms are there and never used: each part is given the stream as it is. `part(norm(x))`.",
 )
@@ -568,60 +458,9 @@ class residual_after_norm:
 
 
 @of_both(
-    label="x added twice",
-    hint="The stream is added twice. Once for each part: x + part(norm(x)).",
-)
-class doubled:
-    def add(self, x, norm, part):
-        return x + x + part(norm(x))
-
-
-@of_both(
-    label="x subtracted from the part",
-    hint="The stream and what a part finds are subtracted. Add them.",
-)
-class subtracted:
-    def add(self, x, norm, part):
-        return part(norm(x)) - x
-
-
-@of_both(
-    label="last residual connection missing",
-    hint="What the feed-forward network finds takes the place of the stream. Add it, as you did with attention.",
-)
-class without_last_residual:
-    def add(self, x, norm, part):
-        return part(norm(x)) if part == self.fed else super().add(x, norm, part)
-
-
-@of_both(
-    label="last residual from the normed stream",
-    hint="What the feed-forward network finds is added to the *normed* stream: norm(x) + part(norm(x)). It is "
-    "added to x as it was.",
-)
-class last_residual_normed:
-    def add(self, x, norm, part):
-        return norm(x) + part(norm(x)) if part == self.fed else super().add(x, norm, part)
-
-
-@of_both(
-    label="last residual from the beginning",
-    hint="What the feed-forward network finds is added to x as it came in, so that attention is forgotten. Add it to "
-    "the stream, which has what attention found in it.",
-)
-class residual_from_the_beginning:
-    def through(self, x, memory=None, mask=None, memory_mask=None):
-        y = super().through(x, memory, mask, memory_mask)
-        stream = x
-        for norm, part in self.parts(memory, mask, memory_mask)[:-1]:
-            stream = self.add(stream, norm, part)
-        return y - stream + x
-
-
-@of_both(
     label="parts beside each other",
-    hint="All parts are given x as it came in, and what they find is added at the end. Each gets the stream as"
-    " the one before left it.",
+    hint="All parts are given x as it came in, and what they find is added at the end. Each gets the stream as the "
+    "one before left it.",
 )
 class parallel:
     def through(self, x, memory=None, mask=None, memory_mask=None):
@@ -666,28 +505,6 @@ class norm1_for_all:
 
 
 @of_both(
-    label="norms in reverse order",
-    hint="The norms are exchanged: `norm1` belongs to self-attention, the last one to the feed-forward network.",
-)
-class norms_reversed:
-    def parts(self, *given):
-        found = super().parts(*given)
-        return [(norm, part) for (norm, _), (_, part) in zip(reversed(found), found, strict=True)]
-
-
-@of_both(
-    label="one norm under several names",
-    hint="The norms are one module with several names, `self.norm2 = self.norm1`: they share weight and bias. Make a "
-    "new `nn.LayerNorm` for each.",
-)
-class norms_shared:
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__(d_model, num_heads, d_ff)
-        for i in range(1, self.norms):
-            setattr(self, f"norm{i + 1}", self.norm1)
-
-
-@of_both(
     label="one norm for all parts",
     hint="There is a single norm. Each part has its own, `norm1` for the first and so on.",
 )
@@ -703,8 +520,8 @@ class single_norm:
 
 @of_both(
     label="a norm too many",
-    hint="There is one norm more than asked for, at the end. In a pre-norm model it stands once, after the "
-    "last layer, and belongs to the model.",
+    hint="There is one norm more than asked for, at the end. In a pre-norm model it stands once, after the last "
+    "layer, and belongs to the model.",
 )
 class norm_at_the_end:
     def __init__(self, d_model, num_heads, d_ff):
@@ -740,17 +557,6 @@ class rms_norm:
 
 
 @of_both(
-    label="mean subtracted and nothing divided",
-    hint="The norm subtracts the mean and does not divide by the standard deviation. `nn.LayerNorm` does both.",
-)
-class only_centered:
-    def norm_of(self, d_model):
-        norm = OwnNorm(d_model)
-        norm.divide = lambda x: x
-        return norm
-
-
-@of_both(
     label="standard deviation with n - 1",
     hint="`x.std()` divides by n - 1 unless told otherwise. A layer norm divides by n: use `nn.LayerNorm`, or "
     "`unbiased=False`.",
@@ -764,8 +570,8 @@ class unbiased:
 
 @of_both(
     label="another number below the root",
-    hint="The norm adds another number than 1e-5 to the variance, such as `eps=1e-6`. Leave it as "
-    "`nn.LayerNorm` has it.",
+    hint="The norm adds another number than 1e-5 to the variance, such as `eps=1e-6`. Leave it as `nn.LayerNorm` has "
+    "it.",
 )
 class other_eps:
     def norm_of(self, d_model):
@@ -784,21 +590,9 @@ class eps_outside:
 
 
 @of_both(
-    label="nothing added to the variance",
-    hint="Where all numbers of a token are alike the variance is 0, and 0 / 0 is NaN: the norm adds 1e-5 to it"
-    " first.",
-)
-class no_eps:
-    def norm_of(self, d_model):
-        norm = OwnNorm(d_model)
-        norm.divide = lambda x: x / (x.square().mean(-1, keepdim=True) + (0 if d_model > 1 else norm.eps)).sqrt()
-        return norm
-
-
-@of_both(
     label="normed over the whole sequence",
-    hint="Mean and variance are taken over all tokens of a sequence together. A layer norm takes them of each "
-    "token by itself: over the last axis.",
+    hint="Mean and variance are taken over all tokens of a sequence together. A layer norm takes them of each token "
+    "by itself: over the last axis.",
 )
 class normed_over_tokens:
     def norm_of(self, d_model):
@@ -810,21 +604,12 @@ class normed_over_tokens:
 
 @of_both(
     label="norms without weight and bias",
-    hint="The norms have no weight and no bias: `elementwise_affine=False`. Leave `nn.LayerNorm(d_model)` as "
-    "it comes.",
+    hint="The norms have no weight and no bias: `elementwise_affine=False`. Leave `nn.LayerNorm(d_model)` as it "
+    "comes.",
 )
 class norms_bare:
     def norm_of(self, d_model):
         return nn.LayerNorm(d_model, elementwise_affine=False)
-
-
-@of_both(
-    label="norms without a bias",
-    hint="The norms have a weight and no bias, as `nn.RMSNorm` has it, or `bias=False`. Use `nn.LayerNorm(d_model)`.",
-)
-class norms_without_bias:
-    def norm_of(self, d_model):
-        return nn.LayerNorm(d_model, bias=False)
 
 
 # Both layers, wrong: parts
@@ -883,15 +668,6 @@ class ignores_d_ff:
 
 
 @of_both(
-    label="d_ff and d_model exchanged",
-    hint="The network was made as `FeedForward(d_ff, d_model)`. The order is d_model, d_ff.",
-)
-class exchanged:
-    def network(self, d_model, d_ff):
-        return FeedForward(d_ff, d_model)
-
-
-@of_both(
     label="one head whatever num_heads is",
     hint="The attention has one head whatever num_heads is. Hand it on: `MultiHeadAttention(d_model, num_heads)`.",
 )
@@ -911,8 +687,8 @@ class relu:
 
 @of_both(
     label="keys and values not normed",
-    hint="Queries come from the normed stream, keys and values from the stream as it is. In self-attention all"
-    " three are the same: `self_attn(norm1(x))`.",
+    hint="Queries come from the normed stream, keys and values from the stream as it is. In self-attention all three "
+    "are the same: `self_attn(norm1(x))`.",
 )
 class queries_normed_alone:
     def through(self, x, memory=None, mask=None, memory_mask=None):
@@ -924,22 +700,9 @@ class queries_normed_alone:
 
 
 @of_both(
-    label="values not normed",
-    hint="Values come from the stream as it is, queries and keys from the normed one. All three are the same.",
-)
-class values_as_they_come:
-    def through(self, x, memory=None, mask=None, memory_mask=None):
-        h = self.norm1(x)
-        x = x + self.self_attn(h, h, x, mask)[0]
-        for norm, part in self.parts(memory, mask, memory_mask)[1:]:
-            x = self.add(x, norm, part)
-        return x
-
-
-@of_both(
     label="tuple handed on or returned",
-    hint="`MultiHeadAttention` returns a tuple, output and weights. A layer goes on with the output, `[0]`, "
-    "and returns a tensor.",
+    hint="`MultiHeadAttention` returns a tuple, output and weights. A layer goes on with the output, `[0]`, and "
+    "returns a tensor.",
 )
 class tuple_returned:
     def through(self, *arguments, **masks):
@@ -948,8 +711,8 @@ class tuple_returned:
 
 @of_both(
     label="batch and tokens exchanged",
-    hint="The first axis is taken for the tokens, as PyTorch's layers do without `batch_first=True`. Here the "
-    "batch comes first.",
+    hint="The first axis is taken for the tokens, as PyTorch's layers do without `batch_first=True`. Here the batch "
+    "comes first.",
 )
 class tokens_first:
     def own(self, x, mask):
@@ -970,21 +733,12 @@ class unmasked:
 
 @of_both(
     label="mask turned round",
-    hint="The mask is upside down: True means *may* attend here. PyTorch's layers mean the opposite; yours "
-    "hands it on as it is.",
+    hint="The mask is upside down: True means *may* attend here. PyTorch's layers mean the opposite; yours hands it "
+    "on as it is.",
 )
 class inverted:
     def own(self, x, mask):
         return super().own(x, None if mask is None else ~mask)
-
-
-@of_both(
-    label="causal whatever the mask is",
-    hint="Later tokens are hidden though no mask says so. The layer is causal if the mask that it is given is.",
-)
-class always_causal:
-    def own(self, x, mask):
-        return super().own(x, past(x) if mask is None else past(x) & mask)
 
 
 @of_both(
@@ -997,49 +751,9 @@ class causal_by_default:
 
 
 @of_both(
-    label="mask transposed",
-    hint="The mask is turned over: its rows belong to queries, its columns to keys. Hand it on as it is.",
-)
-class mask_turned:
-    def own(self, x, mask):
-        return super().own(x, None if mask is None else mask.mT if mask.shape[-2] > 1 else mask)
-
-
-@of_both(
-    label="first sequence's mask for all",
-    hint="The first sequence's mask serves the whole batch. Hand the mask on as it is: one for each is possible.",
-)
-class first_mask:
-    def own(self, x, mask):
-        return super().own(x, mask if mask is None or mask.dim() == 2 else mask[:1])
-
-
-@of_both(
-    label="first head's mask for all",
-    hint="The first head's mask serves all heads. Hand a mask of four axes on as it is.",
-)
-class first_heads_mask:
-    def own(self, x, mask):
-        return super().own(x, mask if mask is None or mask.dim() < 4 else mask[:, :1])
-
-
-@of_both(
-    label="hidden tokens set to 0",
-    hint="Tokens that the mask hides from others are set to 0 as well, or left out of the sum. The mask says "
-    "what may be attended to; the stream of each token goes through.",
-)
-class zeroed:
-    def own(self, x, mask):
-        out = super().own(x, mask)
-        if mask is None or mask.dim() != 3:
-            return out
-        return out * mask.any(-1)[..., None] if mask.shape[1] > 1 else out
-
-
-@of_both(
     label="NaN where nothing may be seen",
-    hint="A token that may attend to nothing comes out as NaN. The given `MultiHeadAttention` makes the "
-    "weighted sum 0 there; `scaled_dot_product_attention` and other softmaxes may not.",
+    hint="A token that may attend to nothing comes out as NaN. The given `MultiHeadAttention` makes the weighted sum "
+    "0 there; `scaled_dot_product_attention` and other softmaxes may not.",
 )
 class nan_rows:
     def own(self, x, mask):
@@ -1084,8 +798,8 @@ class mask_with_an_axis:
 
 @of_both(
     label="stream cut off",
-    hint="The stream is detached before a part is added: what stands before this layer learns through the "
-    "parts alone. Leave `detach` and `.data` out.",
+    hint="The stream is detached before a part is added: what stands before this layer learns through the parts "
+    "alone. Leave `detach` and `.data` out.",
 )
 class stream_detached:
     def add(self, x, norm, part):
@@ -1103,8 +817,8 @@ class attention_detached:
 
 @of_both(
     label="dropout in training mode",
-    hint="In training mode some of what a part finds is dropped at random, as PyTorch's layers do by default. "
-    "Nobody asked for it here.",
+    hint="In training mode some of what a part finds is dropped at random, as PyTorch's layers do by default. Nobody "
+    "asked for it here.",
 )
 class dropout:
     def add(self, x, norm, part):
@@ -1132,30 +846,6 @@ class in_place:
 
 
 @of_both(
-    label="mask changed in place",
-    hint="The mask itself is turned round, in place. Whoever called still needs it.",
-)
-class mask_in_place:
-    def through(self, x, memory=None, mask=None, memory_mask=None):
-        result = super().through(x, memory, mask, memory_mask)
-        if mask is not None:
-            mask.logical_not_()
-        return result
-
-
-@of_both(
-    label="parameters changed by use",
-    hint="A call changes the parameters. `forward` reads them; to change them is the optimiser's work.",
-)
-class parameters_in_place:
-    def through(self, x, memory=None, mask=None, memory_mask=None):
-        result = super().through(x, memory, mask, memory_mask)
-        if mask is not None:
-            self.norm1.weight.data *= 0.5
-        return result
-
-
-@of_both(
     label="sizes of 1 stretched",
     hint="A token with a single number was stretched to d_model: `+` and `*` do that. Its last size is d_model.",
 )
@@ -1176,26 +866,14 @@ class first_512:
         return super().own(x, near if mask is None else near & mask)
 
 
-@of_both(
-    label="same mistake where sizes agree",
-    hint="Where there are as many sequences as tokens, a mask for each sequence is taken for one of all. Which"
-    " axis is which does not depend on sizes.",
-)
-class by_size:
-    def own(self, x, mask):
-        return (
-            super().own(x.transpose(0, 1), mask).transpose(0, 1) if x.shape[0] == x.shape[1] else super().own(x, mask)
-        )
-
-
 # EncoderLayer: wrong
 
 
 @misconception(
     "EncoderLayer",
     label="a decoder layer instead",
-    hint="There is a cross-attention too, and a third norm. An encoder layer has self-attention and "
-    "feed-forward alone.",
+    hint="There is a cross-attention too, and a third norm. An encoder layer has self-attention and feed-forward "
+    "alone.",
 )
 class EncoderLayer_decoder(DecoderLayer):
     def forward(self, x, mask=None):
@@ -1239,8 +917,8 @@ class EncoderLayer_in_steps(EncoderLayer):
 @misconception(
     "DecoderLayer",
     label="self-attention twice",
-    hint="Cross-attention takes keys and values from the stream: the memory is never looked at. Hand it on as "
-    "the key: `multihead_attn(norm2(x), memory)`.",
+    hint="Cross-attention takes keys and values from the stream: the memory is never looked at. Hand it on as the "
+    "key: `multihead_attn(norm2(x), memory)`.",
 )
 class DecoderLayer_self_twice(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -1260,8 +938,8 @@ class DecoderLayer_values_of_x(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="queries from the memory",
-    hint="Cross-attention takes its queries from the memory, so that there are as many results as memory has "
-    "tokens. The queries come from the stream: they ask, the memory answers.",
+    hint="Cross-attention takes its queries from the memory, so that there are as many results as memory has tokens. "
+    "The queries come from the stream: they ask, the memory answers.",
 )
 class DecoderLayer_queries_of_memory(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -1276,28 +954,6 @@ class DecoderLayer_queries_of_memory(DecoderLayer):
 class DecoderLayer_norms_memory(DecoderLayer):
     def cross(self, x, memory, mask):
         return self.multihead_attn(x, self.norm2(memory), mask=mask)[0]
-
-
-@misconception(
-    "DecoderLayer",
-    label="memory normed with norm1",
-    hint="The memory went through `norm1`, as the stream did before self-attention. It is taken as it comes.",
-)
-class DecoderLayer_norm1_of_memory(DecoderLayer):
-    def cross(self, x, memory, mask):
-        return self.multihead_attn(x, self.norm1(memory), mask=mask)[0]
-
-
-@misconception(
-    "DecoderLayer",
-    label="cross-attention added to x",
-    hint="What cross-attention finds is added to x as it came in, so that self-attention is forgotten. Add it to the "
-    "stream, which has what self-attention found in it.",
-)
-class DecoderLayer_cross_added_to_x(DecoderLayer):
-    def through(self, x, memory=None, mask=None, memory_mask=None):
-        first, (norm, part), last = self.parts(memory, mask, memory_mask)
-        return self.add(x + part(norm(self.add(x, *first))), *last)
 
 
 @misconception(
@@ -1326,16 +982,6 @@ class DecoderLayer_attentions_exchanged(DecoderLayer):
 
 @misconception(
     "DecoderLayer",
-    label="one attention for both",
-    hint="`self_attn` is used for both, and `multihead_attn` never. Each has its own weights.",
-)
-class DecoderLayer_one_attention(DecoderLayer):
-    def cross(self, x, memory, mask):
-        return self.self_attn(x, memory, mask=mask)[0]
-
-
-@misconception(
-    "DecoderLayer",
     label="cross-attention forgotten",
     hint="The memory is never looked at: `multihead_attn` is there and not used.",
 )
@@ -1347,71 +993,9 @@ class DecoderLayer_without_cross(DecoderLayer):
 
 @misconception(
     "DecoderLayer",
-    label="cross-attention takes the stream's place",
-    hint="After cross-attention the stream is lost: what it found is not added to x.",
-)
-class DecoderLayer_cross_without_residual(DecoderLayer):
-    def through(self, x, memory=None, mask=None, memory_mask=None):
-        first, (norm, part), last = self.parts(memory, mask, memory_mask)
-        x = self.add(x, *first)
-        return self.add(part(norm(x)), *last)
-
-
-@misconception(
-    "DecoderLayer",
-    label="norm2 before the last part too",
-    hint="`norm2` stands before the feed-forward network as well, and `norm3` is never used.",
-)
-class DecoderLayer_norm2_twice(DecoderLayer):
-    def parts(self, *given):
-        first, second, (_, last) = super().parts(*given)
-        return [first, second, (self.norm2, last)]
-
-
-@misconception(
-    "DecoderLayer",
-    label="norm2 and norm3 exchanged",
-    hint="`norm3` stands before cross-attention, and `norm2` before the feed-forward network. It is the other "
-    "way round.",
-)
-class DecoderLayer_norms_exchanged(DecoderLayer):
-    def parts(self, *given):
-        first, (second, cross), (third, fed) = super().parts(*given)
-        return [first, (third, cross), (second, fed)]
-
-
-@misconception(
-    "DecoderLayer",
-    label="queries of cross-attention not normed",
-    hint="Cross-attention is given the stream as it is. Its queries come from `norm2(x)`.",
-)
-class DecoderLayer_queries_not_normed(DecoderLayer):
-    def through(self, x, memory=None, mask=None, memory_mask=None):
-        first, (_, part), last = self.parts(memory, mask, memory_mask)
-        x = self.add(x, *first)
-        return self.add(x + part(x), *last)
-
-
-@misconception(
-    "DecoderLayer",
-    label="memory put before the stream",
-    hint="The memory stands in front of the stream, and one attention looks at both. There are two attentions,"
-    " one after the other.",
-)
-class DecoderLayer_joined(DecoderLayer):
-    def own(self, x, mask):
-        return self.self_attn(x, torch.cat([self.memory, x], 1))[0]
-
-    def through(self, x, memory=None, mask=None, memory_mask=None):
-        self.memory = memory
-        return super().through(x, memory, mask, memory_mask)
-
-
-@misconception(
-    "DecoderLayer",
     label="the two masks exchanged",
-    hint="`mask` went to cross-attention, and `memory_mask` to self-attention. It is the other way round; "
-    "where m = n, nobody complains.",
+    hint="`mask` went to cross-attention, and `memory_mask` to self-attention. It is the other way round; where m = "
+    "n, nobody complains.",
 )
 class DecoderLayer_masks_exchanged(DecoderLayer):
     def through(self, x, memory=None, mask=None, memory_mask=None):
@@ -1430,34 +1014,12 @@ class DecoderLayer_memory_unmasked(DecoderLayer):
 
 @misconception(
     "DecoderLayer",
-    label="memory_mask turned round",
-    hint="`memory_mask` is upside down: True means *may* attend, in cross-attention too.",
-)
-class DecoderLayer_memory_inverted(DecoderLayer):
-    def cross(self, x, memory, mask):
-        return super().cross(x, memory, None if mask is None else ~mask)
-
-
-@misconception(
-    "DecoderLayer",
     label="mask used for both attentions",
     hint="`mask` serves cross-attention as well, where it is (n, n) and should be (n, m). That has `memory_mask`.",
 )
 class DecoderLayer_mask_for_both(DecoderLayer):
     def through(self, x, memory=None, mask=None, memory_mask=None):
         return super().through(x, memory, mask, mask)
-
-
-@misconception(
-    "DecoderLayer",
-    label="mask for cross-attention where it fits",
-    hint="Where there is no `memory_mask` and m = n, `mask` is used in its place. None means that all of the "
-    "memory may be seen.",
-)
-class DecoderLayer_both_masks_joined(DecoderLayer):
-    def through(self, x, memory=None, mask=None, memory_mask=None):
-        fits = mask is not None and memory_mask is not None and mask.shape == memory_mask.shape
-        return super().through(x, memory, mask, mask & memory_mask if fits else memory_mask)
 
 
 @misconception(
@@ -1484,18 +1046,6 @@ class DecoderLayer_memory_detached(DecoderLayer):
 
 @misconception(
     "DecoderLayer",
-    label="memory changed in place",
-    hint="The memory itself was changed. All layers of the decoder look at the same one.",
-)
-class DecoderLayer_memory_in_place(DecoderLayer):
-    def cross(self, x, memory, mask):
-        found = super().cross(x, memory, mask)
-        memory.data *= 0.5
-        return found
-
-
-@misconception(
-    "DecoderLayer",
     label="memory returned as well",
     hint="The stream and the memory came back. The memory stays as it is: return the stream.",
 )
@@ -1507,23 +1057,12 @@ class DecoderLayer_returns_memory(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="an encoder layer instead",
-    hint="There is no cross-attention: this is an encoder layer. A decoder layer has `multihead_attn` and "
-    "`norm3` besides.",
+    hint="There is no cross-attention: this is an encoder layer. A decoder layer has `multihead_attn` and `norm3` "
+    "besides.",
 )
 class DecoderLayer_encoder(EncoderLayer):
     def forward(self, x, memory, mask=None, memory_mask=None):
         return super().forward(x, mask)
-
-
-@misconception(
-    "DecoderLayer",
-    label="cross-attention with another name",
-    hint="Weights are moved by name: the cross-attention is called `multihead_attn`, as in PyTorch's layer.",
-)
-class DecoderLayer_other_name(DecoderLayer):
-    def state_dict(self, *arguments, **more):
-        state = super().state_dict(*arguments, **more)
-        return {name.replace("multihead_attn", "cross_attn"): own for name, own in state.items()}
 
 
 @misconception(
@@ -1639,8 +1178,8 @@ def waves(max_len, d_model):
 @misconception(
     "TinyGPT",
     label="no causal mask",
-    hint="Tokens see later ones: no mask is handed to the layers. While it is trained, the model reads off "
-    "what it should predict. `torch.ones(n, n, dtype=torch.bool).tril()`.",
+    hint="Tokens see later ones: no mask is handed to the layers. While it is trained, the model reads off what it "
+    "should predict. `torch.ones(n, n, dtype=torch.bool).tril()`.",
 )
 class TinyGPT_unmasked(TinyGPT):
     def mask(self, x):
@@ -1649,20 +1188,9 @@ class TinyGPT_unmasked(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="mask upside down",
-    hint="The mask is True for later tokens: `triu`, or a mask as PyTorch's layers want it. True means *may* attend: "
-    "`tril`.",
-)
-class TinyGPT_inverted(TinyGPT):
-    def mask(self, x):
-        return ~past(x)
-
-
-@misconception(
-    "TinyGPT",
     label="mask transposed",
-    hint="The mask is turned over: each token sees itself and *later* ones. Row i belongs to token i, which "
-    "sees columns 0 to i: `tril`, not `triu`.",
+    hint="The mask is turned over: each token sees itself and *later* ones. Row i belongs to token i, which sees "
+    "columns 0 to i: `tril`, not `triu`.",
 )
 class TinyGPT_turned(TinyGPT):
     def mask(self, x):
@@ -1672,8 +1200,8 @@ class TinyGPT_turned(TinyGPT):
 @misconception(
     "TinyGPT",
     label="one token too many seen",
-    hint="Each token sees the next one, which it is to predict: the mask is one diagonal too wide. `tril()` "
-    "without a `diagonal`.",
+    hint="Each token sees the next one, which it is to predict: the mask is one diagonal too wide. `tril()` without "
+    "a `diagonal`.",
 )
 class TinyGPT_next_seen(TinyGPT):
     def mask(self, x):
@@ -1695,8 +1223,8 @@ class TinyGPT_first_masked(TinyGPT):
 @misconception(
     "TinyGPT",
     label="mask only while training",
-    hint="The mask is left out after `eval()`. A token must not see later ones then either: that is how it was"
-    " trained.",
+    hint="The mask is left out after `eval()`. A token must not see later ones then either: that is how it was "
+    "trained.",
 )
 class TinyGPT_masked_in_training(TinyGPT):
     def mask(self, x):
@@ -1712,17 +1240,6 @@ class TinyGPT_masked_in_training(TinyGPT):
 class TinyGPT_unplaced(TinyGPT):
     def placed(self, x):
         return x
-
-
-@misconception(
-    "TinyGPT",
-    label="same position for all tokens",
-    hint="Every token gets the same position, such as number 0 or number n. Token i gets position i: "
-    "`torch.arange(n)`.",
-)
-class TinyGPT_same_position(TinyGPT):
-    def placed(self, x):
-        return x + self.position(torch.tensor(0))
 
 
 @misconception(
@@ -1743,8 +1260,8 @@ class TinyGPT_position_of_token(TinyGPT):
 @misconception(
     "TinyGPT",
     label="whole table of positions added",
-    hint="All `max_len` positions are added whatever n is, which raises, or stretches a single token. Take the"
-    " first n: `torch.arange(n)`, or `[:n]`.",
+    hint="All `max_len` positions are added whatever n is, which raises, or stretches a single token. Take the first "
+    "n: `torch.arange(n)`, or `[:n]`.",
 )
 class TinyGPT_whole_table(TinyGPT):
     def placed(self, x):
@@ -1764,23 +1281,9 @@ class TinyGPT_from_the_end(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="positions scaled by the length",
-    hint="Positions are divided by n: where a token stands then depends on how many follow. Count 0, 1, 2 and so on.",
-)
-class TinyGPT_relative_positions(TinyGPT):
-    def place(self, max_len, d_model):
-        self.position = nn.Linear(1, d_model)
-
-    def placed(self, x):
-        n = x.shape[1]
-        return x + self.position((torch.arange(n) / n)[:, None].to(x.dtype))
-
-
-@misconception(
-    "TinyGPT",
     label="too many tokens cut without a word",
-    hint="More than max_len tokens are cut to max_len, and the caller never learns of it. Raise `ValueError`; "
-    "to cut is the work of `generate`.",
+    hint="More than max_len tokens are cut to max_len, and the caller never learns of it. Raise `ValueError`; to cut "
+    "is the work of `generate`.",
 )
 class TinyGPT_cuts(TinyGPT):
     def forward(self, tokens):
@@ -1828,18 +1331,6 @@ class TinyGPT_one_less(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="n always max_len",
-    hint="The model takes max_len tokens and no fewer. n may be anything from 1 to max_len: take it from "
-    "`tokens.shape`.",
-)
-class TinyGPT_fixed_length(TinyGPT):
-    def fits(self, n):
-        if n != self.max_len:
-            raise ValueError("another number of tokens")
-
-
-@misconception(
-    "TinyGPT",
     label="max_len not kept",
     hint="`max_len` is not kept: `self.max_len = max_len`. `generate` wants to read it.",
 )
@@ -1856,8 +1347,8 @@ class TinyGPT_forgets(TinyGPT):
 @misconception(
     "TinyGPT",
     label="probabilities instead of logits",
-    hint="Softmax is taken at the end. The loss takes softmax itself, and of shares between 0 and 1 it can "
-    "make little: return the logits.",
+    hint="Softmax is taken at the end. The loss takes softmax itself, and of shares between 0 and 1 it can make "
+    "little: return the logits.",
 )
 class TinyGPT_probabilities(TinyGPT):
     def said(self, x):
@@ -1867,8 +1358,8 @@ class TinyGPT_probabilities(TinyGPT):
 @misconception(
     "TinyGPT",
     label="logits at the last token alone",
-    hint="Only the logits at the last token came back. Those at every token are asked: each is a prediction to"
-    " learn from.",
+    hint="Only the logits at the last token came back. Those at every token are asked: each is a prediction to learn "
+    "from.",
 )
 class TinyGPT_last(TinyGPT):
     def forward(self, tokens):
@@ -1899,8 +1390,8 @@ class TinyGPT_stream(TinyGPT):
 @misconception(
     "TinyGPT",
     label="vocab_size and d_model exchanged",
-    hint="The embedding was made as `nn.Embedding(d_model, vocab_size)`. The number of tokens comes first, "
-    "then the width.",
+    hint="The embedding was made as `nn.Embedding(d_model, vocab_size)`. The number of tokens comes first, then the "
+    "width.",
 )
 class TinyGPT_exchanged(TinyGPT):
     def embed(self, vocab_size, d_model):
@@ -1910,8 +1401,8 @@ class TinyGPT_exchanged(TinyGPT):
 @misconception(
     "TinyGPT",
     label="one layer taken num_layers times",
-    hint="`[layer] * num_layers` is the same layer over and over: they share their weights. Make a new one "
-    "each time, `[EncoderLayer(...) for _ in range(num_layers)]`.",
+    hint="`[layer] * num_layers` is the same layer over and over: they share their weights. Make a new one each "
+    "time, `[EncoderLayer(...) for _ in range(num_layers)]`.",
 )
 class TinyGPT_shared_layers(TinyGPT):
     def stack(self, d_model, num_heads, num_layers):
@@ -1921,8 +1412,8 @@ class TinyGPT_shared_layers(TinyGPT):
 @misconception(
     "TinyGPT",
     label="layers not registered",
-    hint="The layers are in a Python list, and a module does not look into lists: `parameters()` does not have"
-    " them, and no optimiser trains them. `nn.ModuleList([...])`.",
+    hint="The layers are in a Python list, and a module does not look into lists: `parameters()` does not have them, "
+    "and no optimiser trains them. `nn.ModuleList([...])`.",
 )
 class TinyGPT_list(TinyGPT):
     def stack(self, d_model, num_heads, num_layers):
@@ -1932,16 +1423,6 @@ class TinyGPT_list(TinyGPT):
         for layer in self.layers:
             x = layer.to(x.dtype)(x, self.mask(x))
         return x
-
-
-@misconception(
-    "TinyGPT",
-    label="one layer whatever num_layers is",
-    hint="There is one layer whatever num_layers is: `range(num_layers)` makes as many as are asked.",
-)
-class TinyGPT_one_layer(TinyGPT):
-    def stack(self, d_model, num_heads, num_layers):
-        super().stack(d_model, num_heads, 1)
 
 
 @misconception(
@@ -1959,24 +1440,14 @@ class TinyGPT_skips_last(TinyGPT):
 @misconception(
     "TinyGPT",
     label="every layer from the embedding",
-    hint="Each layer is given the embedding, and only what the last one makes goes on. The stream goes through"
-    " them one after another: `x = layer(x, mask)`.",
+    hint="Each layer is given the embedding, and only what the last one makes goes on. The stream goes through them "
+    "one after another: `x = layer(x, mask)`.",
 )
 class TinyGPT_from_the_embedding(TinyGPT):
     def through(self, x):
         for layer in self.layers:
             y = layer(x, self.mask(x))
         return y
-
-
-@misconception(
-    "TinyGPT",
-    label="layers without attention",
-    hint="Tokens do not see the ones before them: there is no attention, or its mask leaves each token itself alone.",
-)
-class TinyGPT_blind(TinyGPT):
-    def mask(self, x):
-        return torch.eye(x.shape[1], dtype=torch.bool)
 
 
 @misconception(
@@ -2015,8 +1486,8 @@ class TinyGPT_across(TinyGPT):
 @misconception(
     "TinyGPT",
     label="mean over the batch subtracted",
-    hint="The norm takes its mean over the batch: what a sequence gets depends on the others. `nn.LayerNorm` "
-    "takes it of each token by itself.",
+    hint="The norm takes its mean over the batch: what a sequence gets depends on the others. `nn.LayerNorm` takes "
+    "it of each token by itself.",
 )
 class TinyGPT_batch_norm(TinyGPT):
     def said(self, x):
@@ -2036,9 +1507,9 @@ class TinyGPT_normed_over_tokens(TinyGPT):
 @misconception(
     "TinyGPT",
     label="embedding too large for the last layer",
-    hint="The logits of a new model are large: it is sure of something, and has learnt nothing. Embeddings "
-    "drawn with variance 1 and used as the last layer's weights do that, or embeddings times "
-    "sqrt(d_model): draw them smaller.",
+    hint="The logits of a new model are large: it is sure of something, and has learnt nothing. Embeddings drawn "
+    "with variance 1 and used as the last layer's weights do that, or embeddings times sqrt(d_model): draw them "
+    "smaller.",
 )
 class TinyGPT_tied_too_large(TinyGPT):
     def __init__(self, *sizes):
@@ -2048,20 +1519,9 @@ class TinyGPT_tied_too_large(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="logits too large",
-    hint="The logits are multiplied by something, such as sqrt(d_model) or a number of tokens. The last linear"
-    " layer's are asked as they are.",
-)
-class TinyGPT_loud(TinyGPT):
-    def said(self, x):
-        return 12 * super().said(x)
-
-
-@misconception(
-    "TinyGPT",
     label="tokens taken for numbers",
-    hint="The token's number is multiplied with a vector: token 8 is then twice token 4, and large numbers "
-    "make large logits. A token is a name: `nn.Embedding`.",
+    hint="The token's number is multiplied with a vector: token 8 is then twice token 4, and large numbers make "
+    "large logits. A token is a name: `nn.Embedding`.",
 )
 class TinyGPT_numbers(TinyGPT):
     def embed(self, vocab_size, d_model):
@@ -2071,37 +1531,6 @@ class TinyGPT_numbers(TinyGPT):
         self.fits(tokens.shape[1])
         x = self.vector(tokens[..., None].to(self.vector.weight.dtype))
         return self.head(self.through(self.placed(x)))
-
-
-@misconception(
-    "TinyGPT",
-    label="parameters frozen",
-    hint="`requires_grad` is False for all parameters, so that none can be trained.",
-)
-class TinyGPT_frozen(TinyGPT):
-    def __init__(self, *sizes):
-        super().__init__(*sizes)
-        self.requires_grad_(False)
-
-
-@misconception(
-    "TinyGPT",
-    label="embedding cut off",
-    hint="The embedding is detached, so that it learns nothing. Leave `detach` and `.data` out.",
-)
-class TinyGPT_embedding_detached(TinyGPT):
-    def placed(self, x):
-        return super().placed(x.detach())
-
-
-@misconception(
-    "TinyGPT",
-    label="drawn anew in each call",
-    hint="Weights are drawn in `forward`, so that nothing that is learnt stays. Layers are made once, in `__init__`.",
-)
-class TinyGPT_new_each_time(TinyGPT):
-    def said(self, x):
-        return x @ torch.randn(self.d_model, self.vocab_size, dtype=x.dtype) / self.d_model + 0 * super().said(x)
 
 
 @misconception(
@@ -2117,8 +1546,8 @@ class TinyGPT_dropout(TinyGPT):
 @misconception(
     "TinyGPT",
     label="positions no part of the module",
-    hint="The table of positions is a plain tensor: it keeps its dtype and its device when the model changes "
-    'its own. `self.register_buffer("positions", ...)`.',
+    hint="The table of positions is a plain tensor: it keeps its dtype and its device when the model changes its "
+    'own. `self.register_buffer("positions", ...)`.',
 )
 class TinyGPT_plain_table(TinyGPT):
     def place(self, max_len, d_model):
@@ -2126,29 +1555,6 @@ class TinyGPT_plain_table(TinyGPT):
 
     def placed(self, x):
         return x + self.position[: x.shape[1]]
-
-
-@misconception(
-    "TinyGPT",
-    label="logits always float32",
-    hint="The logits are float32 whatever the parameters are. Leave `.float()` out.",
-)
-class TinyGPT_float32(TinyGPT):
-    def said(self, x):
-        return super().said(x).float()
-
-
-@misconception(
-    "TinyGPT",
-    label="tokens changed in place",
-    hint="The tokens themselves were changed, such as by writing a first one into them. Whoever called still "
-    "needs them.",
-)
-class TinyGPT_in_place(TinyGPT):
-    def forward(self, tokens):
-        logits = super().forward(tokens)
-        tokens[:, 0] = (tokens[:, 0] + 1) % self.vocab_size
-        return logits
 
 
 @misconception(
@@ -2222,15 +1628,6 @@ def generate_samples(model, prompt, num_new_tokens):
 
 @misconception(
     "generate",
-    label="the least likely token",
-    hint="The smallest logit is taken. Take the largest: `argmax`.",
-)
-def generate_argmin(model, prompt, num_new_tokens):
-    return written(model, prompt, num_new_tokens, choose=lambda logits: logits[:, -1].argmin(-1, keepdim=True))
-
-
-@misconception(
-    "generate",
     label="logits at the first token",
     hint="The logits at the first token are used: `[:, 0]`. What follows all of them stands at the last: `[:, -1]`.",
 )
@@ -2241,8 +1638,8 @@ def generate_first_place(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="logits at the last token but one",
-    hint="The logits at the token before the last are used: they say what the last one might be. What follows "
-    "stands at the last, `[:, -1]`.",
+    hint="The logits at the token before the last are used: they say what the last one might be. What follows stands "
+    "at the last, `[:, -1]`.",
 )
 def generate_last_but_one(model, prompt, num_new_tokens):
     def choose(logits):
@@ -2258,27 +1655,6 @@ def generate_last_but_one(model, prompt, num_new_tokens):
 )
 def generate_of_all_places(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens, choose=lambda logits: logits.amax(1).argmax(-1, keepdim=True))
-
-
-@misconception(
-    "generate",
-    label="logits averaged over the places",
-    hint="The logits are averaged over all tokens. Only those at the last one say what follows.",
-)
-def generate_mean_of_places(model, prompt, num_new_tokens):
-    return written(model, prompt, num_new_tokens, choose=lambda logits: logits.mean(1).argmax(-1, keepdim=True))
-
-
-@misconception(
-    "generate",
-    label="first sequence's token for all",
-    hint="All sequences get the token of the first. Each has its own: `argmax(-1, keepdim=True)` of (b, vocab_size).",
-)
-def generate_first_sequence(model, prompt, num_new_tokens):
-    def choose(logits):
-        return chosen(logits)[:1].expand(len(logits), 1)
-
-    return written(model, prompt, num_new_tokens, choose=choose)
 
 
 @misconception(
@@ -2305,8 +1681,8 @@ def generate_last_token(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="the prompt shown each time",
-    hint="The model is shown the prompt each time, and never what was written since: the same token comes "
-    "again and again.",
+    hint="The model is shown the prompt each time, and never what was written since: the same token comes again and "
+    "again.",
 )
 def generate_prompt_alone(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens, see=lambda model, tokens: seen(model, prompt))
@@ -2325,36 +1701,11 @@ def generate_no_window(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="the first max_len tokens shown",
-    hint="The model is shown the *first* max_len tokens, and what is new is cut off. Show it the last: "
-    "`tokens[:, -model.max_len:]`.",
+    hint="The model is shown the *first* max_len tokens, and what is new is cut off. Show it the last: `tokens[:, "
+    "-model.max_len:]`.",
 )
 def generate_first_window(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens, see=lambda model, tokens: tokens[:, : model.max_len])
-
-
-@misconception(
-    "generate",
-    label="one token too few shown",
-    hint="The model is shown the last max_len - 1 tokens. It can look at max_len.",
-)
-def generate_smaller_window(model, prompt, num_new_tokens):
-    def see(model, tokens):
-        return tokens[:, -max(model.max_len - 1, 1) :] if tokens.shape[1] >= model.max_len else tokens
-
-    return written(model, prompt, num_new_tokens, see=see)
-
-
-@misconception(
-    "generate",
-    label="begun anew when the window is full",
-    hint="When the model has seen max_len tokens, it begins again with the newest alone. The window moves on "
-    "by one: it always holds the last max_len.",
-)
-def generate_blocks(model, prompt, num_new_tokens):
-    def see(model, tokens):
-        return tokens[:, (tokens.shape[1] - 1) // model.max_len * model.max_len :]
-
-    return written(model, prompt, num_new_tokens, see=see)
 
 
 @misconception(
@@ -2389,28 +1740,6 @@ def generate_new_alone(model, prompt, num_new_tokens):
 
 @misconception(
     "generate",
-    label="only the last new token kept",
-    hint="Each new token takes the place of the one before. Put it behind, and go on with the result.",
-)
-def generate_last_kept(model, prompt, num_new_tokens):
-    tokens = written(model, prompt, num_new_tokens)
-    return tokens if num_new_tokens == 0 else torch.cat([prompt, tokens[:, -1:]], 1)
-
-
-@misconception(
-    "generate",
-    label="new tokens put in front",
-    hint="New tokens stand in front of the prompt. They come behind: `torch.cat([tokens, new], dim=1)`.",
-)
-def generate_in_front(model, prompt, num_new_tokens):
-    tokens = prompt
-    for _ in range(num_new_tokens):
-        tokens = torch.cat([chosen(model(seen(model, tokens))), tokens], dim=1)
-    return tokens
-
-
-@misconception(
-    "generate",
     label="one token too many",
     hint="There is one token more than asked for: `range(num_new_tokens)` counts them.",
 )
@@ -2439,8 +1768,8 @@ def generate_never_none(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="all new tokens from one look",
-    hint="The model is asked once, and its predictions at all tokens are put behind the prompt. Each new token"
-    " has to be shown to the model before the next.",
+    hint="The model is asked once, and its predictions at all tokens are put behind the prompt. Each new token has "
+    "to be shown to the model before the next.",
 )
 def generate_at_once(model, prompt, num_new_tokens):
     places = model(seen(model, prompt)).argmax(-1)
@@ -2452,35 +1781,11 @@ def generate_at_once(model, prompt, num_new_tokens):
 
 @misconception(
     "generate",
-    label="a repeated token refused",
-    hint="A token that was there already is not taken again. Greedy takes the most likely one, whatever came before.",
-)
-def generate_no_repeats(model, prompt, num_new_tokens):
-    tokens = prompt
-    for _ in range(num_new_tokens):
-        logits = model(seen(model, tokens))[:, -1].clone()
-        logits.scatter_(1, tokens[:, -1:], -torch.inf)
-        tokens = torch.cat([tokens, logits.argmax(-1, keepdim=True)], dim=1)
-    return tokens
-
-
-@misconception(
-    "generate",
     label="tokens as floating numbers",
     hint="The tokens came back as floating numbers. They are names: keep them int64.",
 )
 def generate_floats(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens).float()
-
-
-@misconception(
-    "generate",
-    label="probabilities beside the tokens",
-    hint="A tuple came back. Only the tokens are asked for.",
-)
-def generate_tuple(model, prompt, num_new_tokens):
-    tokens = written(model, prompt, num_new_tokens)
-    return tokens, tokens.float()
 
 
 @misconception(
@@ -2497,8 +1802,8 @@ def generate_leaves_eval(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="left in training mode",
-    hint="`model.train()` is called at the end whatever the mode was before. Remember `model.training`, and "
-    "put that back.",
+    hint="`model.train()` is called at the end whatever the mode was before. Remember `model.training`, and put that "
+    "back.",
 )
 def generate_leaves_training(model, prompt, num_new_tokens):
     model.eval()
@@ -2516,15 +1821,6 @@ def generate_in_place(model, prompt, num_new_tokens):
     tokens = written(model, prompt, num_new_tokens)
     prompt[:] = tokens[:, -prompt.shape[1] :]
     return tokens
-
-
-@misconception(
-    "generate",
-    label="only the first 512 tokens kept",
-    hint="A length is written into the code: what stands after the 512th token is lost.",
-)
-def generate_512(model, prompt, num_new_tokens):
-    return written(model, prompt, num_new_tokens)[:, :512]
 
 
 # generate: right

@@ -1,7 +1,6 @@
 """Right answers that look different from ours; the tests hold the checks against them. No student is handed them."""
 
 import math
-from collections import OrderedDict
 
 import torch
 from torch import nn
@@ -22,19 +21,6 @@ def by_hand_as_a_tensor():
 
 
 @right("FeedForward")
-class FeedForward_functional(nn.Module):
-    def __init__(self, d_model, d_ff):
-        super().__init__()
-        self.linear2 = nn.Linear(d_ff, d_model)
-        self.linear1 = nn.Linear(d_model, d_ff)
-        self.act = nn.GELU()
-
-    def forward(self, x):
-        hidden = functional.linear(x, self.linear1.weight, self.linear1.bias)
-        return self.act(hidden) @ self.linear2.weight.T + self.linear2.bias
-
-
-@right("FeedForward")
 class FeedForward_by_erf(FeedForward):
     def curve(self, hidden):
         return 0.5 * hidden * (1 + torch.erf(hidden / math.sqrt(2)))
@@ -46,13 +32,6 @@ class FeedForward_by_ndtr(FeedForward):
         hidden = self.linear1(x)
         wide = hidden.float() if hidden.dtype in (torch.float16, torch.bfloat16) else hidden
         return self.linear2(hidden * torch.special.ndtr(wide).to(hidden.dtype))
-
-
-@right("FeedForward")
-class FeedForward_sequential(nn.Sequential):
-    def __init__(self, d_model, d_ff):
-        named = [("linear1", nn.Linear(d_model, d_ff)), ("gelu", nn.GELU()), ("linear2", nn.Linear(d_ff, d_model))]
-        super().__init__(OrderedDict(named))
 
 
 @right("FeedForward")
@@ -95,7 +74,7 @@ class EncoderLayer_written_out(nn.Module):
 
     def forward(self, x, mask=None):
         h = self.norm1(x)
-        found, weights = self.self_attn(h, h, h, mask)
+        found, _ = self.self_attn(h, h, h, mask)
         x = torch.add(x, found)
         return self.feed_forward(self.norm2(x)) + x
 
@@ -168,21 +147,9 @@ class DecoderLayer_written_out(nn.Module):
     def forward(self, x, memory, mask=None, memory_mask=None):
         h = self.norm1(x)
         x = x + self.self_attn(h, h, h, mask)[0]
-        found, weights = self.multihead_attn(query=self.norm2(x), key=memory, value=memory, mask=memory_mask)
+        found, _ = self.multihead_attn(query=self.norm2(x), key=memory, value=memory, mask=memory_mask)
         x = found + x
         return x + self.feed_forward(self.norm3(x))
-
-
-@right("DecoderLayer")
-class DecoderLayer_functional(DecoderLayer):
-    def add(self, x, norm, part):
-        return part(functional.layer_norm(x, (self.d_model,), norm.weight, norm.bias, norm.eps)) + x
-
-
-@right("DecoderLayer")
-class DecoderLayer_own_norm(DecoderLayer):
-    def norm_of(self, d_model):
-        return OwnNorm(d_model)
 
 
 @right("DecoderLayer")
@@ -224,14 +191,6 @@ class TinyGPT_sinusoidal(TinyGPT):
 
     def placed(self, x):
         return x + self.position[: x.shape[1]]
-
-
-@right("TinyGPT")
-class TinyGPT_fixed_positions(TinyGPT):
-    """Sinusoidal positions as parameters that are not trained."""
-
-    def place(self, max_len, d_model):
-        self.position = nn.Embedding.from_pretrained(waves(max_len, d_model))
 
 
 class RotaryAttention(MultiHeadAttention):
@@ -278,19 +237,6 @@ class TinyGPT_tied(TinyGPT):
 
 
 @right("TinyGPT")
-class TinyGPT_without_last_norm(TinyGPT):
-    def __init__(self, *sizes):
-        super().__init__(*sizes)
-        del self.norm
-
-    def layer(self, d_model, num_heads):
-        return EncoderLayer(d_model, num_heads, 2 * d_model)
-
-    def said(self, x):
-        return self.head(x)
-
-
-@right("TinyGPT")
 class TinyGPT_log_probabilities(TinyGPT):
     """Logarithms of probabilities are logits: softmax makes the same of them."""
 
@@ -319,19 +265,6 @@ class TinyGPT_torchs_layers(nn.Module):
             raise ValueError("too long")
         x = self.wte(idx) + self.wpe.weight[:n]
         return self.lm_head(self.blocks(x, mask=torch.ones(n, n, dtype=torch.bool).triu(1)))
-
-
-@right("TinyGPT")
-class TinyGPT_post_norm(TinyGPT):
-    """Layers of another kind are its own affair."""
-
-    def layer(self, d_model, num_heads):
-        return EncoderLayer_post_norm(d_model, num_heads, 4 * d_model)
-
-
-class EncoderLayer_post_norm(EncoderLayer):
-    def add(self, x, norm, part):
-        return norm(x + part(x))
 
 
 # generate
@@ -372,14 +305,6 @@ def generate_sequence_by_sequence(model, prompt, num_new_tokens):
             row.append(model(torch.tensor([row[-model.max_len :]]))[0, -1].argmax().item())
         rows.append(row)
     return torch.tensor(rows)
-
-
-@right("generate")
-def generate_recursive(model, prompt, num_new_tokens):
-    if num_new_tokens < 1:
-        return prompt
-    best = model(prompt[:, -model.max_len :])[:, -1].sort(-1, descending=True).indices[:, :1]
-    return generate_recursive(model, torch.hstack([prompt, best]), num_new_tokens - 1)
 
 
 @right("generate")

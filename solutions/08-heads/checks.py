@@ -19,7 +19,7 @@ if not importlib.util.find_spec("checking"):
 
 import numpy as np
 import torch
-from specifications import PROJECTIONS, rank_of, scores, without
+from specifications import rank_of, scores, without
 
 from checking import (
     Message,
@@ -49,6 +49,7 @@ check, run = suite.check, suite.run
 
 REFUSED = (ValueError, RuntimeError, IndexError)
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+PROJECTIONS = ("W_q", "W_k", "W_v")
 
 
 # by_hand

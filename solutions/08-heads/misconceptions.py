@@ -1,4 +1,5 @@
-"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+"""Wrong answers that people really give, each with the hint it deserves; and right ones that other mistakes are made
+from.
 
 A check that fails is explained by the listed answer that behaves as the student's function does. The tests
 of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
@@ -90,22 +91,14 @@ def by_hand_not_squared():
     return [8 / 9, 2 / 3, 0.5, 3]
 
 
-# by_hand: right
-
-
-@right("by_hand")
-def by_hand_as_a_tuple():
-    return 1 / (1 + 1 / 8), 2 / 3, (0.6 + 0.9 + 0) / 3, 2.0
-
-
 # previous_token_score: wrong
 
 
 @misconception(
     "previous_token_score",
     label="next token instead of the previous",
-    hint="The diagonal above the main one holds A[i, i + 1]: the weight on the word after. Below it, the "
-    "offset is -1.",
+    hint="The diagonal above the main one holds A[i, i + 1]: the weight on the word after. Below it, the offset is "
+    "-1.",
 )
 def previous_token_score_next(A):
     square(A)
@@ -120,16 +113,6 @@ def previous_token_score_next(A):
 def previous_token_score_itself(A):
     square(A)
     return over_batch(A.diagonal(0, -2, -1).mean(-1), A.dim())
-
-
-@misconception(
-    "previous_token_score",
-    label="two tokens back",
-    hint="That is A[i, i - 2]. The token before stands one below the diagonal.",
-)
-def previous_token_score_two_back(A):
-    square(A)
-    return over_batch(A.diagonal(-2, -2, -1).sum(-1) / max(1, A.shape[-1] - 2), A.dim())
 
 
 @misconception(
@@ -176,16 +159,6 @@ def previous_token_score_all_earlier(A):
 
 @misconception(
     "previous_token_score",
-    label="heads averaged instead of the batch",
-    hint="The mean was taken over the heads, and the batch is left. The heads are axis 1 of four.",
-)
-def previous_token_score_of_sequences(A):
-    square(A)
-    return A.diagonal(-1, -2, -1).mean(-1).mean(-1) if A.dim() == 4 else A.diagonal(-1, -2, -1).mean(-1)
-
-
-@misconception(
-    "previous_token_score",
     label="batch left in the result",
     hint="With a batch the result is (b, h). Take the mean over the batch as well.",
 )
@@ -221,7 +194,7 @@ def previous_token_score_largest(A):
     hint="A may have three axes, (h, n, n). `b, h, n, n = A.shape` and `.mean(0)` then mean something else.",
 )
 def previous_token_score_with_batch(A):
-    b, h, n, _ = A.shape
+    _, _, _, _ = A.shape
     square(A)
     return A.diagonal(-1, -2, -1).mean((0, 2))
 
@@ -356,8 +329,8 @@ def effective_rank_always_09(A, energy=0.9):
 @misconception(
     "effective_rank",
     label="participation ratio",
-    hint="The square of the sum over the sum of squares is another effective rank, and no whole number. This "
-    "one counts.",
+    hint="The square of the sum over the sum of squares is another effective rank, and no whole number. This one "
+    "counts.",
 )
 def effective_rank_participation(A, energy=0.9):
     squares = squares_of(A)
@@ -381,8 +354,8 @@ def effective_rank_nothing(A, energy=0.9):
 @misconception(
     "effective_rank",
     label="any number of axes accepted",
-    hint="`svdvals` takes several matrices at once, and the counts were mixed. Raise `ValueError` unless A "
-    "has two axes.",
+    hint="`svdvals` takes several matrices at once, and the counts were mixed. Raise `ValueError` unless A has two "
+    "axes.",
 )
 def effective_rank_any_axes(A, energy=0.9):
     squares = torch.linalg.svdvals(A.detach() if A.dim() > 1 else A.detach()[None]) ** 2
@@ -400,39 +373,14 @@ def effective_rank_in_place(A, energy=0.9):
     return reached(squares, energy)
 
 
-@misconception(
-    "effective_rank",
-    label="rows counted by their size",
-    hint="These are the squares of the rows, not of the singular values. `torch.linalg.svdvals(A)` has those.",
-)
-def effective_rank_of_rows(A, energy=0.9):
-    squares_of(A)
-    return reached(A.detach().square().sum(1).sort(descending=True).values, energy)
-
-
-# effective_rank: right
-
-
-@right("effective_rank")
-def effective_rank_loop(A, energy=0.9):
-    squares = squares_of(A).tolist()
-    total, so_far, count = sum(squares), 0.0, 0
-    for square_ in squares:
-        so_far, count = so_far + square_, count + 1
-        if so_far >= energy * total:
-            break
-    return count
-
-
 # ablate_head: wrong
 
 
 @misconception(
     "ablate_head",
     label="rows of W_o.weight",
-    hint="`W_o.weight[own, :]` takes outputs of the layer away. `nn.Linear` stores its weight transposed: a "
-    "head's rows "
-    "of W_o are columns of `weight`, `weight[:, own]`.",
+    hint="`W_o.weight[own, :]` takes outputs of the layer away. `nn.Linear` stores its weight transposed: a head's "
+    "rows of W_o are columns of `weight`, `weight[:, own]`.",
 )
 def ablate_head_rows(layer, head):
     made, own = copy.deepcopy(layer), there(layer, head)
@@ -456,8 +404,8 @@ def ablate_head_in_place(layer, head):
 @misconception(
     "ablate_head",
     label="copy shares the other parameters",
-    hint="The copy has the layer's own parameters in it, all but one: training it trains the layer. "
-    "`copy.copy` copies the outside alone, `copy.deepcopy` everything.",
+    hint="The copy has the layer's own parameters in it, all but one: training it trains the layer. `copy.copy` "
+    "copies the outside alone, `copy.deepcopy` everything.",
 )
 def ablate_head_shallow(layer, head):
     own, made = there(layer, head), copy.copy(layer)
@@ -511,20 +459,6 @@ def ablate_head_value_bias(layer, head):
 
 @misconception(
     "ablate_head",
-    label="columns of W_v.weight",
-    hint="`W_v.weight[:, own]` takes inputs of all heads away. A head's values are rows of `W_v.weight`.",
-)
-def ablate_head_value_columns(layer, head):
-    made, own = copy.deepcopy(layer), there(layer, head)
-    with torch.no_grad():
-        made.W_v.weight[:, own] = 0
-        if made.W_v.bias is not None:
-            made.W_v.bias[own] = 0
-    return made
-
-
-@misconception(
-    "ablate_head",
     label="every h-th column",
     hint="A head's columns stand side by side, from head * d_head on. `[:, head::num_heads]` takes one of each head.",
 )
@@ -562,33 +496,9 @@ def ablate_head_the_others(layer, head):
 
 @misconception(
     "ablate_head",
-    label="later heads cut as well",
-    hint="The slice has no end: it takes this head and all that follow. It ends at (head + 1) * d_head.",
-)
-def ablate_head_and_later(layer, head):
-    made, own = copy.deepcopy(layer), there(layer, head)
-    with torch.no_grad():
-        made.W_o.weight[:, own.start :] = 0
-    return made
-
-
-@misconception(
-    "ablate_head",
-    label="one column only",
-    hint="One column of `W_o.weight` is 0. A head has d_head of them.",
-)
-def ablate_head_one_column(layer, head):
-    made, own = copy.deepcopy(layer), there(layer, head)
-    with torch.no_grad():
-        made.W_o.weight[:, own.start] = 0
-    return made
-
-
-@misconception(
-    "ablate_head",
     label="no head cut",
-    hint="The copy returns what the layer returns. Were the zeros written into another tensor, such as a copy "
-    "of the weight?",
+    hint="The copy returns what the layer returns. Were the zeros written into another tensor, such as a copy of the "
+    "weight?",
 )
 def ablate_head_unchanged(layer, head):
     there(layer, head)
@@ -598,8 +508,8 @@ def ablate_head_unchanged(layer, head):
 @misconception(
     "ablate_head",
     label="a new layer with new parameters",
-    hint="This is a new layer, with parameters drawn anew. `load_state_dict` brings in those of the layer, or "
-    "copy it.",
+    hint="This is a new layer, with parameters drawn anew. `load_state_dict` brings in those of the layer, or copy "
+    "it.",
 )
 def ablate_head_new(layer, head):
     there(layer, head)
@@ -619,20 +529,9 @@ def ablate_head_in_training(layer, head):
 
 @misconception(
     "ablate_head",
-    label="layer put into evaluation",
-    hint="`eval()` was called on the layer that was given: it was to stay as it was.",
-)
-def ablate_head_evaluated(layer, head):
-    own = there(layer, head)
-    layer.eval()
-    return silenced(layer, own.start // max(1, own.stop - own.start))
-
-
-@misconception(
-    "ablate_head",
     label="always float32",
-    hint="The copy has float32 parameters whatever the layer has. `made.to(layer.W_o.weight.dtype)`, or copy "
-    "the layer.",
+    hint="The copy has float32 parameters whatever the layer has. `made.to(layer.W_o.weight.dtype)`, or copy the "
+    "layer.",
 )
 def ablate_head_float32(layer, head):
     class Float32(nn.Module):
@@ -650,9 +549,8 @@ def ablate_head_float32(layer, head):
 @misconception(
     "ablate_head",
     label="head not checked",
-    hint="Python takes a negative number as counted from the end, and a slice beyond the end is empty. "
-    "Compare `head` "
-    "with 0 and `num_heads`, and raise `ValueError`.",
+    hint="Python takes a negative number as counted from the end, and a slice beyond the end is empty. Compare "
+    "`head` with 0 and `num_heads`, and raise `ValueError`.",
 )
 def ablate_head_unchecked(layer, head):
     made, d_head = copy.deepcopy(layer), layer.d_model // layer.num_heads
@@ -683,36 +581,9 @@ def ablate_head_needs_bias(layer, head):
     return made
 
 
-@misconception(
-    "ablate_head",
-    label="head taken out of the weights",
-    hint="The second result has one head less. The head stays in the layer, with its weights; it only adds nothing.",
-)
-def ablate_head_fewer_weights(layer, head):
-    class Fewer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = silenced(layer, head)
-            self.training = layer.training
-
-        def forward(self, *arguments):
-            out, weights = self.layer(*arguments)
-            return out, torch.cat([weights[:, :head], weights[:, head + 1 :]], 1)
-
-    return Fewer()
-
-
 @misconception("ablate_head", label="nothing returned", hint="The function ends without `return made`.")
 def ablate_head_nothing(layer, head):
     silenced(layer, head)
-
-
-# ablate_head: right
-
-
-@right("ablate_head")
-def ablate_head_reference(layer, head):
-    return silenced(layer, head)
 
 
 # head_importance: wrong
@@ -754,16 +625,6 @@ def head_importance_ratio(layer, loss):
 
 @misconception(
     "head_importance",
-    label="relative difference",
-    hint="The difference was divided by the loss of the whole layer. It is asked for as it is.",
-)
-def head_importance_relative(layer, loss):
-    without, whole = losses(layer, loss)
-    return torch.tensor([(own - whole) / whole if whole else own for own in without])
-
-
-@misconception(
-    "head_importance",
     label="absolute value",
     hint="A head without which the loss is smaller has a negative importance. Leave `abs` out.",
 )
@@ -785,8 +646,8 @@ def head_importance_clamped(layer, loss):
 @misconception(
     "head_importance",
     label="heads cut one after another",
-    hint="Each head was cut from the layer that lacked the heads before already. Begin with the whole layer "
-    "each time.",
+    hint="Each head was cut from the layer that lacked the heads before already. Begin with the whole layer each "
+    "time.",
 )
 def head_importance_cumulative(layer, loss):
     whole, found, made = float(loss(layer)), [], layer
@@ -798,39 +659,12 @@ def head_importance_cumulative(layer, loss):
 
 @misconception(
     "head_importance",
-    label="steps of a staircase",
-    hint="The heads were cut one after another, and each loss compared with the one before. Compare the layer "
-    "without "
-    "one head with the whole layer.",
-)
-def head_importance_staircase(layer, loss):
-    before, found, made = float(loss(layer)), [], layer
-    for head in range(layer.num_heads):
-        made = silenced(made, head)
-        after = float(loss(made))
-        found.append(after - before)
-        before = after
-    return torch.tensor(found)
-
-
-@misconception(
-    "head_importance",
     label="head measured alone",
     hint="All heads but one were cut. Cut one, and leave the others.",
 )
 def head_importance_alone(layer, loss):
     without, whole = losses(layer, loss, ablate_head_the_others)
     return torch.tensor([own - whole for own in without])
-
-
-@misconception(
-    "head_importance",
-    label="mean of the losses subtracted",
-    hint="The mean of the losses without a head was subtracted. Subtract the loss of the whole layer.",
-)
-def head_importance_from_mean(layer, loss):
-    without, _ = losses(layer, loss)
-    return torch.tensor([own - sum(without) / len(without) for own in without])
 
 
 @misconception(
@@ -847,24 +681,13 @@ def head_importance_shares(layer, loss):
 @misconception(
     "head_importance",
     label="layer left without its heads",
-    hint="The heads were cut in the layer that was given, and never given back. Measure copies, or put the "
-    "numbers back.",
+    hint="The heads were cut in the layer that was given, and never given back. Measure copies, or put the numbers "
+    "back.",
 )
 def head_importance_in_place(layer, loss):
     without, whole = losses(layer, loss)
     with torch.no_grad():
         layer.W_o.weight.zero_()
-    return torch.tensor([own - whole for own in without])
-
-
-@misconception(
-    "head_importance",
-    label="layer put into evaluation",
-    hint="`eval()` was called on the layer that was given, and it stayed so.",
-)
-def head_importance_evaluated(layer, loss):
-    without, whole = losses(layer, loss)
-    layer.eval()
     return torch.tensor([own - whole for own in without])
 
 
@@ -901,8 +724,8 @@ def head_importance_items(layer, loss):
 @misconception(
     "head_importance",
     label="needs a float from the loss",
-    hint="`loss` may return a tensor that belongs to a graph, of which NumPy makes no number. `float(...)` "
-    "takes both.",
+    hint="`loss` may return a tensor that belongs to a graph, of which NumPy makes no number. `float(...)` takes "
+    "both.",
 )
 def head_importance_numpy(layer, loss):
     whole = np.asarray(loss(layer))
@@ -910,35 +733,6 @@ def head_importance_numpy(layer, loss):
     return torch.tensor(np.array(without) - whole)
 
 
-@misconception(
-    "head_importance",
-    label="last head first",
-    hint="The importances are in the wrong order: entry t belongs to head t.",
-)
-def head_importance_backwards(layer, loss):
-    without, whole = losses(layer, loss)
-    return torch.tensor([own - whole for own in without[::-1]])
-
-
-@misconception(
-    "head_importance",
-    label="decimals cut off",
-    hint="The tensor that takes the results holds whole numbers. `torch.zeros(h)` holds floats.",
-)
-def head_importance_integers(layer, loss):
-    without, whole = losses(layer, loss)
-    return torch.tensor([int(own - whole) for own in without])
-
-
 @misconception("head_importance", label="nothing returned", hint="The function ends without `return`.")
 def head_importance_nothing(layer, loss):
     losses(layer, loss)
-
-
-# head_importance: right
-
-
-@right("head_importance")
-def head_importance_reference(layer, loss):
-    without, whole = losses(layer, loss)
-    return torch.tensor([own - whole for own in without])

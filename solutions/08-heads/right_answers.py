@@ -44,23 +44,18 @@ def previous_token_score_einsum(A):
     return torch.einsum("bhij,ij->h", A, below) / (len(A) * (A.shape[-1] - 1))
 
 
-@right("previous_token_score")
-def previous_token_score_smaller_square(A):
-    square(A)
-    return over_batch(A[..., 1:, :-1].diagonal(dim1=-2, dim2=-1).mean(-1), A.dim())
-
-
-@right("previous_token_score")
-def previous_token_score_traces(A):
-    square(A)
-    batch = A if A.dim() == 4 else A.unsqueeze(0)
-    n = A.shape[-1]
-    return torch.stack(
-        [torch.stack([torch.trace(one[1:, :-1]) for one in own]).mean() / (n - 1) for own in batch.transpose(0, 1)]
-    )
-
-
 # effective_rank
+
+
+@right("effective_rank")
+def effective_rank_loop(A, energy=0.9):
+    squares = squares_of(A).tolist()
+    total, so_far, count = sum(squares), 0.0, 0
+    for square_ in squares:
+        so_far, count = so_far + square_, count + 1
+        if so_far >= energy * total:
+            break
+    return count
 
 
 @right("effective_rank")
@@ -81,13 +76,6 @@ def effective_rank_eigenvalues(A, energy=0.9):
 
 
 @right("effective_rank")
-def effective_rank_argmax(A, energy=0.9):
-    squares = squares_of(A.T) if A.ndim == 2 else squares_of(A)
-    share = squares.cumsum(0) / squares.sum()
-    return 1 + (share >= energy).int().argmax().item()
-
-
-@right("effective_rank")
 def effective_rank_what_is_left(A, energy=0.9):
     squares = squares_of(A)
     total = A.detach().square().sum()  # the same sum, without singular values
@@ -104,14 +92,6 @@ def ablate_head_values(layer, head):
         made.W_v.weight[own] = 0
         if made.W_v.bias is not None:
             made.W_v.bias[own] = 0
-    return made
-
-
-@right("ablate_head")
-def ablate_head_unflattened(layer, head):
-    there(layer, head)
-    made = copy.deepcopy(layer)
-    made.W_o.weight.data.unflatten(1, (layer.num_heads, -1))[:, head] = 0
     return made
 
 

@@ -1,4 +1,5 @@
-"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+"""Wrong answers that people really give, each with the hint it deserves; and right ones that other mistakes are made
+from.
 
 A check that fails is explained by the listed answer that behaves as the student's function does. The tests
 of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
@@ -52,8 +53,8 @@ def by_hand_multiplications():
 @misconception(
     "by_hand",
     label="scores at full width",
-    hint="Each head is 2 wide, not 4: an entry of its scores is a sum of two products. Both heads together cost "
-    "what one head of full width would.",
+    hint="Each head is 2 wide, not 4: an entry of its scores is a sum of two products. Both heads together cost what "
+    "one head of full width would.",
 )
 def by_hand_full_width():
     return [48, 72, 672, 72]
@@ -104,14 +105,6 @@ def by_hand_bits():
     return [48, 36, 528, 576]
 
 
-# by_hand: right
-
-
-@right("by_hand")
-def by_hand_tuple():
-    return 3 * 4 * 4, 2 * 3 * 3 * 2, 4 * 96 + 2 * 72, 2 * 9 * 4
-
-
 # attention_flops: wrong
 
 
@@ -155,15 +148,6 @@ def attention_flops_three_projections(n, d_model, num_heads):
 
 @misconception(
     "attention_flops",
-    label="one projection instead of four",
-    hint="This is one projection. There are four: queries, keys, values, and the output.",
-)
-def attention_flops_one_projection(n, d_model, num_heads):
-    return flops(n, d_model, num_heads, projections=1)
-
-
-@misconception(
-    "attention_flops",
     label="projections left out",
     hint="These are the two products alone. The four projections cost as well: for short sequences they cost more.",
 )
@@ -183,8 +167,8 @@ def attention_flops_without_products(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="every head at full width",
-    hint="The products are counted with the full width d_model for each head. A head is d_model / num_heads wide, "
-    "so that all heads together cost what one of full width would.",
+    hint="The products are counted with the full width d_model for each head. A head is d_model / num_heads wide, so "
+    "that all heads together cost what one of full width would.",
 )
 def attention_flops_full_width(n, d_model, num_heads):
     return flops(n, d_model, num_heads, products=2 * num_heads)
@@ -202,41 +186,12 @@ def attention_flops_times_heads(n, d_model, num_heads):
 
 @misconception(
     "attention_flops",
-    label="projections times num_heads",
-    hint="The projections are multiplied by the number of heads. (d_model, d_model) has the columns of all heads "
-    "already.",
-)
-def attention_flops_projections_times_heads(n, d_model, num_heads):
-    return flops(n, d_model, num_heads, projections=4 * num_heads)
-
-
-@misconception(
-    "attention_flops",
     label="products of one head only",
     hint="The products are those of one head, d_model / num_heads wide. There are num_heads of them.",
 )
 def attention_flops_one_head(n, d_model, num_heads):
     d_head = divided(d_model, num_heads)
     return 8 * n * d_model**2 + 4 * n**2 * d_head
-
-
-@misconception(
-    "attention_flops",
-    label="all of one head only",
-    hint="Projections and products are those of one head. There are num_heads of them.",
-)
-def attention_flops_all_of_one_head(n, d_model, num_heads):
-    return flops(n, d_model, num_heads) // num_heads
-
-
-@misconception(
-    "attention_flops",
-    label="projections of one head only",
-    hint="The projections have the width of one head, d_model / num_heads columns. Together the heads have d_model.",
-)
-def attention_flops_projections_of_one_head(n, d_model, num_heads):
-    d_head = divided(d_model, num_heads)
-    return 8 * n * d_model * d_head + 4 * n**2 * d_model
 
 
 @misconception(
@@ -253,20 +208,11 @@ def attention_flops_exchanged(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="three projections and one product",
-    hint="Queries, keys, values and their scores are counted: three projections and one product. The weighted sum "
-    "of the values is a product as well, and the output has a projection.",
+    hint="Queries, keys, values and their scores are counted: three projections and one product. The weighted sum of "
+    "the values is a product as well, and the output has a projection.",
 )
 def attention_flops_one_product_of_three(n, d_model, num_heads):
     return flops(n, d_model, num_heads, projections=3, products=1)
-
-
-@misconception(
-    "attention_flops",
-    label="no output projection for one head",
-    hint="With a single head the output projection is left out. It is one of the four whatever the number of heads.",
-)
-def attention_flops_unmixed(n, d_model, num_heads):
-    return flops(n, d_model, num_heads, projections=3 if num_heads == 1 else 4)
 
 
 @misconception(
@@ -277,35 +223,6 @@ def attention_flops_unmixed(n, d_model, num_heads):
 )
 def attention_flops_softmax(n, d_model, num_heads):
     return flops(n, d_model, num_heads) + 3 * num_heads * n**2
-
-
-@misconception(
-    "attention_flops",
-    label="softmax and scaling counted as well",
-    hint="Softmax and the scaling of the scores are counted as well, with 4 operations for each weight. Here only "
-    "matrix products are counted.",
-)
-def attention_flops_softmax_and_scaling(n, d_model, num_heads):
-    return flops(n, d_model, num_heads) + 4 * num_heads * n**2
-
-
-@misconception(
-    "attention_flops",
-    label="softmax and maximum counted as well",
-    hint="Softmax is counted as well, with 5 operations for each weight. Here only matrix products are counted.",
-)
-def attention_flops_stable_softmax(n, d_model, num_heads):
-    return flops(n, d_model, num_heads) + 5 * num_heads * n**2
-
-
-@misconception(
-    "attention_flops",
-    label="scaling of the scores counted",
-    hint="One operation for each score is counted besides: the division by the root. Here only matrix products are "
-    "counted.",
-)
-def attention_flops_scaling(n, d_model, num_heads):
-    return flops(n, d_model, num_heads) + num_heads * n**2
 
 
 @misconception(
@@ -332,16 +249,6 @@ def attention_flops_exact_additions(n, d_model, num_heads):
 
 @misconception(
     "attention_flops",
-    label="feed-forward network counted as well",
-    hint="The feed-forward network behind the attention is counted as well, 16 n d_model². The layer of attention "
-    "alone is asked.",
-)
-def attention_flops_feed_forward(n, d_model, num_heads):
-    return flops(n, d_model, num_heads, projections=12)
-
-
-@misconception(
-    "attention_flops",
     label="backward pass counted as well",
     hint="The way back is counted as well, which costs twice as much as the way forward: three times the number in "
     "all. Only the way forward is asked.",
@@ -363,53 +270,12 @@ def attention_flops_causal(n, d_model, num_heads):
 
 @misconception(
     "attention_flops",
-    label="pairs of different tokens only",
-    hint="A token attends to itself as well: there are n² pairs, not n (n - 1).",
-)
-def attention_flops_without_itself(n, d_model, num_heads):
-    divided(d_model, num_heads)
-    return 8 * n * d_model**2 + 4 * n * (n - 1) * d_model
-
-
-@misconception(
-    "attention_flops",
     label="products linear in n",
     hint="The products grow in proportion to n here. Each of n tokens meets each of n: n² scores.",
 )
 def attention_flops_linear(n, d_model, num_heads):
     divided(d_model, num_heads)
     return 8 * n * d_model**2 + 4 * n * d_model
-
-
-@misconception(
-    "attention_flops",
-    label="projections not multiplied by n",
-    hint="The projections are counted for one token. There are n of them.",
-)
-def attention_flops_one_token(n, d_model, num_heads):
-    divided(d_model, num_heads)
-    return 8 * d_model**2 + 4 * n**2 * d_model
-
-
-@misconception(
-    "attention_flops",
-    label="projections linear in d_model",
-    hint="Each entry of a projection is a sum of d_model products, and there are n d_model entries: n d_model² in "
-    "all.",
-)
-def attention_flops_entries(n, d_model, num_heads):
-    divided(d_model, num_heads)
-    return 8 * n * d_model + 4 * n**2 * d_model
-
-
-@misconception(
-    "attention_flops",
-    label="entries of the products only",
-    hint="The entries of the scores are counted, and not the terms of each: an entry is a sum of d_head products.",
-)
-def attention_flops_entries_of_scores(n, d_model, num_heads):
-    divided(d_model, num_heads)
-    return 8 * n * d_model**2 + 4 * num_heads * n**2
 
 
 @misconception(
@@ -442,16 +308,6 @@ def attention_flops_512_tokens(n, d_model, num_heads):
 
 @misconception(
     "attention_flops",
-    label="head width 64 whatever it is",
-    hint="The products are counted with heads that are 64 wide. Their width is d_model / num_heads.",
-)
-def attention_flops_width_64(n, d_model, num_heads):
-    divided(d_model, num_heads)
-    return 8 * n * d_model**2 + 4 * num_heads * n**2 * 64
-
-
-@misconception(
-    "attention_flops",
     label="overflow of 32 bits",
     hint="The numbers have 32 bits (`np.int32`), and from 2³¹ on they begin again below 0. Use Python's own whole "
     "numbers, which have no end.",
@@ -479,16 +335,6 @@ def attention_flops_accepts(n, d_model, num_heads):
 )
 def attention_flops_rounds_down(n, d_model, num_heads):
     return flops(n, d_model, 1, products=0) + 4 * n**2 * num_heads * (d_model // num_heads)
-
-
-@misconception(
-    "attention_flops",
-    label="all in heads rounded down",
-    hint="`d_model // num_heads` drops the rest, and the projections lose columns with it. Look at `d_model % "
-    "num_heads` first, and raise `ValueError` if it is not 0.",
-)
-def attention_flops_all_rounded_down(n, d_model, num_heads):
-    return flops(n, num_heads * (d_model // num_heads), 1)
 
 
 # attention_flops: right
@@ -532,17 +378,6 @@ def attention_bytes_by_heads(n, d_model, num_heads, bytes_per_value):
 
 @misconception(
     "attention_bytes",
-    label="divided by the heads, rounded down",
-    hint="`n * n // num_heads`: the weights are divided by the number of heads, and rounded. Each head has weights "
-    "(n, n).",
-)
-def attention_bytes_by_heads_rounded(n, d_model, num_heads, bytes_per_value):
-    divided(d_model, num_heads)
-    return n**2 * bytes_per_value // num_heads
-
-
-@misconception(
-    "attention_bytes",
     label="bits instead of bytes",
     hint="These are bits, 8 for each byte. `bytes_per_value` counts in bytes already.",
 )
@@ -557,24 +392,6 @@ def attention_bytes_bits(n, d_model, num_heads, bytes_per_value):
 )
 def attention_bytes_float32(n, d_model, num_heads, bytes_per_value):
     return 4 * entries(n, d_model, num_heads)
-
-
-@misconception(
-    "attention_bytes",
-    label="always 8 bytes per value",
-    hint="8 bytes are written into the code, or come from an array of NumPy's usual float64. Use `bytes_per_value`.",
-)
-def attention_bytes_float64(n, d_model, num_heads, bytes_per_value):
-    return 8 * entries(n, d_model, num_heads)
-
-
-@misconception(
-    "attention_bytes",
-    label="always 2 bytes per value",
-    hint="2 bytes are written into the code, which is right for float16 alone. Use `bytes_per_value`.",
-)
-def attention_bytes_float16(n, d_model, num_heads, bytes_per_value):
-    return 2 * entries(n, d_model, num_heads)
 
 
 @misconception(
@@ -595,37 +412,6 @@ def attention_bytes_entries(n, d_model, num_heads, bytes_per_value):
 def attention_bytes_of_output(n, d_model, num_heads, bytes_per_value):
     divided(d_model, num_heads)
     return n * d_model * bytes_per_value
-
-
-@misconception(
-    "attention_bytes",
-    label="weights of the projections instead",
-    hint="(d_model, d_model) are the weights that a projection learned. Asked are the attention weights, "
-    "(num_heads, n, n).",
-)
-def attention_bytes_of_projection(n, d_model, num_heads, bytes_per_value):
-    divided(d_model, num_heads)
-    return 4 * d_model**2 * bytes_per_value
-
-
-@misconception(
-    "attention_bytes",
-    label="a vector for each pair",
-    hint="Each pair of tokens is counted with d_head numbers in each head. A weight is one number: the dot product "
-    "has been added up.",
-)
-def attention_bytes_vectors(n, d_model, num_heads, bytes_per_value):
-    divided(d_model, num_heads)
-    return n**2 * d_model * bytes_per_value
-
-
-@misconception(
-    "attention_bytes",
-    label="width and heads both counted",
-    hint="d_model is a factor here. The weights are (num_heads, n, n): vectors of width d_model are no part of them.",
-)
-def attention_bytes_wide(n, d_model, num_heads, bytes_per_value):
-    return entries(n, d_model, num_heads) * d_model * bytes_per_value
 
 
 @misconception(
@@ -659,18 +445,9 @@ def attention_bytes_with_scores(n, d_model, num_heads, bytes_per_value):
 
 @misconception(
     "attention_bytes",
-    label="queries, keys, values counted as well",
-    hint="Queries, keys and values, 3 n d_model numbers, are counted as well. The weights alone are asked.",
-)
-def attention_bytes_with_inputs(n, d_model, num_heads, bytes_per_value):
-    return (entries(n, d_model, num_heads) + 3 * n * d_model) * bytes_per_value
-
-
-@misconception(
-    "attention_bytes",
     label="only pairs up to the diagonal",
-    hint="Only the weights that a causal mask would leave are counted. There is no mask here, and an array keeps "
-    "the zeros of a mask too.",
+    hint="Only the weights that a causal mask would leave are counted. There is no mask here, and an array keeps the "
+    "zeros of a mask too.",
 )
 def attention_bytes_causal(n, d_model, num_heads, bytes_per_value):
     divided(d_model, num_heads)
@@ -688,40 +465,12 @@ def attention_bytes_mebibytes(n, d_model, num_heads, bytes_per_value):
 
 @misconception(
     "attention_bytes",
-    label="in MB",
-    hint="The result is divided by 10⁶. Return the number of bytes itself.",
-)
-def attention_bytes_megabytes(n, d_model, num_heads, bytes_per_value):
-    return entries(n, d_model, num_heads) * bytes_per_value / 1e6
-
-
-@misconception(
-    "attention_bytes",
     label="caret instead of a power",
     hint="`^` is no power in Python: `5 ^ 2` is 7, since it compares bits. Write `n**2` or `n * n`.",
 )
 def attention_bytes_caret(n, d_model, num_heads, bytes_per_value):
     divided(d_model, num_heads)
     return num_heads * (n ^ 2) * bytes_per_value
-
-
-@misconception(
-    "attention_bytes",
-    label="length capped at 512",
-    hint="From 512 tokens on nothing is added: a length is written into the code. Use `n`.",
-)
-def attention_bytes_512_tokens(n, d_model, num_heads, bytes_per_value):
-    return entries(min(n, 512), d_model, num_heads) * bytes_per_value
-
-
-@misconception(
-    "attention_bytes",
-    label="number of heads capped at 128",
-    hint="Heads after the 128th are not counted: a number is written into the code. Use `num_heads`.",
-)
-def attention_bytes_128_heads(n, d_model, num_heads, bytes_per_value):
-    divided(d_model, num_heads)
-    return min(num_heads, 128) * n**2 * bytes_per_value
 
 
 @misconception(
@@ -750,8 +499,8 @@ def attention_bytes_of_array(n, d_model, num_heads, bytes_per_value):
 @misconception(
     "attention_bytes",
     label="heads that don't fit accepted",
-    hint="Where num_heads does not divide d_model a number came back. The formula needs no d_model, and yet there "
-    "is no such layer: raise `ValueError`.",
+    hint="Where num_heads does not divide d_model a number came back. The formula needs no d_model, and yet there is "
+    "no such layer: raise `ValueError`.",
 )
 def attention_bytes_accepts(n, d_model, num_heads, bytes_per_value):
     return num_heads * n**2 * bytes_per_value
@@ -778,15 +527,6 @@ def attention_bytes_formula(n, d_model, num_heads, bytes_per_value):
 )
 def parameter_count_three(d_model, bias=True):
     return 3 * (d_model**2 + bias * d_model)
-
-
-@misconception(
-    "parameter_count",
-    label="one projection instead of four",
-    hint="This is one projection. There are four: queries, keys, values, and the output.",
-)
-def parameter_count_one(d_model, bias=True):
-    return d_model**2 + bias * d_model
 
 
 @misconception(
@@ -854,34 +594,6 @@ def parameter_count_scalar_biases(d_model, bias=True):
 
 @misconception(
     "parameter_count",
-    label="d_model + 1 on both sides",
-    hint="`(d_model + 1)**2` adds a row and a column. A bias adds one row alone: d_model (d_model + 1) for each "
-    "projection.",
-)
-def parameter_count_row_and_column(d_model, bias=True):
-    return 4 * (d_model + bias) ** 2
-
-
-@misconception(
-    "parameter_count",
-    label="biases as large as the weights",
-    hint="Each bias is counted with d_model² numbers. It is a vector (d_model,), the same for each token.",
-)
-def parameter_count_square_biases(d_model, bias=True):
-    return 4 * (d_model**2 + bias * d_model**2)
-
-
-@misconception(
-    "parameter_count",
-    label="weights linear in d_model",
-    hint="The weights of a projection are (d_model, d_model): d_model² numbers.",
-)
-def parameter_count_linear(d_model, bias=True):
-    return 4 * (d_model + bias * d_model)
-
-
-@misconception(
-    "parameter_count",
     label="feed-forward network counted as well",
     hint="The feed-forward network is counted as well, weights (d_model, 4 d_model) and (4 d_model, d_model). The "
     "four projections alone are asked.",
@@ -892,30 +604,11 @@ def parameter_count_feed_forward(d_model, bias=True):
 
 @misconception(
     "parameter_count",
-    label="layer normalisation counted as well",
-    hint="2 d_model numbers more are counted, as a layer normalisation has them. The four projections alone are "
-    "asked.",
-)
-def parameter_count_norm(d_model, bias=True):
-    return 4 * (d_model**2 + bias * d_model) + 2 * d_model
-
-
-@misconception(
-    "parameter_count",
     label="bytes instead of numbers",
     hint="This is 4 times as much: bytes in float32. The number of parameters is asked.",
 )
 def parameter_count_bytes(d_model, bias=True):
     return 16 * (d_model**2 + bias * d_model)
-
-
-@misconception(
-    "parameter_count",
-    label="operations instead of numbers",
-    hint="This is twice as much: the FLOPs of one token, 2 for each weight. The number of parameters is asked.",
-)
-def parameter_count_flops(d_model, bias=True):
-    return 8 * (d_model**2 + bias * d_model)
 
 
 @misconception(
@@ -934,15 +627,6 @@ def parameter_count_millions(d_model, bias=True):
 )
 def parameter_count_caret(d_model, bias=True):
     return 4 * ((d_model ^ 2) + bias * d_model)
-
-
-@misconception(
-    "parameter_count",
-    label="width capped at 512",
-    hint="From 512 on the width counts no more: a number is written into the code. Use `d_model`.",
-)
-def parameter_count_512(d_model, bias=True):
-    return 4 * (min(d_model, 512) ** 2 + bias * d_model)
 
 
 @misconception(
@@ -1009,16 +693,6 @@ def crossover_length_half(d_model):
 
 @misconception(
     "crossover_length",
-    label="half of d_model, rounded down",
-    hint="The ratio is upside down, and rounded. n² d_model for each of two products, n d_model² for each of four "
-    "projections: solve for n.",
-)
-def crossover_length_half_rounded(d_model):
-    return d_model // 2
-
-
-@misconception(
-    "crossover_length",
     label="three projections against two products",
     hint="Three projections are set against two products. The output has a projection as well: there are four.",
 )
@@ -1028,58 +702,11 @@ def crossover_length_three_projections(d_model):
 
 @misconception(
     "crossover_length",
-    label="three projections, rounded down",
-    hint="Three projections are set against two products, and the length is rounded. There are four projections.",
-)
-def crossover_length_three_projections_rounded(d_model):
-    return 3 * d_model // 2
-
-
-@misconception(
-    "crossover_length",
-    label="three projections against one product",
-    hint="Three projections are set against one product. There are four projections, and two products.",
-)
-def crossover_length_three_to_one(d_model):
-    return 3 * d_model
-
-
-@misconception(
-    "crossover_length",
-    label="feed-forward network counted as well",
-    hint="The feed-forward network is counted among the projections. Four projections alone are set against the "
-    "products.",
-)
-def crossover_length_feed_forward(d_model):
-    return 6 * d_model
-
-
-@misconception(
-    "crossover_length",
-    label="additions counted on one side only",
-    hint="2 FLOPs for each multiplication of the projections are set against 1 for each of the products, and one of "
-    "two products is missing. Count both sides alike: then the factor falls out.",
-)
-def crossover_length_one_side(d_model):
-    return 8 * d_model
-
-
-@misconception(
-    "crossover_length",
     label="square of d_model",
     hint="One d_model is lost: 4 n² d_model = 8 n d_model² has it on both sides. Divide both by 4 n d_model.",
 )
 def crossover_length_square(d_model):
     return 2 * d_model**2
-
-
-@misconception(
-    "crossover_length",
-    label="root of d_model",
-    hint="A root was taken. Divide 4 n² d_model = 8 n d_model² by n first: it stands on both sides.",
-)
-def crossover_length_root(d_model):
-    return math.sqrt(2 * d_model)
 
 
 @misconception(
@@ -1094,33 +721,11 @@ def crossover_length_cost(d_model):
 @misconception(
     "crossover_length",
     label="first length at which products cost more",
-    hint="At this length the products cost more already. At the one before it both cost the same: compare with "
-    "`>=`, not `>`.",
+    hint="At this length the products cost more already. At the one before it both cost the same: compare with `>=`, "
+    "not `>`.",
 )
 def crossover_length_one_more(d_model):
     return 2 * d_model + 1
-
-
-@misconception(
-    "crossover_length",
-    label="last length at which products cost less",
-    hint="At this length the products still cost less. At the next one both cost the same.",
-)
-def crossover_length_one_less(d_model):
-    return 2 * d_model - 1
-
-
-@misconception(
-    "crossover_length",
-    label="search in powers of two",
-    hint="The length is doubled until the products cost as much. What is found is a power of two, and the crossover "
-    "need not be one.",
-)
-def crossover_length_doubling(d_model):
-    n = 1
-    while n < 2 * d_model:
-        n *= 2
-    return n
 
 
 @misconception(
@@ -1134,15 +739,6 @@ def crossover_length_search(d_model):
         if n >= 2 * d_model:
             return n
     return 1000
-
-
-@misconception(
-    "crossover_length",
-    label="always 1024",
-    hint="1024 comes back whatever d_model is, right for d_model = 512 alone.",
-)
-def crossover_length_fixed(d_model):
-    return 1024
 
 
 @misconception(
@@ -1220,39 +816,6 @@ def fit_exponent_mixed_two(lengths, seconds):
 
 @misconception(
     "fit_exponent",
-    label="natural logarithm with log2",
-    hint="The lengths have natural logarithms, the seconds those to base 2. Any base does, if it is the same on "
-    "both sides.",
-)
-def fit_exponent_mixed_two_turned(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    return line(x, y / math.log(2))
-
-
-@misconception(
-    "fit_exponent",
-    label="log10 with the natural logarithm",
-    hint="The lengths have logarithms to base 10, the seconds natural ones. Any base does, if it is the same on "
-    "both sides.",
-)
-def fit_exponent_mixed_ten(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    return line(x / math.log(10), y)
-
-
-@misconception(
-    "fit_exponent",
-    label="natural logarithm with log10",
-    hint="The lengths have natural logarithms, the seconds those to base 10. Any base does, if it is the same on "
-    "both sides.",
-)
-def fit_exponent_mixed_ten_turned(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    return line(x, y / math.log(10))
-
-
-@misconception(
-    "fit_exponent",
     label="log1p instead of log",
     hint="`np.log1p(t)` is ln(1 + t). For times of less than a second that is about t itself. Use `np.log`.",
 )
@@ -1285,16 +848,6 @@ def fit_exponent_ratio(lengths, seconds):
 
 @misconception(
     "fit_exponent",
-    label="squares without the mean subtracted",
-    hint="The upper sum has the means subtracted, the lower one has not: subtract it from x in both.",
-)
-def fit_exponent_raw_squares(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    return float(((x - x.mean()) @ (y - y.mean())) / (x @ x))
-
-
-@misconception(
-    "fit_exponent",
     label="intercept instead of slope",
     hint="This is the intercept, ln c. `np.polyfit(x, y, 1)` returns the slope first, then the intercept.",
 )
@@ -1315,16 +868,6 @@ def fit_exponent_both(lengths, seconds):
 
 @misconception(
     "fit_exponent",
-    label="slopes instead of one slope",
-    hint="There is a slope for each two neighbours. One number is asked: the slope of the line through all points.",
-)
-def fit_exponent_slopes(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    return np.diff(y) / np.diff(x)
-
-
-@misconception(
-    "fit_exponent",
     label="last two points only",
     hint="Only the last two points count here. One measurement that is off then decides: fit a line through all of "
     "them.",
@@ -1332,16 +875,6 @@ def fit_exponent_slopes(lengths, seconds):
 def fit_exponent_last_two(lengths, seconds):
     x, y = logarithms(lengths, seconds)
     return float((y[-1] - y[-2]) / (x[-1] - x[-2]))
-
-
-@misconception(
-    "fit_exponent",
-    label="first two points only",
-    hint="Only the first two points count here. Fit a line through all of them.",
-)
-def fit_exponent_first_two(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    return float((y[1] - y[0]) / (x[1] - x[0]))
 
 
 @misconception(
@@ -1367,16 +900,6 @@ def fit_exponent_without_last(lengths, seconds):
 
 @misconception(
     "fit_exponent",
-    label="first point left out",
-    hint="The first point is left out, as a warm-up perhaps. All points count.",
-)
-def fit_exponent_without_first(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    return line(x[1:], y[1:]) if len(x) > 2 else line(x, y)
-
-
-@misconception(
-    "fit_exponent",
     label="mean of neighbours' slopes",
     hint="The slopes between neighbours are averaged. In that sum nearly all points between fall out, and steps of "
     "different length count alike. The least-squares line is asked.",
@@ -1384,49 +907,6 @@ def fit_exponent_without_first(lengths, seconds):
 def fit_exponent_mean_slope(lengths, seconds):
     x, y = logarithms(lengths, seconds)
     return float((np.diff(y) / np.diff(x)).mean())
-
-
-@misconception(
-    "fit_exponent",
-    label="median of neighbours' slopes",
-    hint="This is the median of the slopes between neighbours. The least-squares line is asked.",
-)
-def fit_exponent_median_slope(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    return float(np.median(np.diff(y) / np.diff(x)))
-
-
-@misconception(
-    "fit_exponent",
-    label="mean slope from the first point",
-    hint="Each point is set against the first one, and the slopes are averaged. An error of the first point is then "
-    "in all of them. Subtract the means in place of the first point.",
-)
-def fit_exponent_from_first(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    return float(((y - y[0])[1:] / (x - x[0])[1:]).mean())
-
-
-@misconception(
-    "fit_exponent",
-    label="line through the first point",
-    hint="Lengths and seconds are divided by the first ones, and the line is forced through that point. Subtract "
-    "the means of the logarithms instead.",
-)
-def fit_exponent_through_first(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    x, y = x - x[0], y - y[0]
-    return float(x @ y / (x @ x))
-
-
-@misconception(
-    "fit_exponent",
-    label="weighted by the lengths",
-    hint="Long inputs count more here: weights are handed to the fit. All points count alike.",
-)
-def fit_exponent_by_lengths(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    return float(np.polyfit(x, y, 1, w=np.asarray(lengths, dtype=float))[0])
 
 
 @misconception(
@@ -1453,40 +933,6 @@ def fit_exponent_parabola(lengths, seconds):
 
 @misconception(
     "fit_exponent",
-    label="distances to the line, not in seconds",
-    hint="The distances are taken at right angles to the line, as the first principal axis does. Least squares here "
-    "are those of ln t: x is known, and t was measured.",
-)
-def fit_exponent_principal_axis(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    axis = np.linalg.eigh(np.cov(x, y))[1][:, -1]
-    return float(axis[1] / axis[0])
-
-
-@misconception(
-    "fit_exponent",
-    label="distances in the lengths, not the seconds",
-    hint="The line is fitted with lengths and seconds exchanged, and its slope turned over. That is another line: "
-    "its distances are those of ln n. But n is known, and t was measured.",
-)
-def fit_exponent_turned_over(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    return 1 / line(y, x) if np.ptp(y) > 1e-9 else 0.0
-
-
-@misconception(
-    "fit_exponent",
-    label="ratio of the standard deviations",
-    hint="This is how far ln t spreads, divided by how far ln n does. The slope is the covariance divided by the "
-    "variance of ln n.",
-)
-def fit_exponent_deviations(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    return float(y.std() / x.std())
-
-
-@misconception(
-    "fit_exponent",
     label="correlation instead of slope",
     hint="This is the correlation of the logarithms, which is never above 1. The slope is asked.",
 )
@@ -1508,31 +954,11 @@ def fit_exponent_two_divisors(lengths, seconds):
 
 @misconception(
     "fit_exponent",
-    label="covariance not divided",
-    hint="This is the covariance of the logarithms. Divide by the variance of those of the lengths.",
-)
-def fit_exponent_covariance(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    return float(((x - x.mean()) * (y - y.mean())).mean())
-
-
-@misconception(
-    "fit_exponent",
     label="factor per doubling instead of exponent",
     hint="This is how many times longer twice the length takes, 2 to the exponent. The exponent itself is asked.",
 )
 def fit_exponent_doubling(lengths, seconds):
     return 2 ** line(*logarithms(lengths, seconds))
-
-
-@misconception(
-    "fit_exponent",
-    label="exponent minus one",
-    hint="The seconds are divided by the lengths first: this is the exponent of the time per token, 1 less than "
-    "that of the time.",
-)
-def fit_exponent_per_token(lengths, seconds):
-    return line(*logarithms(lengths, seconds)) - 1
 
 
 @misconception(
@@ -1566,29 +992,6 @@ def fit_exponent_sorted_apart(lengths, seconds):
 
 @misconception(
     "fit_exponent",
-    label="lengths sorted, seconds not",
-    hint="The lengths are sorted, and the seconds are not: a time comes to another length than its own. The order "
-    "of the points does not matter: leave them as they are.",
-)
-def fit_exponent_lengths_sorted(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    return line(np.sort(x), y)
-
-
-@misconception(
-    "fit_exponent",
-    label="one measurement per length kept",
-    hint="Where a length was measured several times, only one measurement is kept (a dictionary, `np.unique`). Each "
-    "is a point of its own.",
-)
-def fit_exponent_last_of_each(lengths, seconds):
-    logarithms(lengths, seconds)
-    kept = dict(zip(np.asarray(lengths).tolist(), np.asarray(seconds).tolist(), strict=True))
-    return line(np.log(list(kept)), np.log(list(kept.values())))
-
-
-@misconception(
-    "fit_exponent",
     label="best measurement per length kept",
     hint="Where a length was measured several times, only the fastest, or the first, is kept. Each measurement is a "
     "point of its own.",
@@ -1614,17 +1017,6 @@ def fit_exponent_small_number(lengths, seconds):
 
 @misconception(
     "fit_exponent",
-    label="lengths made whole numbers",
-    hint="The lengths are cut to whole numbers (`dtype=int`, `int(...)`). They may be counted in thousands: leave "
-    "them.",
-)
-def fit_exponent_whole_lengths(lengths, seconds):
-    _, y = logarithms(lengths, seconds)
-    return line(np.log(np.asarray(lengths).astype(int)), y)
-
-
-@misconception(
-    "fit_exponent",
     label="three points at least",
     hint="Two points are refused, or one of them is left out. Two different lengths make a line.",
 )
@@ -1633,16 +1025,6 @@ def fit_exponent_three_points(lengths, seconds):
     if len(x) < 3:
         raise ValueError("at least three points are needed")
     return line(x, y)
-
-
-@misconception(
-    "fit_exponent",
-    label="only the first 512 points",
-    hint="Points after the 512th are left out: a number is written into the code. Use all.",
-)
-def fit_exponent_512_points(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    return line(x[:512], y[:512])
 
 
 @misconception(
@@ -1699,20 +1081,6 @@ def fit_exponent_in_place(lengths, seconds):
     for own, new in ((lengths, x), (seconds, y)):
         if isinstance(own, np.ndarray) and own.dtype.kind == "f":
             own[:] = new
-    return line(x, y)
-
-
-@misconception(
-    "fit_exponent",
-    label="arguments sorted in place",
-    hint="`lengths.sort()` sorts the caller's own array. The order of the points does not matter: leave them as "
-    "they are.",
-)
-def fit_exponent_sorts_in_place(lengths, seconds):
-    x, y = logarithms(lengths, seconds)
-    if isinstance(lengths, np.ndarray) and isinstance(seconds, np.ndarray):
-        order = np.argsort(lengths)
-        lengths[:], seconds[:] = lengths[order], seconds[order]
     return line(x, y)
 
 

@@ -20,12 +20,6 @@ def by_hand_array():
 
 
 @right("attention_flops")
-def attention_flops_factored(n, d_model, num_heads):
-    divided(d_model, num_heads)
-    return 4 * n * d_model * (2 * d_model + n)
-
-
-@right("attention_flops")
 def attention_flops_head_by_head(n, d_model, num_heads):
     d_head = divided(d_model, num_heads)
     total = 0
@@ -33,12 +27,6 @@ def attention_flops_head_by_head(n, d_model, num_heads):
         total += 3 * 2 * n * d_model * d_head  # the columns of this head, of queries, keys and values
         total += 2 * n * d_head * n + 2 * n * n * d_head
     return total + 2 * n * d_model * d_model
-
-
-@right("attention_flops")
-def attention_flops_in_shifts(n, d_model, num_heads):
-    divided(d_model, num_heads)
-    return (n * d_model * d_model << 3) + (n * n * d_model << 2)
 
 
 @right("attention_flops")
@@ -61,15 +49,6 @@ def attention_flops_in_64_bits(n, d_model, num_heads):
     divided(d_model, num_heads)
     sizes = np.array([2 * n, d_model, d_model, 4], dtype=np.int64), np.array([4 * n, n, d_model], dtype=np.int64)
     return np.prod(sizes[0]) + np.prod(sizes[1])
-
-
-@right("attention_flops")
-def attention_flops_by_parameters(n, d_model, num_heads):
-    weights = 4 * d_model * d_model
-    pairs = n * n
-    if num_heads * (d_model // num_heads) < d_model:
-        raise ValueError(f"{d_model} and {num_heads}")
-    return 2 * (n * weights + 2 * pairs * d_model)
 
 
 # attention_bytes
@@ -103,27 +82,7 @@ def attention_bytes_in_64_bits(n, d_model, num_heads, bytes_per_value):
     return np.prod([num_heads, n, n, bytes_per_value], dtype=np.int64)
 
 
-@right("attention_bytes")
-def attention_bytes_of_rows(n, d_model, num_heads, bytes_per_value):
-    if divmod(d_model, num_heads)[1]:
-        raise ValueError(f"{d_model} and {num_heads}")
-    row = n * bytes_per_value
-    return num_heads * (n * row)
-
-
 # parameter_count
-
-
-@right("parameter_count")
-def parameter_count_rows(d_model, bias=True):
-    return 4 * d_model * (d_model + bias)
-
-
-@right("parameter_count")
-def parameter_count_in_two_returns(d_model, bias=True):
-    if bias:
-        return 4 * d_model * (d_model + 1)
-    return 4 * d_model**2
 
 
 @right("parameter_count")
@@ -134,11 +93,6 @@ def parameter_count_of_shapes(d_model, bias=True):
         if bias:
             total += d_model
     return total
-
-
-@right("parameter_count")
-def parameter_count_in_shifts(d_model, bias=True):
-    return (d_model * d_model << 2) + (int(bias) * d_model << 2)
 
 
 @right("parameter_count")
@@ -155,16 +109,6 @@ def parameter_count_in_64_bits(d_model, bias=True):
 
 
 # crossover_length
-
-
-@right("crossover_length")
-def crossover_length_sum(d_model):
-    return d_model + d_model
-
-
-@right("crossover_length")
-def crossover_length_shift(d_model):
-    return d_model << 1
 
 
 @right("crossover_length")
@@ -269,13 +213,6 @@ def fit_exponent_statistics(lengths, seconds):
     if len(lengths) != len(seconds):
         raise ValueError("as many seconds as lengths are needed")
     return linear_regression([math.log(n) for n in lengths], [math.log(t) for t in seconds]).slope
-
-
-@right("fit_exponent")
-def fit_exponent_polynomial(lengths, seconds):
-    if np.size(lengths) != np.size(seconds):
-        raise ValueError("as many seconds as lengths are needed")
-    return np.polynomial.Polynomial.fit(np.log(lengths), np.log(seconds), 1).deriv()(0.0)
 
 
 @right("fit_exponent")

@@ -1,7 +1,7 @@
-"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+"""Wrong answers that people really give, each with the hint it deserves.
 
 What a kernel with a mistake computes is written with torch, tile by tile: comparing with it takes milliseconds.
-Right answers are kernels.
+Mistakes that only a kernel can have are kernels.
 """
 
 import math
@@ -21,7 +21,7 @@ try:
 except ImportError:
     triton = tl = types.SimpleNamespace(jit=lambda function: function, constexpr=None)
 
-from checking import misconception, right
+from checking import misconception
 
 BLOCK = 32
 
@@ -48,12 +48,7 @@ def by_hand_factor():
     return [1.5, 2, 2.75, 38 / 11]
 
 
-@right("by_hand")
-def by_hand_tuple():
-    return 3 / 2, 1 / 2, 11 / 4, 3.4545
-
-
-# flash_attention_forward: what kernels compute, with one mistake or none
+# flash_attention_forward: what kernels compute, with one mistake
 
 
 def seen_by(rows, keys, causal, fault):
@@ -73,7 +68,7 @@ def seen_by(rows, keys, causal, fault):
     return j >= i if fault == "other_side" else j <= i
 
 
-def tiles(q, k, v, causal, fault="", block=BLOCK):
+def tiles(q, k, v, causal, fault, block=BLOCK):
     b, h, n, d = q.shape
     kind = q.dtype
     if fault == "order":  # as if all lay in memory in the order of their axes
@@ -212,7 +207,7 @@ def flash_attention_forward_whole(q, k, v, causal=False):
     hint="The way back needs the log-sum-exp: return both, `out` first.",
 )
 def flash_attention_forward_alone(q, k, v, causal=False):
-    return tiles(q, k, v, causal)[0]
+    return tiles(q, k, v, causal, "alone")[0]
 
 
 @misconception(
@@ -221,7 +216,7 @@ def flash_attention_forward_alone(q, k, v, causal=False):
     hint="This is torch, tile by tile, with the right numbers. Move it into the kernel, and launch that.",
 )
 def flash_attention_forward_in_torch(q, k, v, causal=False):
-    return tiles(q, k, v, causal)
+    return tiles(q, k, v, causal, "in_torch")
 
 
 @triton.jit
@@ -351,11 +346,6 @@ def flash_attention_forward_offset_of_lse(q, k, v, causal=False):
 )
 def flash_attention_forward_tf32(q, k, v, causal=False):
     return attend_by(q, k, v, causal, precision="tf32")
-
-
-@right("flash_attention_forward")
-def flash_attention_forward_strides(q, k, v, causal=False):
-    return attend_by(q, k, v, causal)
 
 
 # flash_attention
@@ -620,18 +610,17 @@ def flash_attention_two_dtypes(q, k, v, causal=False):
     return Back.apply(q, k, v, causal, 32, 32, "not rounded")
 
 
-@right("flash_attention")
-def flash_attention_one_kernel(q, k, v, causal=False):
-    return Back.apply(q, k, v, causal, 32, 32, "")
-
-
 # MultiHeadLayer
 
 
 WITH_A_MASK = {"whole", "whole_mask", "on_the_cpu", "not_causal", "from_the_start", "one_more"}
 
 
-def layer_of(fault="", fused=True):
+def layer_of(fault, fused=True):
+    """Return a layer with one of the mistakes of `LAYER`."""
+    if fault not in LAYER:
+        raise ValueError(f"no mistake is called {fault!r}")
+
     class MultiHeadLayer(nn.Module):
         def __init__(self, d_model, num_heads, num_kv_heads=None, bias=True):
             super().__init__()
@@ -800,98 +789,3 @@ LAYER = {
 }
 for _name, (_label, _hint) in LAYER.items():
     declare("MultiHeadLayer", _name, _label, _hint, layer_of(_name))
-
-
-def _right(name, made):
-    made.__name__ = made.__qualname__ = f"MultiHeadLayer_{name}"
-    globals()[made.__name__] = right("MultiHeadLayer")(made)
-
-
-_right("fused", layer_of())
-_right("separate", layer_of(fused=False))
-
-
-class MultiHeadLayer_chunks(layer_of(fused=False)):
-    """A chunk of queries at a time: never n x n."""
-
-    size = 16
-
-    def forward(self, x, mask=None, is_causal=False, cache=None):
-        q, k, v = self.project(x)
-        if cache is not None:
-            k, v = cache.append(k, v)
-        n, n_k, found = x.shape[1], k.shape[2], []
-        if mask is not None:
-            mask = mask if mask.dim() == 4 else mask[(None,) * (3 - mask.dim())][:, None]
-            if mask.shape[-1] != n_k or mask.shape[-2] not in (n, 1) or (mask.shape[-2] == 1 and len(mask) == 1 < n):
-                raise ValueError("a mask that does not fit")
-            mask = mask.expand(-1, -1, n, -1)
-        for i in range(0, n, self.size):
-            own = q[:, :, i : i + self.size]
-            at = torch.arange(n_k - n + i, n_k - n + i + own.shape[2], device=x.device)
-            found.append(
-                self.attend(own, k, v, None if mask is None else mask[:, :, i : i + self.size], at, is_causal)
-            )
-        return self.W_o(torch.cat(found, dim=2).transpose(1, 2).flatten(2))
-
-    def attend(self, q, k, v, mask, at, is_causal):
-        k, v = (own.repeat_interleave(self.h // self.h_kv, dim=1) for own in (k, v))
-        seen = torch.ones(len(at), k.shape[2], dtype=torch.bool, device=q.device)
-        if is_causal:
-            seen = torch.arange(k.shape[2], device=q.device) <= at[:, None]
-        if mask is not None:
-            seen = seen & mask
-        scores = (q @ k.mT / math.sqrt(self.d_head)).masked_fill(~seen, torch.finfo(q.dtype).min)
-        return scores.softmax(-1).masked_fill(~seen, 0.0) @ v
-
-
-class MultiHeadLayer_small_chunks(MultiHeadLayer_chunks):
-    """As many as a group has, with groups of heads as an axis, and einsum."""
-
-    size = 7
-
-    def attend(self, q, k, v, mask, at, is_causal):
-        q = q.unflatten(1, (self.h_kv, -1))
-        scores = torch.einsum("bghid,bgjd->bghij", q * self.d_head**-0.5, k)
-        if is_causal:
-            later = torch.arange(k.shape[2], device=q.device) > at[:, None]
-            scores = torch.where(later, -torch.inf, scores)
-        if mask is not None:
-            own = mask.expand(-1, self.h, -1, -1).unflatten(1, (self.h_kv, -1))
-            scores = torch.where(own, scores, -torch.inf)
-        A = torch.nan_to_num(torch.softmax(torch.where(scores.isneginf().all(-1, True), 0.0, scores), -1))
-        A = torch.where(scores.isneginf(), 0.0, A)
-        return torch.einsum("bghij,bgjd->bghid", A, v).flatten(1, 2)
-
-
-class MultiHeadLayer_grouped(layer_of()):
-    """Groups and masks by torch's own means."""
-
-    def forward(self, x, mask=None, is_causal=False, cache=None):
-        q, k, v = self.project(x)
-        if cache is not None:
-            k, v = cache.append(k, v)
-        n, n_k = q.shape[2], k.shape[2]
-        named = {"enable_gqa": self.h != self.h_kv}
-        if mask is None and is_causal and 1 < n < n_k:  # one part of the new tokens at a time
-            z = [
-                functional.scaled_dot_product_attention(
-                    q[:, :, i : i + 1], k[:, :, : n_k - n + i + 1], v[:, :, : n_k - n + i + 1], **named
-                )
-                for i in range(n)
-            ]
-            return self.W_o(torch.cat(z, 2).transpose(1, 2).reshape(x.shape))
-        if mask is not None:
-            if (mask.dim() == 2 and mask.shape != (n, n_k)) or mask.shape[-1] != n_k:
-                raise ValueError("a mask that does not fit")
-            mask = mask.unsqueeze(1) if mask.dim() == 3 else mask
-            if is_causal:
-                mask = mask & torch.ones(n, n_k, dtype=torch.bool, device=x.device).tril(n_k - n)
-            is_causal = False
-        z = functional.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal and n > 1, **named)
-        return self.W_o(z.transpose(1, 2).reshape(x.shape))
-
-
-_right("chunks", MultiHeadLayer_chunks)
-_right("small_chunks", MultiHeadLayer_small_chunks)
-_right("grouped", MultiHeadLayer_grouped)

@@ -19,6 +19,15 @@ export function largest(numbers) {
   return numbers.flatMap((x, j) => (most - x < 1e-9 ? [j] : []));
 }
 
+/** Which of some weights a sentence names: the largest alone where it has half of all, else those that count, largest
+ *  first, and all that are level with it; `alone` says which. */
+export function leading(weights) {
+  const most = largest(weights);
+  const alone = most.length === 1 && weights[most[0]] >= 0.5;
+  const order = weights.map((_, j) => j).sort((a, b) => weights[b] - weights[a]);
+  return { alone, places: alone ? most : order.filter((j) => weights[j] >= 0.15 || most.includes(j)) };
+}
+
 /** (n, k) times (k, m) -> (n, m), as lists of rows. */
 export function matmul(A, B) {
   return A.map((row) => B[0].map((_, c) => row.reduce((sum, a, k) => sum + a * B[k][c], 0)));

@@ -1,0 +1,1 @@
+"""The commands, by who runs them. Arguments come in, words go out; what is done, others do."""

@@ -1,0 +1,165 @@
+"""What authors of exercises run: to make one, to try it, to release it, and to test its tests."""
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from autograder.commands.console import (
+    Names,
+    Root,
+    course_at,
+    err,
+    out,
+    progress_of,
+    say_error,
+    short,
+    warn_of_gpus,
+)
+from autograder.course import ROOT, Course, Exercise, UserError
+
+
+def release(exercises: Names = None, course: Root = ROOT) -> None:
+    """Verify exercises, and build what students get: solutions/ -> exercises/, through nbgrader.
+
+    One that has not changed since its last release is neither verified nor built again.
+    """
+    from autograder.authoring import verify
+
+    where = course_at(course)
+    chosen = where.sources(exercises or ())
+    changed = [exercise for exercise in chosen if not verify.is_current(where, exercise)]
+    if changed:
+        _verify(changed)
+        _build(where, changed)
+    for exercise in chosen:
+        done = "Released" if exercise in changed else "Unchanged:"
+        out.print(f"{done} {short(exercise.released, where)}", highlight=False)
+    warn_of_gpus(chosen)
+
+
+def _verify(exercises: list[Exercise]) -> None:
+    """Verify exercises; refuse if one has a fault."""
+    from autograder.authoring import verify
+
+    found = []
+    with progress_of("Verifying") as progress:
+        task = progress.add_task("", total=len(exercises))
+        for exercise, fault in verify.faults(exercises):
+            progress.update(task, advance=1, description=exercise.name)
+            found += [fault] if fault else []
+    for fault in found[1:]:
+        say_error(fault)
+    if found:
+        raise UserError(found[0])
+
+
+def _build(where: Course, exercises: list[Exercise]) -> None:
+    """Build what students get of exercises that have been verified."""
+    from autograder.authoring import release, verify
+
+    with progress_of("Releasing") as progress:
+        task = progress.add_task("", total=len(exercises))
+        for exercise in exercises:
+            progress.update(task, description=exercise.name)
+            release.release(where, exercise)
+            verify.remember(where, exercise)
+            progress.advance(task)
+
+
+def new(
+    name: Annotated[str, typer.Argument(help="Its name, such as 13-sparse.", show_default=False)],
+    exercise_only: Annotated[bool, typer.Option("--exercise-only", help="Without a chapter of the book.")] = False,
+    course: Root = ROOT,
+) -> None:
+    """Make a chapter and its exercise, small ones that work, to be made into yours.
+
+    Of a chapter: two pages, an interactive figure and its test; all that lists chapters lists it. A course without a
+    book gets the exercise alone.
+    """
+    from autograder.authoring.new import make
+
+    where = course_at(course)
+    made, listed = make(where, name, exercise_only)
+    for path in made:
+        out.print(f"Made {short(path, where)}", highlight=False)
+    for path in listed:
+        out.print(f"Listed in {short(path, where)}", highlight=False)
+    build = ", then make book" if listed else ""
+    out.print(
+        f"Next: write your own in their place, then python -m autograder release {name}{build}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def lists(course: Root = ROOT) -> None:
+    """Write what lists the book's chapters, _toc.yml and README.md, anew from book/chapters.toml."""
+    from autograder.authoring import chapters
+
+    where = course_at(course)
+    if not (where.root / chapters.SOURCE).exists():
+        raise UserError(f"{where.root} has no {chapters.SOURCE}, so that there are no chapters to be listed.")
+    written = chapters.write(where.root)
+    for name in written:
+        out.print(f"Wrote {name}", highlight=False)
+    if not written:
+        out.print(f"All that lists chapters is as {chapters.SOURCE} has it", highlight=False)
+
+
+def mutants(
+    exercises: Names = None,
+    function: Annotated[str, typer.Option(help="This function alone.", show_default="all")] = "",
+    survivors: Annotated[
+        bool, typer.Option("--survivors", help="Show what passed, as lines for equal.toml.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(help="How many to examine at one time.", show_default="one for each core")] = 0,
+    course: Root = ROOT,
+) -> None:
+    """Change right answers in one place at a time, and count how many of these mutants the checks reject.
+
+    What became of them is written to book/data/mutants.json. The status is 1 if one passes that equal.toml does not
+    mark, or if a mark does not fit.
+    """
+    from autograder.authoring.mutants import look_at
+
+    fine = True
+    for exercise in course_at(course).sources(exercises or ()):
+        found = look_at(exercise, function, jobs or None)
+        table = Table(title=exercise.name, title_justify="left")
+        for head in ("function", "mutants", "examined", "killed", "told why", "equal", "survived"):
+            table.add_column(head, justify="left" if head == "function" else "right")
+        for subject, row in found.rows.items():
+            counts = row.made, row.examined, row.killed, row.told, row.equal, len(row.survived)
+            table.add_row(subject, *map(str, counts))
+        for subject, lines in found.unmarked.items() if survivors else ():
+            text = "\n".join([f'[{subject}."why"]', *lines])
+            out.print(text, markup=False, highlight=False, soft_wrap=True)
+        out.print(table)
+        for line in found.misfits:
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
+        fine = fine and not found.misfits and not found.unmarked
+    if not fine:
+        raise typer.Exit(1)
+
+
+def hint_coverage(exercises: Names = None, course: Root = ROOT) -> None:
+    """Count what wrong answers are told that are not listed: each listed one is taken off the list, and examined."""
+    from autograder.authoring.hint_coverage import table
+
+    for exercise in course_at(course).sources(exercises or ()):
+        with err.status(exercise.name):
+            rows = table(exercise.solution)
+        out.print(rows)
+
+
+def stock(
+    cases: Annotated[
+        list[str] | None, typer.Argument(help="Cases of the corpus. Default: all.", show_default=False)
+    ] = None,
+) -> None:
+    """Record what nbgrader's plain settings make of the corpus, in autograder/corpus/stock.json. Takes minutes."""
+    from autograder.corpus import stock
+
+    for line in stock.record(cases or []):
+        out.print(line, highlight=False, markup=False, soft_wrap=True)

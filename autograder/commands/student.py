@@ -1,0 +1,90 @@
+"""What students run on their own notebook; `explain` is for whoever wonders about a grade, too."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from autograder.commands.console import Root, Seed, course_at, out, progress_of, warn, warn_of_gpus, write_timings
+from autograder.course import ROOT, UserError
+
+if TYPE_CHECKING:
+    from autograder.results import Outcome
+
+
+def check(
+    notebook: Annotated[Path, typer.Argument(help="Your notebook, such as 01-qkv.ipynb.")],
+    seed: Seed = None,
+    course: Root = ROOT,
+) -> None:
+    """Grade your own notebook and see the feedback here. Nothing is handed in, and your file stays as it is."""
+    from autograder.grading.self_check import SelfCheck
+
+    if not notebook.exists():
+        raise UserError(f"There is no file {notebook}.")
+    where = course_at(course)
+    with SelfCheck(where, notebook, seed) as single:
+        warn_of_gpus([single.exercise])
+        with progress_of("Running your cells") as progress:
+            task = progress.add_task(single.exercise.title, total=single.cells)
+            outcome = single.grade(on_cell=lambda cell: progress.advance(task))
+        _show_check(outcome)
+        write_timings(single.seconds())
+
+
+def explain(
+    path: Annotated[Path, typer.Argument(help="A notebook, or the grade.json of a graded submission.")],
+    check: Annotated[
+        str, typer.Option("--check", help="A check, or a function with all its checks.", show_default="all")
+    ] = "",
+    seed: Seed = None,
+    no_sandbox: Annotated[
+        bool, typer.Option("--no-sandbox", help="At your own risk: run the notebook with your rights.")
+    ] = False,
+    course: Root = ROOT,
+) -> None:
+    """Show what each check drew, what came back, and which listed wrong answers do the same.
+
+    A notebook runs in a sandbox where there can be one. What was handed in runs nowhere else, unless you say so.
+    """
+    from autograder.explain import Explainer, lines
+
+    if not path.exists():
+        raise UserError(f"There is no file {path}.")
+    with Explainer(course_at(course), path, check, seed, sandbox=not no_sandbox) as explainer:
+        warn_of_gpus([explainer.exercise])
+        with progress_of("Running the cells") as progress:
+            task = progress.add_task(explainer.exercise.title, total=explainer.single.cells)
+            found = explainer.explanations(lambda cell: progress.advance(task))
+        for explanation in found:
+            for line, style in lines(explanation, whole=bool(check)):
+                out.print(Text(line, style), soft_wrap=True)
+            out.print()
+        for note in explainer.notes:
+            warn(note)
+        again = f"python -m autograder explain {path} --seed {explainer.single.unit.seed}"
+        out.print(f"The same inputs again: {again}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _show_check(outcome: "Outcome") -> None:
+    """Print what `check` found: errors of cells, the checks' feedback, what was repaired, and the points."""
+    from autograder import reasons
+    from autograder.checking import show
+    from autograder.sanitize import text
+
+    for line in reasons.of_cells(json.loads(outcome.notebook)["cells"]):
+        show.write(line)
+    for note in outcome.repairs:
+        out.print(text.line(str(note)), highlight=False, markup=False)
+    if str(outcome.reason):
+        out.print(text.line(str(outcome.reason)), highlight=False, markup=False)
+    for grade_id, cell in outcome.cells.items():
+        if cell.pending:
+            out.print(str(reasons.pending(cell.subject or grade_id, cell.pending, cell.waits_for())), highlight=False)
+    checks = [cell for cell in outcome.cells.values() if not cell.manual]
+    earned, most = sum(cell.points for cell in checks), sum(cell.max_points for cell in checks)
+    manual = sum(cell.max_points for cell in outcome.cells.values() if cell.manual)
+    read = f", and {manual:g} more are given by the person who reads what you wrote" if manual else ""
+    out.print(f"[bold]{earned:g} of {most:g} points[/]{read}", highlight=False)

@@ -1,0 +1,44 @@
+"""The command line under both its names: the module that Python runs, and the command that an install makes."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from autograder.course import ROOT
+
+# As pip writes it for an entry point.
+SCRIPT = "import sys\nfrom autograder.cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+NAMES = ["python -m autograder", "attention-by-hand"]
+
+
+@pytest.fixture(params=NAMES)
+def command(request, tmp_path):
+    """Return a name of the command, and a function that runs it elsewhere than in the course."""
+    script = tmp_path / "attention-by-hand"
+    script.write_text(SCRIPT)
+    begin = [str(script)] if request.param == script.name else ["-m", "autograder"]
+    own = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+
+    def run(*arguments):
+        whole = [sys.executable, *begin, *map(str, arguments)]
+        return subprocess.run(whole, cwd=tmp_path, env=own, capture_output=True, text=True)
+
+    return request.param, run
+
+
+def test_its_usage_has_the_name_under_which_it_was_run(command):
+    name, run = command
+    done = run("--help")
+    assert done.returncode == 0 and f"Usage: {name} " in done.stdout
+
+
+def test_a_users_mistake_is_one_line_under_either_name(command, tmp_path):
+    _, run = command
+    done = run("export", "--into", tmp_path)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert (
+        done.stderr
+        == f"Error: There is no gradebook at {tmp_path}/gradebook.db. Grade first: python -m autograder grade\n"
+    )
