@@ -1,7 +1,7 @@
 # The two commands that do all the set-up: `make course` and `make test`. The rest are their parts.
 
 .DEFAULT_GOAL := help
-.PHONY: help course test test-fast test-sweep test-exercise install release book sample serve lint lock clean
+.PHONY: help course test test-fast test-sweep test-exercise coverage install release lists book sample serve lint lock changes clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PY := .venv/bin/python
@@ -14,10 +14,12 @@ help:
 	@echo "make test     install, and pass the tests"
 	@echo "make serve    open the book on http://127.0.0.1:8000"
 	@echo "make release  solutions/ -> exercises/        make book    build the book"
-	@echo "make sample   grade the sample class          make lint    style and types (ruff, mypy)"
+	@echo "make sample   make and grade the sample class make lint    style and types (ruff, mypy)"
 	@echo "make test-fast   a first answer in a minute   make test-sweep   what takes longer"
 	@echo "make test-exercise NAME=01-qkv   the tests of one exercise"
-	@echo "make lock     requirements.txt, from pyproject.toml"
+	@echo "make coverage   how much of autograder/ the tests run, but for those in a browser"
+	@echo "make lists    what lists chapters, from book/chapters.toml"
+	@echo "make lock     requirements.txt, from pyproject.toml       make changes  what is new since the last release"
 
 course: release book sample
 	@echo
@@ -39,13 +41,18 @@ install: .venv/.installed
 release: install
 	@$(PY) -m autograder release
 
-book: install
+lists: install
+	@$(PY) -m autograder lists
+
+book: release
 	@$(PY) book/build.py
 
-# A gradebook belongs to one release: the sample's begins anew when an exercise is newer than it.
+# The sample class is made from what was released. A gradebook belongs to one release: the sample's begins anew
+# when an exercise is newer than it.
 sample: release
 	@test -z "$$(find exercises -newer _build/sample/gradebook.db 2>/dev/null | head -n 1)" || rm -rf _build/sample
-	@$(PY) -m autograder grade --submitted examples/class --into _build/sample --fall-back
+	@$(PY) examples/make_class.py
+	@$(PY) -m autograder grade --submitted _build/sample/submitted --into _build/sample --fall-back
 	@$(PY) -m autograder report --into _build/sample
 
 test: release
@@ -61,6 +68,9 @@ test-exercise: install
 test-sweep: release
 	@$(PYTEST) --dist worksteal -m sweep
 
+coverage: release
+	@$(PYTEST) -m "not browser and not sweep" --cov --cov-report=term:skip-covered
+
 serve: install
 	@test -e _build/html/index.html || { echo "The book is not built yet. Run: make course"; exit 1; }
 	@echo "The book: http://127.0.0.1:8000 (Ctrl-C ends it)"
@@ -74,6 +84,9 @@ lint: install
 # Versions that are pinned stay; to let some be newer: .venv/bin/python .ci/lock.py --upgrade NAME
 lock: install
 	@$(PY) .ci/lock.py
+
+changes: install
+	@$(PY) -m towncrier build --draft --version next 2>/dev/null
 
 clean:
 	rm -rf _build

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from autograder import checking
 from autograder.course import ARCHIVE as NAME
+from autograder.course import Exercise
 
 MODULES = ("specifications.py", "misconceptions.py")
 """What an author writes and students are not handed as text. An exercise without specifications has none."""
@@ -43,6 +44,14 @@ def write(solution: Path) -> Path:
             archive.writestr(entry, data)
     building.replace(target)
     return target
+
+
+def is_current(exercise: Exercise) -> bool:
+    """Tell whether a released exercise has its archive, made from what its author's folder holds now."""
+    try:
+        return read(exercise.archive) == sources(exercise.solution)
+    except OSError:
+        return False
 
 
 def read(path: Path) -> dict[str, bytes]:

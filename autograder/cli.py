@@ -140,20 +140,44 @@ def _build(where: Course, exercises: list[Exercise]) -> None:
 
 @app.command()
 def new(
-    name: Annotated[str, typer.Argument(help="Its name, such as 08-heads.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Its name, such as 13-sparse.", show_default=False)],
+    exercise_only: Annotated[bool, typer.Option("--exercise-only", help="Without a chapter of the book.")] = False,
     course: Root = ROOT,
 ) -> None:
-    """Make solutions/NN-name/: a small exercise that works, to be made into yours."""
+    """Make a chapter and its exercise, small ones that work, to be made into yours.
+
+    Of a chapter: two pages, an interactive figure and its test; all that lists chapters lists it. A course without a
+    book gets the exercise alone.
+    """
     from autograder.authoring.new import make
 
     where = _course(course)
-    for path in make(where, name):
+    made, listed = make(where, name, exercise_only)
+    for path in made:
         out.print(f"Made {_short(path, where)}", highlight=False)
+    for path in listed:
+        out.print(f"Listed in {_short(path, where)}", highlight=False)
+    build = ", then make book" if listed else ""
     out.print(
-        f"Next: write your own in their place, then python -m autograder release {name}",
+        f"Next: write your own in their place, then python -m autograder release {name}{build}",
         highlight=False,
         soft_wrap=True,
     )
+
+
+@app.command()
+def lists(course: Root = ROOT) -> None:
+    """Write what lists the book's chapters, _toc.yml and README.md, anew from book/chapters.toml."""
+    from autograder.authoring import chapters
+
+    where = _course(course)
+    if not (where.root / chapters.SOURCE).exists():
+        raise UserError(f"{where.root} has no {chapters.SOURCE}, so that there are no chapters to be listed.")
+    written = chapters.write(where.root)
+    for name in written:
+        out.print(f"Wrote {name}", highlight=False)
+    if not written:
+        out.print(f"All that lists chapters is as {chapters.SOURCE} has it", highlight=False)
 
 
 @app.command()
@@ -302,6 +326,8 @@ def _nothing_to_settle(waiting: "Waiting") -> None:
 
 def _show_grades(where: Course, records: list["Record"], kept: int, renewed: int) -> None:
     """Print everybody's points and what they were lost to; our own faults are an error."""
+    from autograder.results import Kind
+
     records = sorted(records, key=lambda record: (record.student, record.assignment))
     out.print(_table(records))
     done = f"Graded {len(records) - kept}"
@@ -313,7 +339,7 @@ def _show_grades(where: Course, records: list["Record"], kept: int, renewed: int
         f"{done}. Gradebook: {_short(where.db_url, where)}  Feedback: {_short(where.feedback, where)}",
         highlight=False,
     )
-    faults = [record for record in records if record.kind == "infrastructure"]
+    faults = [record for record in records if record.kind == Kind.INFRASTRUCTURE]
     if faults:
         raise UserError(
             f"{len(faults)} of {len(records)} could not be graded through our own fault, and lost no points: "
@@ -348,13 +374,13 @@ def export(
     course: Root = ROOT,
 ) -> None:
     """Write the grades as CSV, in the columns of nbgrader's own export."""
-    from autograder import gradebook
+    from autograder import records
     from autograder.sanitize import text
 
     where = _course(course, into, db)
     if not where.db and not where.gradebook.exists():
         raise UserError(f"There is no gradebook at {where.gradebook}. Grade first: python -m autograder grade")
-    rows = gradebook.rows(where)
+    rows = records.rows(where)
     if not rows:
         raise UserError(f"There is no grade in {where.db_url} yet. Run: python -m autograder grade")
     path = to or where.into / "grades.csv"
@@ -388,6 +414,43 @@ def stock(
 
     for line in stock.record(cases or []):
         out.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
+def mutants(
+    exercises: Names = None,
+    function: Annotated[str, typer.Option(help="This function alone.", show_default="all")] = "",
+    survivors: Annotated[
+        bool, typer.Option("--survivors", help="Show what passed, as lines for equal.toml.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(help="How many to examine at one time.", show_default="one for each core")] = 0,
+    course: Root = ROOT,
+) -> None:
+    """Change right answers in one place at a time, and count how many of these mutants the checks reject.
+
+    What became of them is written to book/data/mutants.json. The status is 1 if one passes that equal.toml does not
+    mark, or if a mark does not fit.
+    """
+    from autograder.authoring.mutants import look_at
+
+    fine = True
+    for exercise in _course(course).sources(exercises or ()):
+        found = look_at(exercise, function, jobs or None)
+        table = Table(title=exercise.name, title_justify="left")
+        for head in ("function", "mutants", "examined", "killed", "told why", "equal", "survived"):
+            table.add_column(head, justify="left" if head == "function" else "right")
+        for subject, row in found.rows.items():
+            counts = row.made, row.examined, row.killed, row.told, row.equal, len(row.survived)
+            table.add_row(subject, *map(str, counts))
+        for subject, lines in found.unmarked.items() if survivors else ():
+            text = "\n".join([f'[{subject}."why"]', *lines])
+            out.print(text, markup=False, highlight=False, soft_wrap=True)
+        out.print(table)
+        for line in found.misfits:
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
+        fine = fine and not found.misfits and not found.unmarked
+    if not fine:
+        raise typer.Exit(1)
 
 
 @app.command()

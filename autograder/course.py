@@ -1,6 +1,8 @@
 """The course on disk: every path, once; its exercises, what they say of themselves, and nbgrader's configuration."""
 
+import dataclasses
 import difflib
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -16,6 +18,8 @@ from autograder.limits import Limits
 CONFIG = "nbgrader_config.py"
 SETTINGS = "exercise.toml"
 ARCHIVE = "checking.zip"
+HEADING = re.compile(r"\s*# +(.*\S)")
+TITLE = "The title is the first heading of the exercise's notebook; take this line out. "
 
 
 def _root() -> Path:
@@ -37,20 +41,14 @@ class Settings:
 
     Attributes
     ----------
-    title : str
-        What people read; by default the folder's name stands for it.
     gpu : bool
         Whether some of its checks ask something of a GPU; guests may then use one that the machine has.
-    preload : tuple of str
-        Modules for guests to load beforehand, besides those that its given cells import.
     limits : dict
         What a submission may use, where it is other than in the rest of the course; see `autograder.limits`.
     """
 
-    title: str = ""
     gpu: bool = False
-    preload: tuple[str, ...] = ()
-    limits: dict[str, float] = field(default_factory=dict)
+    limits: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path) -> "Settings":
@@ -70,19 +68,16 @@ class Settings:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UserError(f"{named} is not TOML: {error}.") from None
         for key, value in said.items():
-            _expect(named, key, value, {"title": str, "gpu": bool, "preload": list, "limits": dict})
-        for number, module in enumerate(said.get("preload", [])):
-            _expect(named, f"preload[{number}]", module, {f"preload[{number}]": str})
-        usual = Limits().plain()
+            _expect(named, key, value, {"gpu": bool, "limits": dict})
+        usual = dataclasses.asdict(Limits())
         for key, value in said.get("limits", {}).items():
             _expect(named, key, value, {name: type(usual[name]) for name in usual}, within="limits.")
-        return cls(**{**said, "preload": tuple(said.get("preload", ()))})
+        return cls(**said)
 
 
 _IN_WORDS = {
     str: "text",
     bool: "true or false",
-    list: "a list",
     dict: "a table",
     int: "a whole number",
     float: "a number",
@@ -92,9 +87,9 @@ _IN_WORDS = {
 def _expect(named: str, key: str, value: Any, kinds: dict[str, type], within: str = "") -> None:
     """Raise `UserError` unless `kinds` has this key, and for the value's type."""
     if key not in kinds:
-        close = difflib.get_close_matches(key, kinds, n=1)
+        hint = TITLE if key == "title" else _meant(difflib.get_close_matches(key, kinds, n=1))
         raise UserError(
-            f"{named} has {within}{key}, and there is no such key. {_meant(close)}It may have: {', '.join(kinds)}."
+            f"{named} has {within}{key}, and there is no such key. {hint}It may have: {', '.join(kinds)}."
         )
     right = type(value) is kinds[key] or (kinds[key] is float and type(value) is int)
     if not right or (kinds[key] in (int, float) and not value > 0):
@@ -143,10 +138,15 @@ class Exercise:
         """What its `exercise.toml` says, as it was released."""
         return Settings.read(self.released)
 
-    @property
+    @cached_property
     def title(self) -> str:
-        """What people read of it: its title, or without one its name."""
-        return self.settings.title or self.name
+        """What people read of it: its notebook's first heading, such as "1. Queries, keys and values"."""
+        try:
+            cells = json.loads(self.notebook.read_text(encoding="utf-8"))["cells"]
+        except FileNotFoundError:
+            return self.name
+        texts = ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        return next((found[1] for text in texts if (found := HEADING.match(text))), self.name)
 
 
 @dataclass(frozen=True)
@@ -243,14 +243,7 @@ class Course:
     @property
     def course_id(self) -> str:
         """The name under which nbgrader files this course."""
-        return self.config.CourseDirectory.course_id
-
-    def title_of(self, name: str) -> str:
-        """Return the title of the exercise of this name: the name itself where it is not here, or has no title."""
-        try:
-            return Exercise(name, self.root).title
-        except UserError:
-            return name
+        return str(self.config.CourseDirectory.course_id)
 
     def exercises(self, names: Sequence[str] = ()) -> list[Exercise]:
         """Return the released exercises of these names, or all of them.

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from autograder import seeds
+from autograder import records, seeds
 from autograder.cells import OUTCOME_ID, Cell, Notebook
 from autograder.checking import Report, Result, Status, Subject, placed, show
 from autograder.checking.diagnosis import alike
@@ -27,6 +27,7 @@ from autograder.course import Course, Exercise, UserError
 from autograder.grading import submissions
 from autograder.grading.judge import Checked, Judge
 from autograder.grading.self_check import SelfCheck
+from autograder.limits import Limits
 from autograder.results import Record
 from autograder.sandbox import bubblewrap
 from autograder.sandbox.guests import Guest
@@ -258,7 +259,7 @@ class Explainer:
 def _record(path: Path) -> Record:
     """Return the record in a `grade.json`."""
     try:
-        record = Record.from_json(path.read_text(encoding="utf-8"))
+        record = records.from_text(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         record = None
     if record is None:
@@ -266,7 +267,7 @@ def _record(path: Path) -> Record:
     return record
 
 
-def _handed_in(course: Course, exercise: Exercise, record: Record, limits: dict[str, Any]) -> submissions.Unit | None:
+def _handed_in(course: Course, exercise: Exercise, record: Record, limits: Limits) -> submissions.Unit | None:
     """Return what was graded, if it still lies where submissions lie and has not changed."""
     if not course.submitted.is_dir():
         return None

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from autograder.course import Course, Exercise, UserError
-from autograder.results import Outcome, Record, Saved, Standing
+from autograder.results import Kind, Outcome, Saved, SavedCell, Standing
 
 QUIET = logging.getLogger("autograder.nbgrader")
 QUIET.setLevel(logging.CRITICAL)
@@ -249,7 +249,8 @@ class Writer:
         penalty = rule.plugin_inst.late_submission_penalty(found.student, found.score(), late)
         if penalty is None:
             return None
-        return rule._check_late_penalty(SimpleNamespace(score=found.score()), penalty)
+        checked: float = rule._check_late_penalty(SimpleNamespace(score=found.score()), penalty)
+        return checked
 
 
 @dataclass(frozen=True)
@@ -284,10 +285,10 @@ class _Submission:
             if result is None:
                 continue
             waits = result.manual and not str(result.error)
-            lost_by_us = outcome.kind == "infrastructure" and row.get("manual_score") is None
+            lost_by_us = outcome.kind == Kind.INFRASTRUCTURE and row.get("manual_score") is None
             row["auto_score"] = None if waits or lost_by_us else result.points
-            by_hand = row.get("manual_score") is not None
-            row["needs_manual_grade"] = by_hand or row["auto_score"] is None or result.pending > 0
+            manual = row.get("manual_score") is not None
+            row["needs_manual_grade"] = manual or row["auto_score"] is None or result.pending > 0
         for cell, row in self.comments.items():
             result = outcome.cells.get(self.exercise.commented.get(cell, ""))
             row["auto_comment"] = "No response." if result and result.manual and str(result.error) else None
@@ -323,18 +324,18 @@ class _Submission:
             needs_manual_grade=any(_waits(row) for row in self.grades.values()),
         )
 
-    def cells(self) -> dict[str, dict[str, Any]]:
+    def cells(self) -> dict[str, SavedCell]:
         """Return what `Saved` has of each cell."""
         cells: dict[str, dict[str, Any]] = {}
         for cell, row in self.grades.items():
             name, most = self.exercise.graded[cell]
-            by_hand = row.get("manual_score") is not None
-            cells.setdefault(name, {}).update(score=_score(row), points=most, waits=_waits(row), by_hand=by_hand)
+            manual = row.get("manual_score") is not None
+            cells.setdefault(name, {}).update(score=_score(row), points=most, waits=_waits(row), manual=manual)
         for cell, row in self.comments.items():
             cells.setdefault(self.exercise.commented[cell], {}).update(
                 comment=row.get("manual_comment"), automatic=row.get("auto_comment")
             )
-        return cells
+        return {name: SavedCell(**parts) for name, parts in cells.items()}
 
 
 def _score(row: dict[str, Any]) -> float:
@@ -352,68 +353,45 @@ def _waits(row: dict[str, Any]) -> bool:
     return bool(row["needs_manual_grade"]) and not only_pending
 
 
-def rows(course: Course) -> list[dict[str, Any]]:
-    """Return every grade in the gradebook as a dict, by exercise and student, under nbgrader's names.
+def rows(course: Course) -> list[tuple[dict[str, Any], set[str]]]:
+    """Return every grade, by exercise and student.
 
-    `needs_manual_grade` tells whether a cell of it still waits for a person, `pending` how many points wait for a
-    machine with what their checks need: by either the score may rise.
+    Returns
+    -------
+    list of tuple
+        The grade under nbgrader's own names, where `needs_manual_grade` tells whether a cell of it still waits for a
+        person; and the grade ids of the cells whose score a person gave.
     """
-    return [row for row, _ in graded(course)]
-
-
-def graded(course: Course) -> list[tuple[dict[str, Any], Record | None]]:
-    """Return every grade in the gradebook, as `rows` has it, with its record as it stands today, if it has one."""
     with opened(course) as gradebook:
-        found = []
-        for row, submission in _rows(gradebook):
-            record = Record.read(course.graded(row["student_id"], row["assignment"]).record)
-            if row["needs_manual_grade"]:
-                row["needs_manual_grade"] = any(_waits(_row(cell)) for cell in _grades(submission))
-            if record and record.pending:
-                by_hand = [cell.name for cell in _grades(submission) if cell.manual_score is not None]
-                record = record.settled(by_hand)
-            row["pending"] = record.pending if record else 0.0
-            if record:
-                now = {name: row[name] for name in ("score", "max_score", "needs_manual_grade")}
-                record = replace(record, **now)
-            found.append((row, record))
-        return found
+        return [
+            _row(found)
+            for assignment in sorted(gradebook.assignments, key=lambda assignment: assignment.name)
+            for found in sorted(assignment.submissions, key=lambda found: found.student.id)
+        ]
 
 
-def records(course: Course) -> list[Record]:
-    """Return the records of all graded submissions, with the scores that the gradebook has for them now."""
-    found = graded(course) if course.db or course.gradebook.exists() else []
-    return [record for _, record in found if record]
+def _row(found: SubmittedAssignment) -> tuple[dict[str, Any], set[str]]:
+    cells = [cell for notebook in found.notebooks for cell in notebook.grades]
+    penalty = found.late_submission_penalty or 0.0
+    row = {
+        "assignment": found.assignment.name,
+        "duedate": found.assignment.duedate or "",
+        "timestamp": found.timestamp or "",
+        "student_id": found.student.id,
+        "last_name": found.student.last_name or "",
+        "first_name": found.student.first_name or "",
+        "email": found.student.email or "",
+        "raw_score": found.score,
+        "late_submission_penalty": penalty,
+        "score": max(0.0, found.score - penalty),
+        "max_score": found.max_score,
+        "needs_manual_grade": found.needs_manual_grade and any(_waits(_parts(cell)) for cell in cells),
+    }
+    return row, {cell.name for cell in cells if cell.manual_score is not None}
 
 
-def _grades(submission: Any) -> list[Any]:
-    return [cell for notebook in submission.notebooks for cell in notebook.grades]
-
-
-def _row(cell: Any) -> dict[str, Any]:
+def _parts(cell: Grade) -> dict[str, Any]:
     return {name: getattr(cell, name) for name in ("auto_score", "manual_score", "needs_manual_grade")}
-
-
-def _rows(gradebook: Gradebook) -> Iterator[tuple[dict[str, Any], Any]]:
-    for assignment in sorted(gradebook.assignments, key=lambda a: a.name):
-        for found in sorted(assignment.submissions, key=lambda s: s.student.id):
-            yield (
-                {
-                    "assignment": found.assignment.name,
-                    "duedate": found.assignment.duedate or "",
-                    "timestamp": found.timestamp or "",
-                    "student_id": found.student.id,
-                    "last_name": found.student.last_name or "",
-                    "first_name": found.student.first_name or "",
-                    "email": found.student.email or "",
-                    "raw_score": found.score,
-                    "late_submission_penalty": found.late_submission_penalty or 0.0,
-                    "score": max(0.0, found.score - (found.late_submission_penalty or 0.0)),
-                    "max_score": found.max_score,
-                    "needs_manual_grade": found.needs_manual_grade,
-                },
-                found,
-            )
 
 
 def _reason(error: Exception) -> str:

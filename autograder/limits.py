@@ -3,11 +3,20 @@
 It is changed for a course in `nbgrader_config.py` (`c.Limits.…`), and for one exercise in its `exercise.toml`.
 """
 
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
 from traitlets import Bool, Float, Integer
-from traitlets.config import Configurable
+from traitlets.config import Config, Configurable
 
 
-class Limits(Configurable):
+def _limit(default: Any, meaning: str) -> Any:
+    return field(default=default, metadata={"help": meaning})
+
+
+@dataclass(frozen=True)
+class Limits:
     """Limits of a submission. Whatever goes beyond them ends the cell that did, and is a reason of the kind *limit*.
 
     Time is counted in seconds of computing, and in seconds in which nothing ran at all, so that a busy machine
@@ -16,35 +25,50 @@ class Limits(Configurable):
     and with 0.4 MB for each socket, and each process's own is bounded by the kernel as well.
     """
 
-    cpu_seconds = Float(60, help="Seconds of computing for one cell, all its processes together.").tag(config=True)
-    cpu_seconds_in_all = Float(300, help="Seconds of computing for a whole submission.").tag(config=True)
-    idle_seconds = Float(20, help="Seconds in which a running cell may wait for nothing.").tag(config=True)
-    idle_seconds_in_all = Float(120, help="Seconds in which a submission may wait for nothing.").tag(config=True)
-    wall_seconds_in_all = Float(
-        1800, help="Seconds for which the judge waits for a submission in all, whatever it does."
-    ).tag(config=True)
-    memory_mb = Integer(2000, help="Memory beyond what the warm parent shares, in MB.").tag(config=True)
-    processes = Integer(64, help="Processes and threads at one time.").tag(config=True)
-    disk_mb = Integer(200, help="Scratch space, in MB; it lies in memory.").tag(config=True)
-    shared_mb = Integer(200, help="Shared memory (/dev/shm), in MB.").tag(config=True)
-    files = Integer(5000, help="Files and folders in the scratch space.").tag(config=True)
-    descriptors = Integer(256, help="Open files of one process.").tag(config=True)
-    output_kb = Integer(400, help="Text that is kept of one cell's output, in KB; more is cut off.").tag(config=True)
-    picture_kb = Integer(2000, help="Size of one picture that is kept, in KB.").tag(config=True)
-    notebook_mb = Integer(50, help="Size of a notebook that is read, in MB.").tag(config=True)
-    graded_mb = Integer(20, help="Size of a graded notebook, and of a feedback page, in MB; more is cut.").tag(
-        config=True
+    cpu_seconds: float = _limit(60.0, "Seconds of computing for one cell, all its processes together.")
+    cpu_seconds_in_all: float = _limit(300.0, "Seconds of computing for a whole submission.")
+    idle_seconds: float = _limit(20.0, "Seconds in which a running cell may wait for nothing.")
+    idle_seconds_in_all: float = _limit(120.0, "Seconds in which a submission may wait for nothing.")
+    wall_seconds_in_all: float = _limit(
+        1800.0, "Seconds for which the judge waits for a submission in all, whatever it does."
     )
-    beside_mb = Integer(20, help="Size of the other files that a student hands in, in MB.").tag(config=True)
-    judge_seconds = Float(20, help="Seconds that one check cell may make the judge compute.").tag(config=True)
-    run_all_cells = Bool(
-        False, help="Whether to run the cells behind the last graded cell of code, which change no grade."
-    ).tag(config=True)
-    received_mb = Integer(1000, help="Data that a submission may send to the judge in all, in MB.").tag(config=True)
-    deaths = Integer(6, help="How often a submission may end Python itself, until the rest is not run.").tag(
-        config=True
+    memory_mb: int = _limit(2000, "Memory beyond what the warm parent shares, in MB.")
+    processes: int = _limit(64, "Processes and threads at one time.")
+    disk_mb: int = _limit(200, "Scratch space, in MB; it lies in memory.")
+    shared_mb: int = _limit(200, "Shared memory (/dev/shm), in MB.")
+    files: int = _limit(5000, "Files and folders in the scratch space.")
+    descriptors: int = _limit(256, "Open files of one process.")
+    output_kb: int = _limit(400, "Text that is kept of one cell's output, in KB; more is cut off.")
+    picture_kb: int = _limit(2000, "Size of one picture that is kept, in KB.")
+    notebook_mb: int = _limit(50, "Size of a notebook that is read, in MB.")
+    graded_mb: int = _limit(20, "Size of a graded notebook, and of a feedback page, in MB; more is cut.")
+    beside_mb: int = _limit(20, "Size of the other files that a student hands in, in MB.")
+    judge_seconds: float = _limit(20.0, "Seconds that one check cell may make the judge compute.")
+    run_all_cells: bool = _limit(
+        False, "Whether to run the cells behind the last graded cell of code, which change no grade."
     )
+    received_mb: int = _limit(1000, "Data that a submission may send to the judge in all, in MB.")
+    deaths: int = _limit(6, "How often a submission may end Python itself, until the rest is not run.")
 
-    def plain(self):
-        """Return the limits as a dict."""
-        return {name: getattr(self, name) for name in self.trait_names(config=True)}
+    @classmethod
+    def configured(cls, config: Config) -> "Limits":
+        """Return the limits that nbgrader's configuration of a course sets (`c.Limits.…`).
+
+        Raises
+        ------
+        traitlets.TraitError
+            If one is set to a value of another type.
+        """
+        said = _Traits(config=config)
+        return cls(**{limit.name: getattr(said, limit.name) for limit in dataclasses.fields(cls)})
+
+
+_KINDS = {bool: Bool, int: Integer, float: Float}
+_Traits = type(
+    "Limits",  # the name under which a configuration sets them
+    (Configurable,),
+    {
+        limit.name: _KINDS[type(limit.default)](limit.default, help=limit.metadata["help"]).tag(config=True)
+        for limit in dataclasses.fields(Limits)
+    },
+)

@@ -25,6 +25,7 @@ from autograder.grading.submissions import Submission
 from autograder.grading.worker import Worker
 from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
+from autograder.results import Kind
 from autograder.sandbox import bubblewrap
 
 
@@ -46,14 +47,14 @@ class Run(NbGraderPreprocessor):
                 f"Submissions cannot be isolated on this machine: {'; '.join(lacks)}. "
                 "Mend that, or set c.Run.sandbox = False at your own risk."
             )
-        worker = _worker(exercise, self.sandbox, Limits(config=self.config).plain())
+        worker = _worker(exercise, self.sandbox, Limits.configured(self.config))
         limits = worker.limits[exercise.name]
         unit = Submission(whose["student"], exercise, _submitted(self.config, whose)).read(limits)
         secret = seeds.course_secret(course)
         unit.seed = seeds.seed_for(secret, unit.assignment, unit.digest)
         unit.guest_seed = seeds.seed_for(secret, f"guest\0{unit.assignment}", unit.digest)
         outcome = worker.grade(unit)
-        if outcome.kind == "infrastructure":
+        if outcome.kind == Kind.INFRASTRUCTURE:
             raise UserError(str(outcome.reason))
         return nbformat.from_dict(json.loads(outcome.notebook)), resources
 
@@ -87,7 +88,7 @@ class Page(Exporter):
             saved = gradebook.Writer(course, book).saved(whose["assignment"], whose["student"])
         if saved is None:
             raise UserError(f"{whose['student']} has no grade for {whose['assignment']} yet.")
-        most_mb = Limits(config=self.config).graded_mb
+        most_mb = Limits.configured(self.config).graded_mb
         made = page.render(nb, saved, assignment=whose["assignment"], student=whose["student"], most_mb=most_mb)
         return made, resources
 
@@ -112,9 +113,9 @@ def _lacks() -> list[str]:
 _workers: dict[tuple[Any, ...], Worker] = {}
 
 
-def _worker(exercise: Exercise, isolated: bool, limits: dict[str, Any]) -> Worker:
+def _worker(exercise: Exercise, isolated: bool, limits: Limits) -> Worker:
     """Return the one worker of this process for an exercise: nbgrader makes a preprocessor for every submission."""
-    key = (exercise, isolated, tuple(sorted(limits.items())))
+    key = (exercise, isolated, limits)
     if key not in _workers:
         close()
         _workers[key] = Worker(

@@ -16,10 +16,10 @@ NOT_FINISHED = Message("the check did not run to its end")
 
 def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
     """Return a line for each cell that lost points, or has some that wait: how many, and for what reason."""
-    lines = []
+    lines: list[str] = []
     if str(result.reason):
         lines.append(f"{result.kind}: {result.reason}")
-    if result.kind not in ("malformed", "infrastructure"):
+    if not result.kind.ungraded:
         for grade_id, cell in result.cells.items():
             lost = cell.lost()
             if lost > 1e-9 and (cell.checks or not str(result.reason)):
@@ -57,9 +57,10 @@ def pending(name: str, points: float, needs: Sequence[str]) -> Message:
     return Message(text, name=name, points=f"{points:g}", what=named(needs))
 
 
-def named(needs: Sequence[str]) -> Message:
+def named(needs: Sequence[str]) -> str | Message:
     """Return what checks need of a machine, in words."""
-    return joined("{left} and {right}", [machine.NAMES.get(what, Message(what)) for what in needs] or [Message("it")])
+    names = [machine.NAMES.get(what, Message(what)) for what in needs] or [Message("it")]
+    return joined("{left} and {right}", names)
 
 
 def words_of(name: str) -> str:

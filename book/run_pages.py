@@ -53,7 +53,7 @@ def digest(page):
         # An interactive figure is written into the page with its script and its style.
         parts += [file.read_bytes() for file in sorted(path.parent.glob(f"{name}.*")) if file.suffix != ".pyc"]
         if name == "widget":
-            parts += [file.read_bytes() for file in sorted(path.parent.glob("common.*"))]
+            parts += [file.read_bytes() for file in sorted((path.parent / "common").iterdir())]
     parts += [(BOOK / name).read_bytes() for name in re.findall(r"data/[\w.-]+\w", code) if (BOOK / name).is_file()]
     parts += [metadata.version(name).encode() for name in ("numpy", "torch", "matplotlib", "ipykernel")]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()

@@ -22,7 +22,7 @@ import psutil
 import pytest
 from filelock import FileLock
 
-from autograder import startup
+from autograder import cores, startup
 from autograder.sandbox import bubblewrap
 
 startup.begin()  # seconds less in each of pytest's processes
@@ -43,7 +43,7 @@ QUIET = [
 
 
 # Module-scoped fixtures that keep a warm parent from one test to the next; it must be gone when their module ends.
-LASTING = {"guests", "nursery"}
+LASTING = {"guests", "pool"}
 # Fixtures that take the built book, or start guests: tests with them are slow.
 COSTLY = {"html", "isolated", "guests"}
 LEFT_SECONDS = 15  # for what a test started to end by itself, on a busy machine
@@ -80,7 +80,7 @@ def pytest_configure(config):
 
 def pytest_xdist_auto_num_workers():
     """Half as many processes again as there are cores: a test that waits for a limit or a page computes nothing."""
-    return math.ceil(1.5 * (os.cpu_count() or 1))
+    return math.ceil(1.5 * cores.count())
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by the marks
@@ -220,3 +220,22 @@ def page(browser):
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     yield context.new_page()
     context.close()
+
+
+@pytest.fixture(scope="module")
+def tab(browser):
+    """One tab for all tests of a module."""
+    context = browser.new_context()
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture
+def chapter(tab, site, request):
+    """The page of a test module's figure, loaded anew, the figure in sight: the module names its PAGE and FIGURE."""
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    tab.goto(site + request.module.PAGE)
+    root = tab.locator(request.module.FIGURE)
+    root.locator("input, button").first.wait_for(state="attached", timeout=30_000)
+    root.evaluate("(root) => root.scrollIntoView({ block: 'center' })")
+    return tab

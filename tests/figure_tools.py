@@ -1,6 +1,5 @@
 """For tests of interactive figures: their JavaScript under node, the chapter's own Python, a screen of a phone."""
 
-import contextlib
 import json
 import sys
 from pathlib import Path
@@ -20,7 +19,7 @@ def of_chapter(name):
 
 
 def in_node(tmp_path, name, expression, cases):
-    """Evaluate a JavaScript expression of `m` (the module of the figure `name`) and `c` for each of the cases.
+    """Evaluate a JavaScript expression of `m` (a figure's module, or one of `common/`) and `c` for each of the cases.
 
     Cases and results cross as JSON, which has neither NaN nor infinity.
     """
@@ -37,17 +36,6 @@ def in_node(tmp_path, name, expression, cases):
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-@contextlib.contextmanager
-def opened(browser, address, part):
-    """Open a page, which may be long, and wait until this part of its figure (a CSS selector) is there."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page = context.new_page()
-    page.goto(address)
-    page.locator(part).first.wait_for(state="attached", timeout=30_000)
-    yield page
-    context.close()
 
 
 def fits_a_phone(browser, address, figure):

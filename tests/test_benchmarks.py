@@ -49,7 +49,7 @@ def run(sources, namespace=()):
     namespace = dict(namespace)
     for source in sources:
         with contextlib.suppress(Exception), contextlib.redirect_stdout(io.StringIO()), np.errstate(all="ignore"):
-            exec(compile(source, "cell", "exec"), namespace)
+            exec(compile(source, "cell", "exec"), namespace)  # noqa: S102 (a notebook runs)
     return namespace
 
 
@@ -77,22 +77,22 @@ def score(answers, subject, function):
 @each_in_full
 def test_a_listed_answer_is_the_same_as_a_cell(benchmarks, folder):
     """Its helpers come along, under names that replace nothing which the notebook gives or asks for."""
-    answers = benchmarks("classes").Answers(folder.name)
+    answers = benchmarks("classes").answers_of(folder.name)
     code = code_of(answers.released)
     first = [written for _, written, _ in code].index(True)
     given = run(source for _, _, source in code[:first])
     examine = answers.exercise.suite.examine
     for subject in answers.subjects:
-        labels = [*answers.listed(subject, "right"), *answers.listed(subject, "wrong")]
+        listed = answers.listed(subject, "right") | answers.listed(subject, "wrong")
         every = 5 if "torch" in vars(answers.exercise.checks) else 1  # such checks take ten times as long
-        for label in labels[::every]:
+        for label, answer in list(listed.items())[::every]:
             cell = answers.cell(subject, label)
             namespace = run([cell], given)
             assert all(namespace[name] is value for name, value in given.items()), label
             assert set(answers.subjects) & set(namespace) == {subject}, label
             found = [
                 [(result.name, result.status) for result in examine(subject, function, seed=1).results]
-                for function in (namespace[subject], getattr(answers.exercise.misconceptions, label))
+                for function in (namespace[subject], answer)
             ]
             assert found[0] == found[1], f"{label}:\n{cell}"
 
@@ -100,7 +100,7 @@ def test_a_listed_answer_is_the_same_as_a_cell(benchmarks, folder):
 @each_in_full
 def test_a_right_class_gets_full_points(benchmarks, folder):
     classes = benchmarks("classes")
-    answers, labels = classes.Answers(folder.name), set()
+    answers, labels = classes.answers_of(folder.name), set()
     for student in classes.students(answers, "right", COUNT):
         namespace = handed_in(student)
         for subject in answers.subjects:
@@ -112,7 +112,7 @@ def test_a_right_class_gets_full_points(benchmarks, folder):
 @each_in_full
 def test_a_mixed_class_has_mistakes_where_it_says_so(benchmarks, folder):
     classes = benchmarks("classes")
-    answers = classes.Answers(folder.name)
+    answers = classes.answers_of(folder.name)
     found = classes.students(answers, "mixed", COUNT)
     kinds = [student.kind for student in found]
     assert [kinds.count(kind) for kind in ("right", "wrong", "error")] == [COUNT / 2, COUNT * 2 / 5, COUNT / 10]
@@ -133,7 +133,7 @@ def test_a_mixed_class_has_mistakes_where_it_says_so(benchmarks, folder):
 @each_exercise
 def test_every_kind_of_error_is_one(benchmarks, folder):
     classes = benchmarks("classes")
-    answers = classes.Answers(folder.name)
+    answers = classes.answers_of(folder.name)
     given = run(source for check, written, source in code_of(answers.released) if not check and not written)
     for name, spoil in classes.ERRORS.items():
         for subject in answers.subjects:
@@ -146,7 +146,7 @@ def test_every_kind_of_error_is_one(benchmarks, folder):
 @pytest.mark.parametrize("kind", ["right", "mixed"])
 def test_the_same_seed_makes_the_same_class_and_no_two_notebooks_are_alike(benchmarks, folder, kind):
     classes = benchmarks("classes")
-    answers = classes.Answers(folder.name)
+    answers = classes.answers_of(folder.name)
 
     def made(count, seed):
         return [nbformat.writes(student.notebook) for student in classes.students(answers, kind, count, seed)]
@@ -164,7 +164,7 @@ def test_the_same_seed_makes_the_same_class_and_no_two_notebooks_are_alike(bench
 @each_exercise
 def test_a_submission_has_the_released_cells(benchmarks, folder, tmp_path):
     classes = benchmarks("classes")
-    answers = classes.Answers(folder.name)
+    answers = classes.answers_of(folder.name)
     classes.write(classes.students(answers, "mixed", 2), folder.name, tmp_path)
     for path in tmp_path.glob("*/*/*.ipynb"):
         notebook = nbformat.read(path, as_version=4)

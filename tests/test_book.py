@@ -196,7 +196,7 @@ def test_exercise_downloads_and_opens(page, site, name, tmp_path):
     with zipfile.ZipFile(download.value.path()) as archive:
         names = archive.namelist()
         assert all(entry.startswith(f"{name}/") for entry in names)
-        assert {f"{name}/{name}.ipynb", f"{name}/checks.py"} <= set(names)
+        assert {f"{name}/{name}.ipynb", f"{name}/checks.py", f"{name}/checking.zip"} <= set(names)
         assert not [entry for entry in names if re.search(r"__pycache__|checkpoints|\.pyc$", entry)]
         for entry in names:
             assert archive.read(entry) == (ROOT / "exercises" / entry).read_bytes()

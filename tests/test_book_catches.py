@@ -17,7 +17,7 @@ def test_every_wrong_answer_stands_there_with_its_check(page, folder):
     exercise = loader.load(folder)
     for subject in exercise.subjects:
         part = re.search(rf'<details[^>]*id="catches-{folder.name}-{subject}".*?</details>', page, re.S)
-        assert part, f"book/catches.md has no table of {folder.name}"
+        assert part, f"the page has no table of {folder.name}"
         rows = re.findall(r"<tr.*?</tr>", part[0].partition("<tbody>")[2], re.S)
         assert len(rows) == len(exercise.suite.listed("wrong_for", subject))
         for row in rows:
@@ -25,6 +25,13 @@ def test_every_wrong_answer_stands_there_with_its_check(page, folder):
                 re.sub(r"<[^>]+>", "", cell).strip() for cell in re.findall(r"<td.*?</td>", row, re.S)
             )
             assert answer and caught and hint
+
+
+def test_each_exercise_has_its_heading(page):
+    sections = page.split('<section id="')[1:]
+    found = [(part.partition('"')[0], set(re.findall(r'id="catches-(\d\d-[\w-]+?)-\w+"', part))) for part in sections]
+    for folder in loader.FOLDERS:
+        assert (f"exercise-{int(folder.name[:2])}", {folder.name}) in found
 
 
 def cells(table):
@@ -52,8 +59,9 @@ def test_what_became_of_the_mutants_stands_there(page):
     _summary, table = map(cells, re.findall(r'<table class="abh-counts.*?</table>', page, re.S))
     for name, functions in mutants.recorded().items():
         rows = functions.values()
-        examined, killed, told = (sum(row[kind] for row in rows) for kind in ("examined", "killed", "told"))
-        equal = sum(len(row["equal"]) for row in rows)
+        examined, killed, told, equal = (
+            sum(row[kind] for row in rows) for kind in ("examined", "killed", "told", "equal")
+        )
         assert table[name] == [str(count) for count in (examined, killed, told, equal, examined - killed - equal)]
         assert examined == killed + equal
     assert {folder.name for folder in loader.FOLDERS} <= set(table)

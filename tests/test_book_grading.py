@@ -1,5 +1,6 @@
 """The instructor's pages: made of the corpus, the recording, the limits and the benchmarks as they are."""
 
+import dataclasses
 import html as entities
 import importlib
 import json
@@ -123,10 +124,9 @@ def test_the_limits_are_those_of_the_engine(pages):
         name: (said_as[value] if value in said_as else float(value), meaning)
         for name, value, meaning in rows(pages[0], "abh-limits")
     }
-    traits = Limits.class_own_traits(config=True)
     plain = str.maketrans("’“”", '\'""')
     assert {name: (value, said.translate(plain)) for name, (value, said) in shown.items()} == {
-        name: (trait.default_value, trait.help) for name, trait in traits.items()
+        limit.name: (limit.default, limit.metadata["help"]) for limit in dataclasses.fields(Limits)
     }
 
 

@@ -22,9 +22,10 @@ from autograder.grading.run import execute
 from autograder.grading.submissions import Unit
 from autograder.limits import Limits
 from autograder.sandbox import guests as sandbox
+from autograder.sandbox.guest import Ended, Guest
 from autograder.sandbox.inside import wire
 
-LIMITS = {**Limits().plain(), "cpu_seconds": 6, "idle_seconds": 3, "run_all_cells": True}  # torch loads in 3 and more
+LIMITS = Limits(cpu_seconds=6, idle_seconds=3, run_all_cells=True)  # torch loads in 3 and more
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +41,10 @@ def toy(tmp_path_factory):
 def guests(request, toy):
     """Where guests come from: in the sandbox, and as ordinary processes."""
     if request.param == "bare":
-        own = sandbox.Bare(LIMITS)
+        own = sandbox.UnsandboxedGuests(LIMITS)
     else:
         request.getfixturevalue("isolated")
-        own = sandbox.Nursery(LIMITS, ["torch"], [str(toy.root), str(ROOT)])
+        own = sandbox.GuestPool(LIMITS, ["torch"], [str(toy.root), str(ROOT)])
     yield own
     own.close()
 
@@ -325,7 +326,7 @@ def test_a_function_of_the_checks_runs_where_the_module_is(asked):
 
 def asked_for(source):
     names = {}
-    exec(source, names)
+    exec(source, names)  # noqa: S102
     return names
 
 
@@ -406,7 +407,7 @@ def test_an_odd_result_is_a_value_or_an_error_and_the_guest_lives(asked_on, expr
     own = asked_on(ODD + f"def odd():\n    return {expression}\ndef fine():\n    return 1")
     try:
         own.lookup("odd")()
-    except sandbox.Ended:
+    except Ended:
         raise
     except Exception as error:
         assert str(error)
@@ -459,7 +460,7 @@ def against(frames, usage=lambda: {"cpu": 0.0, "idle": 0.0}):
     """Return a judge's guest whose other end sends these frames, whatever it is asked."""
     ours, theirs = socket.socketpair()
     threading.Thread(target=lambda: [theirs.sendall(frame) for frame in frames], daemon=True).start()
-    guest = sandbox.Guest(ours, LIMITS, usage, lambda: None)
+    guest = Guest(ours, LIMITS, usage, lambda: None)
     guest.other = theirs
     return guest
 
@@ -467,7 +468,7 @@ def against(frames, usage=lambda: {"cpu": 0.0, "idle": 0.0}):
 @pytest.mark.parametrize("frame", FRAMES, ids=range(len(FRAMES)))
 def test_a_forged_frame_ends_the_guest_and_is_named(toy, frame):
     own = judge_with(toy, against([frame]))
-    with pytest.raises(sandbox.Ended, match="forged") as caught:
+    with pytest.raises(Ended, match="forged") as caught:
         own.notebook.find("add")
     assert caught.value.kind == "hostile"
 
@@ -475,7 +476,7 @@ def test_a_forged_frame_ends_the_guest_and_is_named(toy, frame):
 @pytest.mark.parametrize("value", VALUES_FORGED, ids=range(len(VALUES_FORGED)))
 def test_a_forged_value_ends_the_guest_and_is_named(toy, value):
     own = judge_with(toy, against([wire.pack({"op": "done", "value": value, "found": True}, [b"x" * 8])]))
-    with pytest.raises(sandbox.Ended, match="forged") as caught:
+    with pytest.raises(Ended, match="forged") as caught:
         own.notebook.ask("call", {"name_of": "add"})
     assert caught.value.kind == "hostile" and own.notebook.guest.ended
 
@@ -486,7 +487,7 @@ def test_a_forged_value_ends_the_guest_and_is_named(toy, value):
 def test_a_forged_change_is_noticed(toy, changed):
     own = judge_with(toy, against([wire.pack({"op": "done", "value": None, "changed": changed}, [b"x" * 8])]))
     x = np.ones(3)
-    with pytest.raises(sandbox.Ended) as caught:
+    with pytest.raises(Ended) as caught:
         own.notebook.ask("call", {"name_of": "add"}, (x,))
     assert caught.value.kind == "hostile" and x.sum() == 3
 
@@ -498,14 +499,14 @@ def test_a_forged_change_is_noticed(toy, changed):
 def test_a_forged_shape_is_noticed(toy, shape):
     own = judge_with(toy, against([wire.pack({"op": "done", "value": None, "reshaped": shape})]))
     x, view = np.ones(3), np.ones((4, 6))[:2, :3]
-    with pytest.raises(sandbox.Ended) as caught:
+    with pytest.raises(Ended) as caught:
         own.notebook.ask("call", {"name_of": "add"}, (x, view))
     assert caught.value.kind == "hostile" and (x.shape, view.shape) == ((3,), (2, 3))
 
 
 def test_half_a_message_is_not_waited_for_without_end(toy):
     own = judge_with(toy, against([wire.HEAD.pack(100, 0) + b"{"]))
-    with pytest.raises(sandbox.Ended, match="half a message"):
+    with pytest.raises(Ended, match="half a message"):
         own.notebook.find("add")
 
 
@@ -615,7 +616,7 @@ def test_a_dead_guest_costs_the_cell_that_killed_it(toy, guests, name):
     left = []
     for own in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):  # one that ends while it is looked at
-            ours = "bwrap" in own.name() or "parent.py" in " ".join(own.cmdline())
+            ours = "bwrap" in own.name() or "parent.main" in own.cmdline()
             browsers = "chrom" in own.name()  # starts and ends processes as it likes, if a test before had one
             if own.pid not in before and not ours and not browsers:
                 left.append(own)
@@ -638,7 +639,7 @@ def test_every_cell_deadly_still_ends(toy, guests):
     notebook = nbformat.v4.new_notebook()
     notebook.cells = [nbformat.v4.new_code_cell("import os; os._exit(1)", id=f"c{i}") for i in range(20)]
     ended = run_notebook(notebook, toy, guests).stops
-    assert len(ended) == LIMITS["deaths"] and "was not run" in nbformat.writes(notebook)
+    assert len(ended) == LIMITS.deaths and "was not run" in nbformat.writes(notebook)
 
 
 def test_a_students_random_numbers_are_the_same_at_each_grading_and_differ_by_seed(toy, guests):
@@ -694,7 +695,7 @@ WORKS = {
 @pytest.mark.parametrize("name", WORKS)
 def test_what_notebooks_normally_do_works(toy, guests, name):
     source, says = WORKS[name]
-    if isinstance(guests, sandbox.Bare) and name == "torch threads":
+    if isinstance(guests, sandbox.UnsandboxedGuests) and name == "torch threads":
         source, says = "print('threads 1')", "threads 1"  # an ordinary process has as many as the machine
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
     assert not run_notebook(notebook, toy, guests).stops
@@ -731,14 +732,14 @@ def shown(guest, source):
 
 @pytest.fixture
 def pair(isolated, toy):
-    """Two guests that live at the same time, in two lanes of one warm parent."""
-    nursery = sandbox.Nursery(LIMITS, ["torch"], [str(toy.root), str(ROOT)])
-    lanes = [sandbox.Lane(nursery.lane(), LIMITS) for _ in range(2)]
-    own = [lane.guest() for lane in lanes]
+    """Two guests that live at the same time, over two channels of one warm parent."""
+    pool = sandbox.GuestPool(LIMITS, ["torch"], [str(toy.root), str(ROOT)])
+    channels = [sandbox.Channel(pool.channel(), LIMITS) for _ in range(2)]
+    own = [channel.guest() for channel in channels]
     yield own
     for guest in own:
         guest.close()
-    nursery.close()
+    pool.close()
 
 
 def test_what_one_guest_leaves_no_other_finds(pair, isolated):

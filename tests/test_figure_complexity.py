@@ -203,13 +203,6 @@ def shown(page):
 
 
 @pytest.fixture
-def chapter(page, site):
-    page.goto(site + PAGE)
-    page.locator(f"{FIGURE} .abh-reset").first.scroll_into_view_if_needed(timeout=20_000)
-    return page
-
-
-@pytest.fixture
 def machines(chapter):
     """What the page was built with, read from the page itself."""
     states = json.loads(chapter.locator('script[type="application/vnd.jupyter.widget-state+json"]').text_content())

@@ -176,13 +176,6 @@ def test_the_figure_refuses_what_it_cannot_show(model):
 # ---- in the browser --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def chapter(page, site):
-    page.goto(site + PAGE)
-    page.locator(f"{FIGURE} .abh-reset").first.scroll_into_view_if_needed(timeout=20_000)
-    return page
-
-
 def shown(page):
     """What the figure shows: exact numbers, and what is drawn and written."""
     return page.evaluate("""() => {

@@ -241,13 +241,6 @@ def check_shown(page, course, **wanted):
     return one
 
 
-@pytest.fixture
-def chapter(page, site):
-    page.goto(site + PAGE)
-    page.locator(f"{FIGURE} .abh-reset").first.scroll_into_view_if_needed(timeout=20_000)
-    return page
-
-
 @pytest.mark.slow
 @pytest.mark.browser
 def test_the_buttons_set_what_they_name(chapter, course):

@@ -152,22 +152,6 @@ def test_training_is_the_same_each_time_and_leaves_the_generator_alone():
 # ---- in the browser --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def opened(browser, site):
-    """The chapter, opened once: it is a long page."""
-    with figure_tools.opened(browser, site + PAGE, f"{FIGURE} input") as page:
-        yield page
-
-
-@pytest.fixture
-def chapter(opened, site):
-    """The chapter with its figure as at first."""
-    opened.goto(site + PAGE)
-    opened.locator(f"{FIGURE} input").first.wait_for(state="attached", timeout=30_000)
-    opened.locator(FIGURE).scroll_into_view_if_needed()
-    return opened
-
-
 def shown(page):
     """What the figure shows: exact numbers, and what is written beside them."""
     return page.evaluate("""() => {

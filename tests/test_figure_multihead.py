@@ -160,22 +160,6 @@ def models():
     return {count: figure.train(count) for count in (1, 2, 4)}
 
 
-@pytest.fixture(scope="module")
-def opened(browser, site):
-    """The chapter, opened once: it is a long page."""
-    with figure_tools.opened(browser, site + PAGE, f"{FIGURE} input") as page:
-        yield page
-
-
-@pytest.fixture
-def chapter(opened, site):
-    """The chapter with its figure as at first."""
-    opened.goto(site + PAGE)
-    opened.locator(f"{FIGURE} input").first.wait_for(state="attached", timeout=30_000)
-    opened.locator(FIGURE).scroll_into_view_if_needed()
-    return opened
-
-
 def press(page, name):
     page.locator(FIGURE).get_by_role("button", name=TEXT[name], exact=True).click()
 

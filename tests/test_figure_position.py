@@ -219,24 +219,6 @@ def check_shown(course, now, order, encoding="none", start=0):
     assert now["pressed"] == [one == state for one in figure.TRIES]
 
 
-@pytest.fixture(scope="module")
-def opened(browser, site):
-    """The chapter, opened once: it is a long page."""
-    with figure_tools.opened(browser, site + PAGE, f"{FIGURE} .abh-grip") as page:
-        yield page
-
-
-@pytest.fixture
-def chapter(opened):
-    """The chapter with its figure as at first."""
-    reset = opened.locator(FIGURE).get_by_role("button", name=TEXT["reset"])
-    if reset.is_enabled():
-        reset.click()
-    opened.locator(f"{FIGURE} .abh-rows").scroll_into_view_if_needed()
-    opened.wait_for_timeout(300)  # rows have glided home
-    return opened
-
-
 def says(page, words):
     page.locator(f"{FIGURE} .abh-summary", has_text=words).wait_for(timeout=3000)
 

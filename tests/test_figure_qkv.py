@@ -7,6 +7,7 @@ from figures import qkv as figure
 
 Q, K, V = figure.X @ figure.W_q, figure.X @ figure.W_k, figure.X @ figure.W_v
 STEPS = len(figure.TEXT["step_names"])
+PAGE = "/book/01-qkv.html"
 FIGURE = ".abh-qkv"
 
 
@@ -56,11 +57,6 @@ def test_partial_sums_end_at_the_output(course, tmp_path):
         expected = in_python(course, *(np.array(case[name]) for name in "qKV"))["output"]
         assert len(sums) == len(case["K"]) + 1
         np.testing.assert_allclose(sums[-1], expected, atol=1e-6)
-
-
-def test_ties_are_named_as_such(tmp_path):
-    cases = [[1.0, 2.0, 0.5], [2.0, 1.0, 2.0], [0.0, 0.0, 0.0], [5.0]]
-    assert figure_tools.in_node(tmp_path, "qkv", "m.largest(c)", cases) == [[1], [0, 2], [0, 1, 2], [0]]
 
 
 @pytest.mark.parametrize(
@@ -118,13 +114,6 @@ def check_shown(course, now, q):
     np.testing.assert_allclose(
         [float(x) for x in now["z_text"].strip("()").split(", ")], expected["output"], atol=0.00501
     )
-
-
-@pytest.fixture
-def chapter(page, site):
-    page.goto(site + "/book/01-qkv.html")
-    page.locator(f"{FIGURE} .abh-handle").scroll_into_view_if_needed(timeout=20_000)
-    return page
 
 
 def last_step(page):
@@ -246,4 +235,4 @@ def test_on_a_phone_the_query_and_the_answer_are_on_one_screen(chapter):
 @pytest.mark.slow
 @pytest.mark.browser
 def test_nothing_sticks_out_on_a_phone(browser, site):
-    assert figure_tools.fits_a_phone(browser, site + "/book/01-qkv.html", FIGURE)
+    assert figure_tools.fits_a_phone(browser, site + PAGE, FIGURE)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from figures import scaling as figure
 
+PAGE = "/book/02-scaling.html"
 FIGURE = ".abh-scaling"
 DIVISORS = [lambda d_k: 1.0, np.sqrt, float]  # in the order of the figure's choice
 
@@ -118,12 +119,6 @@ def test_bins_are_as_wide_as_the_spread_needs(tmp_path):
     )
 
 
-def test_numbers_that_are_level_are_all_the_largest(tmp_path):
-    cases = [[0.2, 0.5, 0.3], [0.25] * 4, [0.4, 0.2, 0.4], [1.0]]
-    answers = figure_tools.in_node(tmp_path, "scaling", "m.isLargest(c)", cases)
-    assert answers == [[False, True, False], [True] * 4, [True, False, True], [True]]
-
-
 def test_the_predicted_shares_are_those_of_a_normal_distribution(tmp_path):
     from statistics import NormalDist
 
@@ -184,13 +179,6 @@ def move(page, number, value):
         "(input, value) => { input.value = value; input.dispatchEvent(new Event('input', { bubbles: true })); }",
         value,
     )
-
-
-@pytest.fixture
-def chapter(page, site):
-    page.goto(site + "/book/02-scaling.html")
-    page.locator(f"{FIGURE} .abh-reset").first.scroll_into_view_if_needed(timeout=20_000)
-    return page
 
 
 @pytest.mark.slow
@@ -282,4 +270,4 @@ def test_pictures_are_described(chapter):
 @pytest.mark.slow
 @pytest.mark.browser
 def test_nothing_sticks_out_on_a_phone(browser, site):
-    assert figure_tools.fits_a_phone(browser, site + "/book/02-scaling.html", FIGURE)
+    assert figure_tools.fits_a_phone(browser, site + PAGE, FIGURE)

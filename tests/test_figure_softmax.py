@@ -89,11 +89,6 @@ def test_learning_is_gradient_descent(course, tmp_path):
         np.testing.assert_allclose(answer, scores, rtol=1e-9)
 
 
-def test_ties_are_named_as_such(tmp_path):
-    cases = [[1.0, 2.0, 0.5], [2.0, 1.0, 2.0], [0.0, 0.0, 0.0], [5.0]]
-    assert figure_tools.in_node(tmp_path, "softmax", "m.largest(c)", cases) == [[1], [0, 2], [0, 1, 2], [0]]
-
-
 def test_numbers_are_written_as_they_are(tmp_path):
     written = {
         0.5: "0.5",
@@ -170,24 +165,6 @@ def check_shown(course, now, scores, da=GRADES):
     places, sizes = np.transpose(now["discs"])
     np.testing.assert_allclose(sizes, np.maximum(2, 24 * np.sqrt(expected["weights"])), rtol=1e-6)
     np.testing.assert_allclose(expected["weights"] @ places, now["support"], atol=0.01)
-
-
-@pytest.fixture(scope="module")
-def opened(browser, site):
-    """The chapter, opened once: it is a long page."""
-    with figure_tools.opened(browser, site + PAGE, f"{FIGURE} input") as page:
-        yield page
-
-
-@pytest.fixture
-def chapter(opened):
-    """The chapter with its figure as at first."""
-    reset = opened.locator(FIGURE).get_by_role("button", name=TEXT["reset"])
-    if reset.is_enabled():
-        reset.click()
-    opened.locator(FIGURE).get_by_role("radio", name="1 Weights").check()
-    opened.locator(FIGURE).scroll_into_view_if_needed()
-    return opened
 
 
 def says(page, words):

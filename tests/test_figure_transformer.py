@@ -68,14 +68,6 @@ def test_the_model_equals_the_chapters(course, tmp_path):
         np.testing.assert_allclose(answer["reads"][-1], read, atol=1e-10)
 
 
-def test_gelu_and_the_error_function(tmp_path):
-    xs = [-9.0, -6.0, -5.99, -3.0, -1.0, -1e-9, 0.0, 1e-300, 0.5, 1.0, 2.0, 4.0, 6.0, 30.0]
-    answers = figure_tools.in_node(tmp_path, "transformer", "[m.erf(c), m.gelu(c)]", xs)
-    for x, (error, bent) in zip(xs, answers, strict=True):
-        assert error == pytest.approx(math.erf(x), rel=1e-13, abs=1e-300)
-        assert bent == pytest.approx(torch.nn.functional.gelu(torch.tensor(x, dtype=torch.float64)).item(), abs=1e-14)
-
-
 def test_temperature_and_drawing(tmp_path):
     logits = [1.0, 3.0, -2.0, 3.0]
     answers = figure_tools.in_node(tmp_path, "transformer", f"m.temper({logits}, c)", [0, 0.5, 1, 3])
@@ -177,22 +169,6 @@ def shown(page):
 def trained():
     """The model that the page trained, trained again."""
     return figure.train()
-
-
-@pytest.fixture(scope="module")
-def opened(browser, site):
-    """The chapter, opened once: it is a long page."""
-    with figure_tools.opened(browser, site + PAGE, f"{FIGURE} input") as page:
-        yield page
-
-
-@pytest.fixture
-def chapter(opened, site):
-    """The chapter with its figure as at first."""
-    opened.goto(site + PAGE)
-    opened.locator(f"{FIGURE} input").first.wait_for(state="attached", timeout=30_000)
-    opened.locator(FIGURE).scroll_into_view_if_needed()
-    return opened
 
 
 def press(page, name):

@@ -11,8 +11,8 @@ from test_outputs import ACTING, ONLY_IN_MARKDOWN, SECONDS
 
 from autograder.corpus.case import live
 from autograder.course import Course
-from autograder.feedback import code, formulas
-from autograder.sanitize import markdown, markup
+from autograder.feedback import formulas
+from autograder.sanitize import code, markdown, markup
 
 TEXTS = [
     cell.source
@@ -38,7 +38,7 @@ ODD = [
 
 def shown(text, room=None):
     """Return a student's Markdown as a page shows it."""
-    return formulas.with_formulas(markup.inert_markdown(text)[0], room or formulas.Room())
+    return formulas.with_formulas(markdown.inert_markdown(text)[0], room or formulas.Room())
 
 
 MARKDOWN = [*TEXTS, *ACTING.values(), *ONLY_IN_MARKDOWN.values(), *ODD]

@@ -98,8 +98,8 @@ def test_a_gpu_that_guests_cannot_use_costs_nobody_points(isolated, tmp_path, mo
 
 def test_the_limits_of_a_guest_with_a_gpu_fit_cuda(isolated):
     """Such a guest starts without a device, too: torch's gradients work in it, and the keeper counts its memory."""
-    limits = {**Limits().plain(), "memory_mb": 700}
-    nursery = guests.Nursery(limits, ["torch"], gpu=True)
+    limits = Limits(memory_mb=700)
+    pool = guests.GuestPool(limits, ["torch"], gpu=True)
     source = (
         "import os, resource, torch\n"
         "print(resource.getrlimit(resource.RLIMIT_DATA)[0], resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
@@ -107,7 +107,7 @@ def test_the_limits_of_a_guest_with_a_gpu_fit_cuda(isolated):
         "x = torch.ones(3, requires_grad=True)\n(2 * x).sum().backward()\nprint(x.grad.tolist())"
     )
     try:
-        guest = nursery.guest()
+        guest = pool.guest()
         try:
             printed = shown(guest, source).splitlines()
             assert printed == ["-1 1024", "None /scratch/.triton", "[2.0, 2.0, 2.0]"]
@@ -118,7 +118,7 @@ def test_the_limits_of_a_guest_with_a_gpu_fit_cuda(isolated):
         finally:
             guest.close()
     finally:
-        nursery.close()
+        pool.close()
 
 
 @pytest.mark.slow
@@ -132,7 +132,7 @@ def test_a_kernel_is_graded_on_a_gpu(isolated, tmp_path):
     course = toy_course(tmp_path)
     folder = course.sources()[0].solution
     (folder / "checks.py").write_text((folder / "checks.py").read_text() + CHECK_ON_A_GPU)
-    (folder / "exercise.toml").write_text('gpu = true\npreload = ["torch", "triton"]\n')
+    (folder / "exercise.toml").write_text("gpu = true\n")
     release(course, course.sources()[0])
     notebook = nbformat.read(course.exercises()[0].notebook, as_version=4)
     for cell in notebook.cells:

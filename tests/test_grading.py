@@ -22,14 +22,15 @@ from nbgrader.api import Gradebook
 from servers import jupyter
 from typer.testing import CliRunner
 
-from autograder import cli, gradebook, reasons
+from autograder import archive, cli, gradebook, reasons
 from autograder.authoring.release import release
 from autograder.course import ROOT, Course, UserError
 from autograder.grading import backends, batch, notebook
 from autograder.grading.judge import Judge
 from autograder.limits import Limits
 from autograder.sandbox.budget import Budget
-from autograder.sandbox.guests import Bare, Ended, Nursery
+from autograder.sandbox.guest import Ended
+from autograder.sandbox.guests import GuestPool, UnsandboxedGuests
 
 RIGHT = {"add": "def add(a, b):\n    return b + a", "twice": "def twice(a):\n    return a + a"}
 
@@ -161,11 +162,28 @@ def reasons_of(course, student):
 
 def test_the_release_has_checks_and_runtime_and_no_solution(toy):
     exercise = toy.exercises()[0]
-    names = {path.relative_to(exercise.released).as_posix() for path in exercise.released.rglob("*.*")}
-    assert {"01-toy.ipynb", "checks.py", "misconceptions.py", "checking/suite.py"} <= names
-    assert "01-toy.py" not in names
-    everything = "".join(p.read_text() for p in exercise.released.rglob("*.*") if p.suffix in (".ipynb", ".py"))
-    assert "return a + b" not in everything and "addition commutes" not in everything
+    names = {path.relative_to(exercise.released).as_posix() for path in exercise.released.rglob("*")}
+    assert (
+        {"01-toy.ipynb", "checks.py", "checking.zip"}
+        <= names
+        <= {"01-toy.ipynb", "checks.py", "checking.zip", "exercise.toml"}
+    )
+    packed = archive.read(exercise.archive)
+    assert {"misconceptions.py", "checking/suite.py"} <= set(packed) and "right_answers.py" not in packed
+    everything = b"".join([*(path.read_bytes() for path in exercise.released.iterdir()), *packed.values()])
+    assert b"return a + b" not in everything and b"addition commutes" not in everything
+
+
+def test_nbgraders_own_release_is_the_same(toy, tmp_path):
+    exercise = toy.exercises()[0]
+    ours = {path.name: path.read_bytes() for path in exercise.released.iterdir()}
+    shutil.copytree(toy.root, tmp_path / "course")
+    shutil.rmtree(tmp_path / "course" / "exercises")
+    command = [sys.executable, "-m", "nbgrader", "generate_assignment", exercise.name]
+    done = subprocess.run(command, cwd=tmp_path / "course", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    theirs = tmp_path / "course" / "exercises" / exercise.name
+    assert {path.name: path.read_bytes() for path in theirs.iterdir()} == ours
 
 
 def test_a_release_is_the_same_each_time(toy, tmp_path):
@@ -227,7 +245,7 @@ def test_what_a_person_gave_renews_the_page_and_runs_nothing(graded, monkeypatch
         raise AssertionError("nothing is to be run")
 
     monkeypatch.setattr(backends, "Local", nobody)
-    monkeypatch.setattr(Nursery, "start", nobody)
+    monkeypatch.setattr(GuestPool, "start", nobody)
     try:
         for pages_made in ("pages made anew: 1", ""):
             result = run(course, "grade", "--submitted", folder, "--into", course.into)
@@ -538,8 +556,8 @@ def test_a_record_that_is_none_is_graded_again(isolated, toy, tmp_path, data):
 
 def test_large_arguments_of_callbacks_end_at_a_limit(toy):
     """A check may give a function to a student's; what that one hands to it, again and again, has an end."""
-    limits = {**Limits().plain(), "received_mb": 100}
-    guests = Bare(limits)
+    limits = Limits(received_mb=100)
+    guests = UnsandboxedGuests(limits)
     guests.start()
     try:
         judge = Judge(toy.exercises()[0], limits)

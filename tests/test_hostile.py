@@ -16,7 +16,7 @@ from conftest import toy_course
 from nbgrader.api import Gradebook
 from typer.testing import CliRunner
 
-from autograder import cli, reasons
+from autograder import cli, reasons, records
 from autograder.authoring.release import release
 from autograder.corpus import CASES
 from autograder.corpus import case as cases
@@ -138,7 +138,7 @@ def judged(case, record, page, notebook, grader=None):
     for what, text in (("the page", page), ("the graded notebook", notebook)):
         if len(text.encode("utf-8", "replace")) > MOST_BYTES:
             wrong.append(f"{what} has {len(text.encode('utf-8', 'replace')) / 1e6:.0f} MB")
-    for what, text in (("the record", record.to_json()), ("the reasons", reasons), ("the page", page)):
+    for what, text in (("the record", records.to_text(record)), ("the reasons", reasons), ("the page", page)):
         if ACTS.search(text):
             wrong.append(f"acts in {what}: {around(text)}")
     return wrong

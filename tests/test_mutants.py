@@ -6,7 +6,9 @@ import textwrap
 import pytest
 from typer.testing import CliRunner
 
+from autograder import cli
 from autograder.authoring import loader, mutants
+from autograder.course import UserError
 
 SAMPLE = 12
 CHANGES = {
@@ -97,15 +99,20 @@ def total_small(total, draw):
 TOY_ANSWERS = """
 from autograder.checking import misconception, right
 
+def counted(n):
+    return range(n)
+
 @misconception("total", label="n is counted", hint="Stop before n.")
 def total_one_more(n):
     return n * (n + 1) / 2
 
 @right("total")
 def total_of_range(n):
-    return sum(range(n))
+    return sum(counted(n))
 """
-TOY_LOOP = """
+TOY_RIGHT = """
+from autograder.checking import right
+
 @right("total")
 def total_while(n):
     found = i = 0
@@ -127,16 +134,21 @@ raise SystemExit("what a text shows is not run")
 
 @pytest.fixture
 def toy(tmp_path):
-    folder = tmp_path / "01-toy"
-    folder.mkdir()
+    """The folder of an exercise in a course of its own, without right_answers.py."""
+    folder = tmp_path / "solutions" / "01-toy"
+    folder.mkdir(parents=True)
     for name, text in [("checks", TOY_CHECKS), ("misconceptions", TOY_ANSWERS), ("01-toy", TOY_TEXT)]:
         (folder / f"{name}.py").write_text(text, encoding="utf8")
     return folder
 
 
+def run(toy, *arguments):
+    """Run the subcommand on the toy's course."""
+    return CliRunner().invoke(cli.app, ["mutants", "01-toy", "--course", str(toy.parent.parent), *arguments])
+
+
 def test_mutants_are_killed_by_checks_by_time_and_told_why(toy):
-    with open(toy / "misconceptions.py", "a", encoding="utf8") as answers:
-        answers.write(TOY_LOOP)
+    (toy / "right_answers.py").write_text(TOY_RIGHT, encoding="utf8")
     found, count = mutants.mutants_of(loader.load(toy), "total")
     assert count == len(found) > 20
     found = [own for own in found if own.answer == "reference" or "(dropped)" in own.name]
@@ -151,6 +163,14 @@ def test_mutants_are_killed_by_checks_by_time_and_told_why(toy):
     assert outcomes["total_while: found = i = 0  ->  (dropped)"].raised
     survived = {name for name, outcome in outcomes.items() if not outcome.killed}
     assert survived == {"reference: return n * (n - 1) / 2  ->  return n * (n - 1) // 2"}
+
+
+def test_a_right_answer_sees_the_helpers_of_the_module_that_it_stands_in(toy):
+    (toy / "right_answers.py").write_text(TOY_RIGHT, encoding="utf8")
+    found = [own for own in mutants.mutants_of(loader.load(toy), "total")[0] if own.answer == "total_of_range"]
+    outcomes = dict(zip([own.name for own in found], mutants.examined(toy, found, 1), strict=True))
+    dropped = outcomes["total_of_range: return sum(counted(n))  ->  return counted(n)"]
+    assert dropped.killed and not dropped.raised
 
 
 def test_what_one_mutant_left_in_memory_is_gone_before_the_next(toy):
@@ -172,22 +192,54 @@ def total(n):
     assert first.killed and not second.killed and not second.raised
 
 
-def test_equal_ones_are_marked_and_counted(toy, monkeypatch, tmp_path):
-    monkeypatch.setattr(loader, "FOLDERS", [toy])
-    monkeypatch.setattr(mutants, "RECORD", tmp_path / "data" / "mutants.json")
-    done = CliRunner().invoke(mutants.app, ["01-toy", "--survivors"])
-    assert done.exit_code == 1 and "return n * (n - 1) // 2" in done.output
-    marks = '[[equal]]\nfunction = "total"\nreason = "One of n and n - 1 is even."\nmutants = ["%s"]\n'
-    survivor = "reference: return n * (n - 1) / 2  ->  return n * (n - 1) // 2"
-    (toy / "equal.toml").write_text(marks % survivor, encoding="utf8")
-    done = CliRunner().invoke(mutants.app, ["01-toy"])
+REASON = '[total."One of n and n - 1 is even."]'
+SURVIVOR = "'n * (n - 1) / 2' = 'n * (n - 1) // 2'"
+
+
+def test_equal_ones_are_marked_and_counted(toy):
+    done = run(toy, "--survivors")
+    assert done.exit_code == 1 and f'[total."why"]\n{SURVIVOR}\n' in done.output
+    (toy / "equal.toml").write_text(f"{REASON}\n{SURVIVOR}\n", encoding="utf8")
+    done = run(toy)
     assert done.exit_code == 0, done.output
-    row = mutants.recorded()["01-toy"]["total"]
-    assert row["equal"] == [survivor] and not row["survived"] and row["killed"] == row["examined"] - 1
+    row = mutants.recorded(toy.parent.parent)["01-toy"]["total"]
+    assert row["equal"] == 1 and not row["survived"] and row["killed"] == row["examined"] - 1
     assert row["by"] == {"total_small": row["killed"]} and row["told"] >= row["cause"] >= 1
-    (toy / "equal.toml").write_text(marks % "reference: no such mutant", encoding="utf8")
-    done = CliRunner().invoke(mutants.app, ["01-toy"])
-    assert done.exit_code == 1 and "no such mutant" in done.output
+    of_one = f"{REASON}\n{SURVIVOR.replace('n *', 'reference: n *', 1)}\n"
+    (toy / "equal.toml").write_text(of_one, encoding="utf8")
+    assert run(toy, "--function", "total").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ("'no such text' = 'x'", "total: no such text  ->  x: marked in equal.toml, and fits no mutant"),
+        ("'total_of_range: n * (n - 1) / 2' = 'n * (n - 1) // 2'", "// 2: marked in equal.toml, and fits no mutant"),
+        ("'1' = ['2', '0']", "total: 1  ->  2: marked in equal.toml, and rejected where it is reference: return n"),
+    ],
+)
+def test_a_mark_that_does_not_fit_is_named(toy, mark, said):
+    (toy / "equal.toml").write_text(f"{REASON}\n{SURVIVOR}\n{mark}\n", encoding="utf8")
+    done = run(toy)
+    assert done.exit_code == 1 and said in done.output
+
+
+def test_a_mark_fits_whatever_else_its_line_says():
+    found = made("return [x + 1, x * 2, y]")
+    fit = [own.name.partition("  ->  ")[2] for own in found if own.has(("x + 1", "x - 1"))]
+    assert fit == ["return [x - 1, x * 2, y]"]
+    assert not [own for own in found if own.has(("other: x + 1", "x - 1"))]
+    assert [own for own in found if own.has(("toy: x + 1", "x - 1"))]
+
+
+def test_what_is_recorded_of_other_functions_and_exercises_stays(tmp_path):
+    rows = {name: mutants.summed([], [], made) for made, name in enumerate("abc")}
+    mutants.record(tmp_path, "02-two", rows, ["a", "b", "c"])
+    mutants.record(tmp_path, "01-one", rows, ["a", "b", "c"])
+    mutants.record(tmp_path, "01-one", {"b": mutants.summed([], [], 7)}, ["b", "c", "d"])
+    kept = mutants.recorded(tmp_path)
+    assert {name: list(own) for name, own in kept.items()} == {"01-one": ["b", "c"], "02-two": ["a", "b", "c"]}
+    assert (kept["01-one"]["b"]["made"], kept["01-one"]["c"]["made"]) == (7, 2)
 
 
 def test_of_many_mutants_the_same_are_chosen_and_all_of_the_reference(toy):
@@ -200,9 +252,11 @@ def test_of_many_mutants_the_same_are_chosen_and_all_of_the_reference(toy):
     assert [own.name for own in few if own.answer == "reference"] == reference
 
 
-def test_an_exercise_that_is_not_there():
-    done = CliRunner().invoke(mutants.app, ["09-none"])
-    assert done.exit_code == 1 and "There is no exercise '09-none'" in done.output
+def test_an_exercise_or_a_function_that_is_not_there_is_one_line(toy):
+    wrong = [["09-none"], "There is no exercise '09-none'"], [["01-toy", "--function", "sum"], "no function 'sum'"]
+    for arguments, said in wrong:
+        with pytest.raises(UserError, match=said):
+            cli.app(["mutants", *arguments, "--course", str(toy.parent.parent)], standalone_mode=False)
 
 
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
@@ -212,17 +266,18 @@ def test_what_students_write_is_there_without_what_the_text_shows(folder):
 
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 def test_the_record_is_of_these_answers(folder):
-    """Mend: `python -m autograder.authoring.mutants NN-name`."""
+    """Mend: `python -m autograder mutants NN-name`."""
     exercise, recorded = loader.load(folder), mutants.recorded()[folder.name]
     assert list(recorded) == exercise.programs
-    marked = mutants.equals(folder)
+    marked = mutants.marks(folder)
     assert set(marked) <= set(exercise.programs)
     for subject, row in recorded.items():
         found, made = mutants.mutants_of(exercise, subject)
         assert (row["made"], row["examined"]) == (made, len(found))
-        assert row["killed"] + len(row["passed"]) == row["examined"]
-        assert set(row["passed"]) <= {own.name for own in found}
-        assert set(marked.get(subject, {})) == set(row["equal"]), "marked, and rejected or not there"
+        assert row["killed"] + row["equal"] + len(row["survived"]) == row["examined"]
+        own = marked.get(subject, {})
+        assert not mutants.misfits(own, found, rejected=[])
+        assert len([mutant for mutant in found if any(map(mutant.has, own))]) == row["equal"]
         assert not row["survived"], "look at each: a better check, or a line in equal.toml"
 
 
@@ -234,7 +289,5 @@ def test_mutants_are_still_killed(folder):
     for subject in exercise.programs:
         found = mutants.mutants_of(exercise, subject)[0]
         found = found[:: max(7, len(found) // SAMPLE)]
-        equal = mutants.equals(folder).get(subject, {})
         outcomes = mutants.examined(folder, found)
-        passed = [own.name for own, outcome in zip(found, outcomes, strict=True) if not outcome.killed]
-        assert not set(passed) - set(equal)
+        assert not mutants.summed(found, outcomes, len(found), mutants.marks(folder).get(subject, {})).survived

@@ -1,13 +1,17 @@
-"""A new exercise works as it is made: it is verified, released, and its listed answers do what the tests ask for."""
+"""A new exercise and a new chapter work as they are made: released, listed, built, and passing their own tests."""
 
+import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 import test_exercises
+from test_released_answers import answers_in_text
 from typer.testing import CliRunner
 
 from autograder import cli
-from autograder.authoring import loader, verify
+from autograder.authoring import chapters, loader, verify
 from autograder.course import ROOT, Course, Settings
 
 
@@ -28,13 +32,14 @@ def test_a_new_exercise_can_be_released(course):
     text = (folder / "06-multi-head.py").read_text(encoding="utf-8")
     assert text.startswith("# %% title [markdown]\n# # 6. Multi head\n") and "## 6.1 `centred`" in text
     assert "TITLE" not in text and "name" not in {path.stem for path in folder.iterdir()}
-    assert Settings.read(folder).title == "Multi head"
+    assert Settings.read(folder) == Settings()
     assert run(course, "release").exit_code == 0
-    assert course.title_of("06-multi-head") == "Multi head"
+    assert course.exercises()[0].title == "6. Multi head"
+    assert answers_in_text(course.exercises()[0]) == []
     assert "YOUR CODE" in course.exercises()[0].notebook.read_text(encoding="utf-8").upper()
 
 
-def test_all_that_its_lists_lack_is_length(course):
+def test_its_lists_do_what_the_tests_ask_for(course):
     """Each wrong answer is told its own hint, and each check is failed by one of them."""
     run(course, "new", "06-multi-head")
     folder = course.root / "solutions" / "06-multi-head"
@@ -70,3 +75,147 @@ def test_what_is_there_stays(course, tmp_path):
 def test_a_folder_that_is_no_course_is_refused(tmp_path):
     done = run(Course(root=tmp_path), "new", "06-multi-head")
     assert done.exit_code == 1 and "is no course" in str(done.exception) and not list(tmp_path.iterdir())
+
+
+# ---- a chapter -------------------------------------------------------------------------------------------
+
+NAME = f"{len(chapters.read(ROOT)) + 1:02}-sparse-attention"  # the next one
+PAGES = [f"book/{NAME}", f"book/{NAME}-deeper"]
+README = "Chapters:\n\n<!-- chapters: made by `make lists` from book/chapters.toml -->\n<!-- end of chapters -->\n\nMore.\n"
+
+
+@pytest.fixture
+def with_book(course):
+    """A course with this course's chapters: their pages, and what lists them."""
+    (course.root / "book").mkdir()
+    for path in (ROOT / "book").glob("*.md"):
+        shutil.copy(path, course.root / "book")
+    shutil.copy(ROOT / chapters.SOURCE, course.root / "book")
+    shutil.copy(ROOT / "_toc.yml", course.root)
+    (course.root / "README.md").write_text(README, encoding="utf-8")
+    return course
+
+
+def files(course):
+    return {path: path.read_bytes() for path in course.root.rglob("*") if path.is_file()}
+
+
+def test_a_new_chapter_stands_in_all_lists(with_book):
+    before = files(with_book)
+    done = run(with_book, "new", NAME)
+    assert done.exit_code == 0 and done.output.count("Listed in") == 3
+    made = {path.relative_to(with_book.root).as_posix() for path in set(files(with_book)) - set(before)}
+    figure = {f"book/figures/sparse_attention.{kind}" for kind in ("py", "js", "css")}
+    assert made >= {f"{page}.md" for page in PAGES} | figure | {"tests/test_figure_sparse_attention.py"}
+    assert made >= {f"solutions/{NAME}/{file}" for file in (f"{NAME}.py", "checks.py", "exercise.toml")}
+    assert all(f"Made {path}\n" in done.output for path in made)
+    for path in made:
+        text = (with_book.root / path).read_text(encoding="utf-8")
+        assert not re.search(r"NAME|TITLE|NN|chapter N\b", text) and all(
+            len(line) <= 170 for line in text.splitlines()
+        )
+    contents = (with_book.root / "_toc.yml").read_text(encoding="utf-8")
+    assert re.findall(r"file: (book/\d\S+)", contents)[-2:] == PAGES and "book/01-qkv-deeper" in contents
+    *_others, last = re.findall(r"^\d+\. .*", (with_book.root / "README.md").read_text(encoding="utf-8"), re.M)
+    assert last == f"{int(NAME[:2])}. *Sparse attention*: write here, in a few words, what it is about"
+    assert list(chapters.read(with_book.root))[-1] == NAME and not chapters.stale(with_book.root)
+
+
+def test_a_new_chapter_needs_a_name_and_a_number_of_its_own(with_book):
+    run(with_book, "new", NAME)
+    before = files(with_book)
+    other = f"{int(NAME[:2]) + 2:02}-other"
+    for name, reason in ((NAME, "is there already"), ("01-other", "the next chapter"), (other, "the next chapter")):
+        done = run(with_book, "new", name)
+        assert done.exit_code == 1 and reason in str(done.exception) and "\n" not in str(done.exception)
+    assert files(with_book) == before
+
+
+def test_a_chapter_that_is_there_can_get_an_exercise(with_book):
+    page = with_book.root / "book" / "01-qkv.md"
+    before = page.read_bytes()
+    assert "for the exercise alone: --exercise-only" in str(run(with_book, "new", "01-qkv").exception)
+    assert run(with_book, "new", "01-qkv", "--exercise-only").exit_code == 0
+    assert page.read_bytes() == before and not (with_book.root / "tests").exists()
+    assert "read={}" in (with_book.root / "solutions" / "01-qkv" / "checks.py").read_text(encoding="utf-8")
+
+
+def test_lists_are_made_anew(with_book):
+    assert run(with_book, "lists").output == "Wrote README.md\n"
+    assert "is as book/chapters.toml has it" in run(with_book, "lists").output
+    source, readme = with_book.root / chapters.SOURCE, with_book.root / "README.md"
+    listed = readme.read_text(encoding="utf-8")
+    assert listed.startswith("Chapters:\n") and listed.endswith("\nMore.\n")
+    rows = source.read_text(encoding="utf-8").split("\n[")
+    source.write_text("\n[".join(rows[:-1]), encoding="utf-8")  # a chapter is taken out
+    assert run(with_book, "lists").output == "Wrote _toc.yml\nWrote README.md\n"
+    assert len(listed.splitlines()) - len(readme.read_text(encoding="utf-8").splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ("[01-qkv", "is not TOML"),
+        ("[01-qkv]\nafter = []\n", r"\[01-qkv\] should be a chapter"),
+        ("[qkv]\n", "should be a chapter such as"),
+        ('[99-none]\nafter = []\nneeds = ""\nlearn = ""\nabout = ""\n', "book/99-none.md has no title"),
+        (None, "has no book/chapters.toml"),
+    ],
+)
+def test_a_fault_in_the_list_is_one_line(with_book, rows, reason):
+    source = with_book.root / chapters.SOURCE
+    source.unlink() if rows is None else source.write_text(rows, encoding="utf-8")
+    done = run(with_book, "lists")
+    assert done.exit_code == 1 and re.search(reason, str(done.exception)) and "\n" not in str(done.exception)
+
+
+@pytest.fixture(scope="module")
+def built(html, tmp_path_factory):
+    """A copy of this course with a new chapter, which alone is built, with what other builds fetched."""
+    root = tmp_path_factory.mktemp("course")
+    for name in ("nbgrader_config.py", "_config.yml", "_toc.yml", "pyproject.toml"):
+        shutil.copy(ROOT / name, root)
+    shutil.copytree(ROOT / "book", root / "book", ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
+    (root / "tests").mkdir()
+    for name in ("conftest.py", "figure_tools.py"):
+        shutil.copy(ROOT / "tests" / name, root / "tests")
+    (root / "_build").mkdir()
+    (root / "_build" / "npm").symlink_to(html.parent / "npm")
+    course = Course(root=root)
+    for command in ("new", "release"):
+        assert run(course, command, NAME).exit_code == 0
+    row = (root / chapters.SOURCE).read_text(encoding="utf-8").rpartition("\n[")[2]
+    (root / chapters.SOURCE).write_text(f"[{row}", encoding="utf-8")
+    one, two = PAGES
+    (root / "_toc.yml").write_text(f"format: jb-book\nroot: {one}\nchapters:\n- file: {two}\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "book/build.py"], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert done.returncode == 0, done.stdout
+    return course
+
+
+def test_a_new_chapter_is_built_without_a_warning(built):
+    html = built.root / "_build" / "html"
+    page = (html / "book" / f"{NAME}.html").read_text(encoding="utf-8")
+    for part in ("The idea in a picture", "By hand", "The code", "Common mistakes", "Recap", "The exercise"):
+        assert re.search(rf"<h2>\s*{part}", page), part
+    assert f"exercise-{NAME}" in page and "[-3.  1.  2.]" in page and 'class="abh-selftest' in page
+    assert "1.00 0.51" in (html / f"{PAGES[1]}.html").read_text(encoding="utf-8")
+    assert (html / "exercises" / f"{NAME}.zip").exists()
+
+
+def test_the_test_of_a_new_figure_passes(built):
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", "-rs", "tests"],
+        cwd=built.root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0 and "passed" in done.stdout, done.stdout
+
+
+def test_a_new_exercise_sends_readers_to_its_chapter(built, monkeypatch):
+    monkeypatch.setattr(loader, "ROOT", built.root)
+    test_exercises.test_feedback_sends_readers_to_a_heading_of_the_chapter(built.root / "solutions" / NAME)

@@ -3,6 +3,7 @@
 import base64
 import json
 import time
+from dataclasses import replace
 
 import nbformat
 import pytest
@@ -13,7 +14,7 @@ from autograder.corpus.case import live
 from autograder.limits import Limits
 from autograder.sanitize import markdown, markup, outputs
 
-LIMITS = {**Limits().plain(), "output_kb": 40, "picture_kb": 20}
+LIMITS = Limits(output_kb=40, picture_kb=20)
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(100)).decode()
 JPEG = base64.b64encode(b"\xff\xd8\xff\xe0" + bytes(100)).decode()
 GIF = base64.b64encode(b"GIF89a" + bytes(100)).decode()
@@ -68,7 +69,7 @@ ONLY_IN_MARKDOWN = {
 
 
 def collected(*messages, **limits):
-    cell = outputs.Collected({**LIMITS, **limits})
+    cell = outputs.Collected(replace(LIMITS, **limits))
     for message in messages:
         cell.add(message)
     return cell
@@ -95,7 +96,7 @@ def test_nothing_in_a_text_cell_acts(name):
     text = {**ACTING, **ONLY_IN_MARKDOWN}[name]
     cell = new_markdown_cell(f"Before\n\n{text}\n\nAfter")
     outputs.clean_markdown([cell], LIMITS)
-    assert_inert(markup.inert_markdown(cell.source)[0])
+    assert_inert(markdown.inert_markdown(cell.source)[0])
     shown = stock_markdown(cell.source)  # other programs show a graded notebook as well
     assert not live(shown), shown
     assert "Before" in shown and "After" in shown
@@ -119,7 +120,7 @@ def test_ordinary_markdown_is_left_as_it_is(text):
     cell = new_markdown_cell(text)
     assert outputs.clean_markdown([cell], LIMITS) == []
     assert cell.source == text
-    shown = markup.inert_markdown(text)[0]
+    shown = markdown.inert_markdown(text)[0]
     for word in ("<table>", "<blockquote>", "<ol>", 'type="checkbox"', 'class="m"') if "|" in text else ():
         assert word in shown
 
@@ -138,7 +139,7 @@ def test_what_was_made_inert_is_read_the_same_everywhere():
     outputs.clean_markdown([again], LIMITS)
     assert len(cell.source.splitlines()) == 1
     assert "href" not in stock_markdown(cell.source) and "<h1" not in stock_markdown(cell.source)
-    assert markup.inert_markdown(again.source)[0] == markup.inert_markdown(cell.source)[0]
+    assert markdown.inert_markdown(again.source)[0] == markdown.inert_markdown(cell.source)[0]
 
 
 # Attachments
@@ -148,7 +149,7 @@ def test_a_photo_in_a_text_cell_stays():
     cell = new_markdown_cell("![proof](attachment:proof.jpg)", attachments={"proof.jpg": {"image/jpeg": JPEG}})
     assert outputs.clean_markdown([cell], LIMITS) == []
     assert cell.attachments == {"proof.jpg": {"image/jpeg": JPEG}}
-    assert f'src="data:image/jpeg;base64,{JPEG}"' in markup.inert_markdown(cell.source, cell.attachments)[0]
+    assert f'src="data:image/jpeg;base64,{JPEG}"' in markdown.inert_markdown(cell.source, cell.attachments)[0]
 
 
 @pytest.mark.parametrize("name", ["my photo.png", "Übung.png"])
@@ -157,7 +158,7 @@ def test_a_photo_of_any_name_is_shown(name):
     cell = new_markdown_cell(text, attachments={name: {"image/png": PNG}})
     outputs.clean_markdown([cell], LIMITS)
     assert PNG in stock_markdown(cell.source)
-    assert PNG in markup.inert_markdown(cell.source, cell.get("attachments"))[0]
+    assert PNG in markdown.inert_markdown(cell.source, cell.get("attachments"))[0]
 
 
 @pytest.mark.parametrize(
@@ -237,18 +238,18 @@ def test_a_graded_notebook_has_a_largest_size():
     small = new_code_cell("z = 1", outputs=[outputs.new_output("stream", name="stdout", text="kept")])
     cells = [nbformat.from_dict(cell) for cell in cells]
     notebook = new_notebook(cells=[*cells, new_markdown_cell("w" * 90_000), small])
-    assert not outputs.bound(notebook, {"graded_mb": 1}, lambda cell: False)
-    assert outputs.bound(notebook, {"graded_mb": 0.2}, lambda cell: False)
+    assert not outputs.bound(notebook, replace(LIMITS, graded_mb=1), lambda cell: False)
+    assert outputs.bound(notebook, replace(LIMITS, graded_mb=0.2), lambda cell: False)
     assert outputs.size_of(notebook) <= 200_000
     assert [cell.outputs[0].text == f"{outputs.CUT_CELL}\n" for cell in notebook.cells[:5]].count(True) == 4
     assert small.outputs[0].text == "kept" and notebook.cells[5].source == "w" * 90_000
-    assert outputs.bound(notebook, {"graded_mb": 0.05}, lambda cell: False)
+    assert outputs.bound(notebook, replace(LIMITS, graded_mb=0.05), lambda cell: False)
     assert notebook.cells[5].source == str(outputs.CUT_SOURCE) and outputs.size_of(notebook) <= 50_000
 
 
 def test_the_courses_cells_are_never_cut():
     notebook = new_notebook(cells=[new_markdown_cell("w" * 90_000)])
-    outputs.bound(notebook, {"graded_mb": 0.01}, lambda cell: True)
+    outputs.bound(notebook, replace(LIMITS, graded_mb=0.01), lambda cell: True)
     assert notebook.cells[0].source == "w" * 90_000
 
 

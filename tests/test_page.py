@@ -24,13 +24,14 @@ from autograder.checking import MIME, Report, Result
 from autograder.checking import words as translations
 from autograder.checking.words import Message
 from autograder.corpus.case import RIGHT, live
-from autograder.feedback import head
+from autograder.course import ROOT
+from autograder.feedback import outcome_cell
 from autograder.feedback import page as feedback_page
 from autograder.feedback.page import render
-from autograder.results import CellResult, Outcome, Saved, Standing
+from autograder.results import CellResult, Kind, Outcome, Saved, SavedCell, Standing
 from autograder.sanitize import outputs
 
-AXE = __import__("pathlib").Path("/work/main/_build/npm/node_modules/axe-core/axe.min.js")
+AXE = ROOT / "_build" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
 STUDENT = "ada"
 PAGE = "http://feedback.test/page.html"
 COMMENT = "The proof is short. It says $a + b$."
@@ -53,7 +54,7 @@ def graded(tmp_path_factory):
     text = new_code_cell("print('hello')", outputs=[outputs.new_output("stream", name="stdout", text="hello\n")])
     notebook.cells += [text, new_markdown_cell("# My notes\n\n| a | b |\n|---|---|\n| 1 | 2 |")]
     half = {"check_add": CellResult(2.0, 4.0), "check_twice": CellResult(1.0, 2.0)}
-    outcome = Outcome("wrong", Message(""), [], [], {**half, "proof": CellResult(3.0, 3.0, manual=True)}, "")
+    outcome = Outcome(Kind.WRONG, Message(""), [], [], {**half, "proof": CellResult(3.0, 3.0, manual=True)}, "")
     with gradebook.opened(course) as book:
         gradebook.register(course, book, exercise)
         writer = gradebook.Writer(course, book)
@@ -98,7 +99,7 @@ def test_a_page_is_the_same_each_time(graded):
 
 def test_one_students_comment_is_not_on_anothers_page(graded):
     course, notebook, saved = graded
-    cells = {name: {**cell, "comment": None} for name, cell in saved.cells.items()}
+    cells = {name: replace(cell, comment=None) for name, cell in saved.cells.items()}
     assert "The proof is short" in page_of(graded)
     assert "The proof is short" not in page_of((course, notebook, replace(saved, cells=cells)))
 
@@ -153,9 +154,14 @@ def page_with(*results, cells=(), head_cell=None, score=2.0, **standing):
     answer.metadata["nbgrader"] = {"grade": False, "grade_id": "add", "locked": False, "solution": True}
     own = [head_cell] if head_cell else []
     notebook = new_notebook(cells=[*own, text, answer, *cells, checked(*results, score=score)])
-    graded = {"check_add": {"score": score, "points": 6.0, "waits": False, "by_hand": False}}
-    saved = Saved(Standing(score, 6.0, **standing), {**graded, "add": {"comment": None, "automatic": "The reasons."}})
+    kept = {"check_add": SavedCell(score, 6.0), "add": SavedCell(automatic="The reasons.")}
+    saved = Saved(Standing(score, 6.0, **standing), kept)
     return body(render(notebook, saved, assignment="01-sums", student="ada"))
+
+
+def said_of(kind, reason, notes=(), evidence=(), stops=(), to_read=()):
+    """Return the cell at a graded notebook's head."""
+    return outcome_cell.cell(outcome_cell.Said(kind, reason, list(notes), list(evidence), list(stops)), list(to_read))
 
 
 def said(element):
@@ -186,7 +192,7 @@ def test_a_relation_is_told_where_a_check_found_one():
     found = copy.copy(FAILED[2])
     found.relation = Message("Yours is {times} times as large.", times="2.65")
     finding = feedback_page._finding(Report("add", 1.0, 0.0, 7, "", [found]), found)
-    assert finding["relation"] == "Yours is 2.65 times as large."
+    assert finding.relation == "Yours is 2.65 times as large."
 
 
 def test_a_perfect_submission_sees_so():
@@ -206,22 +212,22 @@ def test_a_function_that_is_not_written_says_so_once():
 def test_what_happened_is_said_first_and_at_its_cell():
     reason, note = Message("a locked cell was altered."), Message("The cell `x` was put back.")
     stops = [("add", Message("it took too long."))]
-    own = head.cell("hostile", reason, [note], ["- 1\n+ <b>2"], [Message("waits")], stops)
+    own = said_of(Kind.HOSTILE, reason, [note], ["- 1\n+ <b>2"], stops, [Message("waits")])
     page = page_with(PASSED, *FAILED, head_cell=own, penalty=1.5, seconds_late=2 * 86400 + 5.0)
     top = said(page.select_one(".sum"))
     for part in ("hostile : a locked cell was altered.", "The cell x was put back.", "+ <b>2"):
         assert part in top, part
     assert "It came in 2 days after the due date; that costs 1.5 points." in top
     assert page.select_one(".stopped")["id"] == "cell-add"
-    own = head.cell("limit", Message("whatever"), [], [], [], stops)
+    own = said_of(Kind.LIMIT, Message("whatever"), stops=stops)
     page = page_with(PASSED, *FAILED, head_cell=own)
     assert "limit : add : it took too long." in said(page.select_one(".sum"))
     assert page.find(id=page.select_one(".note a")["href"][1:]) is page.select_one(".stopped")
 
 
 def test_a_head_that_cannot_be_read_is_shown_as_it_is():
-    own = head.cell("hostile", Message("altered."), [], [], [], [])
-    own.metadata[head.SAID] = {"kind": 7}
+    own = said_of(Kind.HOSTILE, Message("altered."))
+    own.metadata[outcome_cell.SAID] = {"kind": 7}
     assert "hostile : altered." in said(page_with(PASSED, head_cell=own))
 
 
@@ -232,7 +238,7 @@ def test_a_report_that_is_none_costs_no_page(kept):
     cell = checked(PASSED)
     cell.outputs[0]["data"][MIME] = kept
     cell.outputs.insert(0, outputs.new_output("stream", name="stdout", text="first\n<b>last</b>\n"))
-    saved = Saved(Standing(2.0, 6.0), {"check_add": {"score": 2.0, "points": 6.0}})
+    saved = Saved(Standing(2.0, 6.0), {"check_add": SavedCell(2.0, 6.0)})
     page = body(render(new_notebook(cells=[cell]), saved, assignment="01-sums", student="ada"))
     assert "<b>last</b>" in said(page.select_one(".card")) and "checks.run" in said(page.select_one(".check"))
 
@@ -257,7 +263,7 @@ def test_lateness_is_a_sentence(seconds, words):
 
 def test_a_person_s_comment_stands_at_its_answer_and_on_the_first_screen(graded):
     course, notebook, saved = graded
-    proof = {**saved.cells["proof"], "score": 2.0, "waits": False, "by_hand": True}
+    proof = replace(saved.cells["proof"], score=2.0, waits=False, manual=True)
     page = body(page_of((course, notebook, replace(saved, cells={**saved.cells, "proof": proof}))))
     (pair,) = page.select("#at-proof")
     assert "Because" in said(pair) and "The proof is short." in said(pair.select_one(".comment"))
@@ -289,7 +295,7 @@ def acting_cells():
     texts = {**ACTING, **ONLY_IN_MARKDOWN}.values()
     cleaned = [new_markdown_cell(text) for text in texts]
     outputs.clean_markdown(cleaned, LIMITS)
-    collected = outputs.Collected({**LIMITS, "output_kb": 400})
+    collected = outputs.Collected(replace(LIMITS, output_kb=400))
     for text in texts:
         collected.add({"output_type": "display_data", "data": {"text/html": text}})
         collected.add({"output_type": "display_data", "data": {"text/markdown": text}})
@@ -358,9 +364,8 @@ def test_a_photo_in_an_answer_is_seen(graded, page):
 @pytest.mark.browser
 @pytest.mark.parametrize("width, scheme", [(360, "light"), (1280, "dark")])
 def test_a_page_fits_and_is_accessible(browser, width, scheme):
-    own = head.cell(
-        "limit", Message("x"), [Message("A note.")], ["- 1\n+ 2" * 50], [], [("add", Message("too long."))]
-    )
+    stops = [("add", Message("too long."))]
+    own = said_of(Kind.LIMIT, Message("x"), [Message("A note.")], ["- 1\n+ 2" * 50], stops)
     wide = new_code_cell("x = " + "1 + " * 80, outputs=[outputs.new_output("stream", name="stdout", text="y" * 500)])
     tall = new_markdown_cell("# Mine\n\n| " + "wide | " * 30 + "\n|" + "---|" * 30 + "\n\n$$" + "x + " * 90 + "1$$")
     html = page_with(PASSED, *FAILED, *WAITING, cells=[wide, tall], head_cell=own).find_parent("html")

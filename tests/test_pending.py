@@ -9,7 +9,7 @@ import pytest
 from conftest import toy_course
 from nbgrader.api import Gradebook
 
-from autograder import cli, doctor, gradebook, nbgrader_plugin, reasons, report
+from autograder import cli, doctor, nbgrader_plugin, reasons, report
 from autograder.authoring.release import release
 from autograder.checking import Message, Report, Suite, expect_close, machine, misconception, right, show
 from autograder.checking.answers import answers_in
@@ -18,7 +18,8 @@ from autograder.course import UserError
 from autograder.explain import Explained, Explanation, lines
 from autograder.grading import batch
 from autograder.grading.session import Waiting
-from autograder.results import SCHEMA, CellResult, CheckResult, Record, Saved, Standing
+from autograder.records import SCHEMA, from_text, rows, to_text
+from autograder.results import CellResult, CheckResult, Kind, Record, Saved, SavedCell, Standing
 
 SEED = 5
 
@@ -126,7 +127,7 @@ def test_pending_points_are_what_the_score_would_rise_by(suite, has):
 
 
 def test_unknown_machines_are_refused(suite):
-    with pytest.raises(ValueError, match="the check fast says on='tpu'.*gpu, triton"):
+    with pytest.raises(ValueError, match=r"the check fast says on='tpu'.*gpu, triton"):
 
         @suite.check(on="tpu")
         def fast(double, draw):
@@ -189,32 +190,33 @@ def cell_of(report):
 def record_with(cells):
     most = sum(cell.max_points for cell in cells.values())
     return Record(
-        "ada", "01-toy", "d", "v", 1, True, "now", "right", Message(""), [], [], cells, score=3.0, max_score=most
+        "ada", "01-toy", "d", "v", 1, True, "now", Kind.RIGHT, Message(""), [], [], cells, score=3.0, max_score=most
     )
 
 
 def test_a_record_sums_what_waits_until_a_person_gives_the_points(suite, has):
     record = record_with({"check": cell_of(suite.examine("double", lambda A: 2 * A, points=10, seed=SEED))})
     assert (record.pending, record.waits_for()) == (7.0, ["gpu", "triton"])
-    kept = json.loads(record.to_json())
+    kept = json.loads(to_text(record))
     assert (kept["schema"], kept["pending"], kept["cells"]["check"]["pending"]) == (SCHEMA, 7.0, 7.0)
-    again = Record.from_json(record.to_json())
+    again = from_text(to_text(record))
     assert again.pending == 7.0 and again.waits_for() == ["gpu", "triton"]
     (line,) = reasons.of(record)
     assert line == (
         "double: 7 more wait for a machine with a GPU and Triton, which their checks need; they are not lost"
     )
-    settled = record.with_saved(Saved(Standing(9.0, 10.0), {"check": {"by_hand": True}}))
+    settled = record.with_saved(Saved(Standing(9.0, 10.0), {"check": SavedCell(manual=True)}))
     assert settled.pending == 0.0 and settled.waits_for() == [] and settled.score == 9.0
 
 
 def test_older_records_have_nothing_that_waits(suite, has):
-    kept = json.loads(record_with({"check": cell_of(suite.examine("double", None, points=10, seed=SEED))}).to_json())
+    record = record_with({"check": cell_of(suite.examine("double", None, points=10, seed=SEED))})
+    kept = json.loads(to_text(record))
     del kept["pending"], kept["cells"]["check"]["pending"]
     for own in kept["cells"]["check"]["checks"]:
         del own["on"]
     kept["schema"] = 2
-    assert Record.from_json(json.dumps(kept)).pending == 0.0
+    assert from_text(json.dumps(kept)).pending == 0.0
 
 
 def test_what_this_machine_can_settle_and_what_it_cannot(suite, has):
@@ -285,7 +287,7 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     assert "4 + 2 waiting / 9 +" in shown  # the last +: the proof waits for a person
     assert "1 submission has points that wait for a GPU: run `python -m autograder grade --pending` on a" in shown
     record, grade, page = graded(course, "ada")
-    assert record.kind == "right" and record.pending == 2.0 and grade == (2.0, True)
+    assert record.kind == Kind.RIGHT and record.pending == 2.0 and grade == (2.0, True)
     assert page.count("2 more points of <code>add</code> wait: their checks need a machine with a GPU") == 2
     assert "Where points were lost" not in page and "waits for a person: 2" not in page
     other, other_grade, other_page = graded(course, "bob")
@@ -295,7 +297,7 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     report.write(course, tmp_path / "report.html")
     written = (tmp_path / "report.html").read_text()
     assert "1 has points that wait" in written and "+ 2 waiting" in written and "◌" in written
-    assert {row["student_id"]: row["pending"] for row in gradebook.rows(course)} == {"ada": 2.0, "bob": 0.0}
+    assert {row["student_id"]: row["pending"] for row in rows(course)} == {"ada": 2.0, "bob": 0.0}
 
     # Here they cannot be settled: nothing changes.
     before = course.graded("ada", "01-toy").record.read_bytes()
@@ -313,7 +315,7 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     cli.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
     assert "waiting" not in said(capsys)
     again, grade, page = graded(course, "ada")
-    assert again.kind == "right" and again.pending == 0.0 and grade == (4.0, False)
+    assert again.kind == Kind.RIGHT and again.pending == 0.0 and grade == (4.0, False)
     assert again.seed == record.seed and len(again.history) == 1 and "more points of" not in page
     assert course.graded("bob", "01-toy").record.read_bytes() == unmoved
 
@@ -333,7 +335,7 @@ def test_a_person_may_settle_what_waits(course, tmp_path, capsys):
     cli.grade(course=course.root, no_sandbox=True, jobs=1)
     assert "waiting" not in said(capsys)
     assert "more points of" not in course.graded("ada", "01-toy").page.read_text()
-    assert {row["student_id"]: row["pending"] for row in gradebook.rows(course)} == {"ada": 0.0, "bob": 0.0}
+    assert {row["student_id"]: row["pending"] for row in rows(course)} == {"ada": 0.0, "bob": 0.0}
     (tmp_path / "gpu").touch()
     cli.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
     assert "No points wait" in said(capsys)

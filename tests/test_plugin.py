@@ -64,7 +64,7 @@ def warm_parents(process):
         for child in process.children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 # By name: what ends as a Python was a setpriv and a bwrap before, with the same words behind it.
-                python = child.name().startswith("python") and "/guest/parent.py" in child.cmdline()
+                python = child.name().startswith("python") and "parent.main" in child.cmdline()
                 if python and child.parent().name() == "bwrap":
                     found.add(child)
     return found

@@ -4,6 +4,7 @@ import ast
 import functools
 import importlib.metadata
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 from autograder import doctor
 
@@ -23,8 +25,8 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 # Which group a folder's imports must be declared in; a group brings those that it names.
 USES = {
-    "solutions": "dependencies",
-    "exercises": "dependencies",
+    "solutions": "triton",
+    "exercises": "triton",
     "autograder": "grade",
     "book": "book",
     "benchmarks": "test",
@@ -126,32 +128,91 @@ def test_the_lock_names_no_place_to_fetch_from():
     assert "://" not in text and not re.search(r"^\s*-", text, re.MULTILINE) and "+" not in text
 
 
-def test_the_version_is_the_same_everywhere():
+def test_the_last_release_is_the_same_everywhere_and_the_version_is_the_next():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert citation["version"] == PROJECT["version"]
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    headings = re.findall(r"^## \[(.+?)\](?: - (\S+))?$", changes, re.MULTILINE)
-    released = [(version, date) for version, date in headings if version != "Unreleased"]
-    assert released[0] == (PROJECT["version"], str(citation["date-released"]))
+    released = re.findall(r"^## \[(.+?)\] - (\S+)$", changes, re.MULTILINE)
+    assert released[0] == (citation["version"], str(citation["date-released"]))
+    assert Version(PROJECT["version"]) >= Version(citation["version"])
+    fragments = [path for path in (ROOT / "changelog.d").rglob("*.md") if path.name != "README.md"]
+    assert bool(fragments) == (PROJECT["version"] != citation["version"]), (
+        "a release has no changes that are not in it"
+    )
 
 
-@pytest.mark.slow
-def test_a_wheel_has_every_file_of_the_package(tmp_path):
-    """Built from a copy, because building leaves folders. A missing file breaks an install that is no checkout."""
-    copy = tmp_path / "copy"
+def test_changes_are_filed_where_they_are_found():
+    """A fragment under another name would be left out without a word."""
+    kinds = [each["directory"] for each in PYPROJECT["tool"]["towncrier"]["type"]]
+    people = [each["path"] for each in PYPROJECT["tool"]["towncrier"]["section"]]
+    for path in (ROOT / "changelog.d").rglob("*"):
+        if path.is_file() and path.name not in ("README.md", "template.md.j2"):
+            place = path.relative_to(ROOT / "changelog.d")
+            assert place.parent.as_posix().removeprefix(".") in people, place
+            assert path.name.split(".")[-2:] in [[kind, "md"] for kind in kinds], place
+            assert path.read_text(encoding="utf-8").startswith("- ") or path.name.endswith(".note.md"), place
+    draft = [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "9.9.9"]
+    shown = subprocess.run(draft, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for path in (ROOT / "changelog.d").rglob("*.*.md"):
+        assert path.read_text(encoding="utf-8").strip() in shown, path
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The package as it would be handed on: built from a copy, because building leaves folders."""
+    place = tmp_path_factory.mktemp("wheel")
+    copy = place / "copy"
     copy.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     shutil.copytree(ROOT / "autograder", copy / "autograder", ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "--wheel-dir", str(tmp_path), str(copy)], check=True)
-    (wheel,) = tmp_path.glob("*.whl")
+    subprocess.run([*command, "--wheel-dir", str(place), str(copy)], check=True)
+    (built,) = place.glob("*.whl")
+    return built
+
+
+@pytest.mark.slow
+def test_a_wheel_has_every_file_of_the_package(wheel):
+    """A missing file breaks an install that is no checkout."""
     packed = set(zipfile.ZipFile(wheel).namelist())
+    copy = wheel.parent / "copy"
     files = [path.relative_to(copy) for path in (copy / "autograder").rglob("*") if path.is_file()]
     assert len(files) > 30
     assert not {path.as_posix() for path in files} - packed
-    runtime = [path for path in files if path.is_relative_to("autograder/runtime/checking")]
-    assert runtime and not {path.relative_to("autograder/runtime").as_posix() for path in runtime} - packed
+    tops = {name.partition("/")[0] for name in packed}
+    assert {name for name in tops if not name.endswith(".dist-info")} == {"autograder"}
+
+
+@pytest.mark.sweep
+@pytest.mark.usefixtures("isolated")
+def test_an_installed_wheel_makes_an_exercise_and_grades_it(wheel, tmp_path):
+    """In an empty environment, with what it says that grading needs, and away from this checkout."""
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    install = [python, "-m", "pip", "install", "--quiet", "--constraint", str(ROOT / "requirements.txt")]
+    subprocess.run([*install, f"{wheel}[grade]"], check=True)
+    course = tmp_path / "course"
+    course.mkdir()
+    shutil.copy(ROOT / "nbgrader_config.py", course)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def run(*command):
+        own = [tmp_path / "venv" / "bin" / "attention-by-hand", *command, "--course", str(course)]
+        done = subprocess.run(own, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    where = [python, "-c", "import autograder; print(autograder.__file__)"]
+    found = subprocess.run(where, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    assert Path(found.stdout.strip()).is_relative_to(tmp_path / "venv")
+    run("new", "01-mine")
+    run("release")
+    released = course / "exercises" / "01-mine" / "01-mine.ipynb"
+    handed_in = course / "submitted" / "ada" / "01-mine"
+    shutil.copytree(released.parent, handed_in)
+    assert "0 of" in run("check", str(released))
+    assert "ada" in run("grade")
+    assert (course / "gradebook.db").exists() and (course / "feedback" / "ada" / "01-mine" / "01-mine.html").exists()
 
 
 def lock_script():

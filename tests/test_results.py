@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from autograder import reasons
 from autograder.checking.words import Message
 from autograder.course import Course
-from autograder.grading.batch import _history, record_of, write
-from autograder.results import KINDS, SCHEMA, CellResult, CheckResult, Record, Standing
+from autograder.grading.batch import write
+from autograder.records import SCHEMA, from_text, history, record_of, to_text
+from autograder.results import CellResult, CheckResult, Kind, Record, Standing
 
 # A record as it was written before records had a schema number.
 OLD = {
@@ -65,8 +66,8 @@ OLD = {
 
 
 def test_a_record_without_a_schema_is_read_and_says_what_it_said():
-    record = Record.from_json(json.dumps(OLD))
-    assert (record.score, record.kind, record.seed, record.schema) == (1.0, "wrong", 7, SCHEMA)
+    record = from_text(json.dumps(OLD))
+    assert (record.score, record.kind, record.seed) == (1.0, Kind.WRONG, 7)
     assert reasons.of(record, record.penalty) == [
         "add −3: likely subtracts them; does not hold: Each element is the sum of the two",
         "proof −3: no response",
@@ -76,10 +77,10 @@ def test_a_record_without_a_schema_is_read_and_says_what_it_said():
 
 
 def test_an_old_record_becomes_one_of_today():
-    record = Record.from_json(json.dumps(OLD))
-    again = json.loads(record.to_json())
+    record = from_text(json.dumps(OLD))
+    again = json.loads(to_text(record))
     assert again["schema"] == SCHEMA and "seconds" not in again
-    assert Record.from_json(record.to_json()) == record
+    assert from_text(to_text(record)) == record
 
 
 def change(**parts):
@@ -115,7 +116,7 @@ RUBBISH = {
 
 @pytest.mark.parametrize("text", RUBBISH.values(), ids=RUBBISH)
 def test_rubbish_is_no_record(text):
-    assert Record.from_json(text) is None
+    assert from_text(text) is None
 
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
@@ -143,7 +144,7 @@ RECORDS = st.builds(
     seed=st.integers(0, 2**48),
     sandbox=st.booleans(),
     graded_at=TEXT,
-    kind=st.sampled_from(KINDS),
+    kind=st.sampled_from(Kind),
     reason=MESSAGES,
     repairs=st.lists(MESSAGES, max_size=2),
     evidence=st.lists(TEXT, max_size=2),
@@ -159,9 +160,9 @@ RECORDS = st.builds(
 
 @given(RECORDS)
 def test_what_is_written_is_what_is_read(record):
-    text = record.to_json()
-    again = Record.from_json(text)
-    assert again.to_json() == text
+    text = to_text(record)
+    again = from_text(text)
+    assert to_text(again) == text
     assert reasons.of(again, again.penalty) == reasons.of(record, record.penalty)
     assert {**vars(again), "cells": 0, "reason": 0, "repairs": 0} == {
         **vars(record), "cells": 0, "reason": 0, "repairs": 0
@@ -176,12 +177,12 @@ def test_what_is_written_is_what_is_read(record):
     st.sampled_from([None, *OLD]),
 )
 def test_any_json_is_a_record_that_can_be_written_or_none(value, place):
-    record = Record.from_json(json.dumps(value if place is None else {**OLD, place: value}))
-    assert record is None or Record.from_json(record.to_json()) is not None
+    record = from_text(json.dumps(value if place is None else {**OLD, place: value}))
+    assert record is None or from_text(to_text(record)) is not None
 
 
 def test_the_scores_of_today_go_into_a_record():
-    record = Record.from_json(json.dumps(OLD)).with_standing(Standing(2.5, 7.0, needs_manual_grade=True))
+    record = from_text(json.dumps(OLD)).with_standing(Standing(2.5, 7.0, needs_manual_grade=True))
     assert (record.score, record.penalty, record.needs_manual_grade, record.seed) == (2.5, 0.0, True, 7)
     assert {part.name for part in dataclasses.fields(Standing)} < {part.name for part in dataclasses.fields(Record)}
 
@@ -198,7 +199,7 @@ def test_a_file_that_holds_no_record_is_put_aside_and_stops_nothing(tmp_path, da
     path.parent.mkdir(parents=True)
     path.write_bytes(data)
     assert record_of(course, "ada", "01-toy") is None
-    assert _history(path) == []
+    assert history(path) == []
     assert not path.exists() and path.with_name("grade.json.unreadable").read_bytes() == data
 
 
@@ -206,19 +207,19 @@ def test_a_folder_in_a_records_place_stops_nothing(tmp_path):
     course = Course(root=tmp_path, into=tmp_path)
     path = course.graded("ada", "01-toy").record
     path.mkdir(parents=True)
-    assert record_of(course, "ada", "01-toy") is None and _history(path) == []
+    assert record_of(course, "ada", "01-toy") is None and history(path) == []
     write(path, "{}")
     assert path.read_text() == "{}"
 
 
 def test_the_history_has_earlier_records_as_they_were(tmp_path):
     path = tmp_path / "grade.json"
-    assert _history(path) == []
+    assert history(path) == []
     first = {name: part for name, part in OLD.items() if name != "history"}
     path.write_text(json.dumps(OLD))
-    assert _history(path) == [first]
+    assert history(path) == [first]
     path.write_text(json.dumps({**OLD, "score": 3.0, "history": [first]}))
-    assert _history(path) == [first, {**first, "score": 3.0}]
+    assert history(path) == [first, {**first, "score": 3.0}]
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):

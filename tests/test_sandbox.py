@@ -2,12 +2,13 @@
 
 import contextlib
 import errno
-import importlib
 import json
 import os
+import select
 import socket
-import sys
 import threading
+import time
+from dataclasses import replace
 
 import pyseccomp
 import pytest
@@ -16,10 +17,11 @@ import torch
 from autograder.limits import Limits
 from autograder.sandbox import bubblewrap, guests
 from autograder.sandbox.budget import Budget, Meter
-from autograder.sandbox.inside import wire
+from autograder.sandbox.guest import ASK_SECONDS, CHUNK, Ended, Guest
+from autograder.sandbox.inside import seccomp, wire
 from autograder.sandbox.inside.tally import DISK_SECONDS, Look, Tally
 
-LIMITS = {**Limits().plain(), "cpu_seconds": 5, "idle_seconds": 2, "idle_seconds_in_all": 5, "memory_mb": 1000}
+LIMITS = Limits(cpu_seconds=5, idle_seconds=2, idle_seconds_in_all=5, memory_mb=1000)
 
 
 # What a look at the processes adds.
@@ -97,16 +99,16 @@ def test_a_cell_and_a_submission_have_limits_of_idle_time():
 
 
 def test_computing_is_added_up_over_guests():
-    budget = Budget({**LIMITS, "cpu_seconds_in_all": 6})
+    budget = Budget(replace(LIMITS, cpu_seconds_in_all=6))
     assert not Meter(budget).look({"cpu": 4, "idle": 0})
     assert "in all" in str(Meter(budget).look({"cpu": 4, "idle": 0}))
 
 
 def test_a_spent_budget_gets_no_guest():
     budget = Budget(LIMITS)
-    budget.wall = LIMITS["wall_seconds_in_all"] + 1
-    with pytest.raises(guests.Ended, match="in all"):
-        guests.Bare(LIMITS).guest(budget)
+    budget.wall = LIMITS.wall_seconds_in_all + 1
+    with pytest.raises(Ended, match="in all"):
+        guests.UnsandboxedGuests(LIMITS).guest(budget)
 
 
 # The wire.
@@ -116,7 +118,7 @@ def against(send, usage, limits=LIMITS):
     """Return a judge's guest; `send(socket)` is what its other end does."""
     ours, theirs = socket.socketpair()
     threading.Thread(target=send, args=(theirs,), daemon=True).start()
-    guest = guests.Guest(ours, limits, usage, lambda: None)
+    guest = Guest(ours, limits, usage, lambda: None)
     guest.other = theirs
     return guest
 
@@ -125,10 +127,10 @@ class Idling:
     """Tells of a guest in which nothing runs: as much idle time as has passed."""
 
     def __init__(self):
-        self.start = guests.time.monotonic()
+        self.start = time.monotonic()
 
     def __call__(self):
-        return {"cpu": 0.0, "idle": guests.time.monotonic() - self.start}
+        return {"cpu": 0.0, "idle": time.monotonic() - self.start}
 
 
 def test_a_frame_that_comes_in_drops_is_idle_time():
@@ -139,14 +141,14 @@ def test_a_frame_that_comes_in_drops_is_idle_time():
                 theirs.send(frame[place : place + 1])
             threading.Event().wait(0.05)
 
-    guest = against(drops, Idling(), {**LIMITS, "idle_seconds": 1})
-    guest._asked = -guests.ASK_SECONDS
-    with pytest.raises(guests.Ended, match="waited for more than 1 seconds") as caught:
+    guest = against(drops, Idling(), replace(LIMITS, idle_seconds=1))
+    guest._asked = -ASK_SECONDS
+    with pytest.raises(Ended, match="waited for more than 1 seconds") as caught:
         guest.request({"op": "cell"})
     assert caught.value.kind == "limit"
 
 
-@pytest.mark.parametrize("size", [1, 7, wire.HEAD.size, 1000, guests.CHUNK])
+@pytest.mark.parametrize("size", [1, 7, wire.HEAD.size, 1000, CHUNK])
 def test_frames_are_told_apart_however_they_are_cut(size):
     numbers = range(40)
     frames = [wire.pack({"op": "output", "output": number}, [bytes([number]) * number]) for number in numbers]
@@ -177,8 +179,8 @@ def test_outputs_without_end_are_bounded():
         except OSError:
             pass
 
-    guest = against(floods, lambda: {"cpu": 0.0, "idle": 0.0}, {**LIMITS, "received_mb": 20})
-    with pytest.raises(guests.Ended, match="sent more than can be taken"):
+    guest = against(floods, lambda: {"cpu": 0.0, "idle": 0.0}, replace(LIMITS, received_mb=20))
+    with pytest.raises(Ended, match="sent more than can be taken"):
         guest.request({"op": "cell"})
     assert guest.budget.received < 22 << 20
     guest.close()
@@ -193,8 +195,8 @@ def test_a_judge_that_was_stopped_has_not_waited(monkeypatch):
             guest.other.send(wire.pack({"op": "done"}))
         return [], [], []
 
-    monkeypatch.setattr(guests.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(guests.select, "select", wait)
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(select, "select", wait)
     guest = against(lambda theirs: None, Idling())
     assert guest.request({"op": "cell"})[0] == {"op": "done"}
     assert guest.budget.idle < 1 and guest.budget.wall < 1
@@ -205,7 +207,7 @@ def test_what_the_judge_cannot_handle_is_the_end_of_who_sent_it():
         raise RecursionError
 
     guest = against(lambda theirs: theirs.send(wire.pack({"op": "output"})), lambda: {"cpu": 0.0, "idle": 0.0})
-    with pytest.raises(guests.Ended, match="cannot be taken"):
+    with pytest.raises(Ended, match="cannot be taken"):
         guest.request({"op": "cell"}, on_output=fails)
     assert guest.ended
 
@@ -224,23 +226,12 @@ REFUSED = (
 ).split()
 
 
-@pytest.fixture
-def seccomp(monkeypatch):
-    """The filter's module, as it is imported inside."""
-    monkeypatch.syspath_prepend(str(bubblewrap.PROGRAM))
-    for name in ("kernel", "seccomp"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    yield importlib.import_module("seccomp")
-    for name in ("kernel", "seccomp"):
-        sys.modules.pop(name, None)
-
-
-def test_the_list_allows_nothing_that_is_refused(seccomp):
+def test_the_list_allows_nothing_that_is_refused():
     allowed = set(seccomp.allowed_names())
     assert not allowed & {*REFUSED, *seccomp.REFUSED, *seccomp.WITH_ARGUMENTS} and len(allowed) > 250
 
 
-def test_the_list_is_made_from_a_profile(seccomp):
+def test_the_list_is_made_from_a_profile():
     profile = {
         "syscalls": [
             {"names": ["read", "ptrace", "clone"], "action": "SCMP_ACT_ALLOW"},
@@ -254,7 +245,7 @@ def test_the_list_is_made_from_a_profile(seccomp):
     assert seccomp.names_of(profile) == ["arch_prctl", "fchmodat2", "read"]
 
 
-def test_a_rule_that_cannot_be_made_is_an_error(seccomp, monkeypatch):
+def test_a_rule_that_cannot_be_made_is_an_error(monkeypatch):
     monkeypatch.setattr(seccomp, "_known", lambda library: {"socket": -1})
     with pytest.raises(seccomp.NotPossible, match="socket"):
         seccomp.filter_program()
@@ -264,17 +255,17 @@ def test_a_rule_that_cannot_be_made_is_an_error(seccomp, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def nursery(isolated):
+def pool(isolated):
     """A warm parent."""
-    source = guests.Nursery(LIMITS, ["torch"])
+    source = guests.GuestPool(LIMITS, ["torch"])
     yield source
     source.close()
 
 
 @pytest.fixture
-def guest(nursery):
+def guest(pool):
     """A guest that has begun."""
-    made = nursery.guest()
+    made = pool.guest()
     made.request({"op": "start", "seed": 1, "files": []})
     yield made
     made.close()
@@ -287,30 +278,30 @@ def shown(guest, source):
     return "".join(output.get("text", output.get("evalue", "")) for output in outputs)
 
 
-def test_guests_of_a_worker_keep_to_its_core(nursery):
+def test_guests_of_a_worker_keep_to_its_core(pool):
     core = max(os.sched_getaffinity(0))
     source = "import os\nprint(sorted(os.sched_getaffinity(0)))"
     for given, found in ((core, [core]), (None, sorted(os.sched_getaffinity(0)))):
-        lane = guests.Lane(nursery.lane(given), LIMITS)
-        made = lane.guest()
+        channel = guests.Channel(pool.channel(given), LIMITS)
+        made = channel.guest()
         assert shown(made, source).strip() == str(found)
         made.close()
-        lane.close()
+        channel.close()
 
 
 def test_what_only_submissions_import_is_loaded_and_no_more(isolated):
-    nursery = guests.Nursery(LIMITS, ["numpy"], besides=["torch"])
+    pool = guests.GuestPool(LIMITS, ["numpy"], besides=["torch"])
     try:
-        made = nursery.guest()
+        made = pool.guest()
         assert shown(made, "import sys\nprint('torch' in sys.modules, 'sympy' in sys.modules)") == "True False\n"
         made.close()
     finally:
-        nursery.close()
+        pool.close()
 
 
-def test_torch_draws_what_the_seed_says(nursery):
+def test_torch_draws_what_the_seed_says(pool):
     def draws(seed):
-        made = nursery.guest()
+        made = pool.guest()
         made.request({"op": "start", "seed": seed, "files": []})
         found = shown(made, "import torch\nprint(torch.rand(3).tolist(), torch.initial_seed())")
         made.close()
@@ -427,7 +418,7 @@ def test_brief_children_are_counted(guest):
 
 
 def test_a_process_in_vfork_is_idle_after_a_while(guest):
-    with pytest.raises(guests.Ended, match="nothing ran"):
+    with pytest.raises(Ended, match="nothing ran"):
         shown(
             guest,
             "import ctypes\nlibc = ctypes.PyDLL(None)\nif libc.vfork() == 0:\n    libc.sleep(60)\n    libc._exit(0)",
@@ -436,7 +427,7 @@ def test_a_process_in_vfork_is_idle_after_a_while(guest):
 
 
 def test_a_shared_map_is_memory(guest):
-    with pytest.raises(guests.Ended, match="more than 1000 MB of memory"):
+    with pytest.raises(Ended, match="more than 1000 MB of memory"):
         shown(
             guest,
             "import mmap, time\nm = mmap.mmap(-1, 1200 << 20)\n"

@@ -9,18 +9,15 @@ from typer.testing import CliRunner
 from autograder import cli, doctor, seeds
 from autograder.authoring.release import release
 from autograder.corpus.case import Case
-from autograder.course import Exercise, Settings, UserError
+from autograder.course import ROOT, Course, Exercise, Settings, UserError
 from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
 
 FAULTS = {
-    "title = ": "is not TOML",
-    "titel = 'x'": "has titel, and there is no such key. Did you mean title? It may have: title, gpu, "
-    "preload, limits.",
-    "title = 3": "title should be text, and is 3.",
+    "gpu = ": "is not TOML",
+    "limit = 3": "has limit, and there is no such key. Did you mean limits? It may have: gpu, limits.",
+    "title = 'x'": "has title, and there is no such key. The title is the first heading of the exercise's notebook",
     "gpu = 'yes'": "gpu should be true or false, and is 'yes'.",
-    "preload = 'torch'": "preload should be a list, and is 'torch'.",
-    "preload = [1]": "preload[0] should be text, and is 1.",
     "limits = 3": "limits should be a table, and is 3.",
     "[limits]\ncpu = 3": "has limits.cpu, and there is no such key.",
     "[limits]\nmemory_mb = 0.5": "limits.memory_mb should be a whole number above 0, and is 0.5.",
@@ -34,21 +31,21 @@ FAULTS = {
 def course(tmp_path_factory):
     """A released course of one small exercise, which allows two limits less and prints them."""
     own = toy_course(tmp_path_factory.mktemp("course"))
-    said = 'title = "Adding"\npreload = ["colorsys"]\n[limits]\ndescriptors = 99\noutput_kb = 1'
+    said = "[limits]\ndescriptors = 99\noutput_kb = 1"
     write(own.sources()[0].solution / "exercise.toml", said)
     release(own, own.sources()[0])
     return own
 
 
 def test_without_a_file_all_has_its_default(tmp_path):
-    assert Settings.read(tmp_path) == Settings("", False, (), {})
+    assert Settings.read(tmp_path) == Settings(False, {})
     assert Exercise("01-none", tmp_path).title == "01-none"
 
 
 def test_what_it_says_is_read(tmp_path):
-    said = 'title = "Masks"\ngpu = true\npreload = ["torch"]\n[limits]\ncpu_seconds = 5\nmemory_mb = 7'
+    said = "gpu = true\n[limits]\ncpu_seconds = 5\nmemory_mb = 7"
     write(tmp_path / "exercise.toml", said)
-    assert Settings.read(tmp_path) == Settings("Masks", True, ("torch",), {"cpu_seconds": 5, "memory_mb": 7})
+    assert Settings.read(tmp_path) == Settings(True, {"cpu_seconds": 5, "memory_mb": 7})
 
 
 @pytest.mark.parametrize("said", FAULTS)
@@ -61,36 +58,55 @@ def test_a_fault_is_one_line_that_names_file_and_key(tmp_path, said):
     assert line.startswith("solutions/01-toy/exercise.toml") and FAULTS[said] in line and "\n" not in line
 
 
-def test_a_title_is_had_of_every_name(course):
-    assert course.title_of("01-toy") == "Adding"
-    assert course.title_of("09-gone") == "09-gone"
+def test_a_title_is_the_notebooks_first_heading(course, tmp_path):
+    notebook = course.exercises()[0].notebook
+    there = Exercise("01-toy", tmp_path)
+    there.released.mkdir(parents=True)
+    cells = [
+        nbformat.v4.new_code_cell("# no heading"),
+        nbformat.v4.new_markdown_cell("# 1. Adding \n\nText.\n# More"),
+    ]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), there.notebook)
+    assert there.title == "1. Adding"
+    heading = next(cell.source for cell in nbformat.read(notebook, 4).cells if cell.source.startswith("# "))
+    assert course.exercises()[0].title == heading.partition("\n")[0].removeprefix("# ")
 
 
-def test_a_title_or_a_limit_makes_no_grade_out_of_date(course):
+@pytest.mark.parametrize("exercise", Course().sources(), ids=lambda exercise: exercise.name)
+def test_an_exercise_is_called_what_its_chapter_is(exercise):
+    """The notebook's heading, as it is written and as it is released, has the chapter's number and title."""
+    page = (ROOT / "book" / f"{exercise.name}.md").read_text(encoding="utf-8")
+    title = next(line.removeprefix("# ") for line in page.splitlines() if line.startswith("# "))
+    called = f"{int(exercise.name[:2])}. {title}"
+    assert exercise.text.read_text(encoding="utf-8").splitlines()[1] == f"# # {called}"
+    assert exercise.title == called
+
+
+def test_a_limit_makes_no_grade_out_of_date(course):
     exercise = course.exercises()[0]
     before, path = seeds.version_of(exercise), exercise.released / "exercise.toml"
     kept = path.read_text(encoding="utf-8")
-    path.write_text("title = 'Another'", encoding="utf-8")
+    path.write_text("[limits]\ndescriptors = 98", encoding="utf-8")
     assert seeds.version_of(exercise) == before
     path.write_text(kept, encoding="utf-8")
 
 
 def test_limits_hold_for_this_exercise_alone(course):
-    setting = WorkerConfig(str(course.root), ("01-toy",), Limits().plain())
-    assert setting.limits_of("01-toy") == setting.limits | {"descriptors": 99, "output_kb": 1}
-    assert setting.limits["descriptors"] != 99
+    setting = WorkerConfig(str(course.root), ("01-toy",), Limits())
+    assert setting.limits_of("01-toy") == Limits(descriptors=99, output_kb=1)
+    assert setting.limits.descriptors != 99
 
 
 LOOKS = """
-import resource, sys
-print("files", resource.getrlimit(resource.RLIMIT_NOFILE)[0], "loaded", "colorsys" in sys.modules, "x" * 5000)
+import resource
+print("files", resource.getrlimit(resource.RLIMIT_NOFILE)[0], "x" * 5000)
 def add(a, b):
     return a + b
 """
 
 
 @pytest.mark.parametrize("sandbox", [True, False])
-def test_limits_and_modules_reach_a_guest(request, course, tmp_path, sandbox):
+def test_limits_reach_a_guest(request, course, tmp_path, sandbox):
     """In the sandbox the kernel knows this exercise's limit, and without one what is kept of outputs is bounded."""
     if sandbox:
         request.getfixturevalue("isolated")
@@ -102,7 +118,7 @@ def test_limits_and_modules_reach_a_guest(request, course, tmp_path, sandbox):
     assert done.exit_code == 0, done.output
     graded = nbformat.read(tmp_path / "own" / "autograded" / "ada" / "01-toy" / "01-toy.ipynb", as_version=4)
     printed = next(cell for cell in graded.cells if cell.id == "add").outputs[0].text
-    assert "loaded True" in printed and 500 < len(printed) < 1200
+    assert 500 < len(printed) < 1200
     assert ("files 99 " in printed) == sandbox
 
 

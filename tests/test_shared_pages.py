@@ -3,13 +3,15 @@
 import math
 import re
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-import yaml
 from conftest import ROOT
 from docutils import nodes
+
+from autograder.authoring import chapters as listed
 
 BOOK = ROOT / "book"
 sys.path.insert(0, str(BOOK / "_ext"))
@@ -204,10 +206,16 @@ def test_the_cheat_sheet_computes_what_it_says():
 
 
 def test_the_map_has_every_chapter_and_builds_on_earlier_ones():
-    rows = yaml.safe_load((BOOK / "map.yml").read_text(encoding="utf8"))
+    rows = listed.read(ROOT)
     assert list(rows) == [path.stem for path in CORE]
     for number, row in enumerate(rows.values()):
-        assert set(row["after"]) <= set(list(rows)[:number])
+        assert set(row.after) <= set(list(rows)[:number])
+
+
+@pytest.mark.parametrize("name", listed.LISTS)
+def test_what_lists_the_chapters_is_made_from_one_file(name):
+    assert listed.MADE.search((ROOT / name).read_text(encoding="utf8")), f"{name} has not the two marks"
+    assert name not in listed.stale(ROOT), f"{name} lists other chapters than {listed.SOURCE}. Run: make lists"
 
 
 def test_a_chapter_has_the_number_of_its_file(html):
@@ -223,7 +231,10 @@ def test_a_chapter_has_the_number_of_its_file(html):
 def test_lines_of_the_map_do_not_run_over_each_other():
     from chapters import lanes
 
-    rows = {name: {"after": after} for name, after in zip("abcdef", ["", "a", "ab", "a", "bd", "a"], strict=True)}
+    rows = {
+        name: SimpleNamespace(after=after)
+        for name, after in zip("abcdef", ["", "a", "ab", "a", "bd", "a"], strict=True)
+    }
     made = lanes(rows)
     assert sorted((start, end) for start, end, _lane in made) == [(0, 2), (0, 3), (0, 5), (1, 4)]
     for i, (start, end, lane) in enumerate(made):

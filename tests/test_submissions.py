@@ -19,7 +19,7 @@ from autograder.grading.submissions import Submission, beside, find, read_file
 from autograder.limits import Limits
 from autograder.sandbox import bubblewrap
 
-LIMITS = Limits().plain()
+LIMITS = Limits()
 TOY = Exercise("01-toy", Path("/nowhere"))
 NOTEBOOK = b'{"cells": []}'
 
@@ -197,7 +197,7 @@ def test_what_an_ordinary_user_may_not_read_is_its_submissions_problem(isolated,
         "from pathlib import Path; from autograder.course import Exercise; from autograder.limits import Limits\n"
         "from autograder.grading.submissions import find\n"
         f"for item in find([Exercise('01-toy')], Path({str(submitted)!r})):\n"
-        "    print(item.student, '|', item.read(Limits().plain()).problem)\n"
+        "    print(item.student, '|', item.read(Limits()).problem)\n"
     )
     root = Path(submissions.__file__).parents[2]
     paths = f"PYTHONPATH={root}"
@@ -362,4 +362,4 @@ def test_torch_is_loaded_once_where_a_submission_imports_it(submitted, source, l
     late = hand_in(submitted, data=json.dumps({"cells": [{"source": ["x = 1\n", source]}]}).encode())
     broken = Submission("eve", TOY, submitted / "eve" / "01-toy")
     missing = Submission("abe", TOY, submitted / "abe" / "01-toy")
-    assert submissions.imported([broken, missing, plain, late], LIMITS["notebook_mb"]) == loaded
+    assert submissions.imported([broken, missing, plain, late], LIMITS.notebook_mb) == loaded

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import time
 
 import pytest
 from conftest import toy_course
@@ -127,11 +126,6 @@ def test_a_file_that_is_missing_is_named(folder, file):
     assert verify.fault(folder).startswith(f"solutions/01-toy/{file} is missing")
 
 
-def test_a_module_to_preload_is_installed(folder):
-    (folder / "exercise.toml").write_text('preload = ["nunpy.linalg"]')
-    assert "preload names nunpy.linalg, which is not installed" in verify.fault(folder)
-
-
 GPU = '''@check(on="gpu")
 def on_a_gpu(add, draw):
     """A GPU adds them."""
@@ -179,9 +173,7 @@ def test_release_verifies_what_changed_and_refuses_what_has_a_fault(tmp_path):
     exercise = course.sources()[0]
     assert released(course)[:2] == (0, "Released exercises/01-toy\n")
     notebook = exercise.notebook.read_bytes()
-    began = time.perf_counter()
     assert released(course)[:2] == (0, "Unchanged: exercises/01-toy\n")
-    assert time.perf_counter() - began < 5
 
     change(exercise.solution, LISTED, "return a - b", "return a + b")
     status, printed, error = released(course)

@@ -73,7 +73,7 @@ def same(a, b):
     if isinstance(a, complex):
         return type(a) is type(b) and same((a.real, a.imag), (b.real, b.imag))
     if isinstance(a, float):
-        return type(a) is type(b) and (a == b and math.copysign(1, a) == math.copysign(1, b) or a != a and b != b)
+        return type(a) is type(b) and ((a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b))
     return type(a) is type(b) and a == b
 
 
@@ -224,7 +224,7 @@ def test_mutated_bytes_are_refused_or_values(value, data):
             del frame[place]
     # The lengths are right again half of the time: else most frames would end at the head.
     if data.draw(st.booleans()):
-        text, size = struct.unpack("!II", frame_of(value)[: wire.HEAD.size])
+        _, size = struct.unpack("!II", frame_of(value)[: wire.HEAD.size])
         frame[: wire.HEAD.size] = wire.HEAD.pack(max(len(frame) - wire.HEAD.size - size, 0), size)
     refused_or_taken(lambda: opened(bytes(frame)))
 

@@ -1,9 +1,15 @@
 """Mutants, which test the checks: right answers changed mechanically, each of which the checks should reject.
 
-`python -m autograder.authoring.mutants NN-name` changes the reference solution and the listed right answers of an
-exercise in one place at a time, examines each mutant under three seeds, and writes the counts where the book reads
-them. A mutant that passes is a gap in the checks, or behaves as the original does: then `equal.toml` beside the
-exercise's text has it, with the reason.
+`python -m autograder mutants NN-name` changes the reference solution and the listed right answers of an exercise in
+one place at a time, examines each mutant under three seeds, and writes the counts where the book reads them. A mutant
+that passes is a gap in the checks, or behaves as the original does: then `equal.toml` beside the exercise's text
+marks it, with the reason.
+
+    [project."The order of two sizes that are compared makes no difference."]
+    'fits(a, b)' = 'fits(b, a)'
+
+marks each mutant of `project` in which this text became that one, whatever stands around it; `'name: fits(a, b)'`
+those of the answer of that name alone. Of several texts after the change there is a list.
 """
 
 import ast
@@ -20,21 +26,24 @@ import signal
 import sys
 import tomllib
 import warnings
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import CodeType
-from typing import Annotated, Any
+from types import CodeType, ModuleType
+from typing import Any
 
 import pebble
-import typer
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
+from autograder import cores
 from autograder.authoring import loader
 from autograder.checking import Status
+from autograder.course import ROOT, Exercise, UserError
 
-RECORD = loader.ROOT / "book" / "data" / "mutants.json"
+RECORD = Path("book", "data", "mutants.json")
+"""Where a course has what became of its mutants, for the book to show."""
+
 SEEDS = (1, 2, 3)
 SECONDS = 20
 MOST_MEMORY = 3 << 30
@@ -90,6 +99,12 @@ NEIGHBOURS = {
 }
 Definition = ast.FunctionDef | ast.ClassDef
 
+DROPPED = "(dropped)"
+"""What a statement that is left out becomes."""
+
+Change = tuple[str, str]
+"""A text of an answer, and what it became."""
+
 SAID = {ast.JoinedStr, ast.Raise}
 """What only words a message: it is not changed inside."""
 
@@ -98,13 +113,20 @@ SAID = {ast.JoinedStr, ast.Raise}
 class Mutant:
     """A right answer that was changed in one place.
 
-    `name` is stable: which answer it is, and the line before and after the change.
+    `name` is stable: which answer it is, and the line before and after the change. `changes` has what changed, from
+    the smallest expression to the whole line.
     """
 
     subject: str
     answer: str
     name: str
     source: str
+    changes: list[Change] = field(default_factory=list)
+
+    def has(self, change: Change) -> bool:
+        """Tell whether this is what changed in it; of one answer alone, where the change begins with its name."""
+        before, after = change
+        return change in self.changes or (before.removeprefix(f"{self.answer}: "), after) in self.changes
 
 
 @dataclass
@@ -139,12 +161,12 @@ def _numbers(value: float) -> list[ast.expr]:
     return [_negative(other) for other in dict.fromkeys(others) if other != value]
 
 
-def _exchanged(items: list) -> list[list]:
+def _exchanged(items: list[Any]) -> list[list[Any]]:
     """Return the list with each two neighbours exchanged, one pair at a time."""
     return [[*items[:i], items[i + 1], items[i], *items[i + 2 :]] for i in range(len(items) - 1)]
 
 
-def _without(items: list) -> list[list]:
+def _without(items: list[Any]) -> list[list[Any]]:
     return [[*items[:i], *items[i + 1 :]] for i in range(len(items))]
 
 
@@ -248,13 +270,18 @@ def _shorter(iterated: ast.expr) -> list[ast.expr]:
     return [ast.Subscript(items, end, ast.Load()) for end in ends]
 
 
-def _line(statement: ast.stmt) -> str:
-    """Return a statement's own line, without the lines of its body."""
-    return ast.unparse(ast.fix_missing_locations(statement)).splitlines()[0]
+def _line(node: ast.AST) -> str:
+    """Return the text of a node; of a statement its own line, without the lines of its body."""
+    return ast.unparse(ast.fix_missing_locations(node)).strip().partition("\n")[0]
 
 
-def _places(node: ast.AST, statement: ast.stmt | None = None):
-    """Yield (parent, field, index, child, statement) for each node that may be changed, from the top."""
+def _places(
+    node: ast.AST, above: tuple[ast.AST, ...] = ()
+) -> Iterator[tuple[ast.AST, str, int | None, ast.AST, tuple[ast.AST, ...]]]:
+    """Yield (parent, field, index, child, around) for each node that may be changed, from the top.
+
+    `around` has the nodes that hold the child, the nearest first, up to its statement; a statement has none.
+    """
     for name, value in ast.iter_fields(node):
         if name in ("decorator_list", "args", "returns") and isinstance(node, ast.FunctionDef):
             continue
@@ -263,10 +290,10 @@ def _places(node: ast.AST, statement: ast.stmt | None = None):
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if not isinstance(child, ast.AST):
                 continue
-            within = child if isinstance(child, ast.stmt) else statement
-            yield node, name, index, child, within
+            around = () if isinstance(child, ast.stmt) else (node, *above)
+            yield node, name, index, child, around
             if type(child) not in SAID:
-                yield from _places(child, within)
+                yield from _places(child, around)
 
 
 def _negated_constant(parent: ast.AST, child: ast.AST) -> bool:
@@ -299,8 +326,7 @@ def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
         parameters = [argument.arg for argument in method.args.args if argument.arg != "self"]
         parameters_at |= dict.fromkeys(map(id, ast.walk(method)), parameters)
     seen, names, made = {ast.unparse(function)}, dict[str, int](), list[Mutant]()
-    for parent, name, index, child, statement in _places(function):
-        before = _line(statement)
+    for parent, name, index, child, around in _places(function):
         changes: list[ast.AST] = []
         if isinstance(child, ast.stmt):
             changes = [*_statements(child), ast.Pass()]
@@ -309,12 +335,13 @@ def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
         elif isinstance(child, ast.comprehension):
             changes = [_with(child, iter=iterated) for iterated in _shorter(child.iter)]
             changes += [_with(child, ifs=ifs) for ifs in _without(child.ifs)]
+        before = [_line(node) for node in (child, *around)] if changes else []
         for change in changes:
             _put(parent, name, index, change)
             try:
                 source = ast.unparse(ast.fix_missing_locations(function))
                 _compiled(source, answer)
-                after = _line(change if isinstance(change, ast.stmt) else statement)
+                after = [_line(node) for node in (change, *around)]
             except (SyntaxError, ValueError):  # such as a slice outside an index
                 continue
             finally:
@@ -323,10 +350,12 @@ def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
                 continue
             seen.add(source)
             whose = "" if function.name in (subject, answer) else f", {function.name}"
-            mutant_name = f"{answer}{whose}: {before}  ->  {'(dropped)' if isinstance(change, ast.Pass) else after}"
+            if isinstance(change, ast.Pass):
+                after = [DROPPED]
+            mutant_name = f"{answer}{whose}: {before[-1]}  ->  {after[-1]}"
             names[mutant_name] = names.get(mutant_name, 0) + 1
             mutant_name += f"  #{names[mutant_name]}" if names[mutant_name] > 1 else ""
-            made.append(Mutant(subject, answer, mutant_name, source))
+            made.append(Mutant(subject, answer, mutant_name, source, list(zip(before, after, strict=True))))
     return made
 
 
@@ -378,17 +407,23 @@ def reference(folder: Path, changed: str = "") -> dict[str, Any]:
     lines = text.splitlines(keepends=True)
     linecache.cache[folder.name] = (len(text), None, lines, folder.name)  # where Triton reads what a kernel does
     namespace: dict[str, Any] = {"__name__": folder.name}
-    exec(_compiled(text, folder.name), namespace)
+    exec(_compiled(text, folder.name), namespace)  # noqa: S102 (the author's own text)
     return namespace
+
+
+def _listed(exercise: loader.Loaded) -> dict[str, tuple[ModuleType, Definition]]:
+    """Return what the modules of listed answers define, by name: the module, and the definition."""
+    texts = [(module, Path(str(module.__file__)).read_text(encoding="utf-8")) for module in exercise.answers]
+    return {name: (module, node) for module, text in texts for name, node in _definitions(text).items()}
 
 
 def mutants_of(exercise: loader.Loaded, subject: str, most: int = MOST) -> tuple[list[Mutant], int]:
     """Return the mutants of one function, at most `most`, and how many there are."""
     found = [mutant for part in _written(exercise, subject) for mutant in mutate(part, subject, "reference")]
-    listed = _definitions((exercise.folder / "right_answers.py").read_text(encoding="utf-8"))
-    for right in exercise.suite.listed("right_for", subject):
-        if right.__name__ in listed:  # a family's answer is made by a function, and has no text of its own
-            found += mutate(listed[right.__name__], subject, right.__name__)
+    listed = _listed(exercise)
+    for name in dict.fromkeys(right.__name__ for right in exercise.suite.listed("right_for", subject)):
+        if name in listed:  # one that is made by a function has no text of its own
+            found += mutate(listed[name][1], subject, name)
     if len(found) <= most:
         return found, len(found)
     # Those of the reference, which is what most students write, are all kept.
@@ -416,7 +451,7 @@ def _begin(folder: Path) -> None:
     _loaded(folder)
     gc.collect()
     gc.freeze()  # what stays is not looked through again after each mutant
-    sys.stdout = open(os.devnull, "w")
+    sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (as long as the process lives)
 
 
 def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Outcome:
@@ -428,8 +463,8 @@ def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Out
     if mutant.answer == "reference":
         subject = reference(folder, mutant.source)[mutant.subject]
     else:
-        around = dict(vars(exercise.answers[-1]))
-        exec(_compiled(mutant.source, mutant.answer), around)
+        around = dict(vars(_listed(exercise)[mutant.answer][0]))
+        exec(_compiled(mutant.source, mutant.answer), around)  # noqa: S102 (made here)
         subject = around[mutant.answer]
     outcome = Outcome()
     for number, seed in enumerate(seeds):
@@ -450,7 +485,7 @@ def examined(
 ) -> list[Outcome]:
     """Examine mutants in a pool of processes; one that does not come to an end in time is killed by that."""
     outcomes = []
-    with pebble.ProcessPool(workers or os.cpu_count() or 1, initializer=_begin, initargs=[folder]) as pool:
+    with pebble.ProcessPool(workers or cores.count(), initializer=_begin, initargs=[folder]) as pool:
         waiting = [pool.schedule(examine, args=[folder, mutant], timeout=seconds) for mutant in mutants]
         for future in track(waiting, folder.name, console=Console(stderr=True), transient=True):
             try:
@@ -463,15 +498,15 @@ def examined(
 # What is written down.
 
 
-def equals(folder: Path) -> dict[str, dict[str, str]]:
-    """Return the mutants that behave as their original, for each function: their names and the reason."""
-    path = folder / "equal.toml"
-    if not path.exists():
-        return {}
-    found: dict[str, dict[str, str]] = {}
-    for group in tomllib.loads(path.read_text(encoding="utf-8"))["equal"]:
-        reasons = found.setdefault(group["function"], {})
-        reasons |= dict.fromkeys(group["mutants"], group["reason"])
+def marks(folder: Path) -> dict[str, dict[Change, str]]:
+    """Return what `equal.toml` marks as behaving as the original, for each function: the changes and the reason."""
+    path, found = folder / "equal.toml", dict[str, dict[Change, str]]()
+    if path.exists():
+        for function, reasons in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            own = found.setdefault(function, {})
+            for reason, changes in reasons.items():
+                for before, after in changes.items():
+                    own |= {(before, one): reason for one in ([after] if isinstance(after, str) else after)}
     return found
 
 
@@ -480,7 +515,8 @@ class Row:
     """What became of the mutants of one function.
 
     `told` counts those of the killed whose author reads why: an error of their own, a cause or else a relation.
-    `passed` names those that the checks did not reject under every seed.
+    Of those that the checks did not reject under every seed, `equal` counts what is marked, and `survived` names the
+    others.
     """
 
     made: int
@@ -491,13 +527,16 @@ class Row:
     relation: int
     told: int
     endless: int
-    passed: list[str]
+    equal: int
+    survived: list[str]
     by: dict[str, int]
 
 
-def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int) -> Row:
-    """Count what became of a function's mutants."""
+def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int, marked: Iterable[Change] = ()) -> Row:
+    """Count what became of a function's mutants; `marked` are those changes that `equal.toml` has."""
     dead = [outcome for outcome in outcomes if outcome.killed]
+    passed = [mutant for mutant, outcome in zip(mutants, outcomes, strict=True) if not outcome.killed]
+    survived = [mutant.name for mutant in passed if not any(map(mutant.has, marked))]
     by: dict[str, int] = {}
     for outcome in dead:
         by[outcome.first[0]] = by.get(outcome.first[0], 0) + 1
@@ -510,98 +549,94 @@ def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int) -> Row:
         relation=sum(outcome.relation and not outcome.cause for outcome in dead),
         told=sum(outcome.raised or outcome.cause or outcome.relation for outcome in dead),
         endless=sum(not outcome.ended for outcome in dead),
-        passed=[mutant.name for mutant, outcome in zip(mutants, outcomes, strict=True) if not outcome.killed],
+        equal=len(passed) - len(survived),
+        survived=survived,
         by=dict(sorted(by.items())),
     )
 
 
-def recorded() -> dict[str, dict[str, Any]]:
-    """Return what was written down: for each exercise, for each function, a `Row` as a dict.
-
-    Of those that passed, `equal` has the names that equal.toml marks today, and `survived` the others.
-    """
-    found = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
-    folders = {folder.name: folder for folder in loader.FOLDERS}
-    for name, rows in found.items():
-        marked = equals(folders[name]) if name in folders else {}
-        for subject, row in rows.items():
-            equal = marked.get(subject, {})
-            row["equal"] = [mutant for mutant in row["passed"] if mutant in equal]
-            row["survived"] = [mutant for mutant in row["passed"] if mutant not in equal]
+def misfits(marked: Iterable[Change], mutants: list[Mutant], rejected: list[Mutant]) -> list[str]:
+    """Return what is wrong with the marks of a function, a line each: they fit no mutant, or one that is rejected."""
+    found = []
+    for change in marked:
+        wrong = [mutant.name for mutant in rejected if mutant.has(change)]
+        if wrong or not any(mutant.has(change) for mutant in mutants):
+            what = f"rejected where it is {wrong[0]}" if wrong else "fits no mutant"
+            found.append(f"{change[0]}  ->  {change[1]}: marked in equal.toml, and {what}")
     return found
 
 
-def record(name: str, rows: dict[str, Row]) -> None:
-    """Write down what became of an exercise's mutants; other exercises' stay."""
-    before = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
-    all_rows = before | {name: {subject: asdict(row) for subject, row in rows.items()}}
-    RECORD.parent.mkdir(exist_ok=True)
-    RECORD.write_text(
-        json.dumps(dict(sorted(all_rows.items())), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+def as_marks(survived: list[Mutant], rejected: list[Mutant]) -> list[str]:
+    """Return lines for `equal.toml` that mark mutants, and none that is rejected."""
+    lines = []
+    for mutant in survived:
+        whole = mutant.changes[-1]
+        alone = f"{mutant.answer}: {whole[0]}", whole[1]
+        fit = (change for change in mutant.changes if not any(other.has(change) for other in rejected))
+        lines.append(" = ".join(map(_quoted, next(fit, alone))))
+    return list(dict.fromkeys(lines))
 
 
-app = typer.Typer(add_completion=False)
+def _quoted(text: str) -> str:
+    """Return a text as TOML writes it."""
+    return json.dumps(text, ensure_ascii=False) if "'" in text else f"'{text}'"
 
 
-@app.command()
-def main(
-    names: Annotated[list[str] | None, typer.Argument(help="Exercises, such as 01-qkv. Default: all.")] = None,
-    function: Annotated[str, typer.Option(help="This function alone; nothing is written down.")] = "",
-    survivors: Annotated[bool, typer.Option("--survivors", help="Name the mutants that passed.")] = False,
-) -> None:
-    """Change the right answers of exercises mechanically, and count how many of these mutants the checks reject."""
-    known = {folder.name: folder for folder in loader.FOLDERS}
-    console, fine = Console(), True
-    for name in names or list(known):
-        if name not in known:
-            console.print(
-                f"There is no exercise {name!r}. There are: {', '.join(known)}.", style="red", highlight=False
-            )
-            raise typer.Exit(1)
-        exercise, marked = loader.load(known[name]), equals(known[name])
-        subjects = [subject for subject in exercise.programs if function in ("", subject)]
-        if not subjects:
-            console.print(f"{name} has no function {function!r} to change.", style="red", highlight=False)
-            raise typer.Exit(1)
-        chosen = {subject: mutants_of(exercise, subject) for subject in subjects}
-        outcomes = iter(examined(known[name], [mutant for mutants, _made in chosen.values() for mutant in mutants]))
-        rows, left, stale = {}, {}, []
-        for subject, (mutants, made) in chosen.items():
-            rows[subject] = summed(mutants, list(itertools.islice(outcomes, len(mutants))), made)
-            passed, equal = rows[subject].passed, marked.get(subject, {})
-            left[subject] = [mutant for mutant in passed if mutant not in equal]
-            stale += [f"{subject}: {mutant}" for mutant in equal if mutant not in passed]
-            if survivors and left[subject]:
-                # As equal.toml has them.
-                console.print(f'[[equal]]\nfunction = "{subject}"\nmutants = [', markup=False, highlight=False)
-                for survivor in left[subject]:
-                    line = f"    {json.dumps(survivor, ensure_ascii=False)},"
-                    console.print(line, markup=False, highlight=False, soft_wrap=True)
-                console.print("]", markup=False)
-        console.print(_table(name, rows, left))
-        for missing in stale:
-            message = f"Marked as equal in equal.toml, but rejected or not there: {missing}"
-            console.print(message, markup=False, highlight=False, soft_wrap=True)
-        if not function:
-            record(name, rows)
-        fine = fine and not stale and not any(left.values())
-    raise typer.Exit(0 if fine else 1)
+def recorded(root: Path = ROOT) -> dict[str, dict[str, Any]]:
+    """Return what a course has written down: for each exercise, for each function, a `Row` as a dict."""
+    path = root / RECORD
+    found: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
 
 
-def _table(name: str, rows: dict[str, Row], left: dict[str, list[str]]) -> Table:
-    table = Table(title=name, title_justify="left")
-    for head in ("function", "mutants", "examined", "killed", "told why", "equal", "survived"):
-        table.add_column(head, justify="left" if head == "function" else "right")
-    for subject, row in rows.items():
-        survived = len(left[subject])
-        counts = row.made, row.examined, row.killed, row.told, len(row.passed) - survived, survived
-        table.add_row(subject, *map(str, counts))
-    return table
+def record(root: Path, name: str, rows: dict[str, Row], functions: list[str]) -> None:
+    """Write down what became of an exercise's mutants; what is there of its other functions, and exercises, stays."""
+    before = recorded(root)
+    own = before.get(name, {}) | {subject: asdict(row) for subject, row in rows.items()}
+    before[name] = {function: own[function] for function in functions if function in own}
+    path = root / RECORD
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(dict(sorted(before.items())), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-if __name__ == "__main__":
-    # Under its own name: the workers find the same functions there.
-    from autograder.authoring import mutants
+@dataclass
+class Findings:
+    """What became of an exercise's mutants.
 
-    mutants.app()
+    `rows` has it for each function; `misfits` says which marks do not fit, a line each; `unmarked` has lines for
+    `equal.toml`, for each function with survivors.
+    """
+
+    rows: dict[str, Row]
+    misfits: list[str]
+    unmarked: dict[str, list[str]]
+
+
+def look_at(exercise: Exercise, function: str = "", workers: int | None = None) -> Findings:
+    """Examine the mutants of an exercise, or of one of its functions, and write down what became of them.
+
+    Raises
+    ------
+    UserError
+        If it has no such function.
+    """
+    folder = exercise.solution
+    loaded, marked = loader.load(folder), marks(folder)
+    subjects = [subject for subject in loaded.programs if function in ("", subject)]
+    if not subjects:
+        raise UserError(f"{exercise.name} has no function {function!r} to change: {', '.join(loaded.programs)}.")
+    chosen = {subject: mutants_of(loaded, subject) for subject in subjects}
+    every = [mutant for mutants, _made in chosen.values() for mutant in mutants]
+    outcomes = iter(examined(folder, every, workers))
+    strange = [f"{own}: marked in equal.toml, and no such function" for own in marked if own not in loaded.programs]
+    found = Findings({}, strange, {})
+    for subject, (mutants, made) in chosen.items():
+        own, became = marked.get(subject, {}), list(itertools.islice(outcomes, len(mutants)))
+        row = found.rows[subject] = summed(mutants, became, made, own)
+        rejected = [mutant for mutant, outcome in zip(mutants, became, strict=True) if outcome.killed]
+        found.misfits += [f"{subject}: {line}" for line in misfits(own, mutants, rejected)]
+        if row.survived:
+            survived = [mutant for mutant in mutants if mutant.name in row.survived]
+            found.unmarked[subject] = as_marks(survived, rejected)
+    record(exercise.root, exercise.name, found.rows, loaded.programs)
+    return found

@@ -1,38 +1,107 @@
-"""Make a new exercise, which works, from a template: one function, its checks and its listed answers."""
+"""Make a new chapter with its exercise, which work, from templates; without a book, the exercise alone."""
 
 import re
 from pathlib import Path
 
+from autograder.authoring import chapters
 from autograder.course import Course, Exercise, UserError
 
-TEMPLATE = Path(__file__).parent / "templates" / "exercise"
+TEMPLATES = Path(__file__).parent / "templates"
 NAME = re.compile(r"(\d\d)-([a-z0-9]+(?:-[a-z0-9]+)*)")
+ROW = """
+[{name}]
+after = [{after}]
+needs = "write here what else has to be known"
+learn = "Write here what a reader can do afterwards."
+about = "write here, in a few words, what it is about"
+"""
+READ = 'read={{"by_hand": "chapter {number}, By hand", "centred": "chapter {number}, The code"}}'
 
 
-def make(course: Course, name: str) -> list[Path]:
-    """Write the folder of an exercise that there is none of yet; return its files.
+def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[Path], list[Path]]:
+    """Write the files of a chapter and its exercise, of which there are none yet, and list the chapter.
+
+    Parameters
+    ----------
+    course : Course
+        Where it has a book, with a file that lists its chapters, the chapter is made; elsewhere the exercise alone.
+    name : str
+        Such as 13-sparse-attention.
+    exercise_only : bool
+        Whether to make the exercise alone in any case.
+
+    Returns
+    -------
+    tuple of two lists of Path
+        The files that were made, and those that list the chapter now.
 
     Raises
     ------
     UserError
-        If the course is none, its name is none for an exercise, or there is something of that name.
+        If the course is none, its name is none for an exercise, there is something of that name, or the number is not
+        that of the next chapter.
     """
-    exercise = Exercise(name, Path(course.config.CourseDirectory.root))
+    root = Path(course.config.CourseDirectory.root)
+    words = _words(name)
+    has_chapter = not exercise_only and (root / chapters.SOURCE).exists()
+    texts = _filled(TEMPLATES / "chapter", root, words) if has_chapter else {}
+    if has_chapter:  # and headings to send readers to
+        words |= {r"(?<=__name__, )read=\{\}": READ.format(number=int(name[:2]))}
+    texts |= _filled(TEMPLATES / "exercise", Exercise(name, root).solution, words)
+    for path in (Exercise(name, root).solution, *texts):
+        if path.exists():
+            alone = "; for the exercise alone: --exercise-only" if path.suffix == ".md" else ""
+            where = path.relative_to(root).as_posix()
+            raise UserError(f"{where} is there already; choose another name, or move it away{alone}.")
+    listed = _list(root, name) if has_chapter else []
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    if has_chapter:
+        listed += [root / list_ for list_ in chapters.write(root)]
+    return list(texts), listed
+
+
+def _words(name: str) -> dict[str, str]:
+    """Return what stands in a template, as a pattern, and what takes its place: the longer before what it begins with."""
     found = NAME.fullmatch(name)
     if found is None:
         raise UserError(
             f"{name!r} is no name for an exercise: two digits, a hyphen, and words in lower case with "
             "hyphens between them, such as 12-beyond."
         )
-    if exercise.solution.exists():
-        raise UserError(f"solutions/{name} is there already; choose another name, or move it away.")
-    number, title = str(int(found[1])), found[2].replace("-", " ").capitalize()
-    exercise.solution.mkdir(parents=True)
-    made = []
-    for template in sorted(TEMPLATE.glob("*.*")):
-        text = template.read_text(encoding="utf-8").replace("NN-name", name).replace("TITLE", title)
-        text = re.sub(r"\bN\b(?=\.)|(?<=chapter )N\b|(?<=exercise )N\b", number, text)
-        path = exercise.solution / template.name.replace("NN-name", name)
-        path.write_text(text, encoding="utf-8")
-        made.append(path)
-    return made
+    number, parts = str(int(found[1])), found[2].split("-")
+    return {
+        "NN-name": name,
+        "TITLE": " ".join(parts).capitalize(),
+        "abh-NAME": f"abh-{found[2]}",
+        "NAMEFigure": "".join(map(str.capitalize, parts)) + "Figure",
+        "NAME": "_".join(parts),
+        r"\bN\b(?=\.)|(?<=[Cc]hapter )N\b|(?<=exercise )N\b": number,
+    }
+
+
+def _filled(template: Path, folder: Path, words: dict[str, str]) -> dict[Path, str]:
+    """Return what a folder of templates makes below `folder`: the text of each file."""
+
+    def fill(text: str) -> str:
+        for pattern, word in words.items():
+            text = re.sub(pattern, word, text)
+        return text
+
+    files = sorted(path for path in template.rglob("*.*") if path.is_file() and "__pycache__" not in path.parts)
+    return {folder / fill(str(path.relative_to(template))): fill(path.read_text(encoding="utf-8")) for path in files}
+
+
+def _list(root: Path, name: str) -> list[Path]:
+    """Enter the next chapter in the file that lists them; return that file."""
+    source = root / chapters.SOURCE
+    known = chapters.read(root)
+    number = 1 + max((chapter.number for chapter in known.values()), default=0)
+    if int(name[:2]) != number:
+        raise UserError(
+            f"{name}: the next chapter has the number {number:02}. An exercise without a chapter: --exercise-only."
+        )
+    row = ROW.format(name=name, after="".join(f'"{before}"' for before in list(known)[-1:]))
+    source.write_text(source.read_text(encoding="utf-8").rstrip("\n") + "\n" + row, encoding="utf-8")
+    return [source]

@@ -1,6 +1,5 @@
 """Release: the author's text becomes nbgrader's source notebook, and that becomes the student's folder."""
 
-import logging
 import shutil
 from pathlib import Path
 
@@ -13,9 +12,6 @@ from traitlets.config import Config
 from autograder import archive, gradebook
 from autograder.authoring import source
 from autograder.course import Course, Exercise, UserError
-
-QUIET = logging.getLogger("autograder.nbgrader")
-QUIET.setLevel(logging.CRITICAL)
 
 
 def release(course: Course, exercise: Exercise, into: Path | None = None) -> Path:
@@ -48,7 +44,7 @@ def release(course: Course, exercise: Exercise, into: Path | None = None) -> Pat
     config.CourseDirectory.release_directory = str(building)
     converter = GenerateAssignment(coursedir=CourseDirectory(config=config), config=config)
     converter.coursedir.assignment_id = exercise.name
-    converter.log = QUIET
+    converter.log = gradebook.QUIET
     outcome = capture_log(converter)
     if not outcome["success"]:
         reason = outcome["error"].strip().splitlines()[-1]

@@ -7,7 +7,6 @@ functions; its solution earns all points; each listed wrong answer fails a check
 import ast
 import contextlib
 import importlib
-import importlib.util
 import inspect
 import io
 import json
@@ -21,7 +20,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autograder import startup
+from autograder import cores, startup
 from autograder.course import CONFIG, Course, Exercise, Settings, UserError
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def faults(exercises: Sequence[Exercise]) -> Iterator[tuple[Exercise, str]]:
     if not exercises:
         return
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(len(exercises), os.cpu_count() or 1), mp_context=spawn) as pool:
+    with ProcessPoolExecutor(min(len(exercises), cores.count()), mp_context=spawn) as pool:
         # The later ones take longest, and begin first: no core is left with one at the end.
         begun = {pool.submit(fault, exercise.solution): exercise for exercise in reversed(exercises)}
         importlib.import_module("autograder.authoring.release")  # nbgrader takes seconds to load, and is needed next
@@ -123,9 +122,6 @@ def _verify(folder: Path) -> None:
     from autograder.authoring import answer_trials
 
     settings = Settings.read(folder)
-    for module in settings.preload:
-        if importlib.util.find_spec(module.partition(".")[0]) is None:
-            raise UserError(f"{_short(folder / 'exercise.toml')}: preload names {module}, which is not installed.")
     for name in MODULES:
         _can_be_read(folder / name)
     for name in FURTHER:

@@ -7,7 +7,8 @@ trusted: not even the report that a check cell displays is taken as HTML; it is 
 import functools
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
@@ -31,10 +32,12 @@ from autograder.cells import (
 from autograder.checking import show, words
 from autograder.checking.report import Report, Result, Status
 from autograder.checking.words import Message
-from autograder.feedback import code, formulas, head
+from autograder.feedback import formulas, outcome_cell
+from autograder.feedback.values import Card, Finding, Function, Given, Output, Own, Page, Prose, Work
+from autograder.limits import Limits
 from autograder.reasons import named
-from autograder.results import Saved
-from autograder.sanitize import markup, outputs
+from autograder.results import Kind, Saved, SavedCell
+from autograder.sanitize import code, markdown, markup, outputs
 from autograder.sanitize.text import printed
 
 REMEMBERED = 500
@@ -44,8 +47,6 @@ PICTURE = "A picture that this cell drew"
 HEADING = re.compile(r"\s*#{1,6}[ \t]*(?P<title>[^\n]*?)[ \t#]*(?:\n|$)")
 HEADINGS = re.compile(r"<(/?)h([1-6])\b")
 HEADED = re.compile(r"<h1>(.*)</h1>\s*", re.DOTALL)
-UNTOUCHED = ("malformed", "infrastructure")
-"""Kinds of outcome of which the notebook is the released one."""
 
 TIMES = (
     (86400, "{count} day", "{count} days"),
@@ -55,7 +56,7 @@ TIMES = (
 
 
 def render(
-    notebook: Notebook, saved: Saved, *, assignment: str, student: str, most_mb: float = outputs.GRADED_MB
+    notebook: Notebook, saved: Saved, *, assignment: str, student: str, most_mb: float = Limits.graded_mb
 ) -> str:
     """Return the feedback page for a graded notebook, as HTML.
 
@@ -81,32 +82,27 @@ def render(
 
 
 def _page(notebook: Notebook, saved: Saved, assignment: str, student: str) -> str:
-    said = head.of(notebook)
+    said = outcome_cell.of(notebook)
     cells = [cell for cell in notebook.cells if cell.id != OUTCOME_ID or not said]
-    functions = [_function(cell, saved) for cell in cells if is_graded(cell)]
-    untouched = said is not None and said["kind"] in UNTOUCHED
     room = formulas.Room()
-    for function in functions:
-        function["comment"] = _markdown(function["comment"], {}, room) if function["comment"] else ""
+    functions = [_function(cell, saved, room) for cell in cells if is_graded(cell)]
+    as_given = said is not None and said.kind.ungraded
     title = next((_title(cell.source)[0] for cell in cells if cell.cell_type == "markdown" and is_locked(cell)), "")
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            language=words.language(),
-            assignment=assignment,
-            title=_line(title) if title else Markup(escape(assignment)),
-            student=student,
-            standing=saved.standing,
-            made_of=saved.digest(),
-            style=_style(),
-            said=said,
-            late=_late(saved),
-            functions=functions,
-            cards=[] if untouched else [card for function in functions for card in _cards(function)],
-            stretches=[] if untouched else list(_stretches(cells, functions, saved, said, room)),
-        )
+    page = Page(
+        language=words.language(),
+        assignment=assignment,
+        title=_line(title) if title else escape(assignment),
+        student=student,
+        standing=saved.standing,
+        made_of=saved.digest(),
+        style=_style(),
+        said=said,
+        late=_late(saved),
+        functions=functions,
+        cards=[] if as_given else [card for function in functions for card in _cards(function)],
+        stretches=[] if as_given else list(_stretches(cells, functions, saved, said, room)),
     )
+    return _environment().get_template("page.html.j2").render(vars(page))
 
 
 def prepare() -> None:
@@ -126,7 +122,7 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     made.filters.update(code=inline_code, number=_number)
-    made.globals.update(_=words.translated, Message=Message, counted=words.counted, shown=words.shown)
+    made.globals.update(_=words.translated, Kind=Kind, Message=Message, counted=words.counted, shown=words.shown)
     return made
 
 
@@ -140,34 +136,34 @@ def _style() -> Markup:
 # Functions and their points
 
 
-def _function(cell: Cell, saved: Saved) -> dict[str, Any]:
-    """Return what is to be said of one graded cell: whose name it has, its points, what its checks found."""
+def _function(cell: Cell, saved: Saved, room: formulas.Room) -> Function:
+    """Return what is to be said of one graded cell."""
     name = grade_id(cell) or cell.id
-    kept = saved.cells.get(name, {})
+    kept = saved.cells.get(name, SavedCell())
     report = _report(cell) if is_check(cell) else None
     call = call_of(cell) if is_check(cell) and not report else None
-    most, score = points_worth(cell), kept.get("score", 0.0)
-    pending = report.pending if report and not kept.get("by_hand") else 0.0
+    most, score = points_worth(cell), kept.score
+    pending = report.pending if report and not kept.manual else 0.0
     standing = show.standing(report) if report else Status.BLOCKED
-    return {
-        "id": name,
-        "cell": cell.id,
-        "name": report.subject if report else call.subject if call else name,
-        "score": score,
-        "most": most,
-        "waits": bool(kept.get("waits")),
-        "pending": _pending(report, pending) if report and pending else None,
-        "by_hand": bool(kept.get("by_hand")),
-        "unwritten": report is not None and all(result.status == Status.BLOCKED for result in report.results),
-        "comment": str(kept.get("comment") or ""),
-        "check": is_check(cell),
-        "report": report,
-        "ending": "" if report else _ending(cell, kept),
-        "worth": _points(score, most) if most else words.translated(show.WITHOUT_POINTS[standing]),
-        "left": most - score - pending,
-        "holds": score + pending >= most - 1e-9 if most else standing in (Status.PASSED, Status.UNVERIFIED),
-        "share": 100 * max(0.0, min(1.0, score / (most or 1))),
-    }
+    return Function(
+        id=name,
+        cell=cell.id,
+        name=report.subject if report else call.subject if call else name,
+        score=score,
+        most=most,
+        waits=kept.waits,
+        pending=_pending(report, pending) if report and pending else None,
+        manual=kept.manual,
+        unwritten=report is not None and all(result.status == Status.BLOCKED for result in report.results),
+        comment=_markdown(kept.comment, {}, room) if kept.comment else "",
+        check=is_check(cell),
+        report=report,
+        ending="" if report else _ending(cell, kept),
+        worth=_points(score, most) if most else words.translated(show.WITHOUT_POINTS[standing]),
+        left=most - score - pending,
+        holds=score + pending >= most - 1e-9 if most else standing in (Status.PASSED, Status.UNVERIFIED),
+        share=100 * max(0.0, min(1.0, score / (most or 1))),
+    )
 
 
 def _pending(report: Report, points: float) -> Message:
@@ -192,10 +188,10 @@ def _report(cell: Cell) -> Report | None:
         return None
 
 
-def _ending(cell: Cell, kept: dict[str, Any]) -> str:
+def _ending(cell: Cell, kept: SavedCell) -> str:
     """Return how a cell without a report ended: the last line that it left, or what nbgrader says of an answer."""
     if not is_check(cell):
-        return str(kept.get("automatic") or "")
+        return kept.automatic or ""
     errors = [f"{out.ename}: {out.evalue}" for out in cell.get("outputs", []) if out.output_type == "error"]
     lines = "".join(texts(cell)).strip().splitlines()
     return outputs.without_codes((errors or lines[-1:] or [""])[-1])
@@ -225,22 +221,23 @@ def _late(saved: Saved) -> Message | None:
 # Cards
 
 
-def _cards(function: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _cards(function: Function) -> Iterator[Card]:
     """Yield a card for each cause, or each failed check without one, that cost a function points."""
-    report = function["report"]
-    if function["left"] <= 1e-9:
+    report = function.report
+    if function.left <= 1e-9:
         return
-    lost = {**function, "lost": function["left"], "message": ""}
+    read = report.read if report else ""
+    lost = Card(function.id, function.name, function.left, function.comment, read)
     if report is None:
-        if function["check"] or function["ending"]:
-            yield {**lost, "message": function["ending"] or Message("The check did not run to its end.")}
-        elif function["by_hand"]:
-            yield {**lost, "message": Message("These points were given by a person.")}
+        if function.check or function.ending:
+            yield replace(lost, message=function.ending or Message("The check did not run to its end."))
+        elif function.manual:
+            yield replace(lost, message=Message("These points were given by a person."))
         return
     failed = [result for result in report.results if result.status == Status.FAILED]
     blocked = [result for result in report.results if result.status == Status.BLOCKED]
     if not failed:
-        yield {**lost, "message": blocked[0].message if blocked else ""}
+        yield replace(lost, message=blocked[0].message if blocked else "")
         return
     total = sum(result.weight for result in report.results) or 1
     groups: dict[str, list[Result]] = {}
@@ -249,32 +246,30 @@ def _cards(function: dict[str, Any]) -> Iterator[dict[str, Any]]:
     last = list(groups)[-1]
     for cause, group in groups.items():
         cost = sum(result.weight for result in [*group, *(blocked if cause == last else [])])
-        yield {
-            **lost,
-            "lost": report.points * cost / total,
-            "finding": _finding(report, group[0]),
-            "others": [result.title for result in group[1:]],
-            "blocked": len(blocked) if cause == last else 0,
-            "read": report.read,
-        }
+        yield replace(
+            lost,
+            lost=report.points * cost / total,
+            finding=_finding(report, group[0]),
+            others=[result.title for result in group[1:]],
+            blocked=len(blocked) if cause == last else 0,
+        )
 
 
-def _finding(report: Report, result: Result) -> dict[str, Any]:
+def _finding(report: Report, result: Result) -> Finding:
     """Return what one check found, put into words."""
     where = result.where or {}
-    return {
-        "id": f"{report.subject}.{result.name}",
-        "status": str(result.status),
-        "title": words.shown(result.title),
-        "message": words.shown(result.message),
-        "held": words.enumerated(result.held),
-        "relation": words.shown(getattr(result, "relation", "") or ""),
-        "element": show.element(where) if where else "",
-        "lead": str(where["lead"]) if where.get("lead") else "",
-        "matrices": [(name, _matrix(where, name)) for name in ("expected", "got")] if "got_matrix" in where else [],
-        "label": words.shown(result.label).rstrip("."),
-        "hint": words.shown(result.hint),
-    }
+    return Finding(
+        id=f"{report.subject}.{result.name}",
+        title=words.shown(result.title),
+        message=words.shown(result.message),
+        held=words.enumerated(result.held),
+        relation=words.shown(getattr(result, "relation", "") or ""),
+        element=show.element(where) if where else "",
+        lead=str(where["lead"]) if where.get("lead") else "",
+        matrices=[(name, _matrix(where, name)) for name in ("expected", "got")] if "got_matrix" in where else [],
+        label=words.shown(result.label).rstrip("."),
+        hint=words.shown(result.hint),
+    )
 
 
 def _matrix(where: dict[str, Any], name: str) -> list[list[tuple[str, bool]]]:
@@ -290,104 +285,99 @@ def _matrix(where: dict[str, Any], name: str) -> list[list[tuple[str, bool]]]:
 
 
 def _stretches(
-    cells: list[Cell], functions: list[dict[str, Any]], saved: Saved, said: dict[str, Any] | None, room: formulas.Room
-) -> Iterator[dict[str, Any]]:
+    cells: list[Cell], functions: list[Function], saved: Saved, said: outcome_cell.Said | None, room: formulas.Room
+) -> Iterator[Prose | Given | Work]:
     """Yield the course's texts, its code, and stretches of the student's cells with what they are worth."""
-    by_id = {function["id"]: function for function in functions}
-    stops = {cell for cell, _ in said["stops"]} if said else set()
-    work: list[dict[str, Any]] = []
+    by_id = {function.id: function for function in functions}
+    stops = {cell for cell, _ in said.stops} if said else set()
+    work: list[Own] = []
     for cell in cells:
         graded = by_id.get(grade_id(cell) or cell.id) if is_graded(cell) else None
         if graded is None and is_locked(cell):
             if work:
-                yield {"kind": "work", "work": work, "function": None, "printed": []}
+                yield Work(work)
                 work = []
-            yield _text(cell) if cell.cell_type == "markdown" else _given(cell, stops, room)
+            yield _prose(cell) if cell.cell_type == "markdown" else _given(cell, stops, room)
             continue
         if graded is None or is_answer(cell):
             work.append(_own(cell, saved, stops, room))
         if graded is not None:
-            shown = list(_outputs(cell, room)) if is_check(cell) else []
-            source = _checked_by(cell, graded)
-            yield {"kind": "work", "work": work, "function": graded, "printed": shown, "source": source}
+            printed = list(_outputs(cell, room)) if is_check(cell) else []
+            yield Work(work, graded, printed, _checked_by(cell, graded))
             work = []
     if work:
-        yield {"kind": "work", "work": work, "function": None, "printed": []}
+        yield Work(work)
 
 
-def _text(cell: Cell) -> dict[str, Any]:
+def _prose(cell: Cell) -> Prose:
     """Return a text of the course: its title, and what is folded below it."""
     title, rest = _title(cell.source)
-    return {"kind": "text", "title": _line(title), "body": Markup(_released(rest)) if rest.strip() else ""}
+    return Prose(_line(title), Markup(_released(rest)) if rest.strip() else "")
 
 
-def _given(cell: Cell, stops: set[str], room: formulas.Room) -> dict[str, Any]:
+def _given(cell: Cell, stops: set[str], room: formulas.Room) -> Given:
     """Return code of the course, and what came of it."""
-    return {
-        "kind": "given",
-        "id": cell.id,
-        "title": cell.source.strip().partition("\n")[0][:LINES_OF_GIVEN],
-        "code": Markup(_code(cell.source)),
-        "outputs": list(_outputs(cell, room)),
-        "stop": cell.id in stops,
-    }
+    title = cell.source.strip().partition("\n")[0][:LINES_OF_GIVEN]
+    code_text = Markup(_code(cell.source))
+    return Given(cell.id, title, code_text, list(_outputs(cell, room)), stop=cell.id in stops)
 
 
-def _own(cell: Cell, saved: Saved, stops: set[str], room: formulas.Room) -> dict[str, Any]:
+def _own(cell: Cell, saved: Saved, stops: set[str], room: formulas.Room) -> Own:
     """Return a cell that is the student's to write, with what somebody wrote about it."""
-    comment = saved.cells.get(grade_id(cell) or "", {}).get("comment")
-    made: dict[str, Any] = {"id": cell.id, "comment": _markdown(str(comment), {}, room) if comment else ""}
-    made.update(stop=cell.id in stops, outputs=[], folded="", text="", code="")
+    comment = saved.cells.get(grade_id(cell) or "", SavedCell()).comment
+    said = _markdown(comment, {}, room) if comment else ""
+    shown: list[Output] = []
+    folded = text = code_text = ""
     if is_code(cell):
         lines = [line for line in cell.source.splitlines() if line.strip()]
-        made["outputs"] = list(_outputs(cell, room))
-        if lines and not made["outputs"] and not is_answer(cell) and all(line.startswith("#") for line in lines):
-            made["folded"] = lines[0].lstrip("# ")[:LINES_OF_GIVEN]
-        made["code"] = Markup(_code(printed(cell.source)))
+        shown = list(_outputs(cell, room))
+        if lines and not shown and not is_answer(cell) and all(line.startswith("#") for line in lines):
+            folded = lines[0].lstrip("# ")[:LINES_OF_GIVEN]
+        code_text = Markup(_code(printed(cell.source)))
     elif cell.cell_type == "markdown":
-        made["text"] = _markdown(cell.source, cell.get("attachments", {}), room)
+        text = _markdown(cell.source, cell.get("attachments", {}), room)
     else:
-        made["code"] = Markup(code.block(printed(cell.source), ""))
-    return made
+        code_text = Markup(code.block(printed(cell.source), ""))
+    return Own(cell.id, cell.id in stops, said, text, code_text, folded, shown)
 
 
-def _checked_by(cell: Cell, function: dict[str, Any]) -> Markup | str:
+def _checked_by(cell: Cell, function: Function) -> Markup | str:
     """Return the code of a check that has no report to show for it."""
-    return Markup(_code(cell.source)) if is_check(cell) and not function["report"] else ""
+    return Markup(_code(cell.source)) if is_check(cell) and not function.report else ""
 
 
-def _outputs(cell: Cell, room: formulas.Room) -> Iterator[dict[str, Any]]:
-    """Yield a cell's outputs as HTML, and of each whether it is an error."""
+def _outputs(cell: Cell, room: formulas.Room) -> Iterator[Output]:
+    """Yield a cell's outputs."""
     for output in cell.get("outputs", []):
         kind = output.output_type
         if kind == "stream":
-            yield {"error": output.name == "stderr", "pre": Markup(code.terminal(output.text))}
+            yield Output(output.name == "stderr", pre=Markup(code.terminal(output.text)))
         elif kind == "error":
             trace = "\n".join(output.traceback) or f"{output.ename}: {output.evalue}"
-            yield {"error": True, "pre": Markup(code.terminal(trace))}
+            yield Output(True, pre=Markup(code.terminal(trace)))
         elif not is_check(cell):  # points, and the report, are shown in their own way
             shown = _displayed(output.data, room)
             if shown:
-                yield {"error": False, **shown}
+                yield shown
 
 
-def _displayed(data: dict[str, Any], room: formulas.Room) -> dict[str, Any] | None:
+def _displayed(data: dict[str, Any], room: formulas.Room) -> Output | None:
     """Return the richest form of what was displayed that a page can show."""
     if "text/html" in data:
-        return {"html": _with_formulas(markup.inert_html(data["text/html"]), room)}
+        return Output(html=_with_formulas(markup.inert_html(data["text/html"]), room))
     for mime in outputs.PAGE_PICTURES:
         if mime in data:
             address = f"data:{mime};base64,{''.join(data[mime].split())}"
             if markup.PICTURE.fullmatch(address):
-                return {"html": Markup('<img alt="{}" src="{}">').format(words.translated(PICTURE), address)}
+                return Output(html=Markup('<img alt="{}" src="{}">').format(words.translated(PICTURE), address))
     if "image/svg+xml" in data:
-        return {"html": Markup(markup.as_picture("image/svg+xml", markup.as_base64(data["image/svg+xml"])))}
+        return Output(html=Markup(markup.as_picture("image/svg+xml", markup.as_base64(data["image/svg+xml"]))))
     if "text/markdown" in data:
-        return {"html": _markdown(data["text/markdown"], {}, room)}
+        return Output(html=_markdown(data["text/markdown"], {}, room))
     if "text/latex" in data:
-        return {"html": _with_formulas(html.escape(data["text/latex"], quote=False), room)}
+        return Output(html=_with_formulas(html.escape(data["text/latex"], quote=False), room))
     if "text/plain" in data:
-        return {"pre": Markup(code.terminal(data["text/plain"]))}
+        return Output(pre=Markup(code.terminal(data["text/plain"])))
     return None
 
 
@@ -402,12 +392,12 @@ def _title(source: str) -> tuple[str, str]:
     return source.strip().partition("\n")[0], source
 
 
-def _remembered(function: Any) -> Any:
+def _remembered(function: Callable[[str], str]) -> Callable[[str], str]:
     """Let a function of a text remember what it returned, as long as the text is short."""
     known = functools.lru_cache(REMEMBERED)(function)
 
     @functools.wraps(function)
-    def call(text: str) -> Any:
+    def call(text: str) -> str:
         return (known if len(text) <= markup.SMALL else function)(text)
 
     return call
@@ -416,7 +406,7 @@ def _remembered(function: Any) -> Any:
 @_remembered
 def _released(text: str) -> str:
     """Return a text of the course as HTML."""
-    return formulas.with_formulas(markup.inert_markdown(text)[0], formulas.Room(float("inf")))
+    return formulas.with_formulas(markdown.inert_markdown(text)[0], formulas.Room(float("inf")))
 
 
 def _line(text: str) -> Markup:
@@ -426,7 +416,7 @@ def _line(text: str) -> Markup:
 
 
 def _markdown(text: str, attachments: dict[str, Any], room: formulas.Room) -> Markup:
-    shown = markup.inert_markdown(text, attachments)[0] if attachments else _inert(text)
+    shown = markdown.inert_markdown(text, attachments)[0] if attachments else _inert(text)
     return _with_formulas(shown, room)
 
 
@@ -434,13 +424,13 @@ def _markdown(text: str, attachments: dict[str, Any], room: formulas.Room) -> Ma
 def markdown2html(context: Any, source: str) -> Markup:
     """Return Markdown as nbgrader's formgrader shows it; stands for nbconvert's filter of the same name."""
     cell = context.get("cell") or {}
-    clean = markup.inert_markdown(source, cell.get("attachments"))[0]
+    clean = markdown.inert_markdown(source, cell.get("attachments"))[0]
     return Markup(formulas.with_formulas(clean, formulas.Room()))
 
 
 @_remembered
 def _inert(text: str) -> str:
-    return markup.inert_markdown(text)[0]
+    return markdown.inert_markdown(text)[0]
 
 
 def _with_formulas(clean: str, room: formulas.Room) -> Markup:

@@ -16,6 +16,7 @@ import multiprocessing.process
 import os
 import queue
 import signal
+import socket
 import sys
 import threading
 from collections import deque
@@ -25,7 +26,9 @@ from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any, Protocol
 
-from autograder import imports
+from autograder import cores, imports
+from autograder.grading.worker_config import WorkerConfig
+from autograder.sandbox.guests import GuestPool
 
 MOST_EXTRA_MEMORY = 1500 << 20
 """What a guest can make a judge use, beyond what it holds when it begins."""
@@ -87,17 +90,17 @@ class Local:
         How many.
     setting : WorkerConfig
         Where they work.
-    nursery : Nursery or None
+    pool : GuestPool or None
         Where their guests come from; None if these are not isolated.
     """
 
     AHEAD = 2
 
-    def __init__(self, jobs: int, setting: Any, nursery: Any = None):
-        self.setting, self.nursery = setting, nursery
+    def __init__(self, jobs: int, setting: WorkerConfig, pool: GuestPool | None = None):
+        self.setting, self.pool = setting, pool
         self.context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
-        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-        each = [cores[number % len(cores)] if 0 < len(cores) <= jobs else None for number in range(max(jobs, 1))]
+        usable = cores.usable()
+        each = [usable[number % len(usable)] if len(usable) <= jobs else None for number in range(max(jobs, 1))]
         self.workers = [self._started(core) for core in each]
         self.done: deque[tuple[Job, Any]] = deque()
 
@@ -146,14 +149,14 @@ class Local:
 
     def _started(self, core: int | None) -> _Process:
         pipe, theirs = self.context.Pipe()
-        lane = self.nursery.lane(core) if self.nursery else None
+        channel = self.pool.channel(core) if self.pool else None
         process = self.context.Process(  # type: ignore[attr-defined]
-            target=_serve, args=(theirs, self.setting, lane, core), daemon=True
+            target=_serve, args=(theirs, self.setting, channel, core), daemon=True
         )
         process.start()
         theirs.close()
-        if lane:
-            lane.close()
+        if channel:
+            channel.close()
         return _Process(process, pipe, deque(), core)
 
 
@@ -191,19 +194,23 @@ def _deaf() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _serve(pipe: multiprocessing.connection.Connection, setting: Any, lane: Any, core: int | None) -> None:
+def _serve(
+    pipe: multiprocessing.connection.Connection,
+    setting: WorkerConfig,
+    channel: socket.socket | None,
+    core: int | None,
+) -> None:
     """Be a worker, on one core or on any: answer jobs until the other end is gone."""
     from autograder.grading.worker import Worker
-    from autograder.sandbox.guests import Lane
+    from autograder.sandbox.guests import Channel
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if core is not None:
-        with contextlib.suppress(OSError):  # one that has been taken away in the meantime
-            os.sched_setaffinity(0, {core})
+        cores.keep_to(core)
     _bound_memory(MOST_EXTRA_WITH_GPU if setting.uses_gpu() else MOST_EXTRA_MEMORY)
     jobs: queue.SimpleQueue[tuple[str, tuple[Any, ...]]] = queue.SimpleQueue()
     threading.Thread(target=_receive_jobs, args=(pipe, jobs), daemon=True).start()
-    worker = Worker(setting, Lane(lane, setting.limits) if lane else None)
+    worker = Worker(setting, Channel(channel, setting.limits) if channel else None)
     gc.collect()
     gc.freeze()
     while True:
@@ -233,8 +240,8 @@ def _bound_memory(extra: int) -> None:
         return
     import resource
 
-    with open("/proc/self/status") as status:
-        held = next((int(line.split()[1]) << 10 for line in status if line.startswith("VmData:")), 0)
+    status = Path("/proc/self/status").read_text().splitlines()
+    held = next((int(line.split()[1]) << 10 for line in status if line.startswith("VmData:")), 0)
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     soft = held + extra
     soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)

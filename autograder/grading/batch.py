@@ -7,9 +7,7 @@ where it is, all of it is, and a run that was killed goes on from there.
 
 import contextlib
 import dataclasses
-import json
 import os
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,15 +18,17 @@ from typing import Any
 import nbformat
 from nbgrader.utils import parse_utc
 
-from autograder import gradebook, reasons, seeds
+from autograder import gradebook, reasons, records, seeds
 from autograder.checking.words import Message
 from autograder.course import Course, Exercise, UserError
-from autograder.feedback import head
+from autograder.feedback.bare_page import bare_page, made_of
 from autograder.grading import worker
 from autograder.grading.backends import Backend, Job, WorkerDied
+from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.submissions import UNREAD_STAMP, Submission, Unit
 from autograder.grading.worker_config import WorkerConfig
-from autograder.results import Outcome, Record, Saved, Standing
+from autograder.records import record_of
+from autograder.results import Kind, Outcome, Record, Saved, Standing
 from autograder.sanitize import text
 
 TRIES = 3
@@ -75,6 +75,8 @@ class Batch:
     setting : WorkerConfig
         Where workers work.
     options : Options
+    timer : PhaseTimer, optional
+        Counts the time of each phase, that of workers too.
     """
 
     course: Course
@@ -82,7 +84,7 @@ class Batch:
     backend: Any
     setting: WorkerConfig
     options: Options = field(default_factory=Options)
-    seconds: dict[str, float] = field(default_factory=dict)
+    timer: PhaseTimer = field(default_factory=PhaseTimer)
 
     def __post_init__(self) -> None:
         self.secret = seeds.course_secret(self.course)
@@ -142,7 +144,7 @@ class Batch:
 
     def _begun(self, submission: Submission) -> _Task:
         """Read a submission; it is kept as it is if it has a grade that still holds."""
-        with self._timed("read"):
+        with self.timer("read"):
             unit = submission.read(self.setting.limits_of(submission.exercise.name))
         task = _Task(submission, unit)
         if not (self.options.force or self.options.redraw):
@@ -158,11 +160,11 @@ class Batch:
     def _current(self, submission: Submission, unit: Unit) -> tuple[Record | None, Saved | None]:
         """Return the record of a submission that needs no grading again, and what the gradebook has of it today."""
         record = record_of(self.course, submission.student, submission.exercise.name)
-        if record is None or record.kind == "infrastructure":
+        if record is None or record.kind == Kind.INFRASTRUCTURE:
             return None, None
         if (record.submission, record.exercise) != (unit.digest, self._version(submission.exercise)):
             return None, None
-        with self._timed("database"):
+        with self.timer("database"):
             now = self.writer.saved(submission.exercise.name, submission.student)
         return (record.with_saved(now), now) if now else (None, None)
 
@@ -176,13 +178,12 @@ class Batch:
         unit = task.unit
         timestamp, unread = _timestamp(unit.stamp)
         outcome.repairs += unread
-        said = outcome.kind != "right" or outcome.repairs or outcome.pending
+        said = outcome.kind != Kind.RIGHT or outcome.repairs or outcome.pending
         comment = "\n\n".join(reasons.of(outcome))[:MOST_COMMENT] if said else ""
-        with self._timed("database"):
+        with self.timer("database"):
             task.saved = self._save(unit, outcome, timestamp, comment)
-        for phase, took in outcome.seconds.items():
-            self.seconds[phase] = self.seconds.get(phase, 0.0) + took
-        with self._timed("files"):
+        self.timer.add(outcome.seconds)
+        with self.timer("files"):
             task.record = self._record(task, outcome, task.saved.standing).with_saved(task.saved)
             place = self.course.graded(unit.student, unit.assignment)
             for folder in (place.folder, place.pages):
@@ -191,14 +192,14 @@ class Batch:
             if unit.stamp is not None:
                 write(place.stamp, unit.stamp)
             write(place.notebook, outcome.notebook)
-            write(place.record, task.record.to_json())
+            write(place.record, records.to_text(task.record))
 
     def _save(self, unit: Unit, outcome: Outcome, timestamp: datetime | None, comment: str) -> Saved:
         try:
             return self.writer.save(unit.assignment, unit.student, outcome, timestamp, comment)
         except gradebook.Refused as error:  # this one submission; it stands in its record alone
             outcome.kind, outcome.reason = (
-                "infrastructure",
+                Kind.INFRASTRUCTURE,
                 Message(REFUSED, reason=text.line(str(error), MOST_REASON)),
             )
             most = sum(cell.max_points for cell in outcome.cells.values())
@@ -219,7 +220,7 @@ class Batch:
             repairs=outcome.repairs,
             evidence=outcome.evidence,
             cells=outcome.cells,
-            history=_history(self.course.graded(unit.student, unit.assignment).record),
+            history=records.history(self.course.graded(unit.student, unit.assignment).record),
             **vars(standing),
         )
 
@@ -243,12 +244,12 @@ class Batch:
                 continue
             if isinstance(answer, tuple):
                 answer, took = answer
-                self.seconds["pages"] = self.seconds.get("pages", 0.0) + took
+                self.timer.add({"pages": took})
             assert task.record is not None
             if isinstance(answer, Exception):  # the page could not be made; the grade is safe
                 fault = PAGE_DIED if isinstance(answer, WorkerDied) else str(answer)
-                answer = head.bare_page(task.record, text.line(fault))
-            with self._timed("files"):
+                answer = bare_page(task.record, text.line(fault))
+            with self.timer("files"):
                 self._place(task).page.parent.mkdir(parents=True, exist_ok=True)
                 write(self._place(task).page, answer)
             yield task
@@ -257,7 +258,7 @@ class Batch:
         """Tell whether a submission has a page that says what the gradebook says."""
         try:
             with self._place(task).page.open(encoding="utf-8", errors="replace") as page:
-                return head.made_of(page.read(MOST_HEAD)) == saved.digest()
+                return made_of(page.read(MOST_HEAD)) == saved.digest()
         except OSError:
             return False
 
@@ -278,7 +279,7 @@ class Batch:
         """Make a page in this process; return it, or the exception that it ended in."""
         from autograder.grading.worker import page
 
-        with self._timed("pages"):
+        with self.timer("pages"):
             try:
                 return page(unit, notebook, saved, self.setting.limits_of(unit.assignment))
             except Exception as error:  # as a worker would
@@ -303,15 +304,9 @@ class Batch:
 
     def _result(self) -> tuple[_Task, Any]:
         assert self.running is not None
-        with self._timed("waiting for workers"):
+        with self.timer("waiting for workers"):
             job, answer = self.running.result()
         return self.jobs.pop(job.key), answer
-
-    @contextlib.contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
 
 
 def prepare(
@@ -338,30 +333,11 @@ def prepare(
         ) from error
 
 
-def record_of(course: Course, student: str, name: str) -> Record | None:
-    """Return the record of a submission's last grading, or None if there is none that can be read."""
-    return Record.read(course.graded(student, name).record)
-
-
 def write(path: Path, content: str) -> None:
     """Write a file whole or not at all."""
     new = path.with_name(path.name + ".new")
     new.write_text(content, encoding="utf-8", errors="replace")
     new.replace(path)
-
-
-def _history(path: Path) -> list[dict[str, Any]]:
-    """Return the earlier records that a submission has, the last one too, as they were written."""
-    try:
-        earlier = json.loads(path.read_text(encoding="utf-8"))
-        history = earlier.pop("history", [])
-        return [*history, earlier]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, AttributeError, TypeError, RecursionError):  # no record; it is kept all the same
-        with contextlib.suppress(OSError):
-            path.replace(path.with_name(f"{path.name}.unreadable"))
-        return []
 
 
 def _timestamp(stamp: str | None) -> tuple[datetime | None, list[Message]]:

@@ -32,7 +32,8 @@ from autograder.checking.words import Message
 from autograder.course import ARCHIVE, Exercise
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.remote import Fault, RemoteNotebook
-from autograder.sandbox.guests import Ended, Guest
+from autograder.limits import Limits
+from autograder.sandbox.guest import Ended, Guest
 from autograder.sanitize import text
 
 MOST_PIECE = 2000
@@ -70,11 +71,11 @@ class Judge:
     ----------
     exercise : Exercise
         Its released folder holds the checks.
-    limits : dict
+    limits : Limits
         `judge_seconds` bounds what one check cell may make the judge compute.
     """
 
-    def __init__(self, exercise: Exercise, limits: dict[str, Any]):
+    def __init__(self, exercise: Exercise, limits: Limits):
         self.exercise, self.limits = exercise, limits
         self.begin(0)
 
@@ -106,7 +107,7 @@ class Judge:
         Fault
             If the checks themselves are at fault.
         """
-        self.notebook.guest, self.room = guest, self.limits["output_kb"] << 10
+        self.notebook.guest, self.room = guest, self.limits.output_kb << 10
         self.checked = checked = Checked()
         _read_checks_from(self.exercise.released)
         try:
@@ -132,10 +133,11 @@ class Judge:
             stack.enter_context(contextlib.redirect_stdout(self.printed))
             stack.enter_context(warnings.catch_warnings())
             stack.enter_context(np.errstate(all="ignore"))
-            stack.enter_context(_at_most(self.limits["judge_seconds"], guest))
+            stack.enter_context(_at_most(self.limits.judge_seconds, guest))
             warnings.simplefilter("ignore")
-            exec(body, self.names)
-            return eval(last, self.names) if last else None
+            # A check cell is the course's own: `restore` puts it back whatever was handed in.
+            exec(body, self.names)  # noqa: S102
+            return eval(last, self.names) if last else None  # noqa: S307
 
     # What `checking` asks of the place where it runs.
 
@@ -210,7 +212,7 @@ def _read_checks_from(released: Path) -> None:
             mine[name] = sys.modules.pop(name)
     # The folder, and the archive in it that its checks import from.
     others = [path for path in sys.path if not (_current and _below(path, _current))]
-    sys.path[:] = [folder, os.path.join(folder, ARCHIVE), *others]
+    sys.path[:] = [folder, str(released / ARCHIVE), *others]
     sys.modules.update(_loaded.get(folder, {}))
     _current = folder
     importlib.invalidate_caches()

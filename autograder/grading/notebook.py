@@ -71,7 +71,8 @@ def parse(data: bytes, name: str) -> Notebook:
         if len(cells) > MOST_CELLS:
             sentence = "{name} has {count} cells; {most} is the most."
             raise Malformed(Message(sentence, name=name, count=len(cells), most=MOST_CELLS))
-        return nbformat.from_dict({"cells": [_read(cell) for cell in cells], "metadata": {}, "nbformat": 4})
+        read: Notebook = nbformat.from_dict({"cells": [_read(cell) for cell in cells], "metadata": {}, "nbformat": 4})
+        return read
     except Malformed:
         raise
     except Exception as error:  # whatever nbformat makes of a file that is JSON, but no notebook

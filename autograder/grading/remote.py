@@ -7,14 +7,14 @@ import builtins
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from autograder.checking.words import Message
 from autograder.grading.phase_timer import PhaseTimer
-from autograder.sandbox.guests import FORGED, Ended, Guest
+from autograder.sandbox.guest import FORGED, Ended, Guest
 from autograder.sandbox.inside import torch_modules, wire
 from autograder.sanitize import text
 
@@ -31,45 +31,47 @@ class Fault(Exception):
 class Remote:
     """An object of the guest: a name as it stands when it is used, or something that a call gave back."""
 
-    def __init__(self, notebook, target, kind="function", size=None):
+    def __init__(
+        self, notebook: "RemoteNotebook", target: dict[str, Any], kind: str = "function", size: int | None = None
+    ):
         self.__dict__.update(_notebook=notebook, _target=target, _kind=kind, _size=size)
 
-    def __call__(self, *arguments, **keywords):
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Have the guest call it."""
         return self._notebook.ask("call", self._target, arguments, keywords)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         return self._notebook.ask("get", self._target, name=name)
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{name} of a student's object cannot be set from a check: call one of its methods")
 
-    def __len__(self):
+    def __len__(self) -> int:
         if self._size is None:
             raise TypeError(f"object of type {self._kind!r} has no len()")
-        return self._size
+        return int(self._size)
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return True
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: Any) -> "Remote":
         return self
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<{self._kind} of the student's>"
 
-    def _backward(self, arguments, upstream):
+    def _backward(self, arguments: Sequence[Any], upstream: Any) -> Any:
         return self._notebook.ask("backward", self._target, arguments, upstream=upstream)
 
-    def _method(self, name, arguments, keywords):
+    def _method(self, name: str, arguments: Sequence[Any], keywords: dict[str, Any]) -> Any:
         return self._notebook.ask("call", {**self._target, "method": name}, arguments, keywords)
 
-    def _keep(self, value):
+    def _keep(self, value: Any) -> Any:
         return self._notebook.ask("keep", {}, (value,))
 
-    def _run(self, name, source, arguments):
+    def _run(self, name: str, source: str, arguments: Sequence[Any]) -> Any:
         return self._notebook.ask("run", self._target, arguments, name=name, source=source)
 
 
@@ -80,7 +82,7 @@ def plain_remote(notebook: "RemoteNotebook", target: dict[str, Any], value: dict
         kind["__call__"] = None
     name = text.line(str(value.get("type")), MOST_NAME)
     size = value.get("size")
-    kind_of_remote = type(name, (Remote,), {**kind, "__module__": "guest"})
+    kind_of_remote: type[Remote] = type(name, (Remote,), {**kind, "__module__": "guest"})
     return kind_of_remote(notebook, target, name, size if type(size) is int and 0 <= size < 2**62 else None)
 
 
@@ -256,7 +258,7 @@ class RemoteNotebook:
                     raise wire.Violation("a new shape that an array's memory does not allow") from None
 
 
-_KINDS: dict[tuple[str, type], type] = {}
+_KINDS: dict[tuple[str, type[Exception]], type[Exception]] = {}
 
 
 def _exception(told: Any) -> Exception:
@@ -272,7 +274,7 @@ def _exception(told: Any) -> Exception:
         if isinstance(found, type) and issubclass(found, Exception):
             base = found
             break
-    kind: type = base
+    kind: type[Exception] = base
     if not names or base.__name__ != names[0]:
         name = names[0] if names else "Exception"
         kind = _KINDS.setdefault((name, base), type(name, (base,), {"__str__": lambda self: str(self.args[0])}))
@@ -280,7 +282,7 @@ def _exception(told: Any) -> Exception:
         error = kind(said)
     except TypeError:  # a kind that wants more than a text, as UnicodeDecodeError does
         error = type(kind.__name__, (ValueError if issubclass(kind, ValueError) else Exception,), {})(said)
-    error.from_guest = True
+    error.from_guest = True  # type: ignore[attr-defined]
     return error
 
 

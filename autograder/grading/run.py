@@ -26,8 +26,10 @@ from autograder.checking.words import Message
 from autograder.grading.judge import Checked, Judge
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.submissions import Unit
+from autograder.limits import Limits
 from autograder.sandbox.budget import Budget
-from autograder.sandbox.guests import Ended, Guest
+from autograder.sandbox.guest import Ended, Guest
+from autograder.sandbox.guests import Guests
 from autograder.sanitize.outputs import Collected
 
 STOPPED = "This cell was stopped: {reason}"
@@ -57,9 +59,9 @@ class Execution:
 def execute(
     notebook: Notebook,
     judge: Judge,
-    guests: Any,
+    guests: Guests,
     unit: Unit,
-    limits: dict[str, Any],
+    limits: Limits,
     clock: PhaseTimer | None = None,
     on_cell: Callable[[Cell], None] = lambda cell: None,
 ) -> Execution:
@@ -70,11 +72,11 @@ def execute(
     notebook : Notebook
         As `notebook.restore` makes it.
     judge : Judge
-    guests : Nursery, Lane or Bare
+    guests : Guests
         Where guests come from.
     unit : Unit
         Whose work it is: the seeds, of which no guest learns the checks', and the files beside the notebook.
-    limits : dict
+    limits : Limits
         What the submission may use; see `autograder.limits`.
     clock : PhaseTimer, optional
         Counts the time of each phase.
@@ -87,7 +89,7 @@ def execute(
         If our own part failed: the checks, or the sandbox.
     """
     run = _Run(judge, guests, unit, limits, clock or PhaseTimer())
-    end = len(notebook.cells) if limits["run_all_cells"] else last_graded(notebook.cells) + 1
+    end = len(notebook.cells) if limits.run_all_cells else last_graded(notebook.cells) + 1
     cells = [cell for cell in notebook.cells[:end] if is_code(cell)]
     judge.begin(unit.seed, run.clock)
     try:
@@ -108,7 +110,7 @@ def execute(
 class _Run:
     """One submission's run: its guests, one after another, and what came of its cells."""
 
-    def __init__(self, judge: Judge, guests: Any, unit: Unit, limits: dict[str, Any], clock: PhaseTimer):
+    def __init__(self, judge: Judge, guests: Guests, unit: Unit, limits: Limits, clock: PhaseTimer):
         self.judge, self.guests, self.unit, self.limits, self.clock = judge, guests, unit, limits, clock
         self.budget = Budget(limits)
         self.execution = Execution()
@@ -117,7 +119,7 @@ class _Run:
 
     def cell(self, cell: Cell, before: list[Cell]) -> None:
         """Run one code cell, or say why it is not run."""
-        if len(self.execution.stops) >= self.limits["deaths"]:
+        if len(self.execution.stops) >= self.limits.deaths:
             if is_check(cell):
                 self._settle(cell, Checked(error=Message(CHECK_NOT_RUN)))
                 cell.outputs.insert(0, _line("stdout", Message(CHECK_NOT_RUN)))
@@ -184,7 +186,7 @@ class _Run:
                 _run_in(self.guest, source)
         except Ended as error:  # it went well before, and does not now
             self._lost(cell, error)
-            if len(self.execution.stops) > 2 * self.limits["deaths"]:
+            if len(self.execution.stops) > 2 * self.limits.deaths:
                 raise
             return False
         return True

@@ -1,7 +1,7 @@
 """One notebook on its author's own machine: graded like any other, without a sandbox and without a gradebook."""
 
 import dataclasses
-import time
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -10,10 +10,13 @@ from typing import Any
 from autograder import seeds
 from autograder.checking.words import Message
 from autograder.course import Course, Exercise, UserError
+from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
-from autograder.results import Outcome
+from autograder.results import Kind, Outcome
 from autograder.sanitize import text
+
+STARTING = "imports, the guest starting beside them"
 
 
 class SelfCheck:
@@ -38,22 +41,27 @@ class SelfCheck:
     """
 
     def __init__(self, course: Course, path: Path, seed: int | None = None, sandbox: bool = False):
-        self.began = time.perf_counter()
+        self.timer = PhaseTimer()
         self.course, self.path, self.seed = course, path, seed
-        self.limits = Limits(config=course.config).plain()
-        named = _of_name(course.exercises(), path)
-        self.setting = WorkerConfig(
-            str(course.root),
-            (named.name,) if named else (),
-            self.limits,
-            sandbox,
-            (str(course.root), str(course.into)),
-        )
-        self.guests = self.setting.guests()
-        self.guests.start()  # Python starts there, and loads what the notebook imports, while it is read here
-        self.marks: dict[str, float] = {}
+        with self.timer(STARTING):
+            self.limits = Limits.configured(course.config)
+            named = _of_name(course.exercises(), path)
+            self.setting = WorkerConfig(
+                str(course.root),
+                (named.name,) if named else (),
+                self.limits,
+                sandbox,
+                (str(course.root), str(course.into)),
+            )
+            self.guests = self.setting.guests()
+            self.guests.start()  # Python starts there, and loads what the notebook imports, while it is read here
         try:
-            self._read()
+            with self.timer(STARTING):  # here, so that the next phase is reading alone
+                importlib.import_module("autograder.grading.worker")
+            with self.timer("reading the notebook"):
+                self._read()
+            with self.timer("loading the checks, the guest starting beside them"):
+                self.worker.judges[self.exercise.name].load()
         except BaseException:
             self.guests.close()
             raise
@@ -63,8 +71,7 @@ class SelfCheck:
         from autograder.grading import notebook, submissions
         from autograder.grading.worker import Worker
 
-        self._mark("imports, the guest starting beside them")
-        data, problem = submissions.read_file(self.path, self.limits["notebook_mb"])
+        data, problem = submissions.read_file(self.path, self.limits.notebook_mb)
         try:
             if data is None:
                 raise notebook.Malformed(problem)
@@ -79,7 +86,7 @@ class SelfCheck:
         files: dict[str, bytes] = {}
         notes: list[Message] = []
         if self.path.parent.resolve() != self.exercise.released.resolve():
-            files, notes = submissions.beside(self.path.parent, self.limits["beside_mb"])
+            files, notes = submissions.beside(self.path.parent, self.limits.beside_mb)
         self.unit = submissions.Unit(
             student="",
             assignment=self.exercise.name,
@@ -92,9 +99,6 @@ class SelfCheck:
             seed=seeds.fresh_seed() if self.seed is None else self.seed,
             guest_seed=seeds.fresh_seed(),
         )
-        self._mark("reading the notebook")
-        self.worker.judges[self.exercise.name].load()
-        self._mark("loading the checks, the guest starting beside them")
 
     def grade(self, on_cell: Callable[[Any], None]) -> Outcome:
         """Return what the notebook is worth, and why.
@@ -104,20 +108,16 @@ class SelfCheck:
         UserError
             If the checks cannot run here.
         """
-        outcome = self.worker.grade(self.unit, on_cell)
-        self._mark("running it")
-        if outcome.kind == "infrastructure":
+        with self.timer("running it"):
+            outcome = self.worker.grade(self.unit, on_cell)
+        if outcome.kind == Kind.INFRASTRUCTURE:
             raise UserError(f"The checks could not run: {outcome.reason}. Try `python -m autograder doctor`.")
-        self.marks.update({f"  {phase}": took for phase, took in outcome.seconds.items()})
+        self.timer.add({f"  {phase}": took for phase, took in outcome.seconds.items()})
         return outcome
 
     def seconds(self) -> dict[str, Any]:
         """Return where the time went."""
-        return {"submissions": 1, "wall": time.perf_counter() - self.began, "phases": self.marks}
-
-    def _mark(self, phase: str) -> None:
-        before = sum(took for name, took in self.marks.items() if not name.startswith(" "))
-        self.marks[phase] = time.perf_counter() - self.began - before
+        return self.timer.summary(1)
 
     def __enter__(self) -> "SelfCheck":
         return self

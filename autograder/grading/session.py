@@ -3,20 +3,21 @@
 import contextlib
 import dataclasses
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from autograder import reasons
+from autograder import cores, reasons
 from autograder.checking import machine
 from autograder.course import Course, Exercise, UserError
 from autograder.grading import backends, submissions
+from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
 from autograder.results import Record
 from autograder.sandbox import bubblewrap
-from autograder.sandbox.guests import Ended
+from autograder.sandbox.guest import Ended
+from autograder.sandbox.guests import GuestPool
 from autograder.sanitize import text
 
 USE_GPU = "import torch; torch.ones(2, device='cuda').sum().item()"
@@ -107,7 +108,7 @@ class Session:
         redraw: bool = False,
         pending: bool = False,
     ):
-        self.began = time.perf_counter()
+        self.timer = PhaseTimer()
         if not submitted.is_dir():
             raise UserError(f"There is no folder {submitted}. Name the one with the submissions: --submitted DIR")
         self.course, self.exercises, self.submitted, self.jobs = course, exercises, submitted.resolve(), jobs
@@ -121,16 +122,16 @@ class Session:
         self.used = list({item.exercise.name: item.exercise for item in self.submissions}.values())
         self.strays = [
             text.line(text.name(entry))
-            for entry in sorted(os.listdir(submitted))
+            for entry in sorted(os.listdir(submitted))  # noqa: PTH208 (names, whatever bytes are in them)
             if entry.lower().endswith(".ipynb") and (submitted / entry).is_file()
         ]
-        limits = Limits(config=course.config).plain()
+        limits = Limits.configured(course.config)
         self.setting = WorkerConfig(
             root=str(course.root),
             exercises=tuple(exercise.name for exercise in self.used),
             limits=limits,
             hidden=(str(course.root), str(course.into), str(self.submitted)),
-            imports=submissions.imported(self.submissions, limits["notebook_mb"]),
+            imports=submissions.imported(self.submissions, limits.notebook_mb),
         )
         self.records: list[Record] = []
         self.kept = 0
@@ -140,11 +141,11 @@ class Session:
 
     def _leave_pending(self) -> None:
         """Leave of the submissions those whose points wait for what this machine has."""
-        from autograder import gradebook
+        from autograder import records
 
         wanted = {(item.student, item.exercise.name) for item in self.submissions}
-        records = gradebook.records(self.course)
-        self.waiting = Waiting([record for record in records if (record.student, record.assignment) in wanted])
+        known = records.all_of(self.course)
+        self.waiting = Waiting([record for record in known if (record.student, record.assignment) in wanted])
         here = {(record.student, record.assignment) for record in self.waiting.settled_here}
         self.submissions = [item for item in self.submissions if (item.student, item.exercise.name) in here]
 
@@ -167,13 +168,13 @@ class Session:
 
     def __enter__(self) -> "Session":
         try:
-            nursery = None
+            pool = None
             if self.setting.sandbox and self.used:
-                nursery = self.setting.guests()
-                self._open.callback(nursery.close)
+                pool = self.setting.pool()
+                self._open.callback(pool.close)
                 if self._is_to_grade():
-                    nursery.start()  # it warms up while other things are done; else with the first submission
-            self._prepare(nursery)
+                    pool.start()  # it warms up while other things are done; else with the first submission
+            self._prepare(pool)
         except BaseException:
             self._open.close()
             raise
@@ -186,7 +187,7 @@ class Session:
         places = (self.course.graded(item.student, item.exercise.name) for item in self.submissions)
         return not all(place.record.exists() for place in places)
 
-    def _prepare(self, nursery: Any) -> None:
+    def _prepare(self, pool: GuestPool | None) -> None:
         """Open the gradebook and make the batch; imports what takes long, while others warm up."""
         from autograder import gradebook
         from autograder.grading import batch
@@ -195,13 +196,14 @@ class Session:
         book = self._open.enter_context(gradebook.opened(self.course))
         for exercise in self.used:
             gradebook.register(self.course, book, exercise)
-        jobs = min(self.jobs if self.jobs > 0 else len(os.sched_getaffinity(0)), len(self.submissions))
+        jobs = min(self.jobs if self.jobs > 0 else cores.count(), len(self.submissions))
         self.batch = batch.Batch(
             self.course,
             gradebook.Writer(self.course, book),
-            lambda: backends.Local(jobs, self.setting, nursery),
+            lambda: backends.Local(jobs, self.setting, pool),
             self.setting,
             batch.Options(self.force, self.redraw),
+            self.timer,
         )
 
     def run(self) -> Iterator[tuple[str, Record, bool]]:
@@ -216,6 +218,5 @@ class Session:
 
     def __exit__(self, *error: object) -> None:
         self._open.close()
-        phases = dict(sorted(self.batch.seconds.items(), key=lambda item: -item[1]))
-        wall = time.perf_counter() - self.began
-        self.seconds = {"submissions": len(self.records) - self.kept, "wall": wall, "phases": phases}
+        self.seconds = self.timer.summary(len(self.records) - self.kept)
+        self.seconds["phases"] = dict(sorted(self.timer.seconds.items(), key=lambda item: -item[1]))

@@ -6,11 +6,11 @@ import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from autograder import archive, seeds
 from autograder.checking.words import Message
 from autograder.course import Exercise
+from autograder.limits import Limits
 from autograder.sanitize import text
 
 OURS = ("checks.py", "exercise.toml", archive.NAME, "timestamp.txt", "misconceptions.py", "checking")
@@ -69,7 +69,7 @@ class Submission:
     exercise: Exercise
     folder: Path
 
-    def read(self, limits: dict[str, Any]) -> Unit:
+    def read(self, limits: Limits) -> Unit:
         """Return the `Unit` of work that grades this submission: everything is read once, here.
 
         Whatever is wrong with its folder or its files is this submission's problem, and nobody else's.
@@ -80,7 +80,7 @@ class Submission:
             reason = getattr(error, "strerror", None) or str(error)
             return self._unit(None, Message("The folder could not be read: {reason}.", reason=text.line(reason)))
 
-    def _read(self, limits: dict[str, Any]) -> Unit:
+    def _read(self, limits: Limits) -> Unit:
         kind = os.lstat(self.folder).st_mode
         if stat.S_ISLNK(kind):
             return self._unit(None, Message("{name} is a link to another folder.", name=text.name(self.folder.name)))
@@ -91,9 +91,9 @@ class Submission:
             return self._unit(None, problem)
         entries = sorted(os.listdir(self.folder))
         path = self.folder / _notebook_among(entries, self.exercise.name)
-        data, problem = read_file(path, limits["notebook_mb"])
+        data, problem = read_file(path, limits.notebook_mb)
         raw_stamp, _ = read_file(self.folder / "timestamp.txt", STAMP_MB)
-        files, notes = beside(self.folder, limits["beside_mb"])
+        files, notes = beside(self.folder, limits.beside_mb)
         name = text.name(path.name)
         if data is not None and name != f"{self.exercise.name}.ipynb":
             notes.insert(0, Message("The notebook was called {name} and has been taken all the same.", name=name))

@@ -9,7 +9,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import nbformat
 
@@ -25,7 +24,7 @@ from autograder.cells import (
     texts,
 )
 from autograder.checking.words import Message
-from autograder.feedback import head
+from autograder.feedback import outcome_cell
 from autograder.grading.judge import Checked, Judge
 from autograder.grading.notebook import Malformed, Restored, parse, restore
 from autograder.grading.phase_timer import PhaseTimer
@@ -33,8 +32,9 @@ from autograder.grading.remote import Fault
 from autograder.grading.run import Execution, execute
 from autograder.grading.submissions import Unit, beside
 from autograder.grading.worker_config import WorkerConfig
-from autograder.results import CellResult, CheckResult, Outcome, Saved
-from autograder.sandbox.guests import Bare, Lane, Nursery
+from autograder.limits import Limits
+from autograder.results import CellResult, CheckResult, Kind, Outcome, Saved
+from autograder.sandbox.guests import Guests
 from autograder.sanitize import text
 from autograder.sanitize.outputs import bound, clean_markdown
 
@@ -53,11 +53,11 @@ class Worker:
     Parameters
     ----------
     setting : WorkerConfig
-    guests : Nursery, Lane or Bare, optional
+    guests : Guests, optional
         Where guests come from; by default what the setting asks for.
     """
 
-    def __init__(self, setting: WorkerConfig, guests: Nursery | Lane | Bare | None = None):
+    def __init__(self, setting: WorkerConfig, guests: Guests | None = None):
         self.setting = setting
         if setting.hide_gpu:  # what a guest cannot use, no check may ask for
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -66,12 +66,12 @@ class Worker:
         self.released: dict[str, Notebook] = {}
         self.judges: dict[str, Judge] = {}
         self.files: dict[str, dict[str, bytes]] = {}
-        self.limits: dict[str, dict[str, Any]] = {}
+        self.limits: dict[str, Limits] = {}
         for name in setting.exercises:
             exercise, limits = setting.exercise(name), setting.limits_of(name)
             self.released[name] = nbformat.read(exercise.notebook, as_version=4)
             self.judges[name] = Judge(exercise, limits)
-            self.files[name] = beside(exercise.released, limits["beside_mb"])[0]
+            self.files[name] = beside(exercise.released, limits.beside_mb)[0]
             self.limits[name] = limits
 
     def close(self) -> None:
@@ -115,19 +115,19 @@ class Worker:
             notes = unit.notes + restored.repairs + left_out
             stops = [(cell, error.message) for cell, error in done.stops]
             outcome = _outcome(kind, reason, notes, evidence, restored, done.checked, stops)
-            if len(outcome.notebook) > limits["graded_mb"] * 250_000:  # perhaps too many bytes: a letter has up to 4
-                if bound(restored.notebook, limits, is_locked):
-                    outcome.notebook = json.dumps(restored.notebook, ensure_ascii=False)
+            perhaps = len(outcome.notebook) > limits.graded_mb * 250_000  # too many bytes: a letter has up to 4
+            if perhaps and bound(restored.notebook, limits, is_locked):
+                outcome.notebook = json.dumps(restored.notebook, ensure_ascii=False)
         outcome.seconds = clock.seconds
         return outcome
 
 
-def page(unit: Unit, notebook: str, saved: Saved, limits: dict[str, Any]) -> str:
+def page(unit: Unit, notebook: str, saved: Saved, limits: Limits) -> str:
     """Return the feedback page of a graded notebook, with what the gradebook says of it."""
     from autograder.feedback.page import render  # templates, which whoever only grades need not load
 
     graded = nbformat.from_dict(json.loads(notebook))
-    return render(graded, saved, assignment=unit.assignment, student=unit.student, most_mb=limits["graded_mb"])
+    return render(graded, saved, assignment=unit.assignment, student=unit.student, most_mb=limits.graded_mb)
 
 
 def malformed(released: Notebook, unit: Unit, reason: Message) -> Outcome:
@@ -136,29 +136,29 @@ def malformed(released: Notebook, unit: Unit, reason: Message) -> Outcome:
     for cell in notebook.cells:
         if is_check(cell):
             set_points(cell, 0.0)
-    return _outcome("malformed", reason, unit.notes, [], _untouched(notebook), {})
+    return _outcome(Kind.MALFORMED, reason, unit.notes, [], _untouched(notebook), {})
 
 
 def ungraded(released: Notebook, fault: str) -> Outcome:
     """Return the outcome of a submission that our own fault left without a grade."""
     reason = Message(OUR_FAULT, fault=text.line(fault, MOST_FAULT))
-    return _outcome("infrastructure", reason, [], [], _untouched(copy.deepcopy(released)), {})
+    return _outcome(Kind.INFRASTRUCTURE, reason, [], [], _untouched(copy.deepcopy(released)), {})
 
 
 def _untouched(notebook: Notebook) -> Restored:
     return Restored(notebook, as_released={cell.id for cell in notebook.cells})
 
 
-def _ending(done: Execution, altered: list[str]) -> tuple[str, Message, list[str]]:
+def _ending(done: Execution, altered: list[str]) -> tuple[Kind | None, Message, list[str]]:
     """Return the kind of an outcome that has nothing to do with points (or nothing), its reason, and the evidence."""
     stops = [(error.kind, Message(IN_CELL, cell=cell, reason=error.message)) for cell, error in done.stops]
-    forged = [message for kind, message in stops if kind == "hostile"]
+    forged = [message for kind, message in stops if kind == Kind.HOSTILE]
     if forged or altered:
         reason = _joined(forged) if forged else Message(ALTERED)
-        return "hostile", reason, [*altered, *(str(message) for message in forged)]
+        return Kind.HOSTILE, reason, [*altered, *(str(message) for message in forged)]
     if stops:
-        return "limit", _joined([message for _, message in stops]), []
-    return "", Message(""), []
+        return Kind.LIMIT, _joined([message for _, message in stops]), []
+    return None, Message(""), []
 
 
 def _joined(messages: list[Message]) -> Message:
@@ -171,7 +171,7 @@ def _joined(messages: list[Message]) -> Message:
 
 
 def _outcome(
-    kind: str,
+    kind: Kind | None,
     reason: Message,
     notes: list[Message],
     evidence: list[str],
@@ -188,14 +188,14 @@ def _outcome(
         for cell in notebook.cells
         if is_graded(cell)
     }
-    if not kind:
+    if kind is None:
         lost = any(result.lost() > 1e-9 for result in cells.values())
-        kind = "wrong" if lost else "right"
+        kind = Kind.WRONG if lost else Kind.RIGHT
     to_read = [name for name, result in cells.items() if result.manual and not str(result.error)]
     waiting = [Message(TO_READ, cell=name) for name in to_read]
     repairs = notes + waiting
-    if kind not in ("right", "wrong") or repairs:
-        notebook.cells.insert(0, head.cell(kind, reason, notes, evidence, waiting, list(stops)))
+    if kind not in (Kind.RIGHT, Kind.WRONG) or repairs:
+        notebook.cells.insert(0, outcome_cell.cell(outcome_cell.Said(kind, reason, notes, evidence, list(stops)), waiting))
     return Outcome(kind, reason, repairs, evidence, cells, json.dumps(notebook, ensure_ascii=False))
 
 

@@ -1,13 +1,14 @@
 """Where a worker works: plain values that another process or machine can be given. Light to import."""
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from autograder import imports
 from autograder.checking import machine
 from autograder.course import Course, Exercise
-from autograder.sandbox.guests import Bare, Nursery
+from autograder.limits import Limits
+from autograder.sandbox.guests import GuestPool, Guests, UnsandboxedGuests
 
 
 @dataclass(frozen=True)
@@ -20,21 +21,21 @@ class WorkerConfig:
         The course's folder.
     exercises : tuple of str
         The names of those to grade.
-    limits : dict
+    limits : Limits
         What one submission may use, where its exercise says nothing else; see `autograder.limits`.
     sandbox : bool
         Whether guests are isolated.
     hidden : tuple of str
         Folders that no guest may see, wherever they lie.
     imports : tuple of str
-        Modules for guests to load beforehand, besides those that the exercises import or name.
+        Modules for guests to load beforehand, besides those that the exercises import.
     hide_gpu : bool
         Whether this machine is to be taken for one without a GPU.
     """
 
     root: str
     exercises: tuple[str, ...]
-    limits: dict[str, Any]
+    limits: Limits
     sandbox: bool = True
     hidden: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
@@ -49,18 +50,25 @@ class WorkerConfig:
         """Return the exercise of this name."""
         return Exercise(name, Path(self.root))
 
-    def limits_of(self, name: str) -> dict[str, Any]:
+    def limits_of(self, name: str) -> Limits:
         """Return what a submission for the exercise of this name may use."""
-        return self.limits | self.exercise(name).settings.limits
+        return dataclasses.replace(self.limits, **self.exercise(name).settings.limits)
 
-    def guests(self) -> Nursery | Bare:
+    def guests(self) -> Guests:
         """Return where guests come from, not started yet: a warm parent, or without a sandbox plain processes."""
-        exercises = [self.exercise(name) for name in self.exercises]
-        names = [name for one in exercises for name in (*imports.modules(one.notebook), *one.settings.preload)]
-        names, gpu = list(dict.fromkeys(names)), self.uses_gpu()
         if self.sandbox:
-            return Nursery(self.limits, names, self.hidden, gpu, self.imports)
-        return Bare(self.limits, list(dict.fromkeys([*names, *self.imports])), gpu)
+            return self.pool()
+        names = list(dict.fromkeys([*self._given_imports(), *self.imports]))
+        return UnsandboxedGuests(self.limits, names, self.uses_gpu())
+
+    def pool(self) -> GuestPool:
+        """Return a warm parent, not started yet."""
+        return GuestPool(self.limits, self._given_imports(), self.hidden, self.uses_gpu(), self.imports)
+
+    def _given_imports(self) -> list[str]:
+        """Return the modules that the exercises' given cells import, each once."""
+        notebooks = [self.exercise(name).notebook for name in self.exercises]
+        return list(dict.fromkeys(name for notebook in notebooks for name in imports.modules(notebook)))
 
     def uses_gpu(self) -> bool:
         """Tell whether guests may use a GPU: one of the exercises asks for it, and this machine has one."""

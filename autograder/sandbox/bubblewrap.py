@@ -10,8 +10,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 PROGRAM = Path(__file__).parent / "inside"
-INSIDE = "/guest"
+SHARED = Path(__file__).parent.parent / "checking" / "shared.py"
+"""All of ours that is inside: the guest's program, and the one file of the checks' runtime that it uses."""
+ROOT = "/guest"
+"""Where they lie there, as they do here below `autograder`."""
 NOBODY = "65534"
+TEMPORARY = "/tmp"  # noqa: S108 (where programs look for it; within a sandbox it is that sandbox's own)
 EVERYWHERE = {
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
@@ -24,6 +28,11 @@ WITH_GPU = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 KERNELS = {"TRITON_CACHE_DIR": "/scratch/.triton", "CUDA_CACHE_PATH": "/scratch/.nv"}
 """Where a guest in a sandbox keeps kernels that it compiled: they are gone with it."""
 PROBE_SECONDS = 60
+
+
+def python(root: str = ROOT) -> list[str]:
+    """Return how Python starts in the guest's program below `root`; a function's name follows, as in start.py."""
+    return [sys.executable, "-s", f"{root}/sandbox/inside/start.py"]
 
 
 def missing() -> list[str]:
@@ -42,12 +51,7 @@ def missing() -> list[str]:
     if lacks:
         return lacks
     with tempfile.TemporaryDirectory() as folder:
-        probe = [
-            sys.executable,
-            "-I",
-            "-c",
-            f"import sys; sys.path.insert(0, {INSIDE!r}); import kernel; kernel.probe()",
-        ]
+        probe = [*python(), "kernel.probe"]
         run = subprocess.run(command(probe, [folder]), capture_output=True, text=True, timeout=PROBE_SECONDS)
     if run.returncode:
         refusal = run.stderr.strip().splitlines()[-1:] or ["namespaces inside bubblewrap are refused"]
@@ -59,7 +63,7 @@ def missing() -> list[str]:
     return lacks
 
 
-def _paths():
+def _paths() -> list[Path]:
     """Return the folders that a guest may read: the system, and this Python with its packages."""
     paths = [Path("/usr")]
     for folder in {sys.base_prefix, sys.prefix, *(sysconfig.get_paths()[name] for name in ("purelib", "platlib"))}:
@@ -74,13 +78,13 @@ def environment(gpu: bool) -> dict[str, str]:
     return {**EVERYWHERE, **(WITH_GPU if gpu else WITHOUT_GPU)}
 
 
-def _system(gpu: bool = False):
+def _system(gpu: bool = False) -> list[str]:
     """Return bubblewrap's arguments for a read-only view of the system, of this Python, and of a GPU where asked."""
     binds = []
     for name in ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"):
-        if os.path.islink(name):
-            binds += ["--symlink", os.readlink(name), name]
-        elif os.path.isdir(name):
+        if Path(name).is_symlink():
+            binds += ["--symlink", str(Path(name).readlink()), name]
+        elif Path(name).is_dir():
             binds += ["--ro-bind", name, name]
     for path in _paths():
         binds += ["--ro-bind", str(path), str(path)]
@@ -104,16 +108,17 @@ def command(program: Sequence[str], hidden: Iterable[str], gpu: bool = False) ->
     devices = [str(device) for device in sorted(Path("/dev").glob("nvidia*"))] if gpu else []
     inner = [
         "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--hostname", "guest",
-        *_system(gpu), *(part for name in covered for part in ("--tmpfs", name)), "--ro-bind", str(PROGRAM), INSIDE,
+        *_system(gpu), *(part for name in covered for part in ("--tmpfs", name)),
+        "--ro-bind", str(PROGRAM), f"{ROOT}/sandbox/inside", "--ro-bind", str(SHARED), f"{ROOT}/checking/shared.py",
         "--proc", "/proc", "--dev", "/dev", *(part for name in devices for part in ("--dev-bind-try", name, name)),
         "--tmpfs", "/scratch", "--dir", "/scratch/.tmp", "--chdir", "/scratch", *_environment(gpu),
     ]  # fmt: skip
-    if not any(path.is_relative_to("/tmp") for path in paths):
-        inner += ["--symlink", "scratch/.tmp", "/tmp"]
+    if not any(path.is_relative_to(TEMPORARY) for path in paths):
+        inner += ["--symlink", "scratch/.tmp", TEMPORARY]
     inner += ["--remount-ro", "/dev", "--remount-ro", "/"]  # what one guest could leave there, the next could read
     if os.getuid():
         return [*inner, *program]
-    return as_nobody([*inner, *program], read=[PROGRAM], gpu=gpu)
+    return as_nobody([*inner, *program], read=[PROGRAM, SHARED], gpu=gpu)
 
 
 def as_nobody(
@@ -122,7 +127,7 @@ def as_nobody(
     """Return a command that root runs as nobody, with a view of the system, of this Python, and of these folders."""
     binds = [*_system(gpu), *(part for path in read for part in ("--ro-bind", str(path), str(path)))]
     binds += [part for path in write for part in ("--bind", str(path), str(path))]
-    parents = ["/tmp"]  # where the inner bubblewrap puts its new root together
+    parents = [TEMPORARY]  # where the inner bubblewrap puts its new root together
     for path in (name for name in binds if name.startswith("/")):
         for parent in reversed(Path(path).parents):
             if str(parent) not in ("/", "/usr", *parents):
@@ -135,7 +140,7 @@ def as_nobody(
     ]  # fmt: skip
 
 
-def _environment(gpu):
+def _environment(gpu: bool) -> list[str]:
     """Return bubblewrap's arguments for the environment of all that runs inside."""
     variables = {
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",

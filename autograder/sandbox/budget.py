@@ -1,6 +1,9 @@
 """What a submission may use in all, whatever number of guests it uses it in."""
 
+from typing import Any
+
 from autograder.checking.words import Message
+from autograder.limits import Limits
 
 COMPUTED = "it computed for more than {seconds} seconds."
 WAITED = "it waited for more than {seconds} seconds, and nothing ran."
@@ -23,7 +26,7 @@ class Budget:
         Bytes that came from guests.
     """
 
-    def __init__(self, limits: dict):
+    def __init__(self, limits: Limits):
         self.limits = limits
         self.cpu = self.idle = self.wall = 0.0
         self.received = 0
@@ -31,13 +34,13 @@ class Budget:
     def spent(self) -> Message | None:
         """Return what there is too much of, as the end of a sentence, or None."""
         limits = self.limits
-        if self.cpu > limits["cpu_seconds_in_all"]:
-            return _seconds(COMPUTED_IN_ALL, limits["cpu_seconds_in_all"])
-        if self.idle > limits["idle_seconds_in_all"]:
-            return _seconds(WAITED_IN_ALL, limits["idle_seconds_in_all"])
-        if self.wall > limits["wall_seconds_in_all"]:
-            return _seconds(TOOK_IN_ALL, limits["wall_seconds_in_all"])
-        if self.received > limits["received_mb"] << 20:
+        if self.cpu > limits.cpu_seconds_in_all:
+            return _seconds(COMPUTED_IN_ALL, limits.cpu_seconds_in_all)
+        if self.idle > limits.idle_seconds_in_all:
+            return _seconds(WAITED_IN_ALL, limits.idle_seconds_in_all)
+        if self.wall > limits.wall_seconds_in_all:
+            return _seconds(TOOK_IN_ALL, limits.wall_seconds_in_all)
+        if self.received > limits.received_mb << 20:
             return Message(SENT_TOO_MUCH)
         return None
 
@@ -68,7 +71,7 @@ class Meter:
         """Count what the judge computed for what the guest sent."""
         self.budget.wall += seconds
 
-    def look(self, usage: dict) -> Message | None:
+    def look(self, usage: dict[str, Any]) -> Message | None:
         """Take account of what the guest uses now; return what it has too much of, or None."""
         budget, limits = self.budget, self.budget.limits
         budget.cpu += max(0.0, usage["cpu"] - self._cpu)
@@ -76,10 +79,10 @@ class Meter:
         self._cpu, self._idle, self._waited = usage["cpu"], usage["idle"], 0.0
         if self._start is None:
             self._start = budget.cpu, budget.idle
-        if budget.cpu - self._start[0] > limits["cpu_seconds"]:
-            return _seconds(COMPUTED, limits["cpu_seconds"])
-        if budget.idle - self._start[1] > limits["idle_seconds"]:
-            return _seconds(WAITED, limits["idle_seconds"])
+        if budget.cpu - self._start[0] > limits.cpu_seconds:
+            return _seconds(COMPUTED, limits.cpu_seconds)
+        if budget.idle - self._start[1] > limits.idle_seconds:
+            return _seconds(WAITED, limits.idle_seconds)
         return budget.spent()
 
 

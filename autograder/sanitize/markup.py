@@ -1,7 +1,7 @@
-"""Makes HTML and Markdown from a student inert: nothing in it runs, is fetched, or is laid over the page.
+"""Makes HTML from a student inert: nothing in it runs, is fetched, or is laid over the page.
 
-A parser cleans (nh3), once, and last: what `inert_html` and `inert_markdown` return is shown as it is. What cannot be
-cleaned in reasonable time is shown as plain text, with a line that says so. Nothing here raises.
+A parser cleans (nh3), once, and last: what `inert_html` returns is shown as it is. What cannot be cleaned in
+reasonable time is shown as plain text, with a line that says so. Nothing here raises.
 """
 
 import base64
@@ -9,11 +9,15 @@ import binascii
 import functools
 import html
 import re
+from collections.abc import Callable, Mapping
 from urllib.parse import unquote
 
 import nh3
 
 from autograder.checking.words import Message
+
+Attachments = Mapping[str, Mapping[str, str]]
+"""Pictures of a text cell, as base64 text by MIME type, by name."""
 
 TAGS = set(
     "a abbr b blockquote br caption code col colgroup dd del div dl dt em h1 h2 h3 h4 h5 h6 hr i img input ins kbd "
@@ -67,7 +71,6 @@ What nesting, unclosed tags and & cost a parser grows with the square of their n
 above all the backslashes of formulas. Ordinary texts stay below a hundredth of this.
 """
 FORMATTING = re.compile(r"<(?:a|b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)\b", re.IGNORECASE)
-MARK = re.compile(r"[^\w \t]|_")
 
 TOO_LARGE = Message("This text is too long or too deeply nested to be laid out; it is shown as it was written.")
 FAILED = Message("This text could not be laid out; it is shown as it was written.")
@@ -80,36 +83,20 @@ LINE_ENDS = str.maketrans(
 )
 
 
-def inert_html(text, attachments=None):
+def inert_html(text: str, attachments: Attachments | None = None) -> str:
     """Return HTML without anything that acts, is fetched, or covers other parts of the page.
 
     Parameters
     ----------
     text : str
         HTML, as a student's code or text cell has it.
-    attachments : dict, optional
-        Pictures by name, as `clean_attachments` returns them, for `src="attachment:NAME"`.
+    attachments : Attachments, optional
+        As `outputs.clean_attachments` returns them, for `src="attachment:NAME"`.
     """
-    return _inert(text, lambda: text, attachments)[0]
+    return laid_out(text, lambda: text, attachments)[0]
 
 
-def inert_markdown(text, attachments=None):
-    """Return Markdown as inert HTML, and whether the Markdown itself was harmless: only text, links and its pictures.
-
-    Harmless Markdown can be left in a notebook that other programs show. The parameters are those of `inert_html`.
-    """
-    if "\n" not in text and text.startswith((OPENING, "<p>")):  # one block of HTML, which Markdown leaves as it is
-        return inert_html(text, attachments), False
-    if markdown_work(text) > MOST_WORK:
-        return plain_text(text, TOO_LARGE), False
-    from autograder.feedback import markdown  # which takes from here what a link may be
-
-    renderer = markdown.Renderer(attachments)
-    shown, laid_out = _inert(text, lambda: markdown.as_html(text, renderer), attachments)
-    return shown, laid_out and renderer.harmless
-
-
-def _inert(text, as_html, attachments):
+def laid_out(text: str, as_html: Callable[[], str], attachments: Attachments | None) -> tuple[str, bool]:
     """Return the HTML that `as_html` makes of a text, cleaned, and True; or the text as it is, and False."""
     try:
         made = as_html()
@@ -124,38 +111,31 @@ def _inert(text, as_html, attachments):
     return cleaned, True
 
 
-def as_markdown(cleaned):
+def as_markdown(cleaned: str) -> str:
     """Return inert HTML as Markdown that shows just this HTML, everywhere."""
     line = cleaned.translate(LINE_ENDS)
     return line if line.startswith(OPENING) else OPENING + line + CLOSING
 
 
-def plain_text(text, reason):
+def plain_text(text: str, reason: Message) -> str:
     """Return text as HTML that shows it as it was written, below a line that says why."""
     shown = html.escape(text[:MOST_TEXT], quote=False)
     cut = f"<p><em>{CUT}</em></p>" if len(text) > MOST_TEXT else ""
     return f"<div><p><em>[{html.escape(str(reason))}]</em></p><pre>{shown}</pre>{cut}</div>"
 
 
-def html_work(text):
+def html_work(text: str) -> int:
     """Return a bound, without unit, of what it costs to parse HTML."""
     tags = text.count("<")
     return tags * (tags // 100 + len(FORMATTING.findall(text))) + text.count("&") ** 2 // 10_000
 
 
-def markdown_work(text):
-    """Return a bound, without unit, of what it costs to parse Markdown."""
-    if len(text) > MOST_TEXT:
-        return MOST_WORK + 1
-    return len(text) * (len(MARK.findall(text)) + 4 * text.count("\\")) // 100
-
-
-def picture_type(data):
+def picture_type(data: bytes) -> str | None:
     """Return the MIME type of a picture's bytes, or None if they are no picture that pages show."""
     return next((mime for mime, magic in MAGIC.items() if magic.match(data)), None)
 
 
-def picture_bytes(text):
+def picture_bytes(text: str) -> bytes | None:
     """Return the bytes of base64 text, or None if it is none."""
     try:
         return base64.b64decode("".join(text.split()), validate=True)
@@ -163,24 +143,24 @@ def picture_bytes(text):
         return None
 
 
-def as_base64(text):
+def as_base64(text: str) -> str:
     """Return a drawing's text in base64."""
     return base64.b64encode(text.encode("utf-8", "replace")).decode()
 
 
-def as_picture(mime, encoded):
+def as_picture(mime: str, encoded: str) -> str:
     """Return an `img` of base64 text."""
     alt = html.escape(str(Message("A picture that this cell drew")))
     return f'<img alt="{alt}" src="data:{mime};base64,{encoded}">'
 
 
-def name_of(address, attachments):
+def name_of(address: str, attachments: Attachments) -> str | None:
     """Return the attachment that `attachment:NAME` means, or None; Markdown writes a blank as %20, and so on."""
     name = address[len(ATTACHED) :]
     return next((known for known in (name, unquote(name)) if known in attachments), None)
 
 
-def _attribute(attachments, tag, name, value):
+def _attribute(attachments: Attachments, tag: str, name: str, value: str) -> str | None:
     """Return the value that an attribute may keep, or None."""
     if name == "style":
         return _style(value)
@@ -195,11 +175,11 @@ def _attribute(attachments, tag, name, value):
     return value
 
 
-def _data(bundle):
+def _data(bundle: Mapping[str, str]) -> str:
     return next(f"data:{mime};base64,{''.join(data.split())}" for mime, data in bundle.items())
 
 
-def _style(text):
+def _style(text: str) -> str | None:
     """Return the declarations that are known and plain."""
     if len(text) > MOST_STYLE:
         return None
@@ -208,7 +188,7 @@ def _style(text):
     return ";".join(f"{name}:{value}" for name, value in kept if STYLE_VALUE.fullmatch(value)) or None
 
 
-def _cleaner(attachments):
+def _cleaner(attachments: Attachments) -> nh3.Cleaner:
     return nh3.Cleaner(
         tags=TAGS,
         attributes=ATTRIBUTES,

@@ -2,14 +2,16 @@
 
 import json
 import re
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import nbformat
 
-from autograder.cells import new_output
+from autograder.cells import Cell, Notebook, new_output
 from autograder.checking.words import Message
-from autograder.sandbox.inside import wire
-from autograder.sanitize import markup
-from autograder.sanitize.text import printed
+from autograder.limits import Limits
+from autograder.sanitize import markdown, markup
+from autograder.sanitize.text import line, printed, valid
 
 SAFE_TEXT = ("text/plain", "text/latex")
 PAGE_PICTURES = ("image/png", "image/jpeg")
@@ -18,8 +20,6 @@ CUT = Message("[this output was too large to keep]")
 CUT_CELL = Message("[The outputs of this cell were left out: the whole notebook was too large to keep.]")
 CUT_SOURCE = Message("[This cell was left out: the whole notebook was too large to keep.]")
 
-GRADED_MB = 20
-"""Size of a graded notebook and of a page, in MB, where the limits have no `graded_mb`."""
 MOST_OUTPUTS = 500
 """Outputs of one cell that are kept, of whatever kind."""
 MOST_LINES = 100
@@ -47,17 +47,18 @@ class Collected:
 
     Parameters
     ----------
-    limits : dict
+    limits : Limits
         `output_kb` and `picture_kb` bound what is kept.
     """
 
-    def __init__(self, limits):
-        self.left, self.picture = limits["output_kb"] << 10, limits["picture_kb"] << 10
+    def __init__(self, limits: Limits):
+        self.left, self.picture = limits.output_kb << 10, limits.picture_kb << 10
         self.pictures_left = PICTURES_PER_CELL * self.picture
         self.work_left = markup.MOST_WORK
-        self.outputs, self.cut = [], False
+        self.outputs: list[Cell] = []
+        self.cut = False
 
-    def add(self, raw):
+    def add(self, raw: Any) -> None:
         """Take one output, or what is left of it when it is bounded and inert."""
         self.left -= MESSAGE_COST
         kind = raw.get("output_type") if isinstance(raw, dict) else None
@@ -74,7 +75,7 @@ class Collected:
             if data:
                 self.outputs.append(new_output(kind, data=data, metadata={}))
 
-    def _text(self, text, most=None):
+    def _text(self, text: Any, most: int | None = None) -> str:
         text = text if isinstance(text, str) else ""
         room = max(self.left, 0) if most is None else min(max(self.left, 0), most)
         if len(text) > room:
@@ -82,26 +83,26 @@ class Collected:
         self.left -= len(text)
         if text.count("\x1b") > MOST_COLOURS:
             text = without_codes(text)
-        return wire.clean(text, len(text))
+        return valid(text)
 
-    def _printed(self, text, most=None):
+    def _printed(self, text: Any, most: int | None = None) -> str:
         return printed(self._text(text, most))
 
-    def _stream(self, name, text):
+    def _stream(self, name: str, text: str) -> None:
         last = self.outputs[-1] if self.outputs else None
         if last is not None and last.output_type == "stream" and last.name == name:
             last.text += text
         elif text:
             self.outputs.append(new_output("stream", name=name, text=text))
 
-    def _error(self, raw):
+    def _error(self, raw: dict[str, Any]) -> None:
         name, value = (self._printed(str(raw.get(part)), MOST_LABEL) for part in ("ename", "evalue"))
         lines = raw.get("traceback")
         trace = [self._printed(line) for line in lines[:MOST_LINES]] if isinstance(lines, list) else []
         self.outputs.append(new_output("error", ename=name, evalue=value, traceback=trace))
 
-    def _bundle(self, raw):
-        data = {}
+    def _bundle(self, raw: dict[str, Any]) -> dict[str, str]:
+        data: dict[str, str] = {}
         for mime, value in list(raw.items())[:MOST_OUTPUTS]:
             if not isinstance(value, str):
                 continue
@@ -114,23 +115,23 @@ class Collected:
             elif mime == "text/html":
                 data[mime] = self._inert(value, markup.html_work, markup.inert_html)
             elif mime == "text/markdown":
-                shown = self._inert(value, markup.markdown_work, lambda text: markup.inert_markdown(text)[0])
+                shown = self._inert(value, markdown.markdown_work, lambda text: markdown.inert_markdown(text)[0])
                 data.setdefault("text/html", shown)
         return data
 
-    def _inert(self, value, work, inert):
+    def _inert(self, value: str, work: Callable[[str], int], inert: Callable[[str], str]) -> str:
         text = self._text(value)
         self.work_left -= work(text)
         return inert(text) if self.work_left >= 0 else markup.plain_text(text, markup.TOO_LARGE)
 
-    def _picture(self, value):
+    def _picture(self, value: str) -> dict[str, str]:
         """Return a picture, by what its bytes are and not by what it is called."""
         if len(value) > self.picture * 2:
             self.cut = True
             return {"text/plain": str(CUT)}
         picture = markup.picture_bytes(value)
         mime = markup.picture_type(picture) if picture is not None else None
-        if mime is None:
+        if picture is None or mime is None:
             return {}
         if len(picture) > min(self.picture, self.pictures_left):
             self.cut = True
@@ -139,7 +140,7 @@ class Collected:
         text = "".join(value.split())
         return {mime: text} if mime in PAGE_PICTURES else {"text/html": markup.as_picture(mime, text)}
 
-    def _drawing(self, value):
+    def _drawing(self, value: str) -> dict[str, str]:
         """Return an SVG as a picture: in an `img`, a browser runs none of its scripts and fetches nothing."""
         encoded = markup.as_base64(value)
         if len(encoded) > min(self.picture, self.pictures_left):
@@ -149,14 +150,14 @@ class Collected:
         return {"text/html": markup.as_picture("image/svg+xml", encoded)}
 
 
-def clean_attachments(attachments, limits):
+def clean_attachments(attachments: Any, limits: Limits) -> tuple[dict[str, dict[str, str]], list[Message]]:
     """Return the pictures among a text cell's attachments, and a sentence for each attachment that is left out.
 
     Parameters
     ----------
     attachments : dict
         Whatever the submitted cell had there: by name, a bundle of base64 texts by MIME type.
-    limits : dict
+    limits : Limits
         `picture_kb` bounds each picture, and five times that all of them.
 
     Returns
@@ -164,8 +165,10 @@ def clean_attachments(attachments, limits):
     tuple
         The attachments, `{name: {mime: base64 text}}`, and a `Message` for each picture that was left out.
     """
-    most = limits["picture_kb"] << 10
-    kept, notes, left = {}, [], PICTURES_PER_CELL * most
+    most = limits.picture_kb << 10
+    kept: dict[str, dict[str, str]] = {}
+    notes: list[Message] = []
+    left = PICTURES_PER_CELL * most
     for name, bundle in attachments.items() if isinstance(attachments, dict) else ():
         mime, text = _picture_in(bundle)
         size = len(text) * 3 // 4
@@ -174,19 +177,19 @@ def clean_attachments(attachments, limits):
         elif mime is None:
             reason = Message("it is no PNG, JPEG, GIF or WebP")
         elif size > most:
-            reason = Message("it has {size} KB; {most} KB is the most", size=size >> 10, most=limits["picture_kb"])
+            reason = Message("it has {size} KB; {most} KB is the most", size=size >> 10, most=limits.picture_kb)
         elif size > left or len(kept) >= MOST_OUTPUTS:
             reason = Message("the cell has more pictures than are kept")
         else:
             kept[name] = {mime: text}
             left -= size
             continue
-        shown = wire.clean(str(name), MOST_NAME)
+        shown = line(str(name), MOST_NAME)
         notes.append(Message("The picture {name} was left out: {reason}.", name=shown, reason=reason))
     return kept, notes
 
 
-def _picture_in(bundle):
+def _picture_in(bundle: Any) -> tuple[str | None, str]:
     """Return the type and the base64 text of the first picture in a bundle, by its bytes; (None, "") without one."""
     for value in bundle.values() if isinstance(bundle, dict) else ():
         lines = value if isinstance(value, list) else [value]
@@ -199,7 +202,7 @@ def _picture_in(bundle):
     return None, ""
 
 
-def _is_plain_name(name):
+def _is_plain_name(name: object) -> bool:
     """Tell whether an attachment's name leads to no other folder: some programs write attachments to files."""
     return (
         isinstance(name, str)
@@ -210,14 +213,14 @@ def _is_plain_name(name):
     )
 
 
-def clean_markdown(cells, limits):
+def clean_markdown(cells: Iterable[Cell], limits: Limits) -> list[Message]:
     """Make a student's text cells inert; those that hold only text, formulas, links and pictures stay as they are.
 
     Parameters
     ----------
     cells : iterable of NotebookNode
         The cells that a student may have written. Their attachments are cleaned too.
-    limits : dict
+    limits : Limits
         See `clean_attachments`.
 
     Returns
@@ -225,7 +228,8 @@ def clean_markdown(cells, limits):
     list of Message
         A sentence for each picture that was left out.
     """
-    notes, work_left = [], TEXTS_WORK * markup.MOST_WORK
+    notes: list[Message] = []
+    work_left = TEXTS_WORK * markup.MOST_WORK
     for cell in cells:
         if cell.cell_type == "raw":
             for name in ("raw_mimetype", "format"):
@@ -234,11 +238,11 @@ def clean_markdown(cells, limits):
             continue
         attachments, more = clean_attachments(cell.pop("attachments", {}), limits)
         notes += more
-        work_left -= markup.markdown_work(cell.source)
+        work_left -= markdown.markdown_work(cell.source)
         if work_left < 0:
             cleaned, harmless = markup.plain_text(cell.source, markup.TOO_LARGE), False
         else:
-            cleaned, harmless = markup.inert_markdown(cell.source, attachments)
+            cleaned, harmless = markdown.inert_markdown(cell.source, attachments)
         if not harmless:  # the pictures stand in the HTML now
             cell.source = markup.as_markdown(cleaned)
         elif attachments:
@@ -246,7 +250,7 @@ def clean_markdown(cells, limits):
     return notes
 
 
-def bound(notebook, limits, is_ours):
+def bound(notebook: Notebook, limits: Limits, is_ours: Callable[[Cell], bool]) -> bool:
     """Cut a graded notebook down to its size, `graded_mb`; each cut leaves a line that says so.
 
     The largest outputs go first, and then, where that is not enough, the largest texts of cells.
@@ -255,8 +259,8 @@ def bound(notebook, limits, is_ours):
     ----------
     notebook : NotebookNode
         Is changed.
-    limits : dict
-        `graded_mb`, where it is set.
+    limits : Limits
+        `graded_mb` is the most.
     is_ours : callable
         Tells of a cell whether it, and its outputs, are the course's and stay.
 
@@ -265,7 +269,7 @@ def bound(notebook, limits, is_ours):
     bool
         Whether anything was cut.
     """
-    most = int(limits.get("graded_mb", GRADED_MB) * 1_000_000)
+    most = int(limits.graded_mb * 1_000_000)
     total = size_of(notebook)
     if total <= most:
         return False
@@ -280,36 +284,31 @@ def bound(notebook, limits, is_ours):
     return True
 
 
-def _outputs_size(cell):
+def _outputs_size(cell: Cell) -> int:
     return size_of(cell.get("outputs", []))
 
 
-def _source_size(cell):
+def _source_size(cell: Cell) -> int:
     return size_of(cell.source) + size_of(cell.get("attachments", {}))
 
 
-def cut_outputs(cell):
+def cut_outputs(cell: Cell) -> None:
     """Leave a line in place of a code cell's outputs."""
     if cell.cell_type == "code" and cell.outputs:
         cell.outputs = [new_output("stream", name="stderr", text=f"{CUT_CELL}\n")]
 
 
-def cut_source(cell):
+def cut_source(cell: Cell) -> None:
     """Leave a line in place of a cell's text and attachments."""
     cell.source = str(CUT_SOURCE)
     cell.pop("attachments", None)
 
 
-def size_of(value):
+def size_of(value: Any) -> int:
     """Return how many bytes a value takes in a notebook's file."""
     return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
-def without_codes(text):
+def without_codes(text: str) -> str:
     """Return text without a terminal's codes."""
     return TERMINAL_CODE.sub("", text).replace("\x1b", "")
-
-
-def plain(text):
-    """Return a sentence that may quote a student, so that no page takes part of it for markup."""
-    return text.replace("<", "‹").replace(">", "›").replace("](", "] (").replace("]:", "] :").replace("`", "'")

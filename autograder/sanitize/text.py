@@ -23,14 +23,19 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def block(text: str, most: int = MOST_BLOCK) -> str:
     """Return text of several lines as it may be kept: valid Unicode, without control codes, at most `most` long."""
     text = text if len(text) <= most else text[:most] + " …"
-    text = _COLOUR.sub("", text).encode("utf-8", "replace").decode("utf-8")
+    text = valid(_COLOUR.sub("", text))
     text = _CONTROL.sub(_shown, text.replace("\r\n", "\n").replace("\r", "\n"))
     return _BIDIRECTIONAL.sub(_shown, text)
 
 
 def printed(text: str) -> str:
     """Return what a cell printed as a notebook may keep it: of all that acts, only colours and carriage returns."""
-    return _ACTING.sub(_shown, text.encode("utf-8", "replace").decode("utf-8"))
+    return _ACTING.sub(_shown, valid(text))
+
+
+def valid(text: str) -> str:
+    """Return text that any file can hold: without half characters. What acts in it still does."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def line(text: str, most: int = MOST_LINE) -> str:

@@ -4,17 +4,16 @@
   right answers that look different and are not rejected.
 * `{catches-mutants}` counts, for each exercise, what became of its mutants: as `autograder mutants` wrote it down,
   because that takes minutes.
-* `{catches} 01-qkv` is one exercise: a table for each function, folded into a <details>.
+* `{catches}` is a heading for each exercise, and below it a table for each function, folded into a <details>.
 
 What became of each answer is `autograder.authoring.answer_trials`'s: an exercise that was just released is not tried
 again.
 
-What is listed as wrong and caught by no check is a warning, and so are a right answer that is rejected, a mutant that
-passes, and an exercise that isn't there.
+What is listed as wrong and caught by no check is a warning, and so are a right answer that is rejected and a mutant
+that passes.
 """
 
 import multiprocessing
-import os
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
@@ -25,7 +24,8 @@ from sphinx.locale import get_translation
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from autograder.authoring import answer_trials, loader, mutants
+from autograder import cores
+from autograder.authoring import answer_trials, chapters, loader, mutants
 
 logger = logging.getLogger(__name__)
 _ = get_translation("catches")
@@ -40,7 +40,7 @@ def prepared(names):
     ]  # the last take longest
     if missing:
         spawn = multiprocessing.get_context("spawn")  # a fork of a process in which torch runs may hang
-        with ProcessPoolExecutor(min(len(missing), os.cpu_count() or 1), mp_context=spawn) as pool:
+        with ProcessPoolExecutor(min(len(missing), cores.count()), mp_context=spawn) as pool:
             list(pool.map(answer_trials.of, missing))
     return {folder.name: answer_trials.of(folder) for folder in folders}
 
@@ -63,10 +63,6 @@ def earning(own):
 class _Directive(SphinxDirective):
     def of(self, name):
         """The results of one exercise."""
-        if name not in FOLDERS:
-            message = "there is no exercise %r; there are %s"
-            logger.warning(message, name, ", ".join(FOLDERS), location=self.get_location(), type="catches")
-            return []
         for path in answer_trials.decides(FOLDERS[name]):
             self.env.note_dependency(str(path))
         return prepared([name])[name]
@@ -109,7 +105,7 @@ class MutantsDirective(_Directive):
     KINDS = ("examined", "killed", "told", "equal", "survived")
 
     def run(self):
-        self.env.note_dependency(str(mutants.RECORD))
+        self.env.note_dependency(str(loader.ROOT / mutants.RECORD))
         body, total = [], Counter()
         for name, functions in mutants.recorded().items():
             counts = Counter()
@@ -117,8 +113,8 @@ class MutantsDirective(_Directive):
                 for mutant in row["survived"]:
                     message = "%s: no check rejects the mutant %s"
                     logger.warning(message, subject, mutant, location=self.get_location(), type="catches")
-                counts.update({kind: row[kind] for kind in ("examined", "killed", "told")})
-                counts.update(equal=len(row["equal"]), survived=len(row["survived"]))
+                counts.update({kind: row[kind] for kind in ("examined", "killed", "told", "equal")})
+                counts.update(survived=len(row["survived"]))
             body.append([name, *(str(counts[kind]) for kind in self.KINDS)])
             total += counts
         body.append([_("All"), *(str(total[kind]) for kind in self.KINDS)])
@@ -127,27 +123,35 @@ class MutantsDirective(_Directive):
 
 
 class CatchesDirective(_Directive):
-    """One exercise: each function's wrong answers, who catches them, and what the student reads."""
-
-    required_arguments = 1
+    """Each exercise, and each of its functions: the wrong answers, who catches them, and what the student reads."""
 
     def run(self):
-        parts = []
-        for own in self.of(self.arguments[0]):
-            subject = own.subject
-            summary = _("%s: %d wrong answers, %d checks") % (subject, len(own.wrong), len(own.checks))
-            details = corpus_details(summary=summary, ids=[f"catches-{self.arguments[0]}-{subject}"])
-            head = [_("Wrong answer"), _("Caught by"), _("Hint")]
-            body = [self.row(subject, wrong) for wrong in own.wrong]
-            details += table(head, body, (22, 36, 42), "abh-corpus", "abh-catches")
-            told = _("%d right answers that look different pass all of these checks.") % earning(own)
-            row = mutants.recorded().get(self.arguments[0], {}).get(subject)
-            if row:
-                killed = _("Of %d mutants, %d are rejected and %d behave as their original.")
-                told = f"{told} {killed % (row['examined'], row['killed'], len(row['equal']))}"
-            details += nodes.paragraph("", told, classes=["abh-recorded"])
-            parts.append(details)
-        return parts
+        self.env.note_dependency(str(loader.ROOT / chapters.SOURCE))  # a new chapter may bring a new exercise
+        prepared(FOLDERS)
+        return [self.section(name) for name in FOLDERS]
+
+    def section(self, name):
+        """One exercise, under its own heading."""
+        title = _("Exercise %d") % int(name[:2])
+        section = nodes.section("", nodes.title("", title), names=[nodes.fully_normalize_name(title)])
+        self.state.document.note_implicit_target(section, section)
+        section += [self.function(name, own) for own in self.of(name)]
+        return section
+
+    def function(self, name, own):
+        """The table of one function."""
+        summary = _("%s: %d wrong answers, %d checks") % (own.subject, len(own.wrong), len(own.checks))
+        details = corpus_details(summary=summary, ids=[f"catches-{name}-{own.subject}"])
+        head = [_("Wrong answer"), _("Caught by"), _("Hint")]
+        body = [self.row(own.subject, wrong) for wrong in own.wrong]
+        details += table(head, body, (22, 36, 42), "abh-corpus", "abh-catches")
+        told = _("%d right answers that look different pass all of these checks.") % earning(own)
+        row = mutants.recorded().get(name, {}).get(own.subject)
+        if row:
+            killed = _("Of %d mutants, %d are rejected and %d behave as their original.")
+            told = f"{told} {killed % (row['examined'], row['killed'], row['equal'])}"
+        details += nodes.paragraph("", told, classes=["abh-recorded"])
+        return details
 
     def row(self, subject, wrong):
         """The cells of a row."""

@@ -1,8 +1,8 @@
 """The chapters on the landing page: what builds on what, how long each takes, what has to be known, and its exercise.
 
-`{chapter-map}` shows the rows of book/map.yml. A row names what a chapter builds on; what the chapter knows itself is
-taken from there: its title and number, the minutes ("About 20 minutes"), its exercise and the points. A chapter of
-_toc.yml that has no row is a warning. Drawings are those of figures/cards.py.
+`{chapter-map}` shows the rows of book/chapters.toml. A row names what a chapter builds on; what the chapter knows
+itself is taken from there: its title and number, the minutes ("About 20 minutes"), its exercise and the points. A
+chapter of _toc.yml that has no row is a warning. Drawings are those of figures/cards.py.
 """
 
 import html
@@ -10,7 +10,6 @@ import re
 import sys
 from pathlib import Path, PurePosixPath
 
-import yaml
 from docutils import nodes
 from drawings import in_page
 from house import read_exercise
@@ -18,10 +17,12 @@ from sphinx.locale import get_translation
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from autograder.authoring import chapters
+
 logger = logging.getLogger(__name__)
 _ = get_translation("chapters")
 BOOK = Path(__file__).resolve().parent.parent
-SOURCE = BOOK / "map.yml"
+SOURCE = BOOK.parent / chapters.SOURCE
 MINUTES = re.compile(r"^About (\d+) minutes", re.M)
 
 
@@ -41,7 +42,7 @@ def lanes(rows):
     """Return the lines between chapters that are no neighbours: (from, to, lane), none over another."""
     names, made = list(rows), []
     for end, row in enumerate(rows.values()):
-        for start in sorted(names.index(name) for name in row["after"]):
+        for start in sorted(names.index(name) for name in row.after):
             if end - start > 1:
                 taken = {lane for first, last, lane in made if first <= end and start <= last}
                 made.append((start, end, next(lane for lane in range(len(names)) if lane not in taken)))
@@ -51,7 +52,7 @@ def lanes(rows):
 def fill(app, doctree, docname):
     """Put the map in its place."""
     for place in list(doctree.findall(chapter_map)):
-        rows = yaml.safe_load(SOURCE.read_text(encoding="utf8"))
+        rows = chapters.read(BOOK.parent)
         place.replace_self(nodes.raw("", picture(app, docname, rows), format="html"))
 
 
@@ -64,7 +65,7 @@ def picture(app, docname, rows):
     rail = max((lane + 1 for *_ends, lane in crossing), default=0)
     lines = [line("arc", start, end, f"{rail - lane} / {rail + 1}") for start, end, lane in crossing]
     for end, row in enumerate(rows.values()):
-        neighbours = [start for start in map(names.index, row["after"]) if end - start == 1]
+        neighbours = [start for start in map(names.index, row.after) if end - start == 1]
         lines += [line("line", start, end, rail + 1) for start in neighbours]
     items = [
         f'<li style="grid-row: {place}; grid-column: 1 / -1">{card(app, docname, name, rows, cards.svg(name))}</li>'
@@ -97,9 +98,9 @@ def card(app, docname, name, rows, svg):
     if f"{page}-deeper" in app.env.found_docs:
         words = _("Going deeper")
         facts.append(f'<a href="{to(docname, page + "-deeper")}" aria-label="{words}: {title}">{words}</a>')
-    before = [number_of(app, other) for other in row["after"]]
+    before = [number_of(app, other) for other in row.after]
     needs = [(_("chapter %s") if len(before) == 1 else _("chapters %s")) % ", ".join(before)] if before else []
-    needs += [html.escape(row["needs"])] if row["needs"] else []
+    needs += [html.escape(row.needs)] if row.needs else []
     drawing = (
         in_page(svg, "", f"map-{name}").replace(' role="img" aria-label=""', ' aria-hidden="true"') if svg else ""
     )
@@ -107,7 +108,7 @@ def card(app, docname, name, rows, svg):
     return f"""<span class="abh-map-dot" aria-hidden="true">{number}</span>
 <div class="abh-map-card"><div class="abh-map-words">
 <p class="abh-map-title"><a href="{to(docname, page)}">{named}</a></p>
-<p>{html.escape(row["learn"])}</p>
+<p>{html.escape(row.learn)}</p>
 <p class="abh-map-needs">{_("You need")} {_(", and ").join(needs)}.</p>
 <p class="abh-map-facts">{"".join(f"<span>{fact}</span>" for fact in facts)}</p>
 </div>{drawing}</div>"""
@@ -129,10 +130,10 @@ def check(app, env):
     """Warn of a chapter without a row, and of a row without a chapter."""
     if not SOURCE.is_relative_to(env.srcdir):
         return
-    rows = set(yaml.safe_load(SOURCE.read_text(encoding="utf8")))
+    rows = set(chapters.read(BOOK.parent))
     pages = {PurePosixPath(page).name for page in env.found_docs if re.match(r"book/\d\d-(?!.*-deeper$)", page)}
     for name in sorted(rows ^ pages):
-        logger.warning("%s: a chapter and its row in book/map.yml belong together", name, type="chapters")
+        logger.warning("%s: a chapter and its row in book/chapters.toml belong together", name, type="chapters")
 
 
 def rewrite(app, env):

@@ -5,6 +5,7 @@
   (`benchmarks/tables.py` makes both), and which exercises are not in it yet; without that file, it says so.
 """
 
+import dataclasses
 import importlib.util
 import json
 from pathlib import Path
@@ -28,12 +29,10 @@ class LimitsDirective(SphinxDirective):
     def run(self):
         self.env.note_dependency(limits.__file__)
         body = []
-        traits = limits.Limits.class_own_traits(config=True)
-        for name in sorted(traits, key=list(vars(limits.Limits)).index):  # as they stand there
-            trait = traits[name]
-            meaning = nodes.paragraph("", trait.help)
+        for limit in dataclasses.fields(limits.Limits):
+            meaning = nodes.paragraph("", limit.metadata["help"])
             self.set_source_info(meaning)
-            body.append([[nodes.paragraph("", "", nodes.literal("", name))], _value(trait.default_value), [meaning]])
+            body.append([[nodes.paragraph("", "", nodes.literal("", limit.name))], _value(limit.default), [meaning]])
         return [table([_("Name"), _("Value"), _("What it bounds")], body, (26, 10, 60), "abh-limits")]
 
 

@@ -19,6 +19,9 @@ from sphinx.locale import get_translation
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from autograder import archive
+from autograder.course import Exercise
+
 logger = logging.getLogger(__name__)
 _ = get_translation("house")
 
@@ -88,17 +91,33 @@ def read_exercise(path):
     return heading.removeprefix("# ").strip(), points
 
 
+def released(app):
+    """The notebooks of the released exercises."""
+    found = sorted((Path(app.srcdir) / "exercises").glob("*/*.ipynb"))
+    return [notebook for notebook in found if notebook.stem == notebook.parent.name]
+
+
+def require_archives(app):
+    """Refuse to build downloads in which what the checks import from is missing, or not that of the exercise."""
+    for notebook in released(app):
+        exercise = Exercise(notebook.stem, Path(app.srcdir))
+        if not archive.is_current(exercise):
+            state = "older than what it is made from" if exercise.archive.exists() else "missing"
+            path = exercise.archive.relative_to(app.srcdir).as_posix()
+            raise ExtensionError(f"{path} is {state}. Run: python -m autograder release {exercise.name}")
+
+
 def pack(folder, target):
     """Zip a released exercise under its own name; the same files always make the same bytes."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as packed:
         for path in sorted(folder.rglob("*")):
             parts = path.relative_to(folder).parts
             if path.is_file() and not SKIP & set(parts) and path.suffix != ".pyc":
                 entry = zipfile.ZipInfo("/".join((folder.name, *parts)), date_time=(2026, 1, 1, 0, 0, 0))
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 entry.external_attr = 0o100644 << 16
-                archive.writestr(entry, path.read_bytes())
+                packed.writestr(entry, path.read_bytes())
 
 
 def pack_exercises(app, exception):
@@ -107,9 +126,8 @@ def pack_exercises(app, exception):
         return
     zips = Path(app.outdir) / "exercises"
     shutil.rmtree(zips, ignore_errors=True)
-    for notebook in sorted((Path(app.srcdir) / "exercises").glob("*/*.ipynb")):
-        if notebook.stem == notebook.parent.name:
-            pack(notebook.parent, zips / f"{notebook.stem}.zip")
+    for notebook in released(app):
+        pack(notebook.parent, zips / f"{notebook.stem}.zip")
 
 
 class exercise_card(nodes.container):  # noqa: N801 (docutils names its nodes so)
@@ -191,6 +209,7 @@ def setup(app):
     app.add_js_file("house.js", loading_method="defer")
     app.add_node(exercise_card, html=(visit_card, depart_card), latex=(show, show), text=(show, show))
     app.add_directive("exercise", ExerciseDirective)
+    app.connect("builder-inited", require_archives)
     app.connect("builder-inited", copy_vendor)
     app.connect("doctree-read", point_to_exercise)
     app.connect("doctree-resolved", notice_formulas, priority=900)

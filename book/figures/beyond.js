@@ -1,8 +1,13 @@
 // A picture to draw in, a small transformer that looks at it, and where each of its heads looks.
 //
 // The first part is the mathematics: pure functions, exported, compared with the chapter's Python in
-// tests/test_figure_beyond.py. The second part draws. figures/common.js stands before this file. Nothing here asks a
-// kernel: the same code runs in the book's static page and in JupyterLab.
+// tests/test_figure_beyond.py. The second part draws. Nothing here asks a kernel: the same code runs in the book's
+// static page and in JupyterLab.
+
+import { choice, tries } from "./common/controls.js";
+import { announcer, figure, h, newId, s } from "./common/elements.js";
+import { affine, dot, gelu, largest, layerNorm, matmul, plus, softmax } from "./common/mathematics.js";
+import { fill, percent, show } from "./common/numbers.js";
 
 // ---- mathematics -----------------------------------------------------------------------------------------
 
@@ -60,7 +65,133 @@ const SHOWN = 0.1; // a weight from here on is written in its patch
 const DARK = 0.35; // and from here on in the paper's colour
 // What "Shuffle the patches" does: where each patch comes from. Every patch moves.
 const SHUFFLED = [10, 3, 12, 5, 8, 15, 1, 14, 6, 11, 4, 13, 2, 9, 0, 7];
-const percent = (p) => `${p > 0.995 && p < 1 ? ">99" : (100 * p).toFixed(0)}%`;
+
+const same = (one, two) => JSON.stringify(one) === JSON.stringify(two);
+
+/** The lines between the patches of a picture. */
+const cuts = (side) => Array.from({ length: side / PATCH - 1 }, (_, k) => (k + 1) * PATCH).flatMap((at) => [
+  s("line", { x1: at, x2: at, y1: 0, y2: side, class: "abh-cut" }), s("line", { y1: at, y2: at, x1: 0, x2: side, class: "abh-cut" })]);
+
+/** Let a picture be drawn in by a pointer or by keys.
+ *
+ *  now(): the picture and the pixel with the pen, as [row, column]; paint(place, value): a pixel gets a value;
+ *  move(place): the pen goes there.
+ */
+function hold(board, svg, side, { now, paint, move }) {
+  /** The pixel under a pointer, or nothing. */
+  function under(event) {
+    const box = svg.getBoundingClientRect();
+    const place = [event.clientY - box.top, event.clientX - box.left].map((x) => Math.floor((x / box.width) * (side + 0.2) - 0.1));
+    return place.every((x) => x >= 0 && x < side) ? place : null;
+  }
+
+  let painting = null; // the value that a press paints while it moves
+  board.addEventListener("pointerdown", (event) => {
+    const place = under(event);
+    if (!place) return;
+    painting = 1 - now().image[place[0]][place[1]];
+    board.setPointerCapture(event.pointerId);
+    paint(place, painting);
+  });
+  board.addEventListener("pointermove", (event) => {
+    const { pen } = now();
+    const place = painting === null ? null : under(event);
+    if (place && (place[0] !== pen[0] || place[1] !== pen[1])) paint(place, painting);
+  });
+  for (const name of ["pointerup", "pointercancel"]) board.addEventListener(name, () => { painting = null; });
+  const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+  board.addEventListener("keydown", (event) => {
+    const { image, pen } = now();
+    if (event.key in moves) {
+      move(pen.map((x, axis) => Math.min(side - 1, Math.max(0, x + moves[event.key][axis]))));
+    } else if (event.key === " " || event.key === "Enter") {
+      paint(pen, 1 - image[pen[0]][pen[1]]);
+    } else {
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation(); // the page would turn
+  });
+}
+
+/** The picture to draw in, with the pen, and a frame around the patch that asks. */
+function canvas(side, text, held) {
+  const pixels = Array.from({ length: side }, (_, row) => Array.from({ length: side }, (_, column) =>
+    s("rect", { x: column, y: row, width: 1, height: 1, class: "abh-pixel" })));
+  const penMark = s("rect", { width: 1, height: 1, class: "abh-pen" });
+  const asking = s("rect", { width: PATCH, height: PATCH, class: "abh-asking" });
+  const svg = s("svg", { viewBox: `-0.1 -0.1 ${side + 0.2} ${side + 0.2}`, "aria-hidden": "true" },
+    ...pixels.flat(), ...cuts(side), asking, penMark);
+  const board = h("div", { class: "abh-board", tabindex: "0", role: "application" }, svg);
+  hold(board, svg, side, held);
+  return {
+    node: h("div", { class: "abh-canvas" }, board, h("p", { class: "abh-caption" }, text.draw)),
+    set(image, [row, column], asks) {
+      pixels.forEach((line, y) => line.forEach((pixel, x) => pixel.classList.toggle("abh-on", image[y][x] === 1)));
+      penMark.setAttribute("x", column);
+      penMark.setAttribute("y", row);
+      asking.setAttribute("x", Math.floor(column / PATCH) * PATCH);
+      asking.setAttribute("y", Math.floor(row / PATCH) * PATCH);
+      asking.style.display = asks ? "" : "none";
+      board.setAttribute("aria-label", fill(text.picture, {
+        side, row: row + 1, column: column + 1, pixel: image[row][column] ? text.on : text.off,
+      }));
+    },
+  };
+}
+
+/** A head: its weights over the patches of the picture, and below it that of the class token. */
+function headPicture(t, side, text) {
+  const across = side / PATCH;
+  const cells = Array.from({ length: across * across }, (_, j) => {
+    const [x, y] = [(j % across) * PATCH, Math.floor(j / across) * PATCH];
+    return {
+      tint: s("rect", { x, y, width: PATCH, height: PATCH, class: "abh-tint" }),
+      number: s("text", { x: x + PATCH / 2, y: y + PATCH / 2 + 0.55, class: "abh-weight" }),
+    };
+  });
+  const svg = s("svg", { viewBox: `0 0 ${side} ${side}`, role: "img" }, ...cells.map((cell) => cell.tint), ...cuts(side),
+    ...cells.map((cell) => cell.number));
+  const own = h("span", { class: "abh-self" });
+  const name = fill(text.head, { number: t + 1 });
+  const line = h("div", { class: "abh-head-line" }, h("span", { class: "abh-head-name" }, name), own);
+  return {
+    node: h("div", { class: "abh-head" }, svg, line),
+    set([token, ...weights]) {
+      cells.forEach(({ tint, number }, j) => {
+        tint.style.setProperty("--a", `${Math.round(100 * weights[j])}%`);
+        number.textContent = weights[j] >= SHOWN ? show(weights[j]) : "";
+        number.classList.toggle("abh-over", weights[j] >= DARK);
+      });
+      own.textContent = fill(text.self, { weight: show(token) });
+      svg.setAttribute("aria-label", fill(text.weights_picture, {
+        head: name, weights: weights.map((a) => show(a)).join(", "), token: show(token),
+      }));
+    },
+  };
+}
+
+/** A shape and its chance. */
+function answer(shape, text) {
+  const bar = h("span", { class: "abh-bar" });
+  const number = h("span", { class: "abh-share" });
+  const name = h("span", { class: "abh-shape" }, text[`shape_${shape}`]);
+  const node = h("li", {}, name, number, h("span", { class: "abh-track" }, bar));
+  return {
+    node,
+    set(p, isMost) {
+      bar.style.width = `${100 * p}%`;
+      number.textContent = percent(p);
+      node.classList.toggle("abh-most", isMost);
+    },
+  };
+}
+
+/** How much of the weights (heads, 1 + n) falls on the left half of the picture, on average over the heads. */
+function onTheLeft(weights, across) {
+  const isLeft = (j) => j > 0 && (j - 1) % across < across / 2;
+  return weights.flatMap((row) => row.filter((_, j) => isLeft(j))).reduce((sum, a) => sum + a, 0) / weights.length;
+}
 
 function render({ model, el }) {
   const text = model.get("text");
@@ -80,163 +211,64 @@ function render({ model, el }) {
   let pen = [5, 3]; // row, column
   let other = 0;
 
-  const copy = (one) => one.map((row) => [...row]);
-  const patchOf = ([row, column]) => Math.floor(row / PATCH) * across + Math.floor(column / PATCH);
-
   const layers = choice(`${id}-layer`, text.layer, Array.from({ length: vit.num_layers }, (_, l) => String(l + 1)), layer,
     (l) => { layer = l; draw(); });
   const who = choice(`${id}-asks`, text.asks, [text.token, text.patch], asks, (i) => { asks = i; draw(); });
-
-  // ---- the picture ----
-
-  const pixels = Array.from({ length: side }, (_, row) => Array.from({ length: side }, (_, column) =>
-    s("rect", { x: column, y: row, width: 1, height: 1, class: "abh-pixel" })));
-  const lines = () => Array.from({ length: across - 1 }, (_, k) => (k + 1) * PATCH).flatMap((at) => [
-    s("line", { x1: at, x2: at, y1: 0, y2: side, class: "abh-cut" }), s("line", { y1: at, y2: at, x1: 0, x2: side, class: "abh-cut" })]);
-  const penMark = s("rect", { width: 1, height: 1, class: "abh-pen" });
-  const asking = s("rect", { width: PATCH, height: PATCH, class: "abh-asking" });
-  const canvas = s("svg", { viewBox: `-0.1 -0.1 ${side + 0.2} ${side + 0.2}`, "aria-hidden": "true" },
-    ...pixels.flat(), ...lines(), asking, penMark);
-  const board = h("div", { class: "abh-board", tabindex: "0", role: "application" }, canvas);
-
-  /** The pixel under a pointer, or nothing. */
-  function under(event) {
-    const box = canvas.getBoundingClientRect();
-    const place = [event.clientY - box.top, event.clientX - box.left].map((x) => Math.floor((x / box.width) * (side + 0.2) - 0.1));
-    return place.every((x) => x >= 0 && x < side) ? place : null;
-  }
-
-  function set([row, column], value) {
-    pen = [row, column];
-    if (image[row][column] !== value) {
-      image = copy(image);
-      image[row][column] = value;
-    }
-    draw();
-  }
-
-  let painting = null; // the value that a press paints while it moves
-  board.addEventListener("pointerdown", (event) => {
-    const place = under(event);
-    if (!place) return;
-    painting = 1 - image[place[0]][place[1]];
-    board.setPointerCapture(event.pointerId);
-    set(place, painting);
-  });
-  board.addEventListener("pointermove", (event) => {
-    const place = painting === null ? null : under(event);
-    if (place && (place[0] !== pen[0] || place[1] !== pen[1])) set(place, painting);
-  });
-  for (const name of ["pointerup", "pointercancel"]) board.addEventListener(name, () => { painting = null; });
-  const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-  board.addEventListener("keydown", (event) => {
-    if (event.key in moves) {
-      pen = pen.map((x, axis) => Math.min(side - 1, Math.max(0, x + moves[event.key][axis])));
+  const board = canvas(side, text, {
+    now: () => ({ image, pen }),
+    paint(place, value) {
+      pen = place;
+      image = image.map((row, y) => row.map((pixel, x) => (y === place[0] && x === place[1] ? value : pixel)));
       draw();
-    } else if (event.key === " " || event.key === "Enter") {
-      set(pen, 1 - image[pen[0]][pen[1]]);
-    } else {
-      return;
-    }
-    event.preventDefault();
-    event.stopPropagation(); // the page would turn
+    },
+    move(place) {
+      pen = place;
+      draw();
+    },
   });
-
-  // ---- the heads ----
-
-  const heads = Array.from({ length: vit.num_heads }, (_, t) => {
-    const cells = Array.from({ length: across * across }, (_, j) => {
-      const [x, y] = [(j % across) * PATCH, Math.floor(j / across) * PATCH];
-      return {
-        tint: s("rect", { x, y, width: PATCH, height: PATCH, class: "abh-tint" }),
-        number: s("text", { x: x + PATCH / 2, y: y + PATCH / 2 + 0.55, class: "abh-weight" }),
-      };
-    });
-    const svg = s("svg", { viewBox: `0 0 ${side} ${side}`, role: "img" }, ...cells.map((cell) => cell.tint), ...lines(),
-      ...cells.map((cell) => cell.number));
-    const self = h("span", { class: "abh-self" });
-    const name = fill(text.head, { number: t + 1 });
-    const line = h("div", { class: "abh-head-line" }, h("span", { class: "abh-head-name" }, name), self);
-    return { cells, svg, self, name, node: h("div", { class: "abh-head" }, svg, line) };
-  });
-
-  const answers = shapes.map((shape) => {
-    const bar = h("span", { class: "abh-bar" });
-    const number = h("span", { class: "abh-share" });
-    const name = h("span", { class: "abh-shape" }, text[`shape_${shape}`]);
-    return { bar, number, node: h("li", {}, name, number, h("span", { class: "abh-track" }, bar)) };
-  });
+  const heads = Array.from({ length: vit.num_heads }, (_, t) => headPicture(t, side, text));
+  const answers = shapes.map((shape) => answer(shape, text));
 
   /** Another picture, and whether patches know where they are. */
   function present(one, known = true) {
-    image = copy(one);
+    image = one;
     places = known;
     draw();
   }
-  const tries = [
+  const block = tries(text.try, [
     [text.try_swap, () => present(places && same(image, swapped) ? start : swapped)],
     [text.try_alone, () => present(alone)],
     [text.try_shuffle, () => { const cut = patches(image, PATCH); present(together(SHUFFLED.map((j) => cut[j]), PATCH)); }],
     [text.try_forget, () => present(image, false)],
     [text.try_other, () => { present(others[other % others.length]); other += 1; }],
     [text.try_empty, () => present(image.map((row) => row.map(() => 0)))],
-  ].map(([name, press]) => button(name, press));
+  ]);
 
   const summary = announcer();
   const root = figure("abh-beyond", text.title,
     h("div", { class: "abh-choices" }, layers.node, who.node),
     summary.node,
-    h("div", { class: "abh-look" },
-      h("div", { class: "abh-canvas" }, board, h("p", { class: "abh-caption" }, text.draw)),
-      h("div", { class: "abh-four" }, ...heads.map((head) => head.node))),
+    h("div", { class: "abh-look" }, board.node, h("div", { class: "abh-four" }, ...heads.map((head) => head.node))),
     h("p", { class: "abh-caption" }, text.chances),
-    h("ul", { class: "abh-answers" }, ...answers.map((answer) => answer.node)),
-    h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
-      h("span", { "aria-hidden": "true" }, text.try), ...tries));
+    h("ul", { class: "abh-answers" }, ...answers.map((one) => one.node)),
+    block.node);
 
   function draw() {
     const now = forward(patches(image, PATCH), vit, places);
-    const from = asks ? 1 + patchOf(pen) : 0;
+    const [row, column] = pen.map((x) => Math.floor(x / PATCH));
+    const from = asks ? 1 + row * across + column : 0;
     const shown = now.weights[layer].map((A) => A[from]);
+    const left = onTheLeft(shown, across);
+    const [most] = largest(now.chances);
 
     layers.set(layer);
     who.set(asks);
-    pixels.forEach((row, y) => row.forEach((pixel, x) => pixel.classList.toggle("abh-on", image[y][x] === 1)));
-    penMark.setAttribute("x", pen[1]);
-    penMark.setAttribute("y", pen[0]);
-    asking.setAttribute("x", Math.floor(pen[1] / PATCH) * PATCH);
-    asking.setAttribute("y", Math.floor(pen[0] / PATCH) * PATCH);
-    asking.style.display = asks ? "" : "none";
-    board.setAttribute("aria-label", fill(text.picture, {
-      side, row: pen[0] + 1, column: pen[1] + 1, pixel: image[pen[0]][pen[1]] ? text.on : text.off,
-    }));
-    heads.forEach((head, t) => {
-      head.cells.forEach(({ tint, number }, j) => {
-        const a = shown[t][j + 1];
-        tint.style.setProperty("--a", `${Math.round(100 * a)}%`);
-        number.textContent = a >= SHOWN ? show(a) : "";
-        number.classList.toggle("abh-over", a >= DARK);
-      });
-      head.self.textContent = fill(text.self, { weight: show(shown[t][0]) });
-      head.svg.setAttribute("aria-label", fill(text.weights_picture, {
-        head: head.name, weights: shown[t].slice(1).map((a) => show(a)).join(", "), token: show(shown[t][0]),
-      }));
-    });
-    now.chances.forEach((p, k) => {
-      answers[k].bar.style.width = `${100 * p}%`;
-      answers[k].number.textContent = percent(p);
-    });
-    const most = largest(now.chances)[0];
-    answers.forEach((answer, k) => answer.node.classList.toggle("abh-most", k === most));
-
-    // How much of the weight falls on the left half, on average over the heads.
-    const left = shown.flat().reduce((sum, a, place) => {
-      const j = (place % (1 + across * across)) - 1;
-      return sum + (j >= 0 && j % across < across / 2 ? a : 0);
-    }, 0) / vit.num_heads;
+    board.set(image, pen, asks);
+    heads.forEach((head, t) => head.set(shown[t]));
+    answers.forEach((one, k) => one.set(now.chances[k], k === most));
     root.dataset.now = JSON.stringify({ image, places, layer, from, left, ...now });
     const looks = fill(asks ? text.look_patch : text.look_token, {
-      row: Math.floor(pen[0] / PATCH) + 1, column: Math.floor(pen[1] / PATCH) + 1, left: show(left), layer: layer + 1,
+      row: row + 1, column: column + 1, left: show(left), layer: layer + 1,
     });
     summary.say(fill(places ? text.say : text.say_forgot, {
       most: text[`shape_${shapes[most]}`], share: percent(now.chances[most]), looks,
@@ -247,7 +279,5 @@ function render({ model, el }) {
   el.replaceChildren(root);
   return summary.stop;
 }
-
-const same = (one, two) => JSON.stringify(one) === JSON.stringify(two);
 
 export default { render };

@@ -117,3 +117,8 @@ class BeyondFigure(Figure):
             starts=[image.int().tolist() for image in starts],
             others=[image.int().tolist() for image in chapter()["pictures"](3, others)[0]],
         )
+
+
+def demo():
+    """Return a figure that is quickly made, to be tried in JupyterLab."""
+    return BeyondFigure(train(steps=2))

@@ -1,8 +1,12 @@
 // What one layer of attention costs on a machine: time that no program can go below, and memory.
 //
 // The first part is the mathematics: pure functions, exported, compared with the chapter's Python in
-// tests/test_figure_complexity.py. The second part draws. figures/common.js stands before this file. Nothing here asks
-// a kernel: the same code runs in the book's static page and in JupyterLab.
+// tests/test_figure_complexity.py. The second part draws. Nothing here asks a kernel: the same code runs in the
+// book's static page and in JupyterLab.
+
+import { agrees, choice, presets, slider } from "./common/controls.js";
+import { announcer, figure, h, newId } from "./common/elements.js";
+import { fill, plain } from "./common/numbers.js";
 
 // ---- mathematics -----------------------------------------------------------------------------------------
 
@@ -14,12 +18,12 @@ export function product(n, k, m) {
 const times = (count, one) => ({ operations: count * one.operations, numbers: count * one.numbers });
 
 /** The five steps of a layer, one after another: operations and numbers moved. Softmax's operations are not counted. */
-export function steps({ n, d_model: d, num_heads: h, batch: b }) {
+export function steps({ n, d_model: d, num_heads: heads, batch: b }) {
   return [
     product(b * n, d, 3 * d),
-    times(b * h, product(n, d / h, n)),
-    { operations: 0, numbers: 2 * b * h * n * n },
-    times(b * h, product(n, n, d / h)),
+    times(b * heads, product(n, d / heads, n)),
+    { operations: 0, numbers: 2 * b * heads * n * n },
+    times(b * heads, product(n, n, d / heads)),
     product(b * n, d, d),
   ];
 }
@@ -30,8 +34,8 @@ export function floor(step, bytes, speed, bandwidth) {
 }
 
 /** Bytes that are there at once: parameters with biases, the tokens' rows, and scores with weights while softmax runs. */
-export function memory({ n, d_model: d, num_heads: h, batch: b }, bytes) {
-  return { parameters: bytes * (4 * d * d + 4 * d), tokens: bytes * 5 * b * n * d, weights: bytes * 2 * b * h * n * n };
+export function memory({ n, d_model: d, num_heads: heads, batch: b }, bytes) {
+  return { parameters: bytes * (4 * d * d + 4 * d), tokens: bytes * 5 * b * n * d, weights: bytes * 2 * b * heads * n * n };
 }
 
 /** Everything that the figure shows of a state on a machine. */
@@ -74,35 +78,8 @@ function set(text) {
   });
 }
 
-function render({ model, el }) {
-  const text = model.get("text");
-  const machines = model.get("machines");
-  const stops = model.get("stops");
-  const dtypes = model.get("dtypes");
-  const names = Object.keys(dtypes).sort((a, b) => dtypes[b] - dtypes[a]);
-  const id = newId("abh-complexity");
-  let state = { ...model.get("state") };
-
-  const machine = choice(`${id}-machine`, text.machine, machines.map((one) => (one ? one.name : text.unmeasured)),
-    state.machine, (i) => { state = { ...state, machine: i }; draw(); });
-  machine.node.querySelectorAll("input").forEach((input, i) => {
-    input.disabled = !machines[i];
-    input.closest("label").classList.toggle("abh-missing", !machines[i]);
-  });
-  const dtype = choice(`${id}-dtype`, text.dtype, names, names.indexOf(state.dtype),
-    (i) => { state = { ...state, dtype: names[i] }; draw(); });
-  const sliders = SIZES.map((name) => {
-    const made = slider(text[name], { min: 0, max: stops[name].length - 1, step: 1 },
-      (i) => { state = { ...state, [name]: stops[name][i] }; draw(); }, (i) => stops[name][i].toLocaleString("en"));
-    made.row.firstChild.replaceChildren(...set(text[name]));
-    return { name, ...made };
-  });
-  const tries = model.get("tries").map((wanted, i) => {
-    const node = button(`${i + 1} ${text.tries[i]}`, () => { state = { ...wanted }; draw(); });
-    node.disabled = !machines[wanted.machine];
-    return { node, wanted };
-  });
-
+/** The table of the five steps: the least time by arithmetic and by traffic, as bars, and the longer one as a number. */
+function timing(text) {
   const rows = text.steps.map((name) => {
     const bars = ["arithmetic", "traffic"].map((kind) => h("div", { class: `abh-bar abh-${kind}` }));
     const track = h("div", { class: "abh-track", role: "img" }, ...bars);
@@ -111,73 +88,119 @@ function render({ model, el }) {
   });
   const total = h("td", {});
   const legend = ["arithmetic", "traffic"].map((kind) => h("span", { class: "abh-key" }, h("i", { class: `abh-${kind}` }), text[kind]));
-  const timing = h("section", { class: "abh-panel abh-time", "aria-label": text.time },
+  const node = h("section", { class: "abh-panel abh-time", "aria-label": text.time },
     h("h4", {}, text.time, h("span", { class: "abh-keys" }, ...legend)),
     h("table", {}, h("tbody", {}, ...rows.map((row) => row.node),
       h("tr", { class: "abh-total" }, h("th", { scope: "row", colspan: "2" }, text.sum), total))));
+  return {
+    node,
+    set(now) {
+      const longest = Math.max(...now.least);
+      rows.forEach((row, i) => {
+        const { arithmetic, traffic } = now.floors[i];
+        [arithmetic, traffic].forEach((t, k) => {
+          row.bars[k].style.width = `${(100 * t) / longest}%`;
+          row.bars[k].classList.toggle("abh-longer", t === now.least[i]);
+        });
+        row.number.textContent = inSeconds(now.least[i]);
+        row.track.setAttribute("aria-label",
+          fill(text.both, { step: row.name, arithmetic: inSeconds(arithmetic), traffic: inSeconds(traffic) }));
+      });
+      total.textContent = inSeconds(now.total);
+    },
+  };
+}
 
+/** What memory holds, as pieces of one bar, with the machine's limit where it is known. */
+function storing(text) {
   const kinds = ["parameters", "tokens", "weights"];
   const pieces = Object.fromEntries(kinds.map((kind) => [kind, h("div", { class: `abh-piece abh-${kind}` })]));
   const limit = h("div", { class: "abh-limit" });
   const facts = Object.fromEntries(kinds.map((kind) => [kind, h("dd", {})]));
   const share = h("p", { class: "abh-share" });
-  const storing = h("section", { class: "abh-panel abh-memory", "aria-label": text.memory },
+  const node = h("section", { class: "abh-panel abh-memory", "aria-label": text.memory },
     h("h4", {}, text.memory),
     h("div", { class: "abh-stack", "aria-hidden": "true" }, ...kinds.map((kind) => pieces[kind]), limit), share,
-    h("dl", {}, ...kinds.map((kind) => h("div", {}, h("dt", {}, h("i", { class: `abh-${kind}` }), h("span", {}, ...set(text[kind]))), facts[kind]))));
+    h("dl", {}, ...kinds.map((kind) => h("div", {},
+      h("dt", {}, h("i", { class: `abh-${kind}` }), h("span", {}, ...set(text[kind]))), facts[kind]))));
+  return {
+    node,
+    set(now, capacity, words) {
+      const whole = Math.max(now.needed, capacity);
+      for (const kind of kinds) {
+        pieces[kind].style.width = `${(100 * now.memory[kind]) / whole}%`;
+        facts[kind].textContent = inBytes(now.memory[kind]);
+      }
+      limit.style.left = `${(100 * capacity) / whole}%`;
+      limit.hidden = !capacity;
+      share.textContent = fill(capacity ? text.share : text.alone, words);
+    },
+  };
+}
 
+/** What sentences say of a cost on a machine. */
+function told(now, on, text) {
+  const words = {
+    total: inBytes(now.needed), capacity: inBytes(on.memory), time: inSeconds(now.total), machine: on.name, what: on.what,
+    ratio: now.ratio >= 9.95 ? Math.round(now.ratio).toLocaleString("en") : now.ratio >= 0.0995 ? plain(now.ratio) : plain(now.ratio, 4),
+  };
+  words.limit = fill(text[`by_${now.limit}`], words);
+  words.compared = fill(now.ratio === 1 ? text.level : text.times, words);
+  return words;
+}
+
+function render({ model, el }) {
+  const text = model.get("text");
+  const machines = model.get("machines");
+  const stops = model.get("stops");
+  const dtypes = model.get("dtypes");
+  const names = Object.keys(dtypes).sort((a, b) => dtypes[b] - dtypes[a]);
+  const id = newId("abh-complexity");
+  let state = { ...model.get("state") };
+  const change = (what) => { state = { ...state, ...what }; draw(); };
+
+  const machine = choice(`${id}-machine`, text.machine, machines.map((one) => (one ? one.name : text.unmeasured)),
+    state.machine, (i) => change({ machine: i }));
+  machine.node.querySelectorAll("input").forEach((input, i) => {
+    input.disabled = !machines[i];
+    input.closest("label").classList.toggle("abh-missing", !machines[i]);
+  });
+  const dtype = choice(`${id}-dtype`, text.dtype, names, names.indexOf(state.dtype), (i) => change({ dtype: names[i] }));
+  const sliders = SIZES.map((name) => {
+    const made = slider(text[name], { min: 0, max: stops[name].length - 1, step: 1 },
+      (i) => change({ [name]: stops[name][i] }), (i) => stops[name][i].toLocaleString("en"));
+    made.node.firstChild.replaceChildren(...set(text[name]));
+    return { name, ...made };
+  });
+  const states = model.get("tries");
+  const block = presets(text.try, states, text.tries, change);
+  block.buttons.forEach((node, i) => { node.disabled = !machines[states[i].machine]; });
+
+  const time = timing(text);
+  const memoryPanel = storing(text);
   const summary = announcer();
   const root = figure("abh-complexity", text.title,
-    h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
-      h("span", { "aria-hidden": "true" }, text.try), ...tries.map((one) => one.node)),
+    block.node,
     h("div", { class: "abh-choices" }, machine.node, dtype.node),
-    h("div", { class: "abh-sliders" }, ...sliders.map((one) => one.row)),
-    h("div", { class: "abh-panels" }, timing, storing),
+    h("div", { class: "abh-sliders" }, ...sliders.map((one) => one.node)),
+    h("div", { class: "abh-panels" }, time.node, memoryPanel.node),
     summary.node);
 
   function draw() {
     const on = machines[state.machine];
     const now = cost(state, dtypes[state.dtype], on);
+    const words = told(now, on, text);
     machine.set(state.machine);
     dtype.set(names.indexOf(state.dtype));
-    for (const { name, set: move, input } of sliders) {
-      const at = stops[name].indexOf(state[name]);
-      move(at);
-      input.setAttribute("aria-valuetext", String(state[name]));
+    for (const one of sliders) {
+      one.set(stops[one.name].indexOf(state[one.name]));
+      one.input.setAttribute("aria-valuetext", String(state[one.name]));
     }
-    for (const { node, wanted } of tries) {
-      node.setAttribute("aria-pressed", String(Object.keys(wanted).every((key) => wanted[key] === state[key])));
-    }
-
-    const longest = Math.max(...now.least);
-    rows.forEach((row, i) => {
-      const { arithmetic, traffic } = now.floors[i];
-      [arithmetic, traffic].forEach((t, k) => {
-        row.bars[k].style.width = `${(100 * t) / longest}%`;
-        row.bars[k].classList.toggle("abh-longer", t === now.least[i]);
-      });
-      row.number.textContent = inSeconds(now.least[i]);
-      row.track.setAttribute("aria-label",
-        fill(text.both, { step: row.name, arithmetic: inSeconds(arithmetic), traffic: inSeconds(traffic) }));
-    });
-    total.textContent = inSeconds(now.total);
-
-    const whole = Math.max(now.needed, on.memory);
-    for (const kind of kinds) {
-      pieces[kind].style.width = `${(100 * now.memory[kind]) / whole}%`;
-      facts[kind].textContent = inBytes(now.memory[kind]);
-    }
-    limit.style.left = `${(100 * on.memory) / whole}%`;
-    limit.hidden = !on.memory;
-    const words = {
-      total: inBytes(now.needed), capacity: inBytes(on.memory), time: inSeconds(now.total), machine: on.name, what: on.what,
-      ratio: now.ratio >= 9.95 ? Math.round(now.ratio).toLocaleString("en") : now.ratio >= 0.0995 ? plain(now.ratio) : plain(now.ratio, 4),
-    };
-    share.textContent = fill(on.memory ? text.share : text.alone, words);
+    block.mark((wanted) => agrees(state, wanted));
+    time.set(now);
+    memoryPanel.set(now, on.memory, words);
     root.dataset.limit = now.limit;
     root.dataset.now = JSON.stringify({ state, ...now });
-    words.limit = fill(text[`by_${now.limit}`], words);
-    words.compared = fill(now.ratio === 1 ? text.level : text.times, words);
     summary.say(fill(text.summary, words));
   }
 

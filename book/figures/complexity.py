@@ -254,3 +254,8 @@ class ComplexityFigure(Figure):
         super().__init__(
             TEXT, text, machines=list(machines), stops=STOPS, dtypes=DTYPES, state=dict(state), tries=list(tries)
         )
+
+
+def demo():
+    """Return a figure that is quickly made, to be tried in JupyterLab."""
+    return ComplexityFigure([here(64, 1), None])

@@ -1,8 +1,13 @@
 // Attention on one row of cards in five ways: what each computes, what it holds, and how far it is from the full one.
 //
 // The first part is the mathematics: pure functions, exported, compared with the chapter's Python in
-// tests/test_figure_efficient.py. The second part draws. figures/common.js stands before this file. Nothing here asks
-// a kernel: the same code runs in the book's static page and in JupyterLab.
+// tests/test_figure_efficient.py. The second part draws. Nothing here asks a kernel: the same code runs in the
+// book's static page and in JupyterLab.
+
+import { agrees, choice, presets, slider } from "./common/controls.js";
+import { announcer, figure, h, newId, s } from "./common/elements.js";
+import { dot, matmul, softmax } from "./common/mathematics.js";
+import { fill, plain } from "./common/numbers.js";
 
 // ---- mathematics -----------------------------------------------------------------------------------------
 
@@ -56,8 +61,8 @@ export function linear(Q, K, V) {
 export function pooled(heads, count) {
   const share = heads.length / count;
   return heads.map((_, t) => {
-    const group = heads.slice(Math.floor(t / share) * share, Math.floor(t / share) * share + share);
-    return group[0].map((row, i) => row.map((_, c) => group.reduce((sum, one) => sum + one[i][c], 0) / share));
+    const alike = heads.slice(Math.floor(t / share) * share, Math.floor(t / share) * share + share);
+    return alike[0].map((row, i) => row.map((_, c) => alike.reduce((sum, one) => sum + one[i][c], 0) / share));
   });
 }
 
@@ -69,7 +74,7 @@ export function apart(Z, right) {
 
 /** All that a state shows: for each method pairs, numbers held and cached, errors; and the weights of the head. */
 export function compare([Q, K, V], { method, head, chunk, window, num_kv_heads }) {
-  const h = Q.length, n = Q[0].length, d = Q[0][0].length, d_v = V[0][0].length;
+  const heads = Q.length, n = Q[0].length, d = Q[0][0].length, d_v = V[0][0].length;
   const right = Q.map((_, t) => full(Q[t], K[t], V[t]));
   const some = pooled(K, num_kv_heads), few = pooled(V, num_kv_heads);
   const found = {
@@ -83,7 +88,7 @@ export function compare([Q, K, V], { method, head, chunk, window, num_kv_heads }
   for (let i = 0; i < n; i++) near += Math.min(n, i + window + 1) - Math.max(0, i - window);
   const pairs = { full: n * n, chunks: n * n, window: near, linear: 0, grouped: n * n };
   const held = { full: n * n, chunks: n * (Math.min(chunk, n) + 2), window: near, linear: d * (d_v + 1), grouped: n * n };
-  const each = h * (d + d_v);
+  const each = heads * (d + d_v);
   const cache = { full: each, chunks: each, window: each, linear: 0, grouped: num_kv_heads * (d + d_v) };
   const rows = Object.fromEntries(Object.keys(found).map((name) => [name, {
     pairs: pairs[name], held: held[name], cache: cache[name],
@@ -100,6 +105,64 @@ export function compare([Q, K, V], { method, head, chunk, window, num_kv_heads }
 const CELL = 12, EDGE = 20; // in the picture's own pixels
 const CONTROL = { chunk: "chunks", window: "window", num_kv_heads: "grouped" }; // what belongs to which method
 
+/** The weights of a head as shades, with what a method leaves out and where its chunks end. */
+function pattern(letters) {
+  const n = letters.length, side = EDGE + n * CELL;
+  const cells = Array.from({ length: n }, (_, i) => Array.from({ length: n }, (_, j) =>
+    s("rect", { x: EDGE + j * CELL, y: EDGE + i * CELL, width: CELL, height: CELL, class: "abh-cell" })));
+  const outline = s("g", { class: "abh-outline" });
+  const label = (x, y, word) => s("text", { x, y, class: "abh-tick", "text-anchor": "middle" }, word);
+  const picture = s("svg", { viewBox: `0 0 ${side + 2} ${side + 2}`, role: "img" },
+    ...cells.flat(), outline,
+    ...letters.map((word, j) => label(EDGE + (j + 0.5) * CELL, EDGE - 5, word)),
+    ...letters.map((word, i) => label(EDGE - 9, EDGE + (i + 0.5) * CELL + 3.5, word)));
+  const title = h("h4", {});
+  return {
+    node: h("section", { class: "abh-panel" }, title, picture),
+    set(A, { method, window, chunk }, name, said) {
+      A.forEach((row, i) => row.forEach((a, j) => {
+        cells[i][j].style.fillOpacity = a;
+        cells[i][j].classList.toggle("abh-out", method === "window" && Math.abs(i - j) > window);
+      }));
+      const starts = method === "chunks" ? letters.map((_, j) => j).filter((j) => j % chunk === 0) : [];
+      outline.replaceChildren(...starts.map((j) => s("rect", {
+        x: EDGE + j * CELL, y: EDGE, width: Math.min(chunk, n - j) * CELL, height: n * CELL, class: j === 0 ? "abh-first" : "",
+      })));
+      title.textContent = name;
+      picture.setAttribute("aria-label", said);
+    },
+  };
+}
+
+/** The table of the methods: what each computes and keeps, and how far it is from full attention. */
+function costs(names, text, share) {
+  const rows = names.map((name, i) => {
+    const fields = ["pairs", "held", "cache", "error"].map((what) => {
+      const bar = h("i", { "aria-hidden": "true", class: `abh-bar abh-of-${what}` }), number = h("span", {});
+      return { what, bar, number, node: h("td", {}, number, h("span", { class: "abh-track" }, bar)) };
+    });
+    return { name, fields, node: h("tr", {}, h("th", { scope: "row" }, text.methods[i]), ...fields.map((one) => one.node)) };
+  });
+  const together = h("p", { class: "abh-note" });
+  const node = h("section", { class: "abh-panel" }, h("h4", {}, text.table),
+    h("table", {}, h("thead", {}, h("tr", {}, ...text.columns.map((word, i) =>
+      h("th", { scope: "col" }, word, h("small", {}, text.units[i]))))), h("tbody", {}, ...rows.map((row) => row.node))), together);
+  return {
+    node,
+    set(found, method) {
+      for (const { name, fields, node: line } of rows) {
+        line.classList.toggle("abh-chosen", name === method);
+        for (const { what, bar, number } of fields) {
+          const value = found[name][what], longest = Math.max(...names.map((one) => found[one][what]));
+          number.textContent = what === "error" ? share(value) : String(value);
+          bar.style.width = `${longest < 1e-9 ? 0 : (100 * value) / longest}%`;
+        }
+      }
+      together.textContent = fill(text.of_all, { error: share(found[method].error_all) });
+    },
+  };
+}
+
 function render({ model, el }) {
   const text = model.get("text"), letters = model.get("letters"), qkv = model.get("qkv"), stops = model.get("stops");
   const names = ["full", "chunks", "window", "linear", "grouped"];
@@ -111,80 +174,44 @@ function render({ model, el }) {
   const head = choice(`${id}-head`, text.head, qkv[0].map((_, t) => String(t + 1)), state.head, (t) => change({ head: t }));
   const sliders = Object.keys(CONTROL).map((name) => ({ name, ...slider(text[name], { min: 0, max: stops[name].length - 1, step: 1 },
     (at) => change({ [name]: stops[name][at], method: CONTROL[name] }), (at) => String(stops[name][at])) }));
-  const tries = model.get("tries").map((wanted, i) => ({ wanted, node: button(`${i + 1} ${text.tries[i]}`, () => change(wanted)) }));
+  const block = presets(text.try, model.get("tries"), text.tries, change);
 
-  const side = EDGE + n * CELL;
-  const cells = Array.from({ length: n }, (_, i) => Array.from({ length: n }, (_, j) =>
-    s("rect", { x: EDGE + j * CELL, y: EDGE + i * CELL, width: CELL, height: CELL, class: "abh-cell" })));
-  const outline = s("g", { class: "abh-outline" });
-  const label = (x, y, word) => s("text", { x, y, class: "abh-tick", "text-anchor": "middle" }, word);
-  const picture = s("svg", { viewBox: `0 0 ${side + 2} ${side + 2}`, role: "img" },
-    ...cells.flat(), outline,
-    ...letters.map((word, j) => label(EDGE + (j + 0.5) * CELL, EDGE - 5, word)),
-    ...letters.map((word, i) => label(EDGE - 9, EDGE + (i + 0.5) * CELL + 3.5, word)));
-  const title = h("h4", {});
-  const pattern = h("section", { class: "abh-panel" }, title, picture);
-
-  const rows = names.map((name, i) => {
-    const fields = ["pairs", "held", "cache", "error"].map((what) => {
-      const bar = h("i", { "aria-hidden": "true", class: `abh-bar abh-of-${what}` }), number = h("span", {});
-      return { what, bar, number, node: h("td", {}, number, h("span", { class: "abh-track" }, bar)) };
-    });
-    return { name, fields, node: h("tr", {}, h("th", { scope: "row" }, text.methods[i]), ...fields.map((one) => one.node)) };
-  });
-  const together = h("p", { class: "abh-note" });
-  const costs = h("section", { class: "abh-panel" }, h("h4", {}, text.table),
-    h("table", {}, h("thead", {}, h("tr", {}, ...text.columns.map((word, i) =>
-      h("th", { scope: "col" }, word, h("small", {}, text.units[i]))))), h("tbody", {}, ...rows.map((row) => row.node))), together);
-
+  // An error in percent, with a digit more where it is small; "exact" is a word of the text.
+  const share = (x) => (x < 1e-9 ? text.exact : fill(text.percent, { number: x < 0.0995 ? plain(100 * x, 1) : String(Math.round(100 * x)) }));
+  const weights = pattern(letters);
+  const table = costs(names, text, share);
   const summary = announcer();
   const root = figure("abh-efficient", text.title,
-    h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
-      h("span", { "aria-hidden": "true" }, text.try), ...tries.map((one) => one.node)),
+    block.node,
     h("div", { class: "abh-choices" }, method.node, head.node),
-    h("div", { class: "abh-sliders" }, ...sliders.map((one) => one.row)),
-    h("div", { class: "abh-panels" }, pattern, costs), summary.node);
+    h("div", { class: "abh-sliders" }, ...sliders.map((one) => one.node)),
+    h("div", { class: "abh-panels" }, weights.node, table.node), summary.node);
 
-  const share = (x) => (x < 1e-9 ? text.exact : fill(text.percent, { number: x < 0.0995 ? plain(100 * x, 1) : String(Math.round(100 * x)) }));
-
-  function draw() {
-    const now = compare(qkv, state), words = { head: state.head + 1 };
-    method.set(names.indexOf(state.method));
-    head.set(state.head);
-    for (const { name, set, input, row } of sliders) {
-      set(stops[name].indexOf(state[name]));
-      input.setAttribute("aria-valuetext", String(state[name]));
-      row.classList.toggle("abh-idle", CONTROL[name] !== state.method);
-    }
-    for (const { node, wanted } of tries) {
-      node.setAttribute("aria-pressed", String(Object.keys(wanted).every((key) => wanted[key] === state[key])));
-    }
-    now.A.forEach((row, i) => row.forEach((a, j) => {
-      cells[i][j].style.fillOpacity = a;
-      cells[i][j].classList.toggle("abh-out", state.method === "window" && Math.abs(i - j) > state.window);
-    }));
-    const size = state.chunk, frames = [];
-    if (state.method === "chunks") for (let j = 0; j < n; j += size) frames.push({ x: j, width: Math.min(size, n - j), first: j === 0 });
-    outline.replaceChildren(...frames.map((one) => s("rect", { x: EDGE + one.x * CELL, y: EDGE, width: one.width * CELL, height: n * CELL,
-      class: one.first ? "abh-first" : "" })));
-    title.textContent = fill(text.pattern, words);
-
+  /** What a state shows, in sentences. */
+  function told(now) {
     const chosen = now.rows[state.method];
-    for (const { name, fields, node } of rows) {
-      node.classList.toggle("abh-chosen", name === state.method);
-      for (const { what, bar, number } of fields) {
-        const value = now.rows[name][what], longest = Math.max(...names.map((one) => now.rows[one][what]));
-        number.textContent = what === "error" ? share(value) : String(value);
-        bar.style.width = `${longest < 1e-9 ? 0 : (100 * value) / longest}%`;
-      }
-    }
-    together.textContent = fill(text.of_all, { error: share(chosen.error_all) });
-    Object.assign(words, { pairs: chosen.pairs, held: chosen.held, cache: chosen.cache, all: n * n, error: share(chosen.error),
-      window: state.window, kept: share(now.kept), num_kv_heads: state.num_kv_heads, whole: now.rows.full.cache });
+    const words = { head: state.head + 1, pairs: chosen.pairs, held: chosen.held, cache: chosen.cache, all: n * n,
+      error: share(chosen.error), window: state.window, kept: share(now.kept), num_kv_heads: state.num_kv_heads,
+      whole: now.rows.full.cache };
     const whole = state.method === "grouped" && state.num_kv_heads === qkv[0].length;
     const said = fill(text[`say_${state.method}${whole ? "_all" : ""}`], words);
-    picture.setAttribute("aria-label",
-      fill(text.pattern_label, { ...words, n, method: text.methods[names.indexOf(state.method)], most: said }));
+    const picture = fill(text.pattern_label, { ...words, n, method: text.methods[names.indexOf(state.method)], most: said });
+    return { said, picture, title: fill(text.pattern, words) };
+  }
+
+  function draw() {
+    const now = compare(qkv, state);
+    const { said, picture, title } = told(now);
+    method.set(names.indexOf(state.method));
+    head.set(state.head);
+    for (const one of sliders) {
+      one.set(stops[one.name].indexOf(state[one.name]));
+      one.input.setAttribute("aria-valuetext", String(state[one.name]));
+      one.node.classList.toggle("abh-idle", CONTROL[one.name] !== state.method);
+    }
+    block.mark((wanted) => agrees(state, wanted));
+    weights.set(now.A, state, title, picture);
+    table.set(now.rows, state.method);
     root.dataset.now = JSON.stringify({ state, rows: now.rows, kept: now.kept });
     summary.say(said);
   }

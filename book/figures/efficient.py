@@ -301,3 +301,8 @@ def row(seed=7):
 def inputs(model, cards=None):
     """Return Q, K, V (4, 24, 8) of one row of cards, rounded to what the figure gets."""
     return [part.round(decimals=4) for part in model.qkv(*(cards or row()))]
+
+
+def demo():
+    """Return a figure that is quickly made, to be tried in JupyterLab."""
+    return EfficientFigure(train(steps=2))

@@ -223,3 +223,8 @@ def told(record):
     names = ["card", "copy", "faster", "tuned_forward_64", "tuned_rows", "tuned_roof", "tuned_share"]
     names += [f"{what}_{name}" for what in ("speed", "ridge") for name in ("float32", "tf32", "float16", "bfloat16")]
     return {name: said.get(name, nothing) for name in names}
+
+
+def demo():
+    """Return a figure that is quickly made, to be tried in JupyterLab."""
+    return TilesFigure(state=START | {"step": 9})

@@ -214,3 +214,9 @@ def picks(found, shape):
         "idle": [list(heads[number]) for number in sorted(idle)],
         "pair": [list(heads[number]) for number in pair],
     }
+
+
+def demo():
+    """Return a figure that is quickly made, to be tried in JupyterLab."""
+    model = train(steps=2)
+    return HeadsFigure(model, cuts(model, windows=5))

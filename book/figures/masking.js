@@ -1,8 +1,13 @@
 // A mask to edit, and the weights that come of it: exact, or as a machine computes them in fp32, bf16 or fp16.
 //
 // The first part is the mathematics: pure functions, exported, compared with the course's Python and with torch in
-// tests/test_figure_masking.py. The second part draws. figures/common.js stands before this file. Nothing here asks a
-// kernel: the same code runs in the book's static page and in JupyterLab.
+// tests/test_figure_masking.py. The second part draws. Nothing here asks a kernel: the same code runs in the book's
+// static page and in JupyterLab.
+
+import { button, choice, presets, slider, stepper } from "./common/controls.js";
+import { announcer, figure, h, newId } from "./common/elements.js";
+import { matmul } from "./common/mathematics.js";
+import { fill, show, superscript } from "./common/numbers.js";
 
 // ---- mathematics -----------------------------------------------------------------------------------------
 
@@ -32,16 +37,16 @@ export function roundTo(x, kind) {
 
 /**
  * One row of weights as a machine computes it: scores, filled scores, differences, exponentials, their sum and the
- * quotients are each rounded to the format. `fill` is added to forbidden scores; null puts −∞ in their place and
+ * quotients are each rounded to the format. `filling` is added to forbidden scores; null puts −∞ in their place and
  * guards an empty row. With `shift` false the exponentials are those of the filled scores themselves.
  */
-export function filledRow(scores, allowed, fill, kind, shift = true) {
+export function filledRow(scores, allowed, filling, kind, shift = true) {
   const round = (x) => roundTo(x, kind);
-  const ours = fill === null;
-  const filled = scores.map(round).map((s, j) => (allowed[j] ? s : ours ? -Infinity : round(s + round(fill))));
+  const ours = filling === null;
+  const filled = scores.map(round).map((x, j) => (allowed[j] ? x : ours ? -Infinity : round(x + round(filling))));
   const used = filled.filter((_, j) => allowed[j] || !ours);
-  const largest = shift ? Math.max(...used) : 0; // NaN when one of them is NaN
-  const powers = filled.map((t, j) => (allowed[j] || !ours ? round(Math.exp(round(t - largest))) : 0));
+  const most = shift ? Math.max(...used) : 0; // NaN when one of them is NaN
+  const powers = filled.map((t, j) => (allowed[j] || !ours ? round(Math.exp(round(t - most))) : 0));
   const total = round(powers.reduce((sum, e) => sum + e, 0));
   const weights = powers.map((e, j) => (allowed[j] || !ours ? round(e / total) : 0));
   return { filled, powers, total, weights };
@@ -90,93 +95,24 @@ const [LEAST, MOST] = [-1, 6]; // the slider goes from 10 ** LEAST to 10 ** MOST
 const STEPS = ["scores", "mask", "powers", "weights", "output"];
 const [MASK, POWERS, WEIGHTS, OUTPUT] = [1, 2, 3, 4];
 
-function render({ model, el }) {
-  const text = model.get("text");
-  const machine = model.get("machine");
-  const words = model.get("tokens");
-  const other = model.get("other");
-  const presets = model.get("presets");
-  const formats = model.get("formats");
-  const fills = model.get("fills").map((f) => (f === null ? null : f === "-inf" ? -Infinity : Number(f)));
-  const id = newId("abh-masking");
+const same = (one, two) => String(one) === String(two) && one.length === two.length;
 
-  // State: the mask, what forbidden scores get, how numbers are kept, which step is shown, and whether the last word
-  // is the other one.
-  const first = { preset: model.get("preset"), fill: model.get("fill"), kind: model.get("kind"), exponent: 0 };
-  let { preset, fill: chosenFill, kind, exponent } = first;
-  let mask = [];
-  let step = model.get("step");
-  let swapped = false;
+/** The mask as a table to edit: a square for each query and key, and what is said of a row at its end.
+ *
+ *  press(r, c): a square was pressed. `build` makes it anew for a mask, since masks have different numbers of rows.
+ */
+function table(words, text, press) {
+  const node = h("table", { class: "abh-mask" });
+  const heads = words.map(() => h("th", { scope: "col" }));
+  const lastHead = h("th", { scope: "col", class: "abh-last" });
+  let rows = []; // their squares and their last cell
   let at = [0, 0]; // the square that the Tab key reaches
 
-  const steps = choice(`${id}-step`, text.steps, text.step_names.map((name, i) => `${i + 1} ${name}`), step, go);
-  steps.node.classList.add("abh-steps");
-  const back = button(text.back, () => go(step - 1));
-  const next = button(text.next, () => go(step + 1), "abh-next");
-
-  const fillNames = fills.map((f) => (f === null ? text.guarded : fillName(f)));
-  const fillChoice = choice(`${id}-fill`, text.fill, fillNames, chosenFill, (i) => { chosenFill = i; draw(); });
-  const kindChoice = choice(`${id}-kind`, text.format, formats, kind, (i) => { kind = i; draw(); });
-  const scale = slider(text.scale, { min: LEAST, max: MOST, step: 0.25 }, (x) => { exponent = x; draw(); }, scaleName);
-
-  const names = machine ? text.machine_tries : text.tries;
-  const tries = model.get("tries").map((wanted, i) => ({
-    wanted, node: button(`${i + 1} ${names[i]}`, () => present(wanted, Math.max(step, WEIGHTS))),
-  }));
-  const swap = button(`${tries.length + 1} ${text.swap}`, () => { swapped = !swapped; step = OUTPUT; draw(); });
-  const reset = button(text.reset, () => { swapped = false; present(first, 0); });
-
-  const table = h("table", { class: "abh-mask" });
-  const summary = announcer();
-  const root = figure(`abh-masking${machine ? " abh-machine" : ""}`, text.title,
-    h("div", { class: "abh-walk" }, steps.node, back, next),
-    summary.node,
-    ...(machine ? [h("div", { class: "abh-controls" }, fillChoice.node, kindChoice.node,
-      h("div", { class: "abh-sliders" }, scale.row))] : []),
-    h("div", { class: "abh-stages" }, h("div", { class: "abh-grid" }, table),
-      h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
-        h("span", { "aria-hidden": "true" }, text.try), ...tries.map((one) => one.node), ...(machine ? [] : [swap]), reset)));
-
-  let rows = []; // the table's: their squares and their last cell
-  const heads = words.map((word) => h("th", { scope: "col" }, word));
-  const lastHead = h("th", { scope: "col", class: "abh-last" });
-
-  /** Show a mask and what goes with it, at a step. */
-  function present(wanted, newStep) {
-    ({ preset, fill: chosenFill, kind = first.kind, exponent = 0 } = wanted);
-    mask = presets[preset].map((row) => [...row]);
-    step = newStep;
-    build();
-    draw();
+  function tabStop() {
+    rows.forEach(({ squares }, r) => squares.forEach(({ square }, c) => { square.tabIndex = r === at[0] && c === at[1] ? 0 : -1; }));
   }
 
-  /** Make the table anew: masks have different numbers of rows. */
-  function build() {
-    at = [0, 0];
-    rows = mask.map((_, r) => {
-      const squares = words.map((_, c) => {
-        const number = h("span", { class: "abh-x" });
-        const square = h("button", { type: "button", class: "abh-square", "data-lm-suppress-shortcuts": "true" }, number);
-        square.addEventListener("click", () => {
-          mask[r][c] = !mask[r][c];
-          at = [r, c];
-          step = Math.max(step, MASK);
-          draw();
-        });
-        return { square, number };
-      });
-      const name = h("th", { scope: "row" });
-      const last = h("td", { class: "abh-last" });
-      return { squares, name, last, line: h("tr", {}, name, ...squares.map((one) => h("td", {}, one.square)), last) };
-    });
-    table.replaceChildren(
-      h("thead", {}, h("tr", {},
-        h("td", { class: "abh-corner" }, h("span", { class: "abh-of-keys" }, `${text.key} →`), h("span", { class: "abh-of-queries" }, `${text.query} ↓`)),
-        ...heads, lastHead)),
-      h("tbody", {}, ...rows.map((row) => row.line)));
-  }
-
-  table.addEventListener("keydown", (event) => {
+  node.addEventListener("keydown", (event) => {
     const way = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
     if (!way) return;
     event.preventDefault();
@@ -186,12 +122,140 @@ function render({ model, el }) {
     rows[at[0]].squares[at[1]].square.focus();
   });
 
-  function tabStop() {
-    rows.forEach(({ squares }, r) => squares.forEach(({ square }, c) => { square.tabIndex = r === at[0] && c === at[1] ? 0 : -1; }));
+  function build(mask) {
+    at = [0, 0];
+    rows = mask.map((_, r) => {
+      const squares = words.map((_, c) => {
+        const number = h("span", { class: "abh-x" });
+        const square = h("button", { type: "button", class: "abh-square", "data-lm-suppress-shortcuts": "true" }, number);
+        square.addEventListener("click", () => {
+          at = [r, c];
+          press(r, c);
+        });
+        return { square, number };
+      });
+      const name = h("th", { scope: "row" });
+      const last = h("td", { class: "abh-last" });
+      return { squares, name, last, line: h("tr", {}, name, ...squares.map((one) => h("td", {}, one.square)), last) };
+    });
+    node.replaceChildren(
+      h("thead", {}, h("tr", {},
+        h("td", { class: "abh-corner" }, h("span", { class: "abh-of-keys" }, `${text.key} →`), h("span", { class: "abh-of-queries" }, `${text.query} ↓`)),
+        ...heads, lastHead)),
+      h("tbody", {}, ...rows.map((row) => row.line)));
   }
 
-  function go(to) {
-    step = Math.min(STEPS.length - 1, Math.max(0, to));
+  /** A square: its number, whether it is closed, and what has become of its weight. */
+  function setSquare({ square, number }, x, a, allowed, step, names) {
+    const leak = step >= WEIGHTS && !allowed && a > 0;
+    number.textContent = short(x);
+    square.classList.toggle("abh-closed", !allowed && step >= MASK);
+    square.classList.toggle("abh-leak", leak);
+    square.classList.toggle("abh-nan", step >= POWERS && Number.isNaN(x));
+    square.classList.toggle("abh-middling", step >= WEIGHTS && a > 0.555);
+    square.classList.toggle("abh-strong", step >= WEIGHTS && a > 0.87);
+    square.style.setProperty("--a", `${step >= WEIGHTS && a > 0 ? Math.round(100 * a) : 0}%`);
+    square.setAttribute("aria-pressed", allowed);
+    const state = (allowed ? text.allowed : text.forbidden) + (leak ? `, ${text.leak_word}` : "");
+    square.setAttribute("aria-label", fill(text.cell, { ...names, state, number: short(x) }));
+  }
+
+  /** Show the rows of `now` at a step, in a format; with `marked`, which of their outputs have changed. */
+  function set(now, step, format, shownWords, queries, marked) {
+    tabStop();
+    heads.forEach((head, j) => { head.textContent = shownWords[j]; });
+    lastHead.textContent = step === POWERS || step === WEIGHTS ? text.sum : step === OUTPUT ? text.output : "";
+    rows.forEach(({ squares, name, last, line }, r) => {
+      const one = now[r];
+      const numbers = [one.scores.map((x) => roundTo(x, format)), one.filled, one.powers, one.weights, one.weights][step];
+      name.textContent = queries[r];
+      line.dataset.state = one.kind;
+      squares.forEach((square, c) =>
+        setSquare(square, numbers[c], one.weights[c], one.allowed[c], step, { query: queries[r], key: shownWords[c] }));
+      const weightSum = one.weights.reduce((sum, x) => sum + x, 0);
+      const said = ["", "", short(one.total), short(weightSum), `(${one.output.map(short).join(", ")})`][step];
+      last.replaceChildren(said, ...(marked
+        ? [h("small", { class: one.changed ? "abh-moved" : "" }, one.changed ? text.changed : text.same)] : []));
+    });
+  }
+
+  return { node, build, set };
+}
+
+/** What has become of the rows of some queries, in sentences. */
+function findings(now, queries, closed, text) {
+  const listed = (keep) => {
+    const found = queries.filter((_, r) => keep(now[r]));
+    return [found.slice(0, -1).join(text.comma), ...found.slice(-1)].filter(Boolean).join(text.and);
+  };
+  const parts = [];
+  const nanEmpty = listed((row) => row.kind === "nan" && !row.allowed.some(Boolean));
+  const nan = listed((row) => row.kind === "nan" && row.allowed.some(Boolean));
+  const leaking = now.filter((row) => row.kind === "leaks");
+  const guarded = listed((row) => row.kind === "empty");
+  if (nanEmpty) parts.push(fill(text.nan_empty, { rows: nanEmpty }));
+  if (nan) parts.push(fill(text.nan, { rows: nan }));
+  if (leaking.length) {
+    const share = show(100 * Math.max(...leaking.map((row) => row.leak)), 0);
+    parts.push(fill(leaking.length > 1 ? text.leaks : text.leak, { rows: listed((row) => row.kind === "leaks"), share }));
+  }
+  if (!parts.length) parts.push(closed ? text.all_fine : text.none_closed);
+  if (guarded) parts.push(fill(text.guard, { rows: guarded }));
+  const count = now.filter((row) => row.changed).length;
+  const changed = count === now.length ? text.all_changed
+    : count ? fill(text.some_changed, { rows: listed((row) => row.changed) }) : text.none_changed;
+  return { verdict: parts.join(" "), changed };
+}
+
+function render({ model, el }) {
+  const text = model.get("text");
+  const machine = model.get("machine");
+  const words = model.get("tokens");
+  const other = model.get("other");
+  const masks = model.get("presets");
+  const formats = model.get("formats");
+  const fills = model.get("fills").map((f) => (f === null ? null : f === "-inf" ? -Infinity : Number(f)));
+  const id = newId("abh-masking");
+
+  // State: the mask, what forbidden scores get, how numbers are kept, which step is shown, and whether the last word
+  // is the other one.
+  const first = { preset: model.get("preset"), fill: model.get("fill"), kind: model.get("kind"), exponent: 0 };
+  let { fill: chosenFill, kind, exponent } = first;
+  let mask = [];
+  let step = model.get("step");
+  let swapped = false;
+
+  const walk = stepper(id, text, text.step_names, step, (to) => { step = to; draw(); });
+  const fillNames = fills.map((f) => (f === null ? text.guarded : fillName(f)));
+  const fillChoice = choice(`${id}-fill`, text.fill, fillNames, chosenFill, (i) => { chosenFill = i; draw(); });
+  const kindChoice = choice(`${id}-kind`, text.format, formats, kind, (i) => { kind = i; draw(); });
+  const scale = slider(text.scale, { min: LEAST, max: MOST, step: 0.25 }, (x) => { exponent = x; draw(); }, scaleName);
+
+  const states = model.get("tries");
+  const swap = button(`${states.length + 1} ${text.swap}`, () => { swapped = !swapped; step = OUTPUT; draw(); });
+  const reset = button(text.reset, () => { swapped = false; present(first, 0); });
+  const block = presets(text.try, states, machine ? text.machine_tries : text.tries,
+    (wanted) => present(wanted, Math.max(step, WEIGHTS)), ...(machine ? [] : [swap]), reset);
+
+  const squares = table(words, text, (r, c) => {
+    mask[r][c] = !mask[r][c];
+    step = Math.max(step, MASK);
+    draw();
+  });
+  const summary = announcer();
+  const root = figure(`abh-masking${machine ? " abh-machine" : ""}`, text.title,
+    walk.node,
+    summary.node,
+    ...(machine ? [h("div", { class: "abh-controls" }, fillChoice.node, kindChoice.node,
+      h("div", { class: "abh-sliders" }, scale.node))] : []),
+    h("div", { class: "abh-stages" }, h("div", { class: "abh-grid" }, squares.node), block.node));
+
+  /** Show a mask and what goes with it, at a step. */
+  function present(wanted, newStep) {
+    ({ fill: chosenFill, kind = first.kind, exponent = 0 } = wanted);
+    mask = masks[wanted.preset].map((row) => [...row]);
+    step = newStep;
+    squares.build(mask);
     draw();
   }
 
@@ -207,56 +271,25 @@ function render({ model, el }) {
   }
 
   function draw() {
-    const now = computed(swapped);
-    const before = swapped ? computed(false) : now;
+    const before = computed(false);
+    const now = swapped ? computed(true) : before;
+    now.forEach((row, r) => { row.changed = row.output.some((x, k) => !Object.is(x, before[r].output[k])); });
     const shownWords = words.map((word, j) => (swapped && j === words.length - 1 ? other.word : word));
     const queries = shownWords.slice(words.length - mask.length);
     const format = formats[kind];
 
-    steps.set(step);
+    walk.set(step);
     fillChoice.set(chosenFill);
     kindChoice.set(kind);
     scale.set(exponent);
     scale.input.setAttribute("aria-valuetext", scaleName(exponent));
-    tabStop();
     root.dataset.step = step;
-    back.disabled = step === 0;
-    next.disabled = step === STEPS.length - 1;
     swap.setAttribute("aria-pressed", swapped);
-    const same = (wanted) => wanted.fill === chosenFill && (wanted.kind ?? first.kind) === kind && (wanted.exponent ?? 0) === exponent
-      && String(presets[wanted.preset]) === String(mask) && presets[wanted.preset].length === mask.length;
-    for (const { node, wanted } of tries) node.setAttribute("aria-pressed", step >= WEIGHTS && same(wanted));
-    reset.disabled = step === 0 && !swapped && same(first);
-
-    heads.forEach((head, j) => { head.textContent = shownWords[j]; });
-    lastHead.textContent = step === POWERS || step === WEIGHTS ? text.sum : step === OUTPUT ? text.output : "";
-    rows.forEach(({ squares, name, last, line }, r) => {
-      const one = now[r];
-      const numbers = [one.scores.map((x) => roundTo(x, format)), one.filled, one.powers, one.weights, one.weights][step];
-      name.textContent = queries[r];
-      line.dataset.state = one.kind;
-      squares.forEach(({ square, number }, c) => {
-        const a = one.weights[c];
-        const closed = !one.allowed[c] && step >= MASK;
-        const leak = step >= WEIGHTS && !one.allowed[c] && a > 0;
-        number.textContent = short(numbers[c]);
-        square.classList.toggle("abh-closed", closed);
-        square.classList.toggle("abh-leak", leak);
-        square.classList.toggle("abh-nan", step >= POWERS && Number.isNaN(numbers[c]));
-        square.classList.toggle("abh-middling", step >= WEIGHTS && a > 0.555);
-        square.classList.toggle("abh-strong", step >= WEIGHTS && a > 0.87);
-        square.style.setProperty("--a", `${step >= WEIGHTS && a > 0 ? Math.round(100 * a) : 0}%`);
-        square.setAttribute("aria-pressed", one.allowed[c]);
-        const state = (one.allowed[c] ? text.allowed : text.forbidden) + (leak ? `, ${text.leak_word}` : "");
-        square.setAttribute("aria-label", fill(text.cell, { query: queries[r], key: shownWords[c], state, number: short(numbers[c]) }));
-      });
-      const moved = one.output.some((x, k) => !Object.is(x, before[r].output[k]));
-      one.changed = moved;
-      const weightSum = one.weights.reduce((sum, x) => sum + x, 0);
-      const said = ["", "", short(one.total), short(weightSum), `(${one.output.map(short).join(", ")})`][step];
-      last.replaceChildren(said, ...(swapped && step === OUTPUT
-        ? [h("small", { class: moved ? "abh-moved" : "" }, moved ? text.changed : text.same)] : []));
-    });
+    const isAt = (wanted) => wanted.fill === chosenFill && (wanted.kind ?? first.kind) === kind
+      && (wanted.exponent ?? 0) === exponent && same(masks[wanted.preset], mask);
+    block.mark((wanted) => step >= WEIGHTS && isAt(wanted));
+    reset.disabled = step === 0 && !swapped && isAt(first);
+    squares.set(now, step, format, shownWords, queries, swapped && step === OUTPUT);
 
     root.dataset.rows = JSON.stringify(now.map((row) => ({
       kind: row.kind, allowed: row.allowed, changed: row.changed,
@@ -267,33 +300,13 @@ function render({ model, el }) {
 
   function sentence(now, queries, format) {
     const closed = mask.flat().filter((open) => !open).length;
-    const listed = (keep) => {
-      const found = queries.filter((_, r) => keep(now[r]));
-      return [found.slice(0, -1).join(text.comma), ...found.slice(-1)].filter(Boolean).join(text.and);
-    };
-    const parts = [];
-    const nanEmpty = listed((row) => row.kind === "nan" && !row.allowed.some(Boolean));
-    const nan = listed((row) => row.kind === "nan" && row.allowed.some(Boolean));
-    const leaking = now.filter((row) => row.kind === "leaks");
-    const guarded = listed((row) => row.kind === "empty");
-    if (nanEmpty) parts.push(fill(text.nan_empty, { rows: nanEmpty }));
-    if (nan) parts.push(fill(text.nan, { rows: nan }));
-    if (leaking.length) {
-      const share = show(100 * Math.max(...leaking.map((row) => row.leak)), 0);
-      parts.push(fill(leaking.length > 1 ? text.leaks : text.leak, { rows: listed((row) => row.kind === "leaks"), share }));
-    }
-    if (!parts.length) parts.push(closed ? text.all_fine : text.none_closed);
-    if (guarded) parts.push(fill(text.guard, { rows: guarded }));
-    if (swapped && step === OUTPUT) {
-      const rowsChanged = listed((row) => row.changed);
-      const count = now.filter((row) => row.changed).length;
-      const said = count === now.length ? text.all_changed : count ? fill(text.some_changed, { rows: rowsChanged }) : text.none_changed;
-      parts.splice(0, parts.length, fill(text.swapped, { new: other.word, old: words.at(-1), verdict: said }));
-    }
+    const found = findings(now, queries, closed, text);
+    const said = swapped && step === OUTPUT
+      ? fill(text.swapped, { new: other.word, old: words.at(-1), verdict: found.changed }) : found.verdict;
     const f = fills[chosenFill];
     const filled = !closed ? "" : f === null || !Number.isFinite(f) ? text.becomes : fill(text.added, { fill: fillName(f), format });
     const name = machine && step === POWERS ? "shifted" : STEPS[step];
-    return fill(text[`say_${name}`], { closed, total: mask.flat().length, filled, format, verdict: parts.join(" ") }).trim();
+    return fill(text[`say_${name}`], { closed, total: mask.flat().length, filled, format, verdict: said }).trim();
   }
 
   present(first, step);

@@ -191,3 +191,8 @@ class MaskingFigure(Figure):
             kind=kind,
             step=step,
         )
+
+
+def demo():
+    """Return a figure that is quickly made, to be tried in JupyterLab."""
+    return MaskingFigure(machine=True)

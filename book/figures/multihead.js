@@ -1,8 +1,13 @@
 // The heads of a trained layer, side by side: whom one card asks, what each head passes on, and what W_o makes of it.
 //
 // The first part is the mathematics: pure functions, exported, compared with the model's Python in
-// tests/test_figure_multihead.py. The second part draws. figures/common.js stands before this file. Nothing here asks a
-// kernel: the same code runs in the book's static page and in JupyterLab.
+// tests/test_figure_multihead.py. The second part draws. Nothing here asks a kernel: the same code runs in the
+// book's static page and in JupyterLab.
+
+import { choice, stepper, tries } from "./common/controls.js";
+import { announcer, figure, h, newId, s, strip } from "./common/elements.js";
+import { dot, largest, matmul, softmax } from "./common/mathematics.js";
+import { fill, percent, show } from "./common/numbers.js";
 
 // ---- mathematics -----------------------------------------------------------------------------------------
 
@@ -50,36 +55,57 @@ export function twins(letters) {
 // ---- drawing ---------------------------------------------------------------------------------------------
 
 const STAGES = ["ask", "pass", "join", "mix"];
-const [STRIP, TALL] = [640, 54]; // of a strip of numbers
+const STRIP = [640, 54]; // width and height of a strip of numbers
 const MOST = 0.5; // a weight that says on its own where a head looks
 const SOME = 0.15; // and one that is worth a mention
 
-const percent = (x) => `${Math.round(100 * x)}%`;
-
-/** A row of numbers as bars up and down from a line; `blocks` of them stand apart when `gap` is not 0. */
-function strip(numbers, blocks, gap, kind, full) {
-  const wide = (STRIP - gap * (blocks - 1)) / numbers.length;
-  const per = numbers.length / blocks;
-  const left = (c) => c * wide + gap * Math.floor(c / per);
-  const drawn = [];
-  for (let t = 0; t < blocks; t++) {
-    drawn.push(s("rect", {
-      x: left(t * per) + 0.5, y: 0.5, width: wide * per - 1, height: TALL - 1,
-      class: `abh-block ${t % 2 ? "abh-odd" : ""}`, rx: 4,
-    }));
-  }
-  numbers.forEach((x, c) => {
-    const high = Math.min(1, Math.abs(x) / full) * (TALL / 2 - 3);
-    drawn.push(s("rect", {
-      x: left(c) + wide * 0.2, width: wide * 0.6, y: TALL / 2 - (x > 0 ? high : 0), height: Math.max(high, 0.5),
-      class: `abh-number-bar ${kind}`,
-    }));
-  });
-  for (let t = 0; t < blocks; t++) {
-    drawn.push(s("line", { x1: left(t * per), x2: left(t * per) + wide * per, y1: TALL / 2, y2: TALL / 2, class: "abh-ground" }));
-  }
-  return drawn;
+/** The scores of one question, the left neighbour's or the twin's: each head's part, and the share of each digit. */
+function question(name, at, text, headName) {
+  const body = h("tbody");
+  const heads = [1, 2, 3, 4, 5].map((digit) => h("th", { scope: "col" }, String(digit)));
+  const node = h("table", { class: `abh-question abh-question-${name}` },
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, text[`question_${name}`]), ...heads)), body);
+  return {
+    node,
+    set(now, chosen, truth) {
+      const part = (t) => h("tr", {}, h("th", { scope: "row" }, fill(text.share, { head: headName(t) })),
+        ...heads.map((_, c) => h("td", {}, show(now.parts[t][chosen][5 * at + c], 1))));
+      const total = h("tr", { class: "abh-total" }, h("th", { scope: "row" }, text.chance),
+        ...now.answers[chosen][at].map((share, c) => {
+          const bar = h("div", { class: "abh-bar" });
+          bar.style.width = `${100 * share}%`;
+          return h("td", { class: c === truth ? "abh-truth" : "" }, percent(share), h("div", { class: "abh-track" }, bar));
+        }));
+      body.replaceChildren(...now.parts.map((_, t) => part(t)), total);
+      heads.forEach((cell, c) => cell.classList.toggle("abh-truth", c === truth));
+    },
+  };
 }
+
+/** A caption and a strip of numbers below it. */
+function numberStrip(name) {
+  const drawn = s("g");
+  const caption = h("p", { class: "abh-caption" });
+  const svg = s("svg", { viewBox: `0 0 ${STRIP.join(" ")}`, preserveAspectRatio: "none", "aria-hidden": "true" }, drawn);
+  return {
+    node: h("div", { class: `abh-strip abh-strip-${name}` }, caption, svg),
+    set(text, bars) {
+      caption.textContent = text;
+      drawn.replaceChildren(...bars);
+    },
+  };
+}
+
+/** What was answered, and what would have been right. */
+function verdict(shares, truth, text) {
+  if (truth === null) return text.unasked;
+  const most = largest(shares);
+  const facts = { digit: most.map((c) => c + 1).join(text.and), share: percent(shares[most[0]]), truth: truth + 1 };
+  return fill(most.length === 1 && most[0] === truth ? text.right : text.wrong, facts);
+}
+
+/** The most that a bar of these numbers has to show. */
+const highest = (rows) => Math.max(1e-9, ...rows.flat().map(Math.abs));
 
 function render({ model, el }) {
   const text = model.get("text");
@@ -99,32 +125,16 @@ function render({ model, el }) {
   const label = (i) => names[letters[i]] + String(digits[i] + 1);
   const headName = (t) => fill(text.head, { number: t + 1 });
 
-  const steps = choice(`${id}-step`, text.steps, text.step_names.map((name, i) => `${i + 1} ${name}`), step, go);
-  steps.node.classList.add("abh-steps");
-  const back = button(text.back, () => go(step - 1));
-  const next = button(text.next, () => go(step + 1), "abh-next");
-
-  const table = choice(`${id}-card`, text.choose, letters.map((_, i) => label(i)), chosen, (i) => { chosen = i; draw(); });
-  table.node.classList.add("abh-cards");
-  const chips = [...table.node.querySelectorAll("span")];
+  const walk = stepper(id, text, text.step_names, step, (to) => { step = to; draw(); });
+  const cards = choice(`${id}-card`, text.choose, letters.map((_, i) => label(i)), chosen, (i) => { chosen = i; draw(); });
+  cards.node.classList.add("abh-cards");
+  const chips = [...cards.node.querySelectorAll("span")];
   const marks = letters.map(() => h("span", {}));
   const rows = h("div", { class: "abh-rows" });
   const grid = h("div", { class: "abh-heads" },
     h("div", { class: "abh-marks", "aria-hidden": "true" }, h("span", {}), ...marks), rows);
-
-  const strips = ["messages", "mixed"].map((name) => {
-    const layerNode = s("g");
-    const caption = h("p", { class: "abh-caption" });
-    const svg = s("svg", { viewBox: `0 0 ${STRIP} ${TALL}`, preserveAspectRatio: "none", "aria-hidden": "true" }, layerNode);
-    return { layer: layerNode, caption, node: h("div", { class: `abh-strip abh-strip-${name}` }, caption, svg) };
-  });
-  const questions = ["left", "twin"].map((name) => {
-    const body = h("tbody");
-    const head = [1, 2, 3, 4, 5].map((digit) => h("th", { scope: "col" }, String(digit)));
-    const node = h("table", { class: `abh-question abh-question-${name}` },
-      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, text[`question_${name}`]), ...head)), body);
-    return { node, body, head };
-  });
+  const [passed, mixed] = ["messages", "mixed"].map(numberStrip);
+  const questions = ["left", "twin"].map((name, at) => question(name, at, text, headName));
 
   /** Show a model, perhaps with a silent head, at the last step. */
   function present(count, muted = [], dealt = null, who = null) {
@@ -144,30 +154,22 @@ function render({ model, el }) {
   }
 
   const has = (count) => models.some((m) => m.num_heads === count);
-  const next2 = () => Math.max(1, twins(deals[1][0]).findIndex((at, i) => at === i - 1));
-  const tries = [
+  const besideTwin = () => Math.max(1, twins(deals[1][0]).findIndex((at, i) => at === i - 1));
+  const block = tries(text.try, [
     [text.try_two, () => present(2), has(2)],
     [text.try_silence, () => present(2, [0]), has(2)],
     [text.try_one, () => present(1), has(1)],
     [text.try_four, () => present(4), has(4)],
-    [text.try_neighbours, () => present(2, [], deals[1], next2()), true],
+    [text.try_neighbours, () => present(2, [], deals[1], besideTwin()), true],
     [text.try_deal, () => present(null, silent, shuffled()), true],
-  ].filter(([, , there]) => there).map(([name, press]) => button(name, press));
+  ].filter(([, , there]) => there));
 
   const summary = announcer();
   const record = h("p", { class: "abh-record" });
   const root = figure("abh-multihead", text.title,
-    h("div", { class: "abh-walk" }, steps.node, back, next),
-    summary.node, table.node, grid, ...strips.map((one) => one.node),
-    h("div", { class: "abh-questions" }, ...questions.map((q) => q.node)),
-    record,
-    h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
-      h("span", { "aria-hidden": "true" }, text.try), ...tries));
-
-  function go(to) {
-    step = Math.min(STAGES.length - 1, Math.max(0, to));
-    draw();
-  }
+    walk.node, summary.node, cards.node, grid, passed.node, mixed.node,
+    h("div", { class: "abh-questions" }, ...questions.map((one) => one.node)),
+    record, block.node);
 
   /** Where a head looks, in a sentence that knows of ties and of weight that is divided. */
   function look(weights, t) {
@@ -194,28 +196,23 @@ function render({ model, el }) {
       "aria-label": `${headName(t)}. ${fill(text.weights_picture, { card: label(chosen), weights: list })}` }, name, ...cells);
   }
 
-  /** The scores of one question: each head's part, and the share of each digit. */
-  function fillQuestion(question, at, now, truth) {
-    const range = [0, 1, 2, 3, 4].map((c) => 5 * at + c);
-    const part = (t) => h("tr", {}, h("th", { scope: "row" }, fill(text.share, { head: headName(t) })),
-      ...range.map((c) => h("td", {}, show(now.parts[t][chosen][c], 1))));
-    const shares = now.answers[chosen][at];
-    const total = h("tr", { class: "abh-total" }, h("th", { scope: "row" }, text.chance),
-      ...shares.map((share, c) => {
-        const bar = h("div", { class: "abh-bar" });
-        bar.style.width = `${100 * share}%`;
-        return h("td", { class: c === truth ? "abh-truth" : "" }, percent(share), h("div", { class: "abh-track" }, bar));
-      }));
-    question.body.replaceChildren(...now.parts.map((_, t) => part(t)), total);
-    question.head.forEach((cell, c) => cell.classList.toggle("abh-truth", c === truth));
+  /** The cards, and what the left neighbour and the twin of the one that asks are. */
+  function drawCards(before, twin) {
+    cards.set(chosen);
+    chips.forEach((chip, i) => { chip.textContent = label(i); });
+    marks.forEach((mark, i) => {
+      const is = [[i === chosen, text.asks], [i === before, text.left], [i === twin, text.twin]];
+      mark.replaceChildren(...is.filter(([yes]) => yes).map(([, name]) => h("span", {}, name)));
+    });
   }
 
-  /** What was answered, and what would have been right. */
-  function verdict(shares, truth) {
-    if (truth === null) return text.unasked;
-    const most = largest(shares);
-    const facts = { digit: most.map((c) => c + 1).join(text.and), share: percent(shares[most[0]]), truth: truth + 1 };
-    return fill(most.length === 1 && most[0] === truth ? text.right : text.wrong, facts);
+  function drawStrips(now, count) {
+    const [per, together] = [now.messages[0][0].length, now.joined[0].length];
+    const apart = step === 1;
+    passed.set(apart ? fill(text.passed, { size: per }) : fill(text.joined, { size: together }),
+      strip(now.joined[chosen], STRIP, highest(now.joined), "abh-passed", count, apart ? 28 : 0));
+    mixed.set(fill(text.mixed, { size: now.mixed[0].length, card: label(chosen) }),
+      strip(now.mixed[chosen], STRIP, highest(now.mixed), "abh-mixed", 1));
   }
 
   function draw() {
@@ -224,36 +221,22 @@ function render({ model, el }) {
     const twin = twins(letters)[chosen];
     const before = chosen - 1;
     const truths = [before < 0 ? null : digits[before], digits[twin]];
-    const per = now.messages[0][0].length;
 
-    steps.set(step);
-    table.set(chosen);
+    walk.set(step);
     root.dataset.step = step;
     root.dataset.heads = current.num_heads;
-    back.disabled = step === 0;
-    next.disabled = step === STAGES.length - 1;
-    chips.forEach((chip, i) => { chip.textContent = label(i); });
-    marks.forEach((mark, i) => {
-      const is = [[i === chosen, text.asks], [i === before, text.left], [i === twin, text.twin]];
-      mark.replaceChildren(...is.filter(([yes]) => yes).map(([, name]) => h("span", {}, name)));
-    });
+    drawCards(before, twin);
     rows.replaceChildren(...now.weights.map((A, t) => headRow(A[chosen], t)));
-
-    const full = Math.max(1e-9, ...now.joined.flat().map(Math.abs));
-    const apart = step === 1 ? 28 : 0;
-    strips[0].caption.textContent = fill(step === 1 ? text.passed : text.joined, { size: step === 1 ? per : now.joined[0].length });
-    strips[0].layer.replaceChildren(...strip(now.joined[chosen], current.num_heads, apart, "abh-passed", full));
-    strips[1].caption.textContent = fill(text.mixed, { size: now.mixed[0].length, card: label(chosen) });
-    strips[1].layer.replaceChildren(...strip(now.mixed[chosen], 1, 0, "abh-mixed", Math.max(1e-9, ...now.mixed.flat().map(Math.abs))));
-    questions.forEach((question, at) => fillQuestion(question, at, now, truths[at]));
+    drawStrips(now, current.num_heads);
+    questions.forEach((one, at) => one.set(now, chosen, truths[at]));
     const [left, right] = (silent.length ? current.without[silent[0]] : current.correct).map(percent);
     record.textContent = fill(silent.length ? text.record_silent : text.record, { number: silent[0] + 1, left, twin: right });
 
-    const looks = now.weights.map((A, t) => look(A[chosen], t)).join(" ");
     root.dataset.now = JSON.stringify({ letters, digits, chosen, silent, ...now });
     summary.say(fill(text[`say_${STAGES[step]}`], {
-      card: label(chosen), looks, size: per,
-      left: verdict(now.answers[chosen][0], truths[0]), twin: verdict(now.answers[chosen][1], truths[1]),
+      card: label(chosen), size: now.messages[0][0].length,
+      looks: now.weights.map((A, t) => look(A[chosen], t)).join(" "),
+      left: verdict(now.answers[chosen][0], truths[0], text), twin: verdict(now.answers[chosen][1], truths[1], text),
     }));
   }
 

@@ -177,3 +177,8 @@ class MultiHeadFigure(Figure):
             data.append({"num_heads": model.num_heads, "correct": correct(model), "without": without, **numbers})
         deals = [[tensor.tolist() for tensor in cards(one)] for one in (DEAL, NEIGHBOURS)]
         super().__init__(TEXT, text, letters=LETTERS, models=data, deals=deals, chosen=chosen, step=step)
+
+
+def demo():
+    """Return a figure that is quickly made, to be tried in JupyterLab."""
+    return MultiHeadFigure([train(2, steps=2)])

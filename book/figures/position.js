@@ -1,8 +1,13 @@
 // One layer of attention over words in any order and at any place, to see what moves with them and what doesn't.
 //
 // The first part is the mathematics: pure functions, exported, compared with the course's Python in
-// tests/test_figure_position.py. The second part draws. figures/common.js stands before this file. Nothing here asks a
-// kernel: the same code runs in the book's static page and in JupyterLab.
+// tests/test_figure_position.py. The second part draws. Nothing here asks a kernel: the same code runs in the book's
+// static page and in JupyterLab.
+
+import { button, choice, presets, slider } from "./common/controls.js";
+import { announcer, figure, h, newId } from "./common/elements.js";
+import { dot, largest, matmul, softmax } from "./common/mathematics.js";
+import { fill, show } from "./common/numbers.js";
 
 // ---- mathematics -----------------------------------------------------------------------------------------
 
@@ -106,29 +111,8 @@ function lines(width, [low, high]) {
   };
 }
 
-function render({ model, el }) {
-  const [tokens, text, reach] = ["tokens", "text", "reach"].map((name) => model.get(name));
-  const [X, ...matrices] = ["X", "W_q", "W_k", "W_v"].map((name) => model.get(name));
-  const n = tokens.length;
-  const old = tokens.map((_, i) => i);
-  const sentence = (order) => reorder(tokens, order).join(" ");
-  const id = newId("abh-position");
-  const own = { order: [...model.get("order")], kind: model.get("encoding"), start: model.get("start") };
-
-  // State: the order as it stands, how places enter, the first word's place, and which word is selected.
-  let { order, kind, start } = own;
-  let selected = order[0];
-
-  const tries = model.get("tries").map((wanted, i) => ({
-    wanted,
-    node: button(`${i + 1} ${text.tries[i]}`, () => set({ order: wanted.order, kind: wanted.encoding, start: wanted.start })),
-  }));
-  const reset = button(text.reset, () => set(own));
-  const kinds = choice(id, text.choose, ENCODINGS.map((name) => text[name]), kind, (i) => { kind = i; draw(); });
-  const first = slider(text.start_name, { min: 0, max: model.get("farthest"), step: 1 }, (x) => { start = x; draw(); }, String);
-  first.row.firstChild.textContent = text.start;
-
-  // One row per word: its weights, its output, how far that has changed.
+/** A row of the table for each word: its weights, its output, how far that has changed; and the mean below. */
+function table(tokens, text, width, reach) {
   const names = tokens.map((token) => h("th", { scope: "col", class: "abh-name" }, token));
   const lastName = h("th", { scope: "col", class: "abh-output" }, text.output);
   const head = h("tr", {}, h("th", { scope: "col", class: "abh-word-column" }, text.word), ...names, lastName,
@@ -137,63 +121,168 @@ function render({ model, el }) {
     const place = h("span", { class: "abh-place" });
     const grip = h("button", { type: "button", class: "abh-grip" }, place, " ", h("span", { class: "abh-token" }, token));
     const cells = tokens.map(() => h("td", { class: "abh-cell" }, h("i", { "aria-hidden": "true" }), h("span", {})));
-    const strip = lines(matrices[2][0].length, reach);
-    const output = h("td", { class: "abh-output" }, ...strip.nodes);
+    const plot = lines(width, reach);
+    const output = h("td", { class: "abh-output" }, ...plot.nodes);
     const change = h("td", { class: "abh-change" });
     const row = h("tr", {}, h("th", { scope: "row" }, grip), ...cells, output, change);
     row.dataset.word = word;
-    hold(grip, word);
-    return { row, grip, place, cells, strip, output, change };
+    return { row, grip, place, cells, plot, output, change };
   });
   const body = h("tbody", {}, ...rows.map((r) => r.row));
-  const meanStrip = lines(matrices[2][0].length, reach);
-  const meanChange = h("td", { class: "abh-change" });
+  const mean = { plot: lines(width, reach), change: h("td", { class: "abh-change" }) };
   const foot = h("tfoot", {}, h("tr", {}, h("th", { scope: "row" }, text.mean), ...tokens.map(() => h("td", {})),
-    h("td", { class: "abh-output" }, ...meanStrip.nodes), meanChange));
+    h("td", { class: "abh-output" }, ...mean.plot.nodes), mean.change));
+  const tell = ({ change }, far) => {
+    change.textContent = show(far);
+    change.classList.toggle("abh-moved", far >= SAME);
+  };
+
+  return {
+    node: h("table", { class: "abh-rows" }, h("thead", {}, head), body, foot),
+    rows, body, names,
+    /** Put the rows into an order. The row of `fixed` is never detached, so that it keeps focus and pointer. */
+    place(order, fixed) {
+      const at = order.indexOf(fixed);
+      order.slice(0, at).forEach((word) => body.insertBefore(rows[word].row, rows[fixed].row));
+      order.slice(at + 1).forEach((word) => body.append(rows[word].row));
+      lastName.before(...reorder(names, order));
+      rows.forEach((r) => r.output.before(...reorder(r.cells, order)));
+    },
+    set(order, selected, start, before, now, change) {
+      order.forEach((word, i) => {
+        const r = rows[word];
+        r.place.textContent = start + i;
+        r.grip.setAttribute("aria-label", fill(text.handle, { word: tokens[word], place: start + i }));
+        r.row.classList.toggle("abh-selected", word === selected);
+        r.row.dataset.change = change.each[word];
+        tell(r, change.each[word]);
+        r.plot.set(before.outputs[word], now.outputs[i]);
+        order.forEach((other, j) => {
+          const [cell, weight] = [r.cells[other], now.weights[i][j]];
+          cell.dataset.weight = weight;
+          cell.style.setProperty("--weight", weight);
+          cell.lastChild.textContent = show(weight);
+        });
+      });
+      mean.plot.set(...change.means);
+      tell(mean, change.mean);
+    },
+  };
+}
+
+/** What is said of words, places and means: how far each has moved, and the name of what that shows. */
+function findings(text) {
+  const all = [["words", "equivariant"], ["places", "invariant"], ["means", "invariant"]].map(([name, property]) => {
+    const [gap, tag] = [h("b", { class: "abh-gap" }), h("span", { class: "abh-tag" })];
+    return { gap, tag, property, row: h("div", {}, h("dt", {}, text[name]), h("dd", {}, gap, " ", tag)) };
+  });
+  return {
+    node: h("dl", {}, ...all.map((one) => one.row)),
+    set: (change, ordered, start) => [change.words, change.places, change.mean].forEach((far, i) => {
+      const { gap, tag, property } = all[i];
+      const name = ordered ? "same" : property;
+      gap.dataset.gap = far;
+      gap.textContent = show(far);
+      tag.textContent = ordered && start === 0 ? "" : text[far < SAME ? name : `not_${name}`];
+    }),
+  };
+}
+
+/** Let a row be dragged by its word, and moved by arrow keys.
+ *
+ *  at(): the place where it stands; select(): it was taken; to(place): it is dragged there; by(±1): a key moves it.
+ */
+function hold({ row, grip }, body, n, { at, select, to, by }) {
+  let held = null; // where the pointer took hold, and at which place
+  grip.addEventListener("focus", select);
+  grip.addEventListener("pointerdown", (event) => {
+    grip.setPointerCapture(event.pointerId);
+    grip.focus();
+    held = { y: event.clientY, at: at() };
+    row.classList.add("abh-held");
+    event.preventDefault();
+    select();
+  });
+  grip.addEventListener("pointermove", (event) => {
+    if (!held) return;
+    const box = body.getBoundingClientRect();
+    const height = box.height / n;
+    const place = Math.min(n - 1, Math.max(0, Math.floor((event.clientY - box.top) / height)));
+    to(place);
+    const shift = event.clientY - held.y - (place - held.at) * height;
+    row.style.transform = `translateY(${Math.min(height / 2, Math.max(-height / 2, shift))}px)`;
+  });
+  grip.addEventListener("lostpointercapture", () => {
+    held = null;
+    row.classList.remove("abh-held");
+    row.style.transform = "";
+  });
+  grip.addEventListener("keydown", (event) => {
+    const way = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (!way) return;
+    event.preventDefault();
+    event.stopPropagation();
+    by(way);
+  });
+}
+
+function render({ model, el }) {
+  const [tokens, text, reach] = ["tokens", "text", "reach"].map((name) => model.get(name));
+  const [X, ...matrices] = ["X", "W_q", "W_k", "W_v"].map((name) => model.get(name));
+  const n = tokens.length;
+  const sentence = (order) => reorder(tokens, order).join(" ");
+  const original = { sentence: tokens.join(" ") };
+  const id = newId("abh-position");
+  const own = { order: [...model.get("order")], encoding: model.get("encoding"), start: model.get("start") };
+
+  // State: the order as it stands, how places enter, the first word's place, and which word is selected.
+  let { order, encoding, start } = own;
+  let selected = order[0];
+
+  const reset = button(text.reset, () => set(own));
+  const block = presets(text.try, model.get("tries"), text.tries, set, reset);
+  const kinds = choice(id, text.choose, ENCODINGS.map((name) => text[name]), encoding, (i) => { encoding = i; draw(); });
+  const first = slider(text.start_name, { min: 0, max: model.get("farthest"), step: 1 }, (x) => { start = x; draw(); }, String);
+  first.node.firstChild.textContent = text.start;
+
+  const words = table(tokens, text, matrices[2][0].length, reach);
+  words.rows.forEach((row, word) => hold(row, words.body, n, {
+    at: () => order.indexOf(word),
+    select: () => { selected = word; draw(); },
+    to: (place) => arrange(moveWord(order, order.indexOf(word), place), word, false),
+    by: (way) => step(word, way),
+  }));
   const moving = h("span", {});
   const steps = [[-1, "\u2191", text.up], [1, "\u2193", text.down]].map(([by, arrow, name]) => {
     const node = button(`${arrow} ${name}`, () => step(selected, by));
     node.dataset.by = by;
     return node;
   });
-
-  const verdicts = [["words", "equivariant"], ["places", "invariant"], ["means", "invariant"]].map(([name, property]) => {
-    const [gap, tag] = [h("b", { class: "abh-gap" }), h("span", { class: "abh-tag" })];
-    return { gap, tag, property, row: h("div", {}, h("dt", {}, text[name]), h("dd", {}, gap, " ", tag)) };
-  });
+  const verdicts = findings(text);
   const summary = announcer();
 
   const root = figure("abh-position", text.title,
-    h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
-      h("span", { "aria-hidden": "true" }, text.try), ...tries.map((one) => one.node), reset),
-    h("div", { class: "abh-controls" }, kinds.node, first.row),
+    block.node,
+    h("div", { class: "abh-controls" }, kinds.node, first.node),
     summary.node,
-    h("table", { class: "abh-rows" }, h("thead", {}, head), body, foot),
-    h("div", { class: "abh-moves" }, h("p", { class: "abh-note" }, fill(text.note, { sentence: sentence(old) })), moving, ...steps),
-    h("p", { class: "abh-compare" }, fill(text.compare, { sentence: sentence(old) })),
-    h("dl", {}, ...verdicts.map((v) => v.row)));
+    words.node,
+    h("div", { class: "abh-moves" }, h("p", { class: "abh-note" }, fill(text.note, original)), moving, ...steps),
+    h("p", { class: "abh-compare" }, fill(text.compare, original)),
+    verdicts.node);
 
   function set(state) {
-    ({ kind, start } = state);
+    ({ encoding, start } = state);
     arrange([...state.order], selected);
     draw();
   }
 
-  /** Put the words into another order. The row of `fixed` is never detached, so that it keeps focus and pointer. */
+  /** Put the words into another order; all rows glide but, while it is dragged, that of `fixed`. */
   function arrange(to, fixed, gliding = true) {
     if (to.every((word, i) => word === order[i])) return;
     order = to;
-    const still = gliding ? [] : [rows[fixed].row];
-    glide([...rows.map((r) => r.row).filter((row) => !still.includes(row)), ...names], () => placeRows(fixed));
+    const rows = words.rows.map((r) => r.row).filter((_, word) => gliding || word !== fixed);
+    glide([...rows, ...words.names], () => words.place(order, fixed));
     draw();
-  }
-
-  function placeRows(fixed) {
-    const at = order.indexOf(fixed);
-    order.slice(0, at).forEach((word) => body.insertBefore(rows[word].row, rows[fixed].row));
-    order.slice(at + 1).forEach((word) => body.append(rows[word].row));
-    lastName.before(...reorder(names, order));
-    rows.forEach((r) => r.output.before(...reorder(r.cells, order)));
   }
 
   function step(word, by) {
@@ -204,90 +293,8 @@ function render({ model, el }) {
     else arrange(moveWord(order, from, to), word);
   }
 
-  /** Let a row be dragged by its word, and moved by arrow keys. */
-  function hold(grip, word) {
-    let held = null; // where the pointer took hold, and at which place
-    grip.addEventListener("focus", () => { selected = word; draw(); });
-    grip.addEventListener("pointerdown", (event) => {
-      grip.setPointerCapture(event.pointerId);
-      grip.focus();
-      selected = word;
-      held = { y: event.clientY, at: order.indexOf(word) };
-      rows[word].row.classList.add("abh-held");
-      event.preventDefault();
-      draw();
-    });
-    grip.addEventListener("pointermove", (event) => {
-      if (!held) return;
-      const box = body.getBoundingClientRect();
-      const height = box.height / n;
-      const to = Math.min(n - 1, Math.max(0, Math.floor((event.clientY - box.top) / height)));
-      arrange(moveWord(order, order.indexOf(word), to), word, false);
-      const shift = event.clientY - held.y - (to - held.at) * height;
-      rows[word].row.style.transform = `translateY(${Math.min(height / 2, Math.max(-height / 2, shift))}px)`;
-    });
-    const release = () => {
-      held = null;
-      rows[word].row.classList.remove("abh-held");
-      rows[word].row.style.transform = "";
-    };
-    grip.addEventListener("lostpointercapture", release);
-    grip.addEventListener("keydown", (event) => {
-      const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-      if (!by) return;
-      event.preventDefault();
-      event.stopPropagation();
-      step(word, by);
-    });
-  }
-
-  function draw() {
-    const encoding = ENCODINGS[kind];
-    const before = layer(X, ...matrices, encoding, 0);
-    const now = layer(reorder(X, order), ...matrices, encoding, start);
-    const change = changes(before.outputs, now.outputs, order);
-    const isAt = (state) => kind === state.kind && start === state.start && order.every((word, i) => word === state.order[i]);
-    const ordered = order.every((word, i) => word === i);
-
-    kinds.set(kind);
-    first.set(start);
-    reset.disabled = isAt(own);
-    for (const { node, wanted } of tries) node.setAttribute("aria-pressed", String(isAt({ ...wanted, kind: wanted.encoding })));
-
-    order.forEach((word, i) => {
-      const r = rows[word];
-      r.place.textContent = start + i;
-      r.grip.setAttribute("aria-label", fill(text.handle, { word: tokens[word], place: start + i }));
-      r.row.classList.toggle("abh-selected", word === selected);
-      r.row.dataset.change = change.each[word];
-      r.change.textContent = show(change.each[word]);
-      r.change.classList.toggle("abh-moved", change.each[word] >= SAME);
-      r.strip.set(before.outputs[word], now.outputs[i]);
-      order.forEach((other, j) => {
-        const [cell, weight] = [r.cells[other], now.weights[i][j]];
-        cell.dataset.weight = weight;
-        cell.style.setProperty("--weight", weight);
-        cell.lastChild.textContent = show(weight);
-      });
-    });
-    meanStrip.set(...change.means);
-    meanChange.textContent = show(change.mean);
-    meanChange.classList.toggle("abh-moved", change.mean >= SAME);
-    moving.textContent = fill(text.move, { word: tokens[selected] });
-    const at = order.indexOf(selected);
-    steps[0].setAttribute("aria-disabled", String(at === 0));
-    steps[1].setAttribute("aria-disabled", String(at === n - 1));
-
-    [change.words, change.places, change.mean].forEach((gap, i) => {
-      const { gap: cell, tag, property } = verdicts[i];
-      const name = ordered ? "same" : property;
-      cell.dataset.gap = gap;
-      cell.textContent = show(gap);
-      tag.textContent = ordered && start === 0 ? "" : text[gap < SAME ? name : `not_${name}`];
-    });
-    root.dataset.order = JSON.stringify(order);
-    root.dataset.outputs = JSON.stringify(now.outputs);
-
+  /** What has become of the words, in a sentence. */
+  function said(change, ordered) {
     const most = largest(change.each);
     const facts = {
       sentence: sentence(order), first: start, last: start + n - 1,
@@ -295,10 +302,33 @@ function render({ model, el }) {
         { most: most.map((word) => tokens[word]).join(text.and), change: show(change.words) }),
     };
     const outcome = change.words < SAME ? "same" : "changed";
-    summary.say(fill(ordered && start === 0 ? text.summary_original : text[`summary_${ordered ? "start" : "order"}_${outcome}`], facts));
+    return fill(ordered && start === 0 ? text.summary_original : text[`summary_${ordered ? "start" : "order"}_${outcome}`], facts);
   }
 
-  placeRows(selected);
+  function draw() {
+    const kind = ENCODINGS[encoding];
+    const before = layer(X, ...matrices, kind, 0);
+    const now = layer(reorder(X, order), ...matrices, kind, start);
+    const change = changes(before.outputs, now.outputs, order);
+    const ordered = order.every((word, i) => word === i);
+    const isAt = (state) => encoding === state.encoding && start === state.start && order.every((word, i) => word === state.order[i]);
+
+    kinds.set(encoding);
+    first.set(start);
+    reset.disabled = isAt(own);
+    block.mark(isAt);
+    words.set(order, selected, start, before, now, change);
+    moving.textContent = fill(text.move, { word: tokens[selected] });
+    const at = order.indexOf(selected);
+    steps[0].setAttribute("aria-disabled", String(at === 0));
+    steps[1].setAttribute("aria-disabled", String(at === n - 1));
+    verdicts.set(change, ordered, start);
+    root.dataset.order = JSON.stringify(order);
+    root.dataset.outputs = JSON.stringify(now.outputs);
+    summary.say(said(change, ordered));
+  }
+
+  words.place(order, selected);
   draw();
   el.replaceChildren(root);
   return summary.stop;

@@ -133,3 +133,8 @@ class PositionFigure(Figure):
             start=start,
             tries=list(tries),
         )
+
+
+def demo():
+    """Return a figure that is quickly made, to be tried in JupyterLab."""
+    return PositionFigure(WORDS, X, W_q, W_k, W_v, encoding=1, start=10)

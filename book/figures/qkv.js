@@ -1,8 +1,13 @@
 // Attention for one query in two dimensions, to go through step by step and to take hold of.
 //
 // The first part is the mathematics: pure functions, exported, compared with the course's Python in
-// tests/test_figure_qkv.py. The second part draws. figures/common.js stands before this file. Nothing here asks a
-// kernel: the same code runs in the book's static page and in JupyterLab.
+// tests/test_figure_qkv.py. The second part draws. Nothing here asks a kernel: the same code runs in the book's
+// static page and in JupyterLab.
+
+import { button, choice, stepper, tries } from "./common/controls.js";
+import { announcer, figure, h, newId, s } from "./common/elements.js";
+import { dot, largest, matmul, softmax } from "./common/mathematics.js";
+import { fill, plain, show } from "./common/numbers.js";
 
 // ---- mathematics -----------------------------------------------------------------------------------------
 
@@ -68,17 +73,17 @@ function plane(low, high) {
     const [x1, y1] = place(from);
     const [x2, y2] = place(to);
     const length = Math.hypot(x2 - x1, y2 - y1);
-    const group = s("g", { class: `abh-arrow ${className}` });
-    if (length < 0.5) return group;
+    const drawn = s("g", { class: `abh-arrow ${className}` });
+    if (length < 0.5) return drawn;
     const size = Math.min(head, length * 0.6);
     const [ux, uy] = [(x2 - x1) / length, (y2 - y1) / length];
     const [bx, by] = [x2 - size * ux, y2 - size * uy];
     const wing = size * 0.45;
-    group.append(
+    drawn.append(
       s("line", { x1, y1, x2: bx, y2: by }),
       s("polygon", { points: `${x2},${y2} ${bx - wing * uy},${by + wing * ux} ${bx + wing * uy},${by - wing * ux}` }),
     );
-    return group;
+    return drawn;
   };
 
   /** A name beside a point, pushed away from the origin, and kept inside the plane. */
@@ -100,32 +105,11 @@ function plane(low, high) {
   return { low, high, svg, layer, place, line, arrow, label };
 }
 
-function render({ model, el }) {
-  const tokens = model.get("tokens");
-  const X = model.get("X");
-  const [Q, K, V] = ["W_q", "W_k", "W_v"].map((name) => matmul(X, model.get(name)));
-  const text = model.get("text");
-  const id = newId("abh-qkv");
+const COLUMNS = ["key", "score", "power", "weight", "value", "part"];
+const FROM = { key: 0, score: 1, power: 2, weight: 3, value: 0, part: 4 }; // the step that fills a column
 
-  // State: the word that asks, the query as it stands, and the step.
-  let chosen = model.get("chosen");
-  let step = model.get("step");
-  let q = [...Q[chosen]];
-  let moved = false;
-
-  const words = choice(id, text.choose, tokens, chosen, choose);
-  const steps = choice(`${id}-step`, text.steps, text.step_names.map((name, i) => `${i + 1} ${name}`), step, go);
-  steps.node.classList.add("abh-steps");
-  const back = button(text.back, () => go(step - 1));
-  const next = button(text.next, () => go(step + 1));
-  next.classList.add("abh-next");
-
-  const ask = plane(-4.5, 4.5);
-  const mix = plane(-1, 5);
-  const handle = h("button", { type: "button", class: "abh-handle" });
-  const stage = h("div", { class: "abh-stage" }, ask.svg, handle);
-
-  const COLUMNS = ["key", "score", "power", "weight", "value", "part"];
+/** The table: a row for each word, and what its columns sum to. */
+function table(tokens, text) {
   const rows = tokens.map((token) => {
     const cells = Object.fromEntries(COLUMNS.map((name) => [name, h("td", { class: `abh-c-${name}` })]));
     const bar = h("div", { class: "abh-bar", "aria-hidden": "true" });
@@ -134,68 +118,87 @@ function render({ model, el }) {
     return { row: h("tr", {}, h("th", { scope: "row" }, token), ...Object.values(cells)), cells, bar, number };
   });
   const sums = Object.fromEntries(COLUMNS.map((name) => [name, h("td", { class: `abh-c-${name}` })]));
-  const table = h("table", {},
+  const node = h("table", {},
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, text.word),
       ...COLUMNS.map((name) => h("th", { scope: "col", class: `abh-c-${name}` }, text[name])))),
     h("tbody", {}, ...rows.map((r) => r.row)),
     h("tfoot", {}, h("tr", {}, h("th", { scope: "row" }, text.total), ...Object.values(sums))));
 
-  // Each acts on the query as it stands, and is open where it changes something and stays within reach.
-  const tries = [
-    [text.try_long, () => q.map((x) => 2 * x)],
-    [text.try_zero, () => q.map(() => 0)],
-    [text.try_turned, () => q.map((x) => -x)],
-  ].map(([name, to]) => {
-    const node = button(name, () => {
-      step = STEPS.length - 1;
-      move(to());
-    });
-    return { node, update: () => { node.disabled = q.every((x) => x === 0) || !within(to()); } };
-  });
-  const reset = button(text.reset, () => choose(chosen));
+  return {
+    node,
+    set(step, K, V, { scores, powers, weights, output }) {
+      const total = powers.reduce((sum, p) => sum + p, 0);
+      const power = powerText(powers);
+      rows.forEach((r, j) => {
+        r.row.dataset.score = scores[j];
+        r.row.dataset.weight = weights[j];
+        const shown = {
+          key: vector(K[j]), score: plain(scores[j]), power: power(powers[j]), value: vector(V[j]),
+          part: vector(V[j].map((x) => weights[j] * x)),
+        };
+        for (const [name, value] of Object.entries(shown)) r.cells[name].textContent = step >= FROM[name] ? value : "";
+        r.number.textContent = step >= FROM.weight ? share(weights[j]) : "";
+        r.bar.style.width = step >= FROM.weight ? `${100 * weights[j]}%` : "0";
+      });
+      const ends = { power: power(total), weight: "1", part: vector(output) };
+      for (const [name, value] of Object.entries(ends)) sums[name].textContent = step >= FROM[name] ? value : "";
+    },
+  };
+}
 
-  const summary = announcer();
-  const root = figure("abh-qkv", text.title,
-    h("div", { class: "abh-top" }, words.node, h("div", { class: "abh-walk" }, steps.node, back, next)),
-    summary.node,
-    h("div", { class: "abh-planes" },
-      h("section", { class: "abh-ask", "aria-label": text.ask }, h("h4", {}, text.ask), stage),
-      h("section", { class: "abh-mix", "aria-label": text.mix }, h("h4", {}, text.mix),
-        h("div", { class: "abh-stage" }, mix.svg))),
-    table,
-    h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
-      h("span", { "aria-hidden": "true" }, text.try), ...tries.map((own) => own.node), reset));
+/** The query among the keys. From the dot product on, each key drops a thread onto the query's line: the score is that
+ *  foot times |q|. */
+function drawKeys(ask, tokens, q, K, { scores, weights }, step) {
+  const length2 = dot(q, q);
+  const pointed = length2 > 0.01;
+  const far = pointed ? q.map((x) => (x * 9) / Math.sqrt(length2)) : [0, 0];
+  const threads = step >= 1 && pointed
+    ? [ask.line(far.map((x) => -x), far, "abh-queryline"),
+      ...K.map((k, j) => ask.line(k, q.map((x) => (x * scores[j]) / length2), "abh-thread"))]
+    : [];
+  ask.layer.replaceChildren(
+    ...threads,
+    ...K.map((k) => ask.arrow([0, 0], k, "abh-k")),
+    ...K.map((k, j) => {
+      const size = step >= 3 ? 6 + 14 * Math.sqrt(weights[j]) : 9;
+      const [cx, cy] = ask.place(k);
+      return s("rect", { x: cx - size / 2, y: cy - size / 2, width: size, height: size, rx: 2, class: "abh-kmark" });
+    }),
+    ask.arrow([0, 0], q, "abh-q", 12),
+    ...K.map((k, j) => ask.label(tokens[j], k, "abh-ktext", 18)),
+    ask.label("q", pointed ? q : [0.01, 0.01], "abh-qtext", 26),
+  );
+}
 
-  function choose(i) {
-    chosen = i;
-    q = [...Q[i]];
-    moved = false;
-    draw();
-  }
+/** The values, and in the last step the sum of their parts. */
+function drawValues(mix, tokens, V, { weights, output }, step) {
+  const chain = partialSums(weights, V);
+  const [zx, zy] = mix.place(output);
+  mix.layer.replaceChildren(
+    s("polygon", { points: V.map((v) => mix.place(v).join(",")).join(" "), class: "abh-hull" }),
+    ...V.map((v) => mix.arrow([0, 0], v, "abh-v abh-faint")),
+    ...V.map((v, j) => {
+      const [cx, cy] = mix.place(v);
+      return s("circle", { cx, cy, r: step >= 3 ? 3 + 7 * Math.sqrt(weights[j]) : 5, class: "abh-vmark" });
+    }),
+    ...(step < 4 ? [] : [
+      ...V.map((_, j) => mix.arrow(chain[j], chain[j + 1], `abh-v abh-part${j % 2}`, 8)),
+      mix.line([0, 0], output, "abh-zline"),
+      s("polygon", { points: `${zx},${zy - 9} ${zx + 9},${zy} ${zx},${zy + 9} ${zx - 9},${zy}`, class: "abh-zmark" }),
+      mix.label("z", output, "abh-ztext", 20),
+    ]),
+    ...V.map((v, j) => mix.label(tokens[j], v, "abh-vtext", 16)),
+  );
+}
 
-  function go(to) {
-    step = Math.min(STEPS.length - 1, Math.max(0, to));
-    draw();
-  }
-
-  const within = (to) => Math.max(...to.map(Math.abs)) <= LIMIT + 1e-9;
-
-  /** Take the query somewhere, shortened along its own direction where it would leave the plane. */
-  function move(to) {
-    const shrink = Math.min(1, LIMIT / Math.max(...to.map(Math.abs)));
-    q = to.map((x) => x * shrink);
-    moved = q.some((x, c) => Math.abs(x - Q[chosen][c]) > 1e-9);
-    draw();
-  }
-
-  /** The point of the plane under the pointer. */
-  function under(event) {
+/** Let the query be dragged over its plane, set by a click, and moved by arrow keys. */
+function holdQuery(handle, ask, query, move) {
+  const under = (event) => {
     const box = ask.svg.getBoundingClientRect();
     const across = ask.high - ask.low;
     return [((event.clientX - box.left) / box.width) * across + ask.low,
       ask.high - ((event.clientY - box.top) / box.height) * across];
-  }
-
+  };
   handle.addEventListener("pointerdown", (event) => {
     handle.setPointerCapture(event.pointerId);
     handle.focus();
@@ -211,102 +214,115 @@ function render({ model, el }) {
     event.preventDefault();
     event.stopPropagation(); // the page uses left and right to turn pages
     const size = event.shiftKey ? 5 * STEP : STEP;
-    move(q.map((x, c) => x + size * way[c]));
+    move(query().map((x, c) => x + size * way[c]));
   });
+}
 
-  /** Who gets most, in a sentence that knows of ties. */
-  function best(weights) {
-    const most = largest(weights);
-    if (most.length === weights.length) return text.all_alike;
-    const named = fill(most.length > 1 ? text.some_alike : text.one_best,
-      { best: most.map((j) => tokens[j]).join(text.and) });
-    return named;
+/** Who gets most, in a sentence that knows of ties. */
+function best(weights, tokens, text) {
+  const most = largest(weights);
+  if (most.length === weights.length) return text.all_alike;
+  return fill(most.length > 1 ? text.some_alike : text.one_best, { best: most.map((j) => tokens[j]).join(text.and) });
+}
+
+/** What sentences say of a query q among keys and values. */
+function told(tokens, text, q, K, V, { scores, powers, weights, output }) {
+  const power = powerText(powers);
+  return {
+    query: vector(q), output: vector(output), total: power(powers.reduce((sum, p) => sum + p, 0)),
+    best: best(weights, tokens, text),
+    weights: tokens.map((token, j) => `${token} ${share(weights[j])}`).join(", "),
+    dots: tokens.map((token, j) =>
+      `${token} ${q.map((x, c) => `${factor(x)}·${factor(K[j][c])}`).join(" + ")} = ${plain(scores[j])}`).join("; "),
+    powers: tokens.map((token, j) => `${token} ${power(powers[j])}`).join(", "),
+    parts: tokens.map((_, j) => `${share(weights[j])}·${vector(V[j])}`).join(" + "),
+  };
+}
+
+function render({ model, el }) {
+  const tokens = model.get("tokens");
+  const X = model.get("X");
+  const [Q, K, V] = ["W_q", "W_k", "W_v"].map((name) => matmul(X, model.get(name)));
+  const text = model.get("text");
+  const id = newId("abh-qkv");
+
+  // State: the word that asks, the query as it stands, and the step.
+  let chosen = model.get("chosen");
+  let step = model.get("step");
+  let q = [...Q[chosen]];
+  let moved = false;
+
+  const words = choice(id, text.choose, tokens, chosen, choose);
+  const walk = stepper(id, text, text.step_names, step, (to) => { step = to; draw(); });
+
+  const ask = plane(-4.5, 4.5);
+  const mix = plane(-1, 5);
+  const handle = h("button", { type: "button", class: "abh-handle" });
+  const stage = h("div", { class: "abh-stage" }, ask.svg, handle);
+  const steps = table(tokens, text);
+
+  // Each acts on the query as it stands, and is open where it changes something and stays within reach.
+  const turns = [
+    [text.try_long, () => q.map((x) => 2 * x)],
+    [text.try_zero, () => q.map(() => 0)],
+    [text.try_turned, () => q.map((x) => -x)],
+  ];
+  const reset = button(text.reset, () => choose(chosen));
+  const block = tries(text.try, turns.map(([name, to]) => [name, () => {
+    step = STEPS.length - 1;
+    move(to());
+  }]), reset);
+
+  const summary = announcer();
+  const root = figure("abh-qkv", text.title,
+    h("div", { class: "abh-top" }, words.node, walk.node),
+    summary.node,
+    h("div", { class: "abh-planes" },
+      h("section", { class: "abh-ask", "aria-label": text.ask }, h("h4", {}, text.ask), stage),
+      h("section", { class: "abh-mix", "aria-label": text.mix }, h("h4", {}, text.mix),
+        h("div", { class: "abh-stage" }, mix.svg))),
+    steps.node, block.node);
+  holdQuery(handle, ask, () => q, move);
+
+  function choose(i) {
+    chosen = i;
+    q = [...Q[i]];
+    moved = false;
+    draw();
+  }
+
+  /** Take the query somewhere, shortened along its own direction where it would leave the plane. */
+  function move(to) {
+    const shrink = Math.min(1, LIMIT / Math.max(...to.map(Math.abs)));
+    q = to.map((x) => x * shrink);
+    moved = q.some((x, c) => Math.abs(x - Q[chosen][c]) > 1e-9);
+    draw();
   }
 
   function draw() {
-    const { scores, powers, weights, output } = attend(q, K, V);
-    const total = powers.reduce((sum, p) => sum + p, 0);
-    const power = powerText(powers);
-    const facts = {
-      word: tokens[chosen], x: vector(X[chosen]), query: vector(q), output: vector(output), total: power(total),
-      best: best(weights),
-      weights: tokens.map((token, j) => `${token} ${share(weights[j])}`).join(", "),
-      dots: tokens.map((token, j) =>
-        `${token} ${q.map((x, c) => `${factor(x)}·${factor(K[j][c])}`).join(" + ")} = ${plain(scores[j])}`).join("; "),
-      powers: tokens.map((token, j) => `${token} ${power(powers[j])}`).join(", "),
-      parts: tokens.map((_, j) => `${share(weights[j])}·${vector(V[j])}`).join(" + "),
-    };
+    const now = attend(q, K, V);
+    const facts = { word: tokens[chosen], x: vector(X[chosen]), ...told(tokens, text, q, K, V, now) };
 
     words.set(chosen);
-    steps.set(step);
+    walk.set(step);
     root.dataset.step = step;
-    back.disabled = step === 0;
-    next.disabled = step === STEPS.length - 1;
     reset.disabled = !moved;
-    tries.forEach((own) => own.update());
+    turns.forEach(([, to], i) => {
+      const beyond = Math.max(...to().map(Math.abs)) > LIMIT + 1e-9;
+      block.buttons[i].disabled = beyond || q.every((x) => x === 0);
+    });
     root.dataset.query = JSON.stringify(q);
+    root.dataset.output = JSON.stringify(now.output);
     const [left, top] = ask.place(q);
     handle.style.left = `${(100 * left) / SIDE}%`;
     handle.style.top = `${(100 * top) / SIDE}%`;
     handle.setAttribute("aria-label", fill(text.handle, facts));
 
-    // From the dot product on, each key drops a thread onto the query's line: the score is that foot times |q|.
-    const length2 = dot(q, q);
-    const pointed = length2 > 0.01;
-    const far = pointed ? q.map((x) => (x * 9) / Math.sqrt(length2)) : [0, 0];
-    const threads = step >= 1 && pointed
-      ? [ask.line(far.map((x) => -x), far, "abh-queryline"),
-        ...K.map((k, j) => ask.line(k, q.map((x) => (x * scores[j]) / length2), "abh-thread"))]
-      : [];
-    ask.layer.replaceChildren(
-      ...threads,
-      ...K.map((k) => ask.arrow([0, 0], k, "abh-k")),
-      ...K.map((k, j) => {
-        const size = step >= 3 ? 6 + 14 * Math.sqrt(weights[j]) : 9;
-        const [cx, cy] = ask.place(k);
-        return s("rect", { x: cx - size / 2, y: cy - size / 2, width: size, height: size, rx: 2, class: "abh-kmark" });
-      }),
-      ask.arrow([0, 0], q, "abh-q", 12),
-      ...K.map((k, j) => ask.label(tokens[j], k, "abh-ktext", 18)),
-      ask.label("q", pointed ? q : [0.01, 0.01], "abh-qtext", 26),
-    );
+    drawKeys(ask, tokens, q, K, now, step);
     ask.svg.setAttribute("aria-label", fill(text.ask_picture, facts));
-
-    const parts = V.map((v, j) => v.map((x) => weights[j] * x));
-    const from = { key: 0, score: 1, power: 2, weight: 3, value: 0, part: 4 }; // the step that fills a column
-    rows.forEach((r, j) => {
-      r.row.dataset.score = scores[j];
-      r.row.dataset.weight = weights[j];
-      const shown = {
-        key: vector(K[j]), score: plain(scores[j]), power: power(powers[j]), value: vector(V[j]), part: vector(parts[j]),
-      };
-      for (const [name, value] of Object.entries(shown)) r.cells[name].textContent = step >= from[name] ? value : "";
-      r.number.textContent = step >= from.weight ? share(weights[j]) : "";
-      r.bar.style.width = step >= from.weight ? `${100 * weights[j]}%` : "0";
-    });
-    const ends = { power: power(total), weight: "1", part: vector(output) };
-    for (const [name, value] of Object.entries(ends)) sums[name].textContent = step >= from[name] ? value : "";
-
-    const chain = partialSums(weights, V);
-    const [zx, zy] = mix.place(output);
-    mix.layer.replaceChildren(
-      s("polygon", { points: V.map((v) => mix.place(v).join(",")).join(" "), class: "abh-hull" }),
-      ...V.map((v) => mix.arrow([0, 0], v, "abh-v abh-faint")),
-      ...V.map((v, j) => {
-        const [cx, cy] = mix.place(v);
-        return s("circle", { cx, cy, r: step >= 3 ? 3 + 7 * Math.sqrt(weights[j]) : 5, class: "abh-vmark" });
-      }),
-      ...(step < 4 ? [] : [
-        ...V.map((_, j) => mix.arrow(chain[j], chain[j + 1], `abh-v abh-part${j % 2}`, 8)),
-        mix.line([0, 0], output, "abh-zline"),
-        s("polygon", { points: `${zx},${zy - 9} ${zx + 9},${zy} ${zx},${zy + 9} ${zx - 9},${zy}`, class: "abh-zmark" }),
-        mix.label("z", output, "abh-ztext", 20),
-      ]),
-      ...V.map((v, j) => mix.label(tokens[j], v, "abh-vtext", 16)),
-    );
+    drawValues(mix, tokens, V, now, step);
     mix.svg.setAttribute("aria-label", fill(text.mix_picture, facts));
-    root.dataset.output = JSON.stringify(output);
-
+    steps.set(step, K, V, now);
     summary.say(fill(text[step === 0 && moved ? "say_project_moved" : `say_${STEPS[step]}`], facts));
   }
 

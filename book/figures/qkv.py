@@ -90,3 +90,8 @@ class QKVFigure(Figure):
                 raise ValueError(f"X of shape {X.shape} wants {name} of shape ({X.shape[1]}, 2), not {W.shape}")
         data = {"X": X.tolist(), "W_q": W_q.tolist(), "W_k": W_k.tolist(), "W_v": W_v.tolist()}
         super().__init__(TEXT, text, tokens=list(tokens), chosen=chosen, step=step, **data)
+
+
+def demo():
+    """Return a figure that is quickly made, to be tried in JupyterLab."""
+    return QKVFigure(WORDS, X, W_q, W_k, W_v, step=4)

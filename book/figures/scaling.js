@@ -1,8 +1,13 @@
 // What dividing the scores does, by the length of queries and keys.
 //
 // The first part is the mathematics: pure functions, exported, compared with the course's Python in
-// tests/test_figure_scaling.py. The second part draws. figures/common.js stands before this file. Nothing here asks a
-// kernel: the same code runs in the book's static page and in JupyterLab.
+// tests/test_figure_scaling.py. The second part draws. Nothing here asks a kernel: the same code runs in the book's
+// static page and in JupyterLab.
+
+import { button, choice, presets, slider } from "./common/controls.js";
+import { announcer, figure, h, newId, s } from "./common/elements.js";
+import { largest, softmax } from "./common/mathematics.js";
+import { fill, percent, scientific, show } from "./common/numbers.js";
 
 // ---- mathematics -----------------------------------------------------------------------------------------
 
@@ -71,12 +76,6 @@ export function binWidth(deviation) {
   return Math.min(1, 10 ** Math.floor(Math.log10(deviation / 0.9)));
 }
 
-/** Which numbers are the largest: one, or several that are level. */
-export function isLargest(numbers) {
-  const most = Math.max(...numbers);
-  return numbers.map((x) => most - x < 1e-9);
-}
-
 /** The share of a normal distribution (mean 0) below x; Abramowitz and Stegun 7.1.26, good to about 1e-7. */
 export function normalBelow(x, deviation) {
   const z = Math.abs(x) / deviation / Math.SQRT2;
@@ -132,7 +131,7 @@ function subscripted(text) {
 
 /** The same in HTML: every "d_k" of a text becomes an italic d with a low k. */
 function lowered(text) {
-  return text.split("d_k").flatMap((part, i) => (i === 0 ? [part] : [h("i", {}, "d", h("sub", {}, "k")), part]));
+  return text.split("d_k").flatMap((words, i) => (i === 0 ? [words] : [h("i", {}, "d", h("sub", {}, "k")), words]));
 }
 
 const hline = (y, className = "", from = EDGE.left, to = WIDE - EDGE.right) => s("line", { x1: from, x2: to, y1: y, y2: y, class: className });
@@ -143,14 +142,12 @@ function picture() {
   return { svg: s("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img" }, layer), layer };
 }
 
-/** A small number as people write it: 0.31, 0.0042, 3 × 10⁻⁷. */
+/** A small number as people write it: 0.31, 0.0042, 3·10⁻⁷. */
 function small(x) {
   if (x >= 0.0995) return show(x);
   if (x >= 0.00995) return show(x, 3);
   if (x >= 0.000995) return show(x, 4);
-  const power = Math.floor(Math.log10(x));
-  if (!(x > 1e-99)) return "0";
-  return `${Math.min(9, Math.round(x / 10 ** power))} × 10${superscript(power)}`;
+  return x > 1e-99 ? scientific(x) : "0";
 }
 
 /** A name and a number that changes. */
@@ -162,6 +159,74 @@ function reading(name) {
 /** A part of the figure: a title, a picture, what is read off it. */
 function part(title, svg, ...below) {
   return h("section", { class: "abh-panel", "aria-label": title }, h("h4", {}, ...lowered(title)), svg, ...below);
+}
+
+/** A histogram of all scores (a list), the curve that is predicted, and one query's own below it. */
+function drawScores(layer, scores, own, deviation, text) {
+  const unit = binWidth(deviation);
+  const counts = histogram(scores.map((x) => x / unit), REACH);
+  const shares = normalShares(deviation / unit, REACH).map((share) => share * scores.length);
+  const top = Math.max(...counts, ...shares);
+  const left = 4;
+  const bottom = BOTTOM - 12;
+  const wide = (WIDE - 2 * left) / (2 * REACH + 1);
+  const x = (bin) => left + wide * (Math.min(REACH, Math.max(-REACH, bin)) + REACH + 0.5);
+  const y = (count) => bottom - ((bottom - EDGE.top) * count) / top;
+  const digits = Math.max(0, Math.round(-Math.log10(unit)) - 1);
+  const best = largest(softmax(own));
+  layer.replaceChildren(
+    ...counts.map((count, i) => s("rect", {
+      x: x(i - REACH) - wide / 2 + 0.3, width: wide - 0.6, y: y(count), height: bottom - y(count), class: "abh-count",
+    })),
+    path(shares.map((share, i) => [x(i - REACH), y(share)]), "abh-theory"),
+    hline(bottom, "abh-base", left, WIDE - left),
+    ...own.map((score, j) => s("line", {
+      x1: x(score / unit), x2: x(score / unit), y1: bottom + 2, y2: bottom + (best.includes(j) ? 12 : 8),
+      class: best.includes(j) ? "abh-own abh-best" : "abh-own",
+    })),
+    ...[-20, -10, 0, 10, 20].map((t) => write(show(t * unit, digits), x(t), BOTTOM + 14)),
+    write(unit < 1 ? fill(text.score_near, { times: Math.round(1 / unit) }) : text.score, WIDE / 2, HIGH - 3),
+  );
+}
+
+/** One query's weights (n), a bar for each key, and an even share. */
+function drawWeights(layer, weights, text) {
+  const y = (a) => BOTTOM - (BOTTOM - EDGE.top) * a;
+  const unit = (WIDE - EDGE.left - EDGE.right) / weights.length;
+  const best = largest(weights);
+  layer.replaceChildren(
+    ...[0, 0.5, 1].flatMap((t) => [hline(y(t), t ? "abh-guide" : "abh-base"), write(show(t, 1), EDGE.left - 5, y(t) + 4, "end")]),
+    ...weights.map((a, j) => s("rect", {
+      x: EDGE.left + unit * (j + 0.15), width: unit * 0.7, y: y(a), height: Math.max(0.6, BOTTOM - y(a)),
+      class: best.includes(j) ? "abh-w abh-best" : "abh-w",
+    })),
+    hline(y(1 / weights.length), "abh-even"),
+    ...weights.map((_, j) => (j % 5 === 4 || j === 0 ? write(String(j + 1), EDGE.left + unit * (j + 0.5), BOTTOM + 14) : "")),
+    write(text.key, (EDGE.left + WIDE - EDGE.right) / 2, HIGH - 3),
+  );
+}
+
+/** The median query's gradient against the length, a line for each divisor; the one that is shown is on top. */
+function drawLines(layer, curves, stops, at, kind, text) {
+  const right = WIDE - 30;
+  const x = (i) => EDGE.left + ((right - EDGE.left) * Math.log(stops[i])) / Math.log(stops.at(-1));
+  const y = (value) => BOTTOM - ((BOTTOM - EDGE.top) * Math.max(0, Math.log10(Math.max(value, 1e-300)) - FLOOR)) / -FLOOR;
+  const marks = curves.map((line, k) => ({ k, y: y(line.at(-1)) })).sort((a, b) => a.y - b.y || b.k - a.k);
+  marks.forEach((mark, i) => { if (i) mark.y = Math.max(mark.y, marks[i - 1].y + 14); });
+  for (let i = marks.length - 1, low = BOTTOM - 6; i >= 0; i--, low -= 14) marks[i].y = Math.min(marks[i].y, low);
+  const chosenLast = [0, 1, 2].sort((a, b) => (a === kind) - (b === kind));
+  layer.replaceChildren(
+    ...[[1e-5, "10⁻⁵"], [1e-3, "10⁻³"], [0.1, "0.1"], [1, "1"]].flatMap(([value, label], i) =>
+      [hline(y(value), i ? "abh-guide" : "abh-base", EDGE.left, right), write(label, EDGE.left - 5, y(value) + 4, "end")]),
+    ...stops.map((stop, i) => ([1, 8, 64, 512].includes(stop) ? write(String(stop), x(i), BOTTOM + 14) : "")),
+    write("d_k", (EDGE.left + right) / 2, HIGH - 4),
+    s("line", { x1: x(at), x2: x(at), y1: EDGE.top, y2: BOTTOM, class: "abh-here" }),
+    ...chosenLast.map((k) => path(curves[k].map((value, i) => [x(i), y(value)]),
+      `abh-line abh-kind${k} ${k === kind ? "abh-chosen" : ""}`)),
+    s("circle", { cx: x(at), cy: y(curves[kind][at]), r: 5, class: "abh-ring" }),
+    ...marks.map((mark) => write(text.marks[mark.k], right + 5, mark.y + 4, "start",
+      mark.k === kind ? "abh-mark abh-chosen" : "abh-mark")),
+  );
 }
 
 function render({ model, el }) {
@@ -179,39 +244,30 @@ function render({ model, el }) {
   let kind = model.get("divisor");
   let chosen = model.get("chosen");
 
-  const tries = model.get("tries").map((wanted, i) => {
-    const node = h("button", { type: "button", class: "abh-reset" }, `${i + 1} `, ...lowered(text.tries[i]));
-    node.addEventListener("click", () => {
-      at = stops.indexOf(wanted.d_k);
-      ({ size, divisor: kind } = wanted);
-      draw();
-    });
-    return { node, wanted };
+  const block = presets(text.try, model.get("tries"), text.tries, (wanted) => {
+    at = stops.indexOf(wanted.d_k);
+    ({ size, divisor: kind } = wanted);
+    draw();
   });
   const words = choice(id, text.divide, text.divisors, kind, (i) => { kind = i; draw(); });
-  for (const span of words.node.querySelectorAll("label span")) span.replaceChildren(...lowered(span.textContent));
+  for (const named of [...block.buttons, ...words.node.querySelectorAll("label span")]) {
+    named.replaceChildren(...lowered(named.textContent));
+  }
   const length = slider(text.length_name, { min: 0, max: stops.length - 1, step: 1 }, (i) => { at = i; draw(); }, (i) => String(stops[i]));
   const scale = slider(text.size_name, { min: 0.5, max: 3, step: 0.1 }, (x) => { size = x; draw(); }, (x) => show(x, 1));
-  length.row.firstChild.replaceChildren(...lowered(text.length));
-  scale.row.firstChild.replaceChildren(h("i", {}, text.size));
+  length.node.firstChild.replaceChildren(...lowered(text.length));
+  scale.node.firstChild.replaceChildren(h("i", {}, text.size));
 
-  const bars = picture();
-  const weighing = picture();
-  const lines = picture();
-  const measured = reading(text.measured);
-  const predicted = reading(text.predicted);
-  const largest = reading(text.largest);
-  const evenness = reading(text.entropy);
-  const slope = reading(text.slope);
-  const another = h("button", { type: "button", class: "abh-reset abh-another" }, text.another);
-  another.addEventListener("click", () => { chosen = (chosen + 1) % m; draw(); });
-  const whose = part("", weighing.svg, h("dl", {}, largest.node, evenness.node), another);
+  const [bars, weighing, lines] = [picture(), picture(), picture()];
+  const [measured, predicted, most, evenness, slope] =
+    [text.measured, text.predicted, text.largest, text.entropy, text.slope].map(reading);
+  const another = button(text.another, () => { chosen = (chosen + 1) % m; draw(); }, "abh-another");
+  const whose = part("", weighing.svg, h("dl", {}, most.node, evenness.node), another);
 
   const summary = announcer();
   const root = figure("abh-scaling", text.title,
-    h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
-      h("span", { "aria-hidden": "true" }, text.try), ...tries.map((one) => one.node)),
-    h("div", { class: "abh-controls" }, words.node, h("div", { class: "abh-sliders" }, length.row, scale.row)),
+    block.node,
+    h("div", { class: "abh-controls" }, words.node, h("div", { class: "abh-sliders" }, length.node, scale.node)),
     h("div", { class: "abh-panels" },
       part(fill(text.scores, { pairs: m * n }), bars.svg, h("dl", {}, measured.node, predicted.node)),
       whose,
@@ -229,58 +285,21 @@ function render({ model, el }) {
     curves = [0, 1, 2].map((k) => stops.map((_, i) => medianGradient(raw.map((list) => list[i]), factor(k, i))));
   }
 
-  function drawScores(scores, own, deviation, best) {
-    const unit = binWidth(deviation);
-    const counts = histogram(scores.map((x) => x / unit), REACH);
-    const shares = normalShares(deviation / unit, REACH).map((share) => share * scores.length);
-    const top = Math.max(...counts, ...shares);
-    const left = 4;
-    const bottom = BOTTOM - 12;
-    const wide = (WIDE - 2 * left) / (2 * REACH + 1);
-    const x = (bin) => left + wide * (Math.min(REACH, Math.max(-REACH, bin)) + REACH + 0.5);
-    const y = (count) => bottom - ((bottom - EDGE.top) * count) / top;
-    const digits = Math.max(0, Math.round(-Math.log10(unit)) - 1);
-    bars.layer.replaceChildren(
-      ...counts.map((count, i) => s("rect", { x: x(i - REACH) - wide / 2 + 0.3, width: wide - 0.6, y: y(count), height: bottom - y(count), class: "abh-count" })),
-      path(shares.map((share, i) => [x(i - REACH), y(share)]), "abh-theory"),
-      hline(bottom, "abh-base", left, WIDE - left),
-      ...own.map((score, j) => s("line", { x1: x(score / unit), x2: x(score / unit), y1: bottom + 2, y2: bottom + (best[j] ? 12 : 8), class: best[j] ? "abh-own abh-best" : "abh-own" })),
-      ...[-20, -10, 0, 10, 20].map((t) => write(show(t * unit, digits), x(t), BOTTOM + 14)),
-      write(unit < 1 ? fill(text.score_near, { times: Math.round(1 / unit) }) : text.score, WIDE / 2, HIGH - 3),
-    );
-  }
-
-  function drawWeights(weights, best) {
-    const y = (a) => BOTTOM - (BOTTOM - EDGE.top) * a;
-    const unit = (WIDE - EDGE.left - EDGE.right) / n;
-    weighing.layer.replaceChildren(
-      ...[0, 0.5, 1].flatMap((t) => [hline(y(t), t ? "abh-guide" : "abh-base"), write(show(t, 1), EDGE.left - 5, y(t) + 4, "end")]),
-      ...weights.map((a, j) => s("rect", { x: EDGE.left + unit * (j + 0.15), width: unit * 0.7, y: y(a), height: Math.max(0.6, BOTTOM - y(a)), class: best[j] ? "abh-w abh-best" : "abh-w" })),
-      hline(y(1 / n), "abh-even"),
-      ...weights.map((_, j) => (j % 5 === 4 || j === 0 ? write(String(j + 1), EDGE.left + unit * (j + 0.5), BOTTOM + 14) : "")),
-      write(text.key, (EDGE.left + WIDE - EDGE.right) / 2, HIGH - 3),
-    );
-  }
-
-  /** The median query's gradient against the length, a line for each divisor. */
-  function drawLines() {
-    const right = WIDE - 30;
-    const x = (i) => EDGE.left + ((right - EDGE.left) * Math.log(stops[i])) / Math.log(stops.at(-1));
-    const y = (value) => BOTTOM - ((BOTTOM - EDGE.top) * Math.max(0, Math.log10(Math.max(value, 1e-300)) - FLOOR)) / -FLOOR;
-    const marks = curves.map((line, k) => ({ k, y: y(line.at(-1)) })).sort((a, b) => a.y - b.y || b.k - a.k);
-    marks.forEach((mark, i) => { if (i) mark.y = Math.max(mark.y, marks[i - 1].y + 14); });
-    for (let i = marks.length - 1, low = BOTTOM - 6; i >= 0; i--, low -= 14) marks[i].y = Math.min(marks[i].y, low);
-    const chosenLast = [0, 1, 2].sort((a, b) => (a === kind) - (b === kind)); // so on top
-    lines.layer.replaceChildren(
-      ...[[1e-5, "10⁻⁵"], [1e-3, "10⁻³"], [0.1, "0.1"], [1, "1"]].flatMap(([value, label], i) =>
-        [hline(y(value), i ? "abh-guide" : "abh-base", EDGE.left, right), write(label, EDGE.left - 5, y(value) + 4, "end")]),
-      ...stops.map((stop, i) => ([1, 8, 64, 512].includes(stop) ? write(String(stop), x(i), BOTTOM + 14) : "")),
-      write("d_k", (EDGE.left + right) / 2, HIGH - 4),
-      s("line", { x1: x(at), x2: x(at), y1: EDGE.top, y2: BOTTOM, class: "abh-here" }),
-      ...chosenLast.map((k) => path(curves[k].map((value, i) => [x(i), y(value)]), `abh-line abh-kind${k} ${k === kind ? "abh-chosen" : ""}`)),
-      s("circle", { cx: x(at), cy: y(curves[kind][at]), r: 5, class: "abh-ring" }),
-      ...marks.map((mark) => write(text.marks[mark.k], right + 5, mark.y + 4, "start", mark.k === kind ? "abh-mark abh-chosen" : "abh-mark")),
-    );
+  /** What sentences say of the state. */
+  function told(now, expected, found) {
+    const [d_k, gradient] = [stops[at], curves[kind][at]];
+    const highest = Math.max(...now.weights);
+    const digits = expected < 0.095 ? 3 : 2;
+    const facts = {
+      d_k, size: show(size, 1), measured: show(found, digits), predicted: show(expected, digits),
+      weights: now.weights.map((a) => show(a)).join(", "),
+      percent: highest > 0.99 ? text.nearly_all : percent(highest), gradient: small(gradient),
+      divisor: show(divisorOf(kind, d_k), 1).replace(/\.0$/, ""), query: chosen + 1,
+      gradients: text.marks.map((mark, k) => fill(text.value, { mark, value: small(curves[k][at]) })).join(", "),
+    };
+    facts.best = fill(largest(now.weights).length === n ? text.all_alike : text.one_best, facts);
+    facts.verdict = fill(expected > 3 ? text.closed : expected > 0.4 ? text.open : text.even, facts);
+    return facts;
   }
 
   function draw() {
@@ -290,39 +309,25 @@ function render({ model, el }) {
     const scores = raw.flatMap((list) => list[at].map((x) => x * factor(kind, at)));
     const expected = factor(kind, at) * Math.sqrt(d_k);
     const found = spread(scores);
-    const best = isLargest(now.weights);
-    const most = Math.max(...now.weights);
-    const gradient = curves[kind][at];
+    const facts = told(now, expected, found);
 
     words.set(kind);
     length.set(at);
     length.input.setAttribute("aria-valuetext", String(d_k));
     scale.set(size);
-    for (const { node, wanted } of tries) {
-      node.setAttribute("aria-pressed", String(wanted.d_k === d_k && wanted.size === size && wanted.divisor === kind));
-    }
-    drawScores(scores, now.scores, expected, best);
-    drawWeights(now.weights, best);
-    drawLines();
+    block.mark((wanted) => wanted.d_k === d_k && wanted.size === size && wanted.divisor === kind);
+    drawScores(bars.layer, scores, now.scores, expected, text);
+    drawWeights(weighing.layer, now.weights, text);
+    drawLines(lines.layer, curves, stops, at, kind, text);
 
-    const digits = expected < 0.095 ? 3 : 2;
-    measured.number.textContent = show(found, digits);
-    predicted.number.textContent = show(expected, digits);
-    largest.number.textContent = show(most, 3);
+    measured.number.textContent = facts.measured;
+    predicted.number.textContent = facts.predicted;
+    most.number.textContent = show(Math.max(...now.weights), 3);
     evenness.number.textContent = show(now.entropy, 3);
-    slope.number.textContent = small(gradient);
+    slope.number.textContent = facts.gradient;
     const title = fill(text.weights, { query: chosen + 1, queries: m });
     whose.setAttribute("aria-label", title);
     whose.firstChild.textContent = title;
-
-    const facts = {
-      d_k, size: show(size, 1), measured: measured.number.textContent, predicted: predicted.number.textContent,
-      weights: now.weights.map((a) => show(a)).join(", "), percent: most > 0.99 ? text.nearly_all : `${show(100 * most, 0)}%`, gradient: small(gradient),
-      divisor: show(divisorOf(kind, d_k), 1).replace(/\.0$/, ""), query: chosen + 1,
-      gradients: text.marks.map((mark, k) => fill(text.value, { mark, value: small(curves[k][at]) })).join(", "),
-    };
-    facts.best = fill(best.every(Boolean) ? text.all_alike : text.one_best, facts);
-    facts.verdict = fill(expected > 3 ? text.closed : expected > 0.4 ? text.open : text.even, facts);
     bars.svg.setAttribute("aria-label", fill(text.scores_picture, facts));
     weighing.svg.setAttribute("aria-label", fill(text.weights_picture, facts));
     lines.svg.setAttribute("aria-label", fill(text.gradients_picture, facts));

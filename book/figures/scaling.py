@@ -114,3 +114,8 @@ class ScalingFigure(Figure):
             chosen=chosen,
             tries=[one for one in tries if one["d_k"] in stops],
         )
+
+
+def demo():
+    """Return a figure that is quickly made, to be tried in JupyterLab."""
+    return ScalingFigure(Q, K)

@@ -1,8 +1,13 @@
 // One row through softmax and back, step by step: scores, weights, slopes, grades, and the gradient that arrives.
 //
 // The first part is the mathematics: pure functions, exported, compared with the course's Python in
-// tests/test_figure_softmax.py. The second part draws. figures/common.js stands before this file. Nothing here asks a
-// kernel: the same code runs in the book's static page and in JupyterLab.
+// tests/test_figure_softmax.py. The second part draws. Nothing here asks a kernel: the same code runs in the book's
+// static page and in JupyterLab.
+
+import { button, choice, slider, stepper, tries } from "./common/controls.js";
+import { announcer, figure, group, h, newId, s } from "./common/elements.js";
+import { dot, largest, softmax } from "./common/mathematics.js";
+import { fill, plain, scientific, show, SUPERSCRIPT } from "./common/numbers.js";
 
 // ---- mathematics -----------------------------------------------------------------------------------------
 
@@ -37,12 +42,7 @@ export function learn(scores, da, steps) {
 
 /** A number with so many decimals, or as 2·10⁻⁵ where they would hide it. */
 export function small(x, digits = 3) {
-  if (x === 0 || Math.abs(x) >= 0.5 * 10 ** -digits) return show(x, digits);
-  let power = Math.floor(Math.log10(Math.abs(x)));
-  let lead = Math.round(Math.abs(x) / 10 ** power);
-  if (power < -300) lead = Math.round(Math.abs(x) * 1e300 / 10 ** (power + 300));
-  if (lead === 10) [lead, power] = [1, power + 1];
-  return `${x < 0 ? "\u2212" : ""}${lead}·10${superscript(power)}`;
+  return x === 0 || Math.abs(x) >= 0.5 * 10 ** -digits ? show(x, digits) : scientific(x);
 }
 
 /** As it would be written by hand, with four decimals at most, and with a power of ten where it is tiny. */
@@ -64,9 +64,7 @@ const STEPS = ["weights", "slopes", "grades", "average", "gradient"];
 const [WIDTH, HEIGHT] = [330, 150]; // of the picture
 
 function label(text, x, y, attributes = {}) {
-  const node = s("text", { x, y, class: "abh-label", ...attributes });
-  node.textContent = text;
-  return node;
+  return s("text", { x, y, class: "abh-label", ...attributes }, text);
 }
 
 /** The weights as parts of one bar; and, nudged, as parts of another below it. */
@@ -116,6 +114,98 @@ function balance(tokens, { weights, average, ds }, da, low, high, names, step) {
   return drawn;
 }
 
+/** Sliders for the scores, each with a bar for its weight. */
+function forward(tokens, text, move) {
+  const lines = tokens.map((token, j) => {
+    const score = slider(token, { min: -LIMIT, max: LIMIT, step: 0.1 }, (x) => move(j, x), (x) => written(x, 2));
+    score.input.setAttribute("aria-label", fill(text.score_of, { word: token }));
+    const bar = h("div", { class: "abh-bar" });
+    const track = h("div", { class: "abh-track", "aria-hidden": "true" }, bar);
+    return { score, bar, node: h("div", { class: "abh-forward" }, score.node, track) };
+  });
+  return {
+    nodes: lines.map((line) => line.node),
+    set: (scores, weights) => lines.forEach((line, j) => {
+      line.score.set(scores[j]);
+      line.bar.style.width = `${100 * weights[j]}%`;
+    }),
+  };
+}
+
+/** The table, to which each step adds columns. Gradients have bars: `full` is as wide as one gets. */
+function table(tokens, text, full) {
+  const rows = tokens.map((token) => {
+    const cell = (name) => h("td", { class: `abh-c-${name}` });
+    const [weight, grade, above, gradient] = ["weight", "grade", "above", "gradient"].map(cell);
+    const slopes = tokens.map(() => cell("slope"));
+    const bar = h("div", { class: "abh-bar" });
+    const line = h("tr", {}, h("th", { scope: "row" }, token), weight, ...slopes, grade, above, gradient,
+      h("td", { class: "abh-c-gradient abh-both", "aria-hidden": "true" }, bar));
+    return { line, weight, slopes, grade, above, gradient, bar };
+  });
+  const [total, sum] = ["weight", "gradient"].map((name) => h("td", { class: `abh-c-${name}` }));
+  const noSlopes = tokens.map(() => h("td", { class: "abh-c-slope" }, "0"));
+  const head = (name, content, more = {}) => h("th", { scope: "col", class: `abh-c-${name}`, ...more }, content);
+  const node = h("table", {},
+    h("thead", {},
+      h("tr", {}, h("th", { scope: "col" }, text.word), head("weight", text.weight),
+        ...tokens.map((token, l) => head("slope", fill(text.slope, { word: token }), { "data-column": l })),
+        head("grade", text.grade), head("above", text.above), head("gradient", text.gradient, { colspan: 2 }))),
+    h("tbody", {}, ...rows.map((r) => r.line)),
+    h("tfoot", {}, h("tr", {}, h("th", { scope: "row" }, text.total), total, ...noSlopes,
+      h("td", { class: "abh-c-grade" }), h("td", { class: "abh-c-above" }), sum, h("td", { class: "abh-c-gradient" }))));
+
+  return {
+    node,
+    set(step, now, da, nudged) {
+      rows.forEach((r, j) => {
+        write(r.weight, written(now.weights[j]));
+        r.slopes.forEach((cell, l) => {
+          write(cell, step >= 1 ? written(now.jacobian[j][l]) : "");
+          cell.classList.toggle("abh-nudged", step === 1 && l === nudged);
+        });
+        r.grade.textContent = step >= 2 ? written(da[j]) : "";
+        write(r.above, step >= 3 ? written(now.above[j]) : "");
+        write(r.gradient, step >= 4 ? written(now.ds[j]) : "");
+        r.bar.className = `abh-bar ${now.ds[j] > 0 ? "abh-rise" : "abh-fall"}`;
+        r.bar.style.width = step >= 4 ? `${(50 * Math.abs(now.ds[j])) / full}%` : "0";
+      });
+      total.textContent = "1";
+      sum.textContent = step >= 4 ? "0" : "";
+      for (const cell of noSlopes) cell.textContent = step >= 1 ? "0" : "";
+    },
+  };
+}
+
+/** Who has most weight, in a sentence that knows of ties. */
+function best(weights, tokens, text) {
+  const most = largest(weights);
+  if (most.length === weights.length) return text.all_level;
+  return fill(most.length > 1 ? text.some_level : text.one_best, { best: most.map((j) => tokens[j]).join(text.and) });
+}
+
+/** What learning does with such gradients. */
+function moves({ ds }, da, tokens, text) {
+  if (da.every((grade) => grade === da[0])) return text.same_grade;
+  if (Math.max(...ds.map(Math.abs)) < STILL) return fill(text.still, { largest: written(Math.max(...ds.map(Math.abs))) });
+  const names = (sign) => tokens.filter((_, j) => sign * ds[j] > 0).join(text.and);
+  return fill(text.moves, { down: names(1), up: names(-1) });
+}
+
+const listed = (tokens, numbers) => tokens.map((token, j) => `${token} ${written(numbers[j])}`).join(", ");
+
+/** What sentences say of a row and its grades. */
+function told(now, da, tokens, text) {
+  const signed = (x) => (x < 0 ? `(${written(x)})` : written(x));
+  return {
+    best: best(now.weights, tokens, text), weights: listed(tokens, now.weights), grades: listed(tokens, da),
+    average: written(now.average),
+    moves: moves(now, da, tokens, text),
+    mean: tokens.map((_, j) => `${written(now.weights[j])}·${signed(da[j])}`).join(" + "),
+    products: tokens.map((token, j) => `${token} ${written(now.weights[j])}·${signed(now.above[j])} = ${written(now.ds[j])}`).join(", "),
+  };
+}
+
 function render({ model, el }) {
   const tokens = model.get("tokens");
   const text = model.get("text");
@@ -129,43 +219,14 @@ function render({ model, el }) {
   let step = model.get("step");
   let nudgedOne = 0;
 
-  const steps = choice(`${id}-step`, text.steps, text.step_names.map((name, i) => `${i + 1} ${name}`), step, go);
-  steps.node.classList.add("abh-steps");
-  const back = button(text.back, () => go(step - 1));
-  const next = button(text.next, () => go(step + 1), "abh-next");
-
-  // forward: a slider and a weight for each word
-  const forward = tokens.map((token, j) => {
-    const score = slider(token, { min: -LIMIT, max: LIMIT, step: 0.1 }, (x) => { scores[j] = x; draw(); }, (x) => written(x, 2));
-    score.input.setAttribute("aria-label", fill(text.score_of, { word: token }));
-    const bar = h("div", { class: "abh-bar" });
-    return { score, bar, line: h("div", { class: "abh-forward" }, score.row, h("div", { class: "abh-track", "aria-hidden": "true" }, bar)) };
-  });
+  const walk = stepper(id, text, text.step_names, step, (to) => { step = to; draw(); });
+  const sliders = forward(tokens, text, (j, x) => { scores[j] = x; draw(); });
   const layer = s("g");
   const picture = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" }, layer);
   const nudge = choice(`${id}-nudge`, text.nudge, tokens, nudgedOne, (i) => { nudgedOne = i; draw(); });
   nudge.node.classList.add("abh-nudge");
-
-  // the table: what each step adds
-  const rows = tokens.map((token) => {
-    const cell = (name) => h("td", { class: `abh-c-${name}` });
-    const [weight, grade, above, gradient] = ["weight", "grade", "above", "gradient"].map(cell);
-    const slopes = tokens.map(() => cell("slope"));
-    const bar = h("div", { class: "abh-bar" });
-    const line = h("tr", {}, h("th", { scope: "row" }, token), weight, ...slopes, grade, above, gradient,
-      h("td", { class: "abh-c-gradient abh-both", "aria-hidden": "true" }, bar));
-    return { line, weight, slopes, grade, above, gradient, bar };
-  });
-  const [total, sum] = ["weight", "gradient"].map((name) => h("td", { class: `abh-c-${name}` }));
-  const head = (name, content, more = {}) => h("th", { scope: "col", class: `abh-c-${name}`, ...more }, content);
-  const table = h("table", {},
-    h("thead", {},
-      h("tr", {}, h("th", { scope: "col" }, text.word), head("weight", text.weight),
-        ...tokens.map((token, l) => head("slope", fill(text.slope, { word: token }), { "data-column": l })),
-        head("grade", text.grade), head("above", text.above), head("gradient", text.gradient, { colspan: 2 }))),
-    h("tbody", {}, ...rows.map((r) => r.line)),
-    h("tfoot", {}, h("tr", {}, h("th", { scope: "row" }, text.total), total, ...tokens.map(() => h("td", { class: "abh-c-slope" }, "0")),
-      h("td", { class: "abh-c-grade" }), h("td", { class: "abh-c-above" }), sum, h("td", { class: "abh-c-gradient" }))));
+  // No gradient exceeds a quarter of the range of the grades: that is the full width of a bar.
+  const steps = table(tokens, text, (high - low) / 4);
 
   /** Show scores and grades at the last step. */
   function present(newScores, newGrades = grades) {
@@ -175,98 +236,44 @@ function render({ model, el }) {
     draw();
   }
   const lead = grades.indexOf(Math.max(...grades));
-  const tries = [
+  const reset = button(text.reset, () => { scores = [...own]; da = [...grades]; draw(); });
+  const block = tries(text.try, [
     [text.try_long, () => present(own.map((x) => 10 * x))],
     [text.try_two, () => present(own.map((x, j) => 10 * (j === own.length - 1 ? own[lead] : x)))],
     [text.try_shift, () => present(own.map((x) => x + 3))],
     [text.try_alike, () => present([...own], own.map(() => 1))],
-  ].map(([name, press]) => button(name, press));
+  ], reset);
   const learning = [[text.learn_one, 1], [text.learn_ten, 10]].map(([name, times]) =>
     button(name, () => present(learn(scores, da, times), da)));
-  const reset = button(text.reset, () => { scores = [...own]; da = [...grades]; draw(); });
 
   const summary = announcer();
   const root = figure("abh-softmax", text.title,
-    h("div", { class: "abh-walk" }, steps.node, back, next),
+    walk.node,
     summary.node,
     h("div", { class: "abh-stages" },
       h("section", { "aria-label": text.scores },
         h("div", { class: "abh-heads", "aria-hidden": "true" }, h("span", {}, text.scores), h("span", {}, text.weights)),
-        ...forward.map((f) => f.line),
-        h("div", { class: "abh-learn", role: "group", "aria-label": text.learn },
-          h("span", { "aria-hidden": "true" }, text.learn), ...learning)),
+        ...sliders.nodes,
+        group("abh-learn", text.learn, ...learning)),
       h("section", { class: "abh-picture" }, picture, nudge.node)),
-    table,
-    h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
-      h("span", { "aria-hidden": "true" }, text.try), ...tries, reset));
-
-  function go(to) {
-    step = Math.min(STEPS.length - 1, Math.max(0, to));
-    draw();
-  }
-
-  /** Who has most weight, in a sentence that knows of ties. */
-  function best(weights) {
-    const most = largest(weights);
-    if (most.length === weights.length) return text.all_level;
-    return fill(most.length > 1 ? text.some_level : text.one_best, { best: most.map((j) => tokens[j]).join(text.and) });
-  }
-
-  /** What learning does with such gradients. */
-  function moves({ ds }) {
-    if (da.every((grade) => grade === da[0])) return text.same_grade;
-    if (Math.max(...ds.map(Math.abs)) < STILL) return fill(text.still, { largest: written(Math.max(...ds.map(Math.abs))) });
-    const names = (sign) => tokens.filter((_, j) => sign * ds[j] > 0).join(text.and);
-    return fill(text.moves, { down: names(1), up: names(-1) });
-  }
+    steps.node, block.node);
 
   function draw() {
     const now = row(scores, da);
     const nudged = softmax(scores.map((x, j) => x + (j === nudgedOne ? NUDGE : 0)));
-    const signed = (x) => (x < 0 ? `(${written(x)})` : written(x));
-    const list = (numbers) => tokens.map((token, j) => `${token} ${written(numbers[j])}`).join(", ");
-    const facts = {
-      word: tokens[nudgedOne], best: best(now.weights), weights: list(now.weights), nudged: list(nudged), grades: list(da),
-      average: written(now.average), moves: moves(now),
-      mean: tokens.map((_, j) => `${written(now.weights[j])}·${signed(da[j])}`).join(" + "),
-      products: tokens.map((token, j) => `${token} ${written(now.weights[j])}·${signed(now.above[j])} = ${written(now.ds[j])}`).join(", "),
-    };
+    const facts = { ...told(now, da, tokens, text), word: tokens[nudgedOne], nudged: listed(tokens, nudged) };
 
-    steps.set(step);
+    walk.set(step);
     nudge.set(nudgedOne);
     root.dataset.step = step;
-    back.disabled = step === 0;
-    next.disabled = step === STEPS.length - 1;
     reset.disabled = scores.every((x, j) => x === own[j]) && da.every((x, j) => x === grades[j]);
-    forward.forEach((f, j) => {
-      f.score.set(scores[j]);
-      f.bar.style.width = `${100 * now.weights[j]}%`;
-    });
-
+    sliders.set(scores, now.weights);
     layer.replaceChildren(...(step < 2
       ? shares(tokens, now.weights, step === 1 ? nudged : null, [text.share, fill(text.share_nudged, facts)])
       : balance(tokens, now, da, low, high, { grade: text.grade_axis, average: fill(text.support, facts) }, step)));
     picture.setAttribute("aria-label", fill(step < 2 ? text.share_picture : text.balance_picture, facts));
-
-    // No gradient exceeds a quarter of the range of the grades: that is the full width of a bar.
-    const full = (high - low) / 4;
-    rows.forEach((r, j) => {
-      write(r.weight, written(now.weights[j]));
-      r.slopes.forEach((cell, l) => {
-        write(cell, step >= 1 ? written(now.jacobian[j][l]) : "");
-        cell.classList.toggle("abh-nudged", step === 1 && l === nudgedOne);
-      });
-      r.grade.textContent = step >= 2 ? written(da[j]) : "";
-      write(r.above, step >= 3 ? written(now.above[j]) : "");
-      write(r.gradient, step >= 4 ? written(now.ds[j]) : "");
-      r.bar.className = `abh-bar ${now.ds[j] > 0 ? "abh-rise" : "abh-fall"}`;
-      r.bar.style.width = step >= 4 ? `${(50 * Math.abs(now.ds[j])) / full}%` : "0";
-    });
-    total.textContent = "1";
-    sum.textContent = step >= 4 ? "0" : "";
-    for (const node of table.querySelectorAll("tfoot .abh-c-slope")) node.textContent = step >= 1 ? "0" : "";
+    steps.set(step, now, da, nudgedOne);
     root.dataset.row = JSON.stringify({ scores, da, ...now });
-
     summary.say(fill(text[`say_${STEPS[step]}`], facts));
   }
 

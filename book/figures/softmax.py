@@ -88,3 +88,8 @@ class SoftmaxFigure(Figure):
             )
         data = {"scores": scores.tolist(), "grades": grades.tolist()}
         super().__init__(TEXT, text, tokens=list(tokens), step=step, **data)
+
+
+def demo():
+    """Return a figure that is quickly made, to be tried in JupyterLab."""
+    return SoftmaxFigure(WORDS, SCORES, GRADES, step=4)

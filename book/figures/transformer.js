@@ -1,8 +1,13 @@
 // A tiny GPT writes: each head's weights, what each part adds to the stream of the last word, and the next word.
 //
 // The first part is the mathematics: pure functions, exported, compared with the chapter's Python in
-// tests/test_figure_transformer.py. The second part draws. figures/common.js stands before this file. Nothing here asks a
-// kernel: the same code runs in the book's static page and in JupyterLab.
+// tests/test_figure_transformer.py. The second part draws. Nothing here asks a kernel: the same code runs in the
+// book's static page and in JupyterLab.
+
+import { slider, stepper, tries } from "./common/controls.js";
+import { announcer, figure, h, newId, s, strip } from "./common/elements.js";
+import { affine, dot, gelu, largest, layerNorm, matmul, plus, softmax } from "./common/mathematics.js";
+import { fill, percent, show } from "./common/numbers.js";
 
 // ---- mathematics -----------------------------------------------------------------------------------------
 
@@ -89,7 +94,7 @@ export function after(words, nouns, verbs) {
 
 // ---- drawing ---------------------------------------------------------------------------------------------
 
-const [STRIP, TALL] = [640, 40]; // of a strip of numbers
+const STRIP = [640, 40]; // width and height of a strip of numbers
 const MOST = 0.5; // a weight that says on its own where a head looks
 const SOME = 0.15; // and one that is worth a mention
 const SHOWN = 0.1; // and one whose number is written
@@ -97,19 +102,56 @@ const LISTED = 8; // next words on show
 const LONGEST = 18; // words after which no further sentence is added
 const LATEST = 20; // words of the text on show
 
-const percent = (x) => (x > 0 && x < 0.005 ? "<1%" : `${Math.round(100 * x)}%`);
-
-/** A row of numbers as bars up and down from a line. */
-function strip(numbers, full, kind) {
-  const wide = STRIP / numbers.length;
-  const bars = numbers.map((x, c) => {
-    const high = Math.min(1, Math.abs(x) / full) * (TALL / 2 - 1);
-    return s("rect", {
-      x: (c + 0.2) * wide, width: wide * 0.6, y: TALL / 2 - (x > 0 ? high : 0), height: Math.max(high, 0.5),
-      class: `abh-number-bar ${kind}`,
-    });
+/** A head's name, and the words with the weight of each. */
+function headRow(weights, layer, t, words, text) {
+  const name = fill(text.head, { layer: layer + 1, head: t + 1 });
+  const cells = weights.map((a, j) => {
+    const cell = h("span", { class: `abh-weight-word ${a >= MOST ? "abh-dark" : ""}` }, words[j]);
+    if (a >= SHOWN) cell.append(h("small", {}, show(a)));
+    cell.style.setProperty("--a", `${Math.round(100 * a)}%`);
+    return cell;
   });
-  return [...bars, s("line", { x1: 0, x2: STRIP, y1: TALL / 2, y2: TALL / 2, class: "abh-ground" })];
+  const list = weights.map((a, j) => `${words[j]} ${show(a)}`).join(text.comma);
+  return h("div", { class: `abh-head-row abh-of-layer-${layer + 1}`, role: "img",
+    "aria-label": `${name}. ${fill(text.weights_picture, { word: words.at(-1), weights: list })}` },
+  h("span", { class: "abh-head-name" }, name), h("span", { class: "abh-weight-words" }, ...cells));
+}
+
+/** Where a head looks, in a sentence that knows of ties and of weight that is divided. */
+function look(weights, t, words, text) {
+  const most = largest(weights);
+  const alone = most.length === 1 && weights[most[0]] >= MOST;
+  const order = weights.map((_, j) => j).sort((a, b) => weights[b] - weights[a]);
+  const told = alone ? most : order.filter((j) => weights[j] >= SOME || most.includes(j)).slice(0, 4);
+  const named = told.map((j) => fill(text.most, { word: words[j], weight: show(weights[j]) }));
+  return fill(alone ? text.look_most : text.look_some, { number: t + 1, most: named.join(text.and) });
+}
+
+/** One part of the stream: its name, its numbers, and what would be read off after it. */
+function partRow(part, at, full, read, text) {
+  const layer = Math.ceil(at / 2);
+  const kind = at === 0 ? "first" : at % 2 ? "heads" : "network";
+  const svg = s("svg", { viewBox: `0 0 ${STRIP.join(" ")}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    ...strip(part, STRIP, full, `abh-part-${kind}`));
+  return h("div", { class: `abh-part abh-of-layer-${layer}` },
+    h("span", { class: "abh-part-name" }, fill(text[`part_${kind}`], { layer })), svg,
+    h("span", { class: "abh-read" }, fill(text.read, read)));
+}
+
+/** A next word and its chance, with a mark where the grammar has it. */
+function chanceItem(word, p, fits, text) {
+  const bar = h("span", { class: "abh-bar" });
+  bar.style.width = `${100 * p}%`;
+  const mark = h("span", { class: "abh-mark", "aria-hidden": "true" }, fits ? "✓" : "×");
+  return h("li", { class: fits ? "abh-fits" : "abh-misfits" },
+    h("span", { class: "abh-chance-word" }, word, mark, h("span", { class: "visually-hidden" }, fits ? text.fits : text.misfits)),
+    h("span", { class: "abh-share" }, percent(p)), h("span", { class: "abh-track" }, bar));
+}
+
+/** The end of the text: what the model no longer sees is grey, and the last word stands out. */
+function sentenceSpans(words, gone) {
+  const kind = (i) => (i < gone ? "abh-gone" : i === words.length - 1 ? "abh-last" : "");
+  return words.map((word, i) => h("span", { class: kind(i) }, word)).slice(-LATEST);
 }
 
 function render({ model, el }) {
@@ -121,42 +163,27 @@ function render({ model, el }) {
   const [start, far, other] = model.get("starts");
   const id = newId("abh-transformer");
   const last = gpt.num_layers + 1; // the step that predicts
+  const stop = vocabulary.indexOf(".");
+  const word = (token) => vocabulary[token];
 
   // State: the text so far, the step, and the temperature.
   let tokens = [...start];
   let step = Math.min(last, Math.max(0, model.get("step")));
   let temperature = 1;
 
-  const word = (token) => vocabulary[token];
-  const names = [text.step_first, ...Array.from({ length: gpt.num_layers }, (_, l) => fill(text.step_layer, { number: l + 1 })),
-    text.step_last];
-  const steps = choice(`${id}-step`, text.steps, names.map((name, i) => `${i + 1} ${name}`), step, (i) => { step = i; update(); });
-  steps.node.classList.add("abh-steps");
-  const back = button(text.back, () => { step -= 1; update(); });
-  const next = button(text.next, forwards, "abh-next");
-
+  const layers = Array.from({ length: gpt.num_layers }, (_, l) => fill(text.step_layer, { number: l + 1 }));
+  const walk = stepper(id, text, [text.step_first, ...layers, text.step_last], step, go, Infinity);
   const sentence = h("p", { class: "abh-sentence" });
   const rows = h("div", { class: "abh-heads" });
   const stream = h("div", { class: "abh-stream" });
   const streamOf = h("p", { class: "abh-caption" });
   const chances = h("ol", { class: "abh-chances" });
-  const heat = slider(text.temperature, { min: 0, max: 3, step: 0.1 }, (value) => { temperature = value; step = last; update(); },
-    (x) => show(x, 1));
-  heat.set(temperature);
+  const heat = slider(text.temperature, { min: 0, max: 3, step: 0.1 }, (warmth) => present(tokens, warmth), (x) => show(x, 1));
 
   /** Set the text, and show what the model makes of it. */
-  function present(words, warmth = temperature) {
+  function present(words, warmth) {
     tokens = [...words];
     temperature = warmth;
-    step = last;
-    update();
-  }
-
-  /** Let the model go on to the next full stop, at some temperature. */
-  function write(begin, warmth) {
-    tokens = [...begin];
-    temperature = warmth;
-    do add(); while (word(tokens.at(-1)) !== "." && tokens.length < begin.length + 20);
     step = last;
     update();
   }
@@ -167,116 +194,78 @@ function render({ model, el }) {
     tokens.push(draw(temper(forward(seen, gpt).logits, temperature), Math.random()));
   }
 
-  function forwards() {
-    if (step < last) {
-      step += 1;
-    } else {
-      add();
-      step = 0;
-    }
+  /** Let the model go on to the next full stop, at some temperature. */
+  function write(begin, warmth) {
+    tokens = [...begin];
+    temperature = warmth;
+    do add(); while (tokens.at(-1) !== stop && tokens.length < begin.length + 20);
+    present(tokens, warmth);
+  }
+
+  /** To a step; behind the last one stands the first, with one word more. */
+  function go(to) {
+    if (to > last) add();
+    step = to > last ? 0 : to;
     update();
   }
 
-  const stop = vocabulary.indexOf(".");
   /** Where the next sentence begins: after a full stop, else anew. */
   const onward = () => (tokens.at(-1) === stop && tokens.length > 1 && tokens.length < LONGEST ? tokens : [stop]);
-  const tries = [
+  const block = tries(text.try, [
     [text.try_far, () => present(far, 1)],
     [text.try_other, () => present(other, 1)],
     [text.try_write, () => write(onward(), 1)],
     [text.try_hot, () => write(onward(), 3)],
     [text.try_cold, () => write([stop], 0)],
-  ].map(([name, press]) => button(name, press));
+  ]);
 
   const summary = announcer();
   const root = figure("abh-transformer", text.title,
-    h("div", { class: "abh-walk" }, steps.node, back, next),
+    walk.node,
     summary.node, sentence, rows,
     h("div", { class: "abh-stream-panel" }, streamOf, stream),
     h("div", { class: "abh-outcome" }, h("p", { class: "abh-caption" }, text.chances), chances),
-    heat.row,
-    h("div", { class: "abh-tries", role: "group", "aria-label": text.try },
-      h("span", { "aria-hidden": "true" }, text.try), ...tries));
+    heat.node, block.node);
 
-  /** Where a head looks, in a sentence that knows of ties and of weight that is divided. */
-  function look(weights, t, seen) {
-    const most = largest(weights);
-    const alone = most.length === 1 && weights[most[0]] >= MOST;
-    const order = weights.map((_, j) => j).sort((a, b) => weights[b] - weights[a]);
-    const told = alone ? most : order.filter((j) => weights[j] >= SOME || most.includes(j)).slice(0, 4);
-    const named = told.map((j) => fill(text.most, { word: word(seen[j]), weight: show(weights[j]) }));
-    return fill(alone ? text.look_most : text.look_some, { number: t + 1, most: named.join(text.and) });
-  }
-
-  /** A head's name, and the text with the weight of each word. */
-  function headRow(weights, layer, t, seen) {
-    const name = fill(text.head, { layer: layer + 1, head: t + 1 });
-    const cells = weights.map((a, j) => {
-      const cell = h("span", { class: `abh-weight-word ${a >= MOST ? "abh-dark" : ""}` }, word(seen[j]));
-      if (a >= SHOWN) cell.append(h("small", {}, show(a)));
-      cell.style.setProperty("--a", `${Math.round(100 * a)}%`);
-      return cell;
-    });
-    const list = weights.map((a, j) => `${word(seen[j])} ${show(a)}`).join(text.comma);
-    return h("div", { class: `abh-head-row abh-of-layer-${layer + 1}`, role: "img",
-      "aria-label": `${name}. ${fill(text.weights_picture, { word: word(seen.at(-1)), weights: list })}` },
-    h("span", { class: "abh-head-name" }, name), h("span", { class: "abh-weight-words" }, ...cells));
-  }
-
-  /** One part of the stream: its name, its numbers, and what would be read off after it. */
-  function partRow(part, at, full, reads) {
-    const layer = Math.ceil(at / 2);
-    const kind = at === 0 ? "first" : at % 2 ? "heads" : "network";
-    const svg = s("svg", { viewBox: `0 0 ${STRIP} ${TALL}`, preserveAspectRatio: "none", "aria-hidden": "true" },
-      ...strip(part, full, `abh-part-${kind}`));
-    const most = largest(reads)[0];
-    return h("div", { class: `abh-part abh-of-layer-${layer}` },
-      h("span", { class: "abh-part-name" }, fill(text[`part_${kind}`], { layer })), svg,
-      h("span", { class: "abh-read" }, fill(text.read, { word: word(most), share: percent(reads[most]) })));
-  }
-
-  /** The likeliest next words, with a mark where the grammar has them. */
-  function chanceItem(token, p, fits) {
-    const bar = h("span", { class: "abh-bar" });
-    bar.style.width = `${100 * p}%`;
-    const mark = h("span", { class: "abh-mark", "aria-hidden": "true" }, fits ? "✓" : "×");
-    return h("li", { class: fits ? "abh-fits" : "abh-misfits" },
-      h("span", { class: "abh-chance-word" }, word(token), mark, h("span", { class: "visually-hidden" }, fits ? text.fits : text.misfits)),
-      h("span", { class: "abh-share" }, percent(p)), h("span", { class: "abh-track" }, bar));
+  /** What sentences say of the model's answer `now` to the words it sees; `order` has the next ones, likeliest first. */
+  function told(now, words, p, order, allowed) {
+    const layer = Math.min(gpt.num_layers, Math.max(1, step));
+    const fitting = p.reduce((sum, x, w) => sum + (word(w) in allowed ? x : 0), 0);
+    const likely = order.filter((w, at) => at === 0 || p[w] >= SOME).slice(0, 4);
+    return {
+      word: words.at(-1), size: now.parts[0].length, place: words.length - 1, layer,
+      looks: now.weights[layer - 1].map((A, t) => look(A, t, words, text)).join(" "),
+      most: likely.map((w) => fill(text.expected, { word: word(w), share: percent(p[w]) })).join(text.and),
+      share: percent(fitting),
+    };
   }
 
   function update() {
     const seen = tokens.slice(-gpt.max_len);
+    const words = seen.map(word);
     const now = forward(seen, gpt);
     const p = temper(now.logits, temperature);
+    const order = p.map((_, w) => w).sort((a, b) => p[b] - p[a] || now.logits[b] - now.logits[a]);
     const allowed = after(tokens.slice(1).map(word), nouns, verbs);
-    const current = word(seen.at(-1));
 
-    steps.set(step);
+    walk.set(step);
+    walk.next.textContent = step === last ? text.next_word : text.next;
     heat.set(temperature);
     root.dataset.step = step === last ? "last" : step;
-    back.disabled = step === 0;
-    next.textContent = step === last ? text.next_word : text.next;
-    const gone = tokens.length - seen.length;
-    sentence.replaceChildren(h("span", { class: "abh-quiet" }, text.so_far), ...tokens.map((token, i) =>
-      h("span", { class: i < gone ? "abh-gone" : i === tokens.length - 1 ? "abh-last" : "" }, word(token))).slice(-LATEST));
-    rows.replaceChildren(...now.weights.flatMap((heads, layer) => heads.map((A, t) => headRow(A, layer, t, seen))));
-    streamOf.replaceChildren(h("span", {}, fill(text.stream, { word: current })), h("span", {}, text.reads));
+    sentence.replaceChildren(h("span", { class: "abh-quiet" }, text.so_far),
+      ...sentenceSpans(tokens.map(word), tokens.length - seen.length));
+    rows.replaceChildren(...now.weights.flatMap((heads, layer) => heads.map((A, t) => headRow(A, layer, t, words, text))));
+    streamOf.replaceChildren(h("span", {}, fill(text.stream, { word: words.at(-1) })), h("span", {}, text.reads));
     const full = Math.max(...now.parts.flat().map(Math.abs));
-    stream.replaceChildren(...now.parts.map((part, at) => partRow(part, at, full, now.reads[at])));
-    const order = p.map((_, w) => w).sort((a, b) => p[b] - p[a] || now.logits[b] - now.logits[a]);
-    chances.replaceChildren(...order.slice(0, LISTED).map((w) => chanceItem(w, p[w], word(w) in allowed)));
-
-    const fitting = p.reduce((sum, x, w) => sum + (word(w) in allowed ? x : 0), 0);
-    const told = order.filter((w, at) => at === 0 || p[w] >= SOME).slice(0, 4);
-    const layer = Math.min(gpt.num_layers, Math.max(1, step));
-    root.dataset.now = JSON.stringify({ tokens, temperature, chances: p, allowed, ...now });
-    summary.say(fill(text[step === 0 ? "say_first" : step === last ? "say_last" : "say_layer"], {
-      word: current, size: now.parts[0].length, place: seen.length - 1, layer,
-      looks: now.weights[layer - 1].map((A, t) => look(A, t, seen)).join(" "),
-      most: told.map((w) => fill(text.expected, { word: word(w), share: percent(p[w]) })).join(text.and),
-      share: percent(fitting),
+    stream.replaceChildren(...now.parts.map((part, at) => {
+      const [most] = largest(now.reads[at]);
+      return partRow(part, at, full, { word: word(most), share: percent(now.reads[at][most]) }, text);
     }));
+    chances.replaceChildren(...order.slice(0, LISTED).map((w) => chanceItem(word(w), p[w], word(w) in allowed, text)));
+
+    root.dataset.now = JSON.stringify({ tokens, temperature, chances: p, allowed, ...now });
+    const name = step === 0 ? "say_first" : step === last ? "say_last" : "say_layer";
+    summary.say(fill(text[name], told(now, words, p, order, allowed)));
   }
 
   update();

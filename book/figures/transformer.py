@@ -203,3 +203,8 @@ class TransformerFigure(Figure):
             verbs=[list(pair) for pair in page["VERBS"]], model=data | {"numbers": numbers},
             starts=[[vocabulary.index(word) for word in one] for one in starts], step=step,
         )  # fmt: skip
+
+
+def demo():
+    """Return a figure that is quickly made, to be tried in JupyterLab."""
+    return TransformerFigure(train(2), step=3)

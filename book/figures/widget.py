@@ -3,19 +3,20 @@
 from pathlib import Path
 
 import anywidget
+import javascript
 import traitlets
 
 HERE = Path(__file__).parent
 
 
 def script(name):
-    """The module of a figure: `common.js`, then the figure's own file."""
-    return "\n".join((HERE / file).read_text(encoding="utf8") for file in ("common.js", f"{name}.js"))
+    """The module of a figure, with what it imports of `common/` in it."""
+    return javascript.bundle(name)
 
 
 def style(name):
-    """The style of a figure: `common.css`, then the figure's own file."""
-    return "\n".join((HERE / file).read_text(encoding="utf8") for file in ("common.css", f"{name}.css"))
+    """The style of a figure: `common/common.css`, then the figure's own file."""
+    return "\n".join((HERE / file).read_text(encoding="utf8") for file in ("common/common.css", f"{name}.css"))
 
 
 class Figure(anywidget.AnyWidget):

@@ -1,8 +1,9 @@
 """Checks of exercise 4. Yours to read: each is one sentence about a function, and inputs that would show it false.
 
-Results are compared with a specification that is written differently from what you are asked to write: row by row
-for the gap, number by number for the encoding, as products of complex numbers for the rotation. Where nothing else
-is said the tolerance is `RTOL` in `checking/expect.py`; the tests of the course measure the distance on both sides.
+Results are compared with `specifications`, written differently from what you are asked to write: row by row for the
+gap, number by number for the encoding, as products of complex numbers for the rotation. They lie in checking.zip with
+the runtime, `checking`, so that nobody meets an answer in passing. Where nothing else is said the tolerance is `RTOL`
+in `checking/expect.py`; the tests of the course measure the distance on both sides.
 
 A right answer may compute its angles in float32. The frequency w = base^(-2i/d) then carries a relative error of a
 few times 2^-24, and so does the angle p w: it is off by at most about 4 * 6e-8 * p. (The exponent's own rounding
@@ -10,12 +11,15 @@ counts ln(base) * 2i/d times, but w is smaller by e to that power, so the produc
 to 100 that is 2.4e-5, below `RTOL`. `LONG` is for positions up to 1000: 2.4e-4, with a factor of 4 to spare.
 """
 
+import importlib.util
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).with_name("checking.zip")))
-if find_spec("checking") is None:
+sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
+importlib.invalidate_caches()
+for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+    sys.modules.pop(other, None)
+if not importlib.util.find_spec("checking"):
     raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
 
 import math
@@ -36,6 +40,7 @@ from checking import (
     noncontiguous,
 )
 from checking.expect import RTOL, describe
+from specifications import encoding_by_number, gap_row_by_row, rotated
 
 LONG = 1e-3
 
@@ -55,31 +60,6 @@ suite = Suite(
 )
 check = suite.check
 run = suite.run
-
-
-# What is asked, written in another way.
-
-
-def gap_row_by_row(attend, X, permutation):
-    moved, still = attend(X[permutation]), attend(X)
-    return max(np.abs(moved[i] - still[place]).max() for i, place in enumerate(permutation))
-
-
-def encoding_by_number(n, d_model):
-    def entry(p, column):
-        angle = p / math.pow(10000, (column - column % 2) / d_model)
-        return math.cos(angle) if column % 2 else math.sin(angle)
-
-    return np.array([[entry(p, column) for column in range(d_model)] for p in range(n)])
-
-
-def rotated(X, positions, base=10000.0):
-    """Turn (x, y) by t: the real and the imaginary part of (x + iy) e^(it)."""
-    d = X.shape[-1]
-    X = X.astype(float)
-    angles = np.multiply.outer(positions, [math.exp(-column / d * math.log(base)) for column in range(0, d, 2)])
-    turned = (X[..., 0::2] + 1j * X[..., 1::2]) * np.exp(1j * angles)
-    return np.stack([turned.real, turned.imag], axis=-1).reshape(X.shape)
 
 
 # by_hand

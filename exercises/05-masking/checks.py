@@ -1,7 +1,8 @@
 """Checks of exercise 5. Yours to read: each is one sentence about a function, and inputs that would show it false.
 
-Results are compared with a specification that goes entry by entry, or key by key. Unless a check says otherwise,
-the tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen. Two others are needed:
+Results are compared with `specifications`, which go entry by entry, or key by key, and lie in checking.zip with the
+runtime, `checking`, so that nobody meets an answer in passing. Unless a check says otherwise, the tolerance is `RTOL`
+in `checking/expect.py`, which says how it was chosen. Two others are needed:
 
 - `LARGE`, for scores in the thousands. There float32 numbers lie up to 1e-3 apart, so that a right answer that is
   computed in float32 inside may give weights that are 2e-3 off. Wrong answers are off by the whole weight.
@@ -9,12 +10,15 @@ the tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen. T
   exponentials, a sum of at most 13 terms and a division make less than 1.5e-2 of the largest weight.
 """
 
+import importlib.util
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).with_name("checking.zip")))
-if find_spec("checking") is None:
+sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
+importlib.invalidate_caches()
+for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+    sys.modules.pop(other, None)
+if not importlib.util.find_spec("checking"):
     raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
 
 import numpy as np
@@ -31,6 +35,7 @@ from checking import (
     expect_tuple,
     noncontiguous,
 )
+from specifications import attended, real_tokens, sees_past, shared_out
 
 LARGE = 5e-3
 HALF = 3e-2
@@ -47,35 +52,6 @@ suite = Suite(
 )
 check = suite.check
 run = suite.run
-
-
-# What is asked, entry by entry.
-
-
-def sees_past(n_q, n_k):
-    """Count both from the end: the key must be at least as far from it as the query."""
-    rows = [[n_k - 1 - j >= n_q - 1 - i for j in range(n_k)] for i in range(n_q)]
-    return np.array(rows, dtype=bool)
-
-
-def real_tokens(lengths, n):
-    rows = [[[True] * int(length) + [False] * (n - int(length))] for length in lengths]
-    return np.array(rows, dtype=bool)
-
-
-def shared_out(S, mask):
-    """Give each key that may be attended to e^(s_j) / sum_l e^(s_l), l over those that may be attended to."""
-    mask = np.broadcast_to(mask, S.shape)
-    S = np.where(mask, S, -np.inf).astype(np.float64)
-    # Through the logarithm, s_j - log sum_l e^(s_l), which is exact for scores of any size; -inf - -inf is NaN.
-    with np.errstate(invalid="ignore"):
-        return np.where(mask, np.exp(S - np.logaddexp.reduce(S, axis=-1, keepdims=True)), 0)
-
-
-def attended(Q, K, V, mask=None):
-    S = (Q[..., :, None, :] * K[..., None, :, :]).sum(-1) / Q.shape[-1] ** 0.5
-    A = shared_out(S, True if mask is None else mask)
-    return (A[..., None] * V[..., None, :, :]).sum(-2), A
 
 
 # What is drawn.

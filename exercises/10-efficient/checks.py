@@ -1,23 +1,27 @@
 """Checks of exercise 10. Yours to read: each is one sentence about a function or a class, and inputs that would show
 it false.
 
-Results are compared with a specification that holds all scores at once and multiplies with einsum. The tolerance is
-`RTOL` in `checking/expect.py`, which says how it was chosen. How much memory a function holds at once is counted by
-`checking/memory.py`, which asks neither a clock nor the machine.
+Results are compared with `specifications`, which are in checking.zip: they hold all scores at once and multiply with
+einsum. The tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen. How much memory a function
+holds at once is counted by `checking/memory.py`, which asks neither a clock nor the machine.
 """
 
+import importlib.util
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).with_name("checking.zip")))
-if find_spec("checking") is None:
+sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
+importlib.invalidate_caches()
+for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+    sys.modules.pop(other, None)
+if not importlib.util.find_spec("checking"):
     raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
 
 import inspect
 
 import numpy as np
 import torch
+from specifications import SPECIFICATIONS, grouped, together
 
 from checking import (
     Failed,
@@ -91,63 +95,6 @@ def inputs(draw, lead, n_q, n_k, d_k, d_v):
 def noncontiguous(X):
     """Return the same values, laid out in memory with the last two axes exchanged."""
     return X.transpose(-1, -2).contiguous().transpose(-1, -2)
-
-
-# Specifications
-
-
-def weighted(E, V):
-    """Return the values mixed in proportion to E (..., n_q, n_k), 0 where a row of E is 0."""
-    total = E.sum(-1, keepdim=True)
-    return torch.einsum("...ij,...je->...ie", E / torch.where(total > 0, total, 1.0), V)
-
-
-def attended(Q, K, V, allowed=None):
-    """Return what attention is where `allowed` (n_q, n_k) is True, in the dtype of the inputs."""
-    S = torch.einsum("...id,...jd->...ij", Q, K) * Q.shape[-1] ** -0.5
-    allowed = torch.ones(S.shape[-2:], dtype=torch.bool) if allowed is None else allowed
-    S = torch.where(allowed, S, -torch.inf)
-    largest = S.detach().amax(-1, keepdim=True)
-    return weighted(torch.where(allowed, torch.exp(S - torch.where(largest > -torch.inf, largest, 0.0)), 0.0), V)
-
-
-def distance(n_q, n_k):
-    """Return how far key j is behind the place of query i, the last of both at one place: (n_q, n_k)."""
-    return torch.arange(n_k) - torch.arange(n_q)[:, None] - (n_k - n_q)
-
-
-def chunked(Q, K, V, chunk_size, causal=False):
-    return attended(Q, K, V, distance(Q.shape[-2], K.shape[-2]) <= 0 if causal else None)
-
-
-def local(Q, K, V, window):
-    return attended(Q, K, V, distance(Q.shape[-2], Q.shape[-2]).abs() <= window)
-
-
-def features(X):
-    return torch.where(X > 0, X + 1, torch.exp(torch.clamp(X, max=0.0)))
-
-
-def linear(Q, K, V):
-    return weighted(torch.einsum("...id,...jd->...ij", features(Q), features(K)), V)
-
-
-def causal_linear(Q, K, V):
-    E = torch.einsum("...id,...jd->...ij", features(Q), features(K))
-    return weighted(torch.where(distance(Q.shape[-2], K.shape[-2]) <= 0, E, 0.0), V)
-
-
-def grouped(Q, K, V):
-    group = Q.shape[1] // K.shape[1]
-    return torch.stack([attended(Q[:, i], K[:, i // group], V[:, i // group]) for i in range(Q.shape[1])], 1)
-
-
-SPECIFICATIONS = {
-    "chunked_attention": chunked,
-    "local_attention": local,
-    "linear_attention": linear,
-    "causal_linear_attention": causal_linear,
-}
 
 
 # What the four functions are asked alike
@@ -583,11 +530,6 @@ def pairs(draw, lead, counts, d_k, d_v):
     return [(tensor(draw, *lead, n, d_k), tensor(draw, *lead, n, d_v)) for n in counts]
 
 
-def together(parts):
-    """Return keys and values of all parts."""
-    return [np.concatenate([own.double().numpy() for own in part], axis=-2) for part in zip(*parts, strict=True)]
-
-
 def expect_cached(result, parts, when=""):
     """Fail unless a result is a tuple of the keys and values of all parts."""
     try:
@@ -600,7 +542,7 @@ def expect_cached(result, parts, when=""):
 
 
 def expect_grows(KVCache, parts):
-    results, after = KVCache.run_remote(appended, parts)
+    results, _ = KVCache.run_remote(appended, parts)
     expect(isinstance(results, list) and len(results) == len(parts), "`append` returned something odd.")
     for count, result in enumerate(results, 1):
         when = Message("Appended {count} times of {all}.", count=count, all=len(parts))

@@ -1,7 +1,8 @@
-"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+"""Wrong answers that people really give, each with the hint it deserves. Released inside the archive only.
 
 A check that fails is explained by the listed answer that behaves as the student's function does. The tests
-of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+of the course prove that every wrong answer here fails, and that its own hint is shown. The right answers are those
+from which `families` makes the mistakes that any function can have; all others are in `right_answers.py`.
 """
 
 import numpy as np
@@ -56,15 +57,6 @@ def by_hand_plain_mean():
 
 @misconception(
     "by_hand",
-    label="values added up without weights",
-    hint="This is the sum of the three values. Multiply each by its weight before you add.",
-)
-def by_hand_plain_sum():
-    return [18, 72]
-
-
-@misconception(
-    "by_hand",
     label="scores divided by the root of d_k",
     hint="The scores were divided by the root of 2. That comes in chapter 2; here they are used as they are.",
 )
@@ -93,29 +85,11 @@ def by_hand_hard():
 
 @misconception(
     "by_hand",
-    label="the second word's own value",
-    hint="This is the value of the second word alone. What it becomes is a mixture of all three values.",
-)
-def by_hand_own_value():
-    return [9, 27]
-
-
-@misconception(
-    "by_hand",
     label="the first word's row",
     hint="This is what becomes of the first word. Its query is the first row of X W_q; take the second.",
 )
 def by_hand_first_word():
     return asked_with([3, 1])
-
-
-@misconception(
-    "by_hand",
-    label="the third word's row",
-    hint="This is what becomes of the third word. Its query is the third row of X W_q; take the second.",
-)
-def by_hand_third_word():
-    return asked_with([-2, 2])
 
 
 @misconception(
@@ -173,41 +147,6 @@ def by_hand_turned():
     return asked_with([4, 0], [[np.log(2), 1], [np.log(2), 0], [0, -2]], [[9, 0], [18, 18], [18, 36]])
 
 
-@misconception(
-    "by_hand",
-    label="query matrix transposed",
-    hint="W_q was turned over, or stood on the left. Words are rows: entry j of x W_q is x times column j of W_q.",
-)
-def by_hand_query_turned():
-    return asked_with([4, 0])
-
-
-@misconception(
-    "by_hand",
-    label="value matrix transposed",
-    hint="The weights are right. W_v was turned over: entry j of x W_v is x times column j of W_v.",
-)
-def by_hand_values_turned():
-    return [14, 12]
-
-
-@misconception(
-    "by_hand",
-    label="numbers in the wrong order",
-    hint="These are the right numbers in the wrong order: the first column of the values gives the first.",
-)
-def by_hand_reversed():
-    return [20, 8]
-
-
-# by_hand: right
-
-
-@right("by_hand")
-def by_hand_as_a_tuple():
-    return 8, 20
-
-
 # project: wrong
 
 
@@ -249,52 +188,6 @@ def project_entrywise(X, W):
 
 @misconception(
     "project",
-    label="products not added up",
-    hint="The products are there but not added up: the axis d_in is still in the result. Sum over it, or use `@`.",
-)
-def project_without_sum(X, W):
-    return X[..., :, None] * W
-
-
-@misconception(
-    "project",
-    label="summed over d_out, not d_in",
-    hint="The sum runs over d_out, so that (..., n, d_in) is left. Sum over d_in, the axis that `X` and `W` share.",
-)
-def project_sum_over_outputs(X, W):
-    return (X[..., :, None] * W).sum(-1)
-
-
-@misconception(
-    "project",
-    label="X overwritten through a second name",
-    hint="`row = X` gives the array a second name; it makes no copy, so `row *= ...` changes `X` itself. "
-    "Write `X * W[:, j]`, which makes a new array.",
-)
-def project_second_name(X, W):
-    columns = []
-    for j in range(W.shape[1]):
-        row = X
-        row *= W[:, j]
-        columns.append(row.sum(-1))
-    return np.stack(columns, axis=-1)
-
-
-@misconception(
-    "project",
-    label="X reshaped in place",
-    hint="`X.resize(...)`, like assigning to `X.shape`, reshapes the caller's own array. `X.reshape(...)` "
-    "returns a new one.",
-)
-def project_reshapes_in_place(X, W):
-    lead, d_in = X.shape[:-1], X.shape[-1]
-    if X.ndim > 2:
-        X.resize((X.size // d_in, d_in), refcheck=False)
-    return (X @ W).reshape(*lead, -1)
-
-
-@misconception(
-    "project",
     label="only the first vector",
     hint="Only the first vector was projected. `X @ W` takes all rows at once.",
 )
@@ -311,21 +204,10 @@ def project_mean(X, W):
     return X @ W / X.shape[-1]
 
 
-@misconception(
-    "project",
-    label="only the first two vectors",
-    hint="A length is written into the code: only the first 2 vectors are projected. Take n from `X.shape[-2]`.",
-)
-def project_two_vectors(X, W):
-    result = X @ W
-    result[..., 2:, :] = 0
-    return result
-
-
 # project: right
 
 
-@families(*COMMON, "decimals cut off", shapes="n d_in, d_in d_out")
+@families(*COMMON, "decimals cut off", "result written into an argument", shapes="n d_in, d_in d_out")
 @right("project")
 def project_matmul(X, W):
     return X @ W
@@ -347,28 +229,12 @@ def qkv_keys_first(X, W_q, W_k, W_v):
 
 
 @misconception(
-    "qkv", label="W_q used for all three", hint="All three are made with `W_q`. Keys have `W_k`, values have `W_v`."
-)
-def qkv_one_matrix(X, W_q, W_k, W_v):
-    return X @ W_q, X @ W_q, X @ W_q
-
-
-@misconception(
     "qkv",
     label="keys made with W_q",
     hint="The keys are the queries again: K is `X` projected by `W_k`, not by `W_q`.",
 )
 def qkv_keys_are_queries(X, W_q, W_k, W_v):
     return X @ W_q, X @ W_q, X @ W_v
-
-
-@misconception(
-    "qkv",
-    label="queries made with W_k",
-    hint="The queries are the keys again: Q is `X` projected by `W_q`, not by `W_k`.",
-)
-def qkv_queries_are_keys(X, W_q, W_k, W_v):
-    return X @ W_k, X @ W_k, X @ W_v
 
 
 @misconception(
@@ -418,15 +284,6 @@ def qkv_columns(X, W_q, W_k, W_v):
 
 @misconception(
     "qkv",
-    label="joined into one array",
-    hint="The three are joined into one array. They may have different widths; return a tuple, `Q, K, V`.",
-)
-def qkv_joined(X, W_q, W_k, W_v):
-    return np.concatenate([X @ W_q, X @ W_k, X @ W_v], axis=-1)
-
-
-@misconception(
-    "qkv",
     label="stacked into one array",
     hint="`np.stack` needs equal shapes, and d_v may differ from d_k. Return a tuple, `Q, K, V`.",
 )
@@ -452,17 +309,6 @@ def qkv_equal_thirds(X, W_q, W_k, W_v):
 )
 def qkv_scaled_queries(X, W_q, W_k, W_v):
     return X @ W_q / W_q.shape[1] ** 0.5, X @ W_k, X @ W_v
-
-
-@misconception(
-    "qkv",
-    label="X centred in place",
-    hint="`X` was centred in place, which changes the caller's array, and nothing here asks for it. Project "
-    "`X` as it is.",
-)
-def qkv_centred(X, W_q, W_k, W_v):
-    X -= X.mean(-1, keepdims=True)
-    return X @ W_q, X @ W_k, X @ W_v
 
 
 # qkv: right
@@ -498,15 +344,6 @@ def scores_turned(Q, K):
 )
 def scores_keys_with_keys(Q, K):
     return K @ transposed(K)
-
-
-@misconception(
-    "scores",
-    label="queries compared with queries",
-    hint="Queries meet queries, so the shape is (n_q, n_q). Each query meets each key: `Q @ K^T`.",
-)
-def scores_queries_with_queries(Q, K):
-    return Q @ transposed(Q)
 
 
 @misconception(
@@ -568,16 +405,6 @@ def scores_all_axes_reversed(Q, K):
 
 @misconception(
     "scores",
-    label="works for three axes only",
-    hint="The axes are counted from the front: `swapaxes(1, 2)` or `transpose(0, 2, 1)` needs exactly three. "
-    "Count from the end: `np.swapaxes(K, -1, -2)`.",
-)
-def scores_three_axes_only(Q, K):
-    return Q @ K.swapaxes(1, 2)
-
-
-@misconception(
-    "scores",
     label="reshaped instead of transposed",
     hint="`reshape` refills the numbers in their old order; it does not transpose. Use `np.swapaxes(K, -1, -2)`.",
 )
@@ -606,47 +433,6 @@ def scores_distance(Q, K):
 
 @misconception(
     "scores",
-    label="vectors summed before the product",
-    hint="Each vector is summed before the product. Multiply first, number by number, then sum: `Q @ K^T`.",
-)
-def scores_sum_first(Q, K):
-    return Q.sum(-1)[..., :, None] * K.sum(-1)[..., None, :]
-
-
-@misconception(
-    "scores",
-    label="products not added up",
-    hint="The products are not added up: the axis d_k is still in the result. Sum over it, or use `@`.",
-)
-def scores_without_sum(Q, K):
-    return Q[..., :, None, :] * K[..., None, :, :]
-
-
-@misconception(
-    "scores",
-    label="query i with key i only",
-    hint="Query i meets key i alone. Every query meets every key: the result has n_q rows and n_k columns.",
-)
-def scores_pairs(Q, K):
-    n = min(Q.shape[-2], K.shape[-2])
-    return (Q[..., :n, :] * K[..., :n, :]).sum(-1)
-
-
-@misconception(
-    "scores",
-    label="n_q columns instead of n_k",
-    hint="The result is square: its columns are counted by n_q. There is one column for each key, n_k.",
-)
-def scores_square(Q, K):
-    n_q, n_k = Q.shape[-2], K.shape[-2]
-    S = np.zeros((*Q.shape[:-2], n_q, n_q), dtype=Q.dtype)
-    columns = min(n_q, n_k)
-    S[..., :columns] = (Q @ transposed(K))[..., :columns]
-    return S
-
-
-@misconception(
-    "scores",
     label="every sequence paired with every other",
     hint="Every sequence meets the keys of all the others: `np.inner`, `np.dot` and `np.tensordot` pair all "
     "leading "
@@ -659,7 +445,7 @@ def scores_all_pairs_of_sequences(Q, K):
 # scores: right
 
 
-@families(shapes="n_q d_k, n_k d_k")
+@families(*COMMON, "result written into an argument", shapes="n_q d_k, n_k d_k")
 @right("scores")
 def scores_matmul(Q, K):
     return Q @ transposed(K)
@@ -749,38 +535,11 @@ def weighted_sum_softmax(A, V):
 
 @misconception(
     "weighted_sum",
-    label="summed over d_v, not the keys",
-    hint="The sum runs over d_v, so that (n_q, n_k) is left. Sum over the keys, the axis that `A` and `V` share.",
-)
-def weighted_sum_over_numbers(A, V):
-    return (A[..., None] * V[..., None, :, :]).sum(-1)
-
-
-@misconception(
-    "weighted_sum",
     label="weighted values not added up",
     hint="The weighted values are not added up: the axis n_k is still in the result. Sum over it, or use `@`.",
 )
 def weighted_sum_without_sum(A, V):
     return A[..., None] * V[..., None, :, :]
-
-
-@misconception(
-    "weighted_sum",
-    label="first query's weights for all queries",
-    hint="Every query gets the mixture of the first. Each has weights of its own: row i of `A`.",
-)
-def weighted_sum_first_query(A, V):
-    return np.repeat((A @ V)[..., :1, :], A.shape[-2], axis=-2)
-
-
-@misconception(
-    "weighted_sum",
-    label="signs of the values lost",
-    hint="The signs are lost: an absolute value is taken on the way. Values may be negative: `A @ V`.",
-)
-def weighted_sum_absolute(A, V):
-    return A @ np.abs(V)
 
 
 @misconception(
@@ -823,16 +582,6 @@ def weighted_sum_all_pairs_of_sequences(A, V):
 
 @misconception(
     "weighted_sum",
-    label="form for one query alone",
-    hint="This is the form for one query, as in the book's code. Here `A` has a row for each query, and batch axes "
-    "may stand in front.",
-)
-def weighted_sum_one_query(A, V):
-    return sum(weight * v for weight, v in zip(A, V, strict=True))
-
-
-@misconception(
-    "weighted_sum",
     label="one query at a time, no batch",
     hint="A loop over the rows of `A` fits a single sequence: with batch axes in front, it runs over the batch. Use "
     "axes counted from the end, as `@` does.",
@@ -844,7 +593,7 @@ def weighted_sum_looped(A, V):
 # weighted_sum: right
 
 
-@families(shapes="n_q n_k, n_k d_v")
+@families(*COMMON, "result written into an argument", shapes="n_q n_k, n_k d_v")
 @right("weighted_sum")
 def weighted_sum_matmul(A, V):
     return A @ V
@@ -930,16 +679,6 @@ def soft_lookup_compares_values(Q, K, V):
 
 @misconception(
     "soft_lookup",
-    label="keys compared with keys",
-    hint="Keys are compared with keys, so there is a row for each key. Compare `Q` with `K`. "
-    "If you call your own `scores` here, look at its check first.",
-)
-def soft_lookup_keys_with_keys(Q, K, V):
-    return softmax(K @ transposed(K)) @ V
-
-
-@misconception(
-    "soft_lookup",
     label="weights returned, values not mixed",
     hint="These are the weights, (n_q, n_k). One step is left: mix the values with them.",
 )
@@ -964,24 +703,6 @@ def soft_lookup_pair(Q, K, V):
 )
 def soft_lookup_hard(Q, K, V):
     return np.take_along_axis(V, (Q @ transposed(K)).argmax(-1)[..., None], axis=-2)
-
-
-@misconception(
-    "soft_lookup",
-    label="sign of the scores flipped",
-    hint="The sign of the scores is turned: the least similar key weighs most. `softmax(S)`, not of `-S`.",
-)
-def soft_lookup_negative(Q, K, V):
-    return softmax(-Q @ transposed(K)) @ V
-
-
-@misconception(
-    "soft_lookup",
-    label="softmax applied twice",
-    hint="Softmax is applied twice, which makes the weights nearly even. Once is enough.",
-)
-def soft_lookup_softmax_twice(Q, K, V):
-    return softmax(softmax(Q @ transposed(K))) @ V
 
 
 @misconception(
@@ -1032,17 +753,6 @@ def soft_lookup_one_maximum(Q, K, V):
 
 @misconception(
     "soft_lookup",
-    label="causal mask applied",
-    hint="Keys that come after the query get no weight: that is a causal mask (chapter 5). Here every key "
-    "may be looked at.",
-)
-def soft_lookup_causal(Q, K, V):
-    S = Q @ transposed(K)
-    return softmax(np.where(np.tri(*S.shape[-2:], dtype=bool), S, S.dtype.type(-np.inf))) @ V
-
-
-@misconception(
-    "soft_lookup",
     label="right for a single sequence only",
     hint="This fits a single sequence: `K.T` reverses all axes, the batch among them, and a loop over the rows of "
     "`Q` and `K` runs over the batch instead. `np.swapaxes(K, -1, -2)` exchanges the last two axes alone. If you "
@@ -1062,18 +772,6 @@ def soft_lookup_all_axes_reversed(Q, K, V):
 def soft_lookup_drops_rest(Q, K, V):
     n = min(K.shape[-2], V.shape[-2])
     return attend(Q, K[..., :n, :], V[..., :n, :])
-
-
-@misconception(
-    "soft_lookup",
-    label="form for one query alone",
-    hint="This is the form for one query, as in the book's code. Here `Q` has a row for each query, and batch axes "
-    "may stand in front. If you "
-    "call your own `scores` and `weighted_sum` here, look at their checks first.",
-)
-def soft_lookup_one_query(Q, K, V):
-    a = softmax(np.array([Q @ k for k in K]))
-    return sum(weight * v for weight, v in zip(a, V, strict=True))
 
 
 @misconception(
@@ -1101,7 +799,7 @@ def soft_lookup_without_keepdims(Q, K, V):
 # soft_lookup: right
 
 
-@families(shapes="n_q d_k, n_k d_k, n_k d_v")
+@families(*COMMON, "result written into an argument", shapes="n_q d_k, n_k d_k, n_k d_v")
 @right("soft_lookup")
 def soft_lookup_in_steps(Q, K, V):
     return attend(Q, K, V)
@@ -1118,19 +816,6 @@ def soft_lookup_in_steps(Q, K, V):
 )
 def project_turned_when_square(X, W):
     return X @ (W.T if W.shape[1] == X.shape[-1] else W)
-
-
-@misconception(
-    "project",
-    label="result written into X",
-    hint="Where the result has the shape of `X` it is written into `X` (`out=X`, or `X[...] = `), which is the "
-    "caller's. Return a new array.",
-)
-def project_into_its_input(X, W):
-    result = X @ W
-    if result.shape == X.shape:
-        X[...] = result
-    return result
 
 
 @misconception(
@@ -1165,16 +850,6 @@ def qkv_values_are_keys_when_shapes_agree(X, W_q, W_k, W_v):
 
 @misconception(
     "qkv",
-    label="one array where widths agree",
-    hint="Where all widths agree the three are stacked into one array. Return a tuple always: `Q, K, V`.",
-)
-def qkv_stacked_when_widths_agree(X, W_q, W_k, W_v):
-    parts = X @ W_q, X @ W_k, X @ W_v
-    return np.stack(parts) if W_q.shape == W_v.shape else parts
-
-
-@misconception(
-    "qkv",
     label="V written into X",
     hint="Where V has the shape of `X` it is written into `X`, which is the caller's. Return new arrays.",
 )
@@ -1196,15 +871,6 @@ def qkv_64_numbers(X, W_q, W_k, W_v):
 
 
 @misconception(
-    "qkv",
-    label="rounded to decimals",
-    hint="The results are rounded to a few decimals, which takes small numbers away. Round when you print.",
-)
-def qkv_rounded(X, W_q, W_k, W_v):
-    return tuple(np.round(X @ W, 4) for W in (W_q, W_k, W_v))
-
-
-@misconception(
     "scores",
     label="K transposed only where it must be",
     hint="`K` is transposed only where `Q @ K` does not fit by itself. As soon as n_k equals d_k it does, and gives "
@@ -1212,29 +878,6 @@ def qkv_rounded(X, W_q, W_k, W_v):
 )
 def scores_turned_when_needed(Q, K):
     return Q @ (K if K.shape[-2] == Q.shape[-1] == K.shape[-1] else transposed(K))
-
-
-@misconception(
-    "scores",
-    label="made symmetric where square",
-    hint="Where there are as many queries as keys the scores are made symmetric. How i looks at j is not how j looks "
-    "at i: leave them as they are.",
-)
-def scores_symmetric(Q, K):
-    S = Q @ transposed(K)
-    return (S + transposed(S)) / 2 if S.shape[-1] == S.shape[-2] else S
-
-
-@misconception(
-    "scores",
-    label="result written into Q",
-    hint="Where the scores have the shape of `Q` they are written into `Q`, the caller's array. Return a new one.",
-)
-def scores_into_its_input(Q, K):
-    S = Q @ transposed(K)
-    if S.shape == Q.shape:
-        Q[...] = S
-    return S
 
 
 @misconception(
@@ -1269,18 +912,6 @@ def weighted_sum_turned_when_square(A, V):
 
 @misconception(
     "weighted_sum",
-    label="result written into V",
-    hint="Where the result has the shape of `V` it is written into `V`, which is the caller's. Return a new array.",
-)
-def weighted_sum_into_its_input(A, V):
-    Z = A @ V
-    if Z.shape == V.shape:
-        V[...] = Z
-    return Z
-
-
-@misconception(
-    "weighted_sum",
     label="only the first 64 keys",
     hint="A length is in the code: keys after the 64th are left out of the sum. Use `A.shape[-1]`.",
 )
@@ -1299,34 +930,12 @@ def weighted_sum_small_dropped(A, V):
 
 @misconception(
     "soft_lookup",
-    label="keys mixed where shapes agree",
-    hint="Where `V` has the shape of `K` the keys are mixed. Self-attention often has one shape for all: what is "
-    "mixed are the values, `V`.",
-)
-def soft_lookup_mixes_keys_when_shapes_agree(Q, K, V):
-    return attend(Q, K, K if K.shape == V.shape else V)
-
-
-@misconception(
-    "soft_lookup",
     label="softmax over the queries where square",
     hint="Where there are as many queries as keys softmax runs over the queries. The keys are the last axis, always.",
 )
 def soft_lookup_axis_by_size(Q, K, V):
     S = Q @ transposed(K)
     return softmax(S, axis=-2 if S.shape[-2] == K.shape[-2] else -1) @ V
-
-
-@misconception(
-    "soft_lookup",
-    label="result written into V",
-    hint="Where the result has the shape of `V` it is written into `V`, which is the caller's. Return a new array.",
-)
-def soft_lookup_into_its_input(Q, K, V):
-    Z = attend(Q, K, V)
-    if Z.shape == V.shape:
-        V[...] = Z
-    return Z
 
 
 @misconception(
@@ -1348,15 +957,3 @@ def soft_lookup_512_keys(Q, K, V):
 def soft_lookup_small_dropped(Q, K, V):
     A = softmax(Q @ transposed(K))
     return np.where(A < 1e-5, A.dtype.type(0), A) @ V
-
-
-@misconception(
-    "soft_lookup",
-    label="row minimum subtracted",
-    hint="Each row's minimum is subtracted, and e to the largest difference is infinite where scores lie far apart. "
-    "Subtract each row's maximum.",
-)
-def soft_lookup_minimum(Q, K, V):
-    S = Q @ transposed(K)
-    E = np.exp(S - S.min(-1, keepdims=True))
-    return E / E.sum(-1, keepdims=True) @ V

@@ -1,5 +1,5 @@
 # %% title [markdown]
-# # 2. Why scores are divided by the square root of d_k
+# # 2. Scaling and temperature
 #
 # You measure how dot products grow with the number of their terms (`score_variance`), scale them so that they no
 # longer do (`scaled_scores`), prove a rule for what you measured, and compute how spread out a query's attention is

@@ -1,7 +1,8 @@
-"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+"""Wrong answers that people really give, each with the hint it deserves. Released inside the archive only.
 
 A check that fails is explained by the listed answer that behaves as the student's function does. The tests
-of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+of the course prove that every wrong answer here fails, and that its own hint is shown. The right answers are those
+from which `families` makes the mistakes that any function can have; all others are in `right_answers.py`.
 One mistake cannot be listed, since it never behaves the same twice: draws from `np.random` instead of `rng`. The
 check itself names it.
 """
@@ -10,7 +11,7 @@ import math
 
 import numpy as np
 
-from checking import families, misconception, right
+from checking import COMMON, families, misconception, right
 from checking.pieces import scaled, softmax, transposed
 
 
@@ -77,14 +78,6 @@ def by_hand_single_tosses():
     return [2, 1, 1 / 4]
 
 
-# by_hand: right
-
-
-@right("by_hand")
-def by_hand_decimals():
-    return 1, 0.75, 0.19
-
-
 # score_variance: wrong
 
 
@@ -131,25 +124,6 @@ def score_variance_without_sum(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
-    label="dot products squared first",
-    hint="The dot products are squared before the variance is taken. Variance squares the distances itself: "
-    "`(Q * K).sum(-1).var()`.",
-)
-def score_variance_of_squares(d_k, num_pairs, rng):
-    return (dots(d_k, num_pairs, rng) ** 2).var()
-
-
-@misconception(
-    "score_variance",
-    label="square of the variance",
-    hint="This is the square of the variance. `.var()` needs no further square.",
-)
-def score_variance_squared(d_k, num_pairs, rng):
-    return dots(d_k, num_pairs, rng).var() ** 2
-
-
-@misconception(
-    "score_variance",
     label="keys equal to the queries",
     hint="The query is its own key: q . q has mean d_k and variance 2 d_k. Draw the keys after the queries, from the "
     "same `rng`, and don't copy the generator or start it again in between.",
@@ -171,51 +145,12 @@ def score_variance_uniform(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
-    label="entries uniform from -1 to 1",
-    hint="Entries are uniform from -1 to 1, with variance 1/3. Entries are N(0, 1): `rng.standard_normal`.",
-)
-def score_variance_uniform_both_signs(d_k, num_pairs, rng):
-    Q, K = rng.uniform(-1, 1, (num_pairs, d_k)), rng.uniform(-1, 1, (num_pairs, d_k))
-    return (Q * K).sum(-1).var()
-
-
-@misconception(
-    "score_variance",
-    label="entries +1 or -1 only",
-    hint="Entries are +1 or -1. Mean and variance are right, but single results scatter less than those of the "
-    "normal distribution that is asked: `rng.standard_normal`.",
-)
-def score_variance_signs(d_k, num_pairs, rng):
-    Q, K = rng.choice([-1, 1], (num_pairs, d_k)), rng.choice([-1, 1], (num_pairs, d_k))
-    return (Q * K).sum(-1).var()
-
-
-@misconception(
-    "score_variance",
     label="cosines instead of dot products",
     hint="The vectors are divided by their lengths, so that this is the variance of a cosine. Leave them as drawn.",
 )
 def score_variance_of_cosine(d_k, num_pairs, rng):
     Q, K = pairs(d_k, num_pairs, rng)
     return ((Q * K).sum(-1) / np.linalg.norm(Q, axis=-1) / np.linalg.norm(K, axis=-1)).var()
-
-
-@misconception(
-    "score_variance",
-    label="variance of absolute values",
-    hint="The absolute value is taken before the variance, which halves the spread. Scores may be negative.",
-)
-def score_variance_of_absolute(d_k, num_pairs, rng):
-    return np.abs(dots(d_k, num_pairs, rng)).var()
-
-
-@misconception(
-    "score_variance",
-    label="mean absolute value instead of variance",
-    hint="This is the mean of |q . k|. The variance is the mean of the *squared* distance from the mean.",
-)
-def score_variance_mean_distance(d_k, num_pairs, rng):
-    return np.abs(dots(d_k, num_pairs, rng)).mean()
 
 
 @misconception(
@@ -229,26 +164,6 @@ def score_variance_is_mean(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
-    label="sum of squares, not their mean",
-    hint="The squares are added up and not divided by their number: divide by num_pairs, or by num_pairs - 1.",
-)
-def score_variance_sum_of_squares(d_k, num_pairs, rng):
-    return (dots(d_k, num_pairs, rng) ** 2).sum()
-
-
-@misconception(
-    "score_variance",
-    label="summed over the pairs, not d_k",
-    hint="The sum runs over the pairs, or d_k and num_pairs changed places. `Q` is (num_pairs, d_k): the last axis, "
-    "of d_k entries, is summed (`axis=-1`), and num_pairs dot products are left.",
-)
-def score_variance_sum_over_pairs(d_k, num_pairs, rng):
-    Q, K = pairs(d_k, num_pairs, rng)
-    return (Q * K).sum(0).var()
-
-
-@misconception(
-    "score_variance",
     label="one query for all pairs",
     hint="One query is used for all pairs, and the result follows its length by chance. Every pair has a query of "
     "its own: draw (num_pairs, d_k) of them.",
@@ -256,17 +171,6 @@ def score_variance_sum_over_pairs(d_k, num_pairs, rng):
 def score_variance_one_query(d_k, num_pairs, rng):
     q, K = rng.standard_normal(d_k), rng.standard_normal((num_pairs, d_k))
     return (K @ q).var()
-
-
-@misconception(
-    "score_variance",
-    label="one key for all pairs",
-    hint="One key is used for all pairs, and the result follows its length by chance. Every pair has a key of its "
-    "own: draw (num_pairs, d_k) of them.",
-)
-def score_variance_one_key(d_k, num_pairs, rng):
-    Q, k = rng.standard_normal((num_pairs, d_k)), rng.standard_normal(d_k)
-    return (Q @ k).var()
 
 
 @misconception(
@@ -333,24 +237,6 @@ def score_variance_hundred_pairs(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
-    label="always 1000 pairs",
-    hint="1000 pairs are drawn whatever num_pairs says. Use `num_pairs` in the shape.",
-)
-def score_variance_thousand_pairs(d_k, num_pairs, rng):
-    return dots(d_k, 1000, rng).var()
-
-
-@misconception(
-    "score_variance",
-    label="always 64 entries",
-    hint="The width is written into the code: 64 entries whatever d_k says. Use `d_k` in the shape.",
-)
-def score_variance_width_64(d_k, num_pairs, rng):
-    return dots(64, num_pairs, rng).var()
-
-
-@misconception(
-    "score_variance",
     label="first entry left out",
     hint="The first of the d_k entries is left out (`range(1, d_k)`?). Sum over all of them.",
 )
@@ -366,26 +252,6 @@ def score_variance_one_entry_short(d_k, num_pairs, rng):
 )
 def score_variance_returns_products(d_k, num_pairs, rng):
     return dots(d_k, num_pairs, rng)
-
-
-@misconception(
-    "score_variance",
-    label="one variance for each entry",
-    hint="There is one variance for each entry, d_k of them. Sum the products over d_k, then take the variance.",
-)
-def score_variance_each_entry(d_k, num_pairs, rng):
-    Q, K = pairs(d_k, num_pairs, rng)
-    return (Q * K).var(axis=0)
-
-
-@misconception(
-    "score_variance",
-    label="mean returned as well",
-    hint="A pair came back, mean and variance. The variance alone is asked.",
-)
-def score_variance_with_mean(d_k, num_pairs, rng):
-    S = dots(d_k, num_pairs, rng)
-    return S.mean(), S.var()
 
 
 # score_variance: right
@@ -463,16 +329,6 @@ def scaled_scores_by_keys(Q, K):
 
 @misconception(
     "scaled_scores",
-    label="scale from n_q instead of d_k",
-    hint="The scale is the root of the number of queries, as `len(Q)` or `Q.shape[0]` gives it. It is d_k, the last "
-    "size: `Q.shape[-1]`.",
-)
-def scaled_scores_by_queries(Q, K):
-    return Q @ transposed(K) / math.sqrt(Q.shape[-2])
-
-
-@misconception(
-    "scaled_scores",
     label="d_k read from axis 1",
     hint="`Q.shape[1]` is d_k only without leading axes; in a batch it is another size. Count from the end: "
     "`Q.shape[-1]`.",
@@ -483,62 +339,12 @@ def scaled_scores_second_size(Q, K):
 
 @misconception(
     "scaled_scores",
-    label="root cut to a whole number",
-    hint="The root is cut to a whole number: `math.isqrt`, `int(...)` or `//`. Keep its decimals.",
-)
-def scaled_scores_whole_root(Q, K):
-    return Q @ transposed(K) / math.isqrt(Q.shape[-1])
-
-
-@misconception(
-    "scaled_scores",
-    label="fourth root of d_k",
-    hint="The scale is the fourth root of d_k. Dividing `Q` by it is half of the work: `K` would need the same; or "
-    "divide the product by sqrt(d_k).",
-)
-def scaled_scores_fourth_root(Q, K):
-    return Q @ transposed(K) / Q.shape[-1] ** 0.25
-
-
-@misconception(
-    "scaled_scores",
     label="scores divided by their standard deviation",
     hint="The scores are divided by their own standard deviation. The scale depends on the width alone: sqrt(d_k).",
 )
 def scaled_scores_by_deviation(Q, K):
     S = Q @ transposed(K)
     return S / S.std()
-
-
-@misconception(
-    "scaled_scores",
-    label="scores standardised to mean 0",
-    hint="The scores are standardised: their own mean is subtracted, and they are divided by their own standard "
-    "deviation. The scale depends on the width alone, sqrt(d_k), and nothing is subtracted.",
-)
-def scaled_scores_standardised(Q, K):
-    S = Q @ transposed(K)
-    return (S - S.mean()) / S.std()
-
-
-@misconception(
-    "scaled_scores",
-    label="row maximum subtracted",
-    hint="Each row's maximum is subtracted. That is softmax's own first step; here the scores themselves are asked.",
-)
-def scaled_scores_below_maximum(Q, K):
-    S = scaled(Q, K)
-    return S - S.max(-1, keepdims=True)
-
-
-@misconception(
-    "scaled_scores",
-    label="cosine similarity instead of dot product",
-    hint="This is cosine similarity: vectors are divided by their lengths. The scale is sqrt(d_k) for all of them.",
-)
-def scaled_scores_cosine(Q, K):
-    Q = Q / np.linalg.norm(Q, axis=-1, keepdims=True)
-    return Q @ transposed(K / np.linalg.norm(K, axis=-1, keepdims=True))
 
 
 @misconception(
@@ -598,30 +404,11 @@ def scaled_scores_all_axes_reversed(Q, K):
 
 @misconception(
     "scaled_scores",
-    label="works for three axes only",
-    hint="The axes are counted from the front: `swapaxes(1, 2)` or `transpose(0, 2, 1)` needs exactly three. "
-    "Count from the end: `np.swapaxes(K, -1, -2)`.",
-)
-def scaled_scores_three_axes_only(Q, K):
-    return Q @ K.swapaxes(1, 2) / math.sqrt(Q.shape[-1])
-
-
-@misconception(
-    "scaled_scores",
     label="reshaped instead of transposed",
     hint="`reshape` refills the numbers in their old order; it does not transpose. Use `np.swapaxes(K, -1, -2)`.",
 )
 def scaled_scores_reshaped(Q, K):
     return Q @ K.reshape(*K.shape[:-2], K.shape[-1], K.shape[-2]) / math.sqrt(Q.shape[-1])
-
-
-@misconception(
-    "scaled_scores",
-    label="first sequence's keys for all sequences",
-    hint="Every query meets the keys of the first sequence. Each sequence has keys of its own: leave out `K[0]`.",
-)
-def scaled_scores_first_keys(Q, K):
-    return scaled(Q, K.reshape(-1, *K.shape[-2:])[0])
 
 
 @misconception(
@@ -648,6 +435,8 @@ def scaled_scores_by_float32(Q, K):
 
 
 @families(
+    *COMMON,
+    "result written into an argument",
     hints={
         "result in float64": "The result is float64 for float32 inputs: `np.sqrt(d_k)` is a float64 number of "
         "NumPy's, and dividing by it makes float64. Use `math.sqrt(d_k)` or `d_k ** 0.5`."
@@ -669,15 +458,6 @@ def scaled_scores_matmul(Q, K):
 )
 def weights_entropy_in_bits(A):
     return entropy(A, np.log2)
-
-
-@misconception(
-    "weights_entropy",
-    label="logarithm to base 10",
-    hint="The logarithm has base 10. Nats take the natural logarithm, `np.log`.",
-)
-def weights_entropy_base_ten(A):
-    return entropy(A, np.log10)
 
 
 @misconception(
@@ -706,16 +486,6 @@ def weights_entropy_nan_at_zeros(A):
 )
 def weights_entropy_math_log(A):
     return np.array([-sum(a * math.log(a) for a in row) for row in A], dtype=A.dtype)
-
-
-@misconception(
-    "weights_entropy",
-    label="loop over the first axis",
-    hint="`for row in A` runs over the first axis: in a batch, what is called a row is a whole matrix. Sum over the "
-    "last axis instead, `axis=-1`, which needs no loop.",
-)
-def weights_entropy_rows_of_first_axis(A):
-    return np.array([-(row[row > 0] * np.log(row[row > 0])).sum() for row in A], dtype=A.dtype)
 
 
 @misconception(
@@ -831,53 +601,6 @@ def weights_entropy_perplexity(A):
 
 @misconception(
     "weights_entropy",
-    label="Gini index instead of entropy",
-    hint="This is 1 minus the sum of squared weights (Gini's index). Shannon's entropy sums -a ln a.",
-)
-def weights_entropy_gini(A):
-    return 1 - (A**2).sum(-1)
-
-
-@misconception(
-    "weights_entropy",
-    label="log1p instead of log",
-    hint="`np.log1p(a)` is ln(1 + a). The logarithm of the weight itself is asked.",
-)
-def weights_entropy_log_of_one_more(A):
-    return -(A * np.log1p(A)).sum(-1)
-
-
-@misconception(
-    "weights_entropy",
-    label="only the largest weight counted",
-    hint="Only the largest weight of each row is looked at. All of them count: sum -a ln a over the row.",
-)
-def weights_entropy_of_largest(A):
-    return -np.log(A.max(-1))
-
-
-@misconception(
-    "weights_entropy",
-    label="small weights left out",
-    hint="Small weights are left out, here those below 0.002. Many small weights together count: leave out 0 alone.",
-)
-def weights_entropy_without_small(A):
-    return -(A * np.log(np.where(A > 2e-3, A, 1))).sum(-1)
-
-
-@misconception(
-    "weights_entropy",
-    label="averaged over the batch",
-    hint="The mean over the batch was taken, so that its axes are gone. There is one entropy for each query of each "
-    "sequence.",
-)
-def weights_entropy_mean_of_batch(A):
-    H = entropy(A)
-    return H.mean(axis=tuple(range(H.ndim - 1))) if H.ndim > 1 else H
-
-
-@misconception(
-    "weights_entropy",
     label="zeros of A filled in place",
     hint="`A[A == 0] = 1` writes into the caller's own array: the zeros are gone for good. `np.where(A > 0, A, 1)` "
     "makes a new one.",
@@ -940,29 +663,6 @@ def scaled_scores_turned_when_needed(Q, K):
 
 @misconception(
     "scaled_scores",
-    label="made symmetric where square",
-    hint="Where there are as many queries as keys the scores are made symmetric. How i looks at j is not how j looks "
-    "at i: leave them as they are.",
-)
-def scaled_scores_symmetric(Q, K):
-    S = Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
-    return (S + np.swapaxes(S, -1, -2)) / 2 if S.shape[-1] == S.shape[-2] else S
-
-
-@misconception(
-    "scaled_scores",
-    label="result written into Q",
-    hint="Where the scores have the shape of `Q` they are written into `Q`, the caller's array. Return a new one.",
-)
-def scaled_scores_into_its_input(Q, K):
-    S = Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
-    if S.shape == Q.shape:
-        Q[...] = S
-    return S
-
-
-@misconception(
-    "scaled_scores",
     label="only the first 512 keys",
     hint="Keys after the 512th get the score 0: a length is written into the code. Take n_k from `K.shape[-2]`.",
 )
@@ -1019,6 +719,3 @@ def weights_entropy_512_queries(A):
 )
 def weights_entropy_small_dropped(A):
     return -(A * np.log(np.where(A > 4e-4, A, 1))).sum(axis=-1)
-
-
-# Right, though the text did not always say so

@@ -1,17 +1,21 @@
 """Checks of exercise 3. Yours to read: each is one sentence about a function, and inputs that would show it false.
 
 Gradients are compared with slopes measured by central differences in float64, then, for batches and large scores,
-with a specification that is written as sums over elements. Where no tolerance is given it is `RTOL` in
-`checking/expect.py`, relative to the largest expected magnitude: it leaves room for a right answer that computes in
-float32 inside, which is by far the largest difference between right answers.
+with `specifications`: what is asked, as sums over elements. They lie in checking.zip with the runtime, `checking`, so
+that nobody meets an answer in passing. Where no tolerance is given it is `RTOL` in `checking/expect.py`, relative to
+the largest expected magnitude: it leaves room for a right answer that computes in float32 inside, which is by far the
+largest difference between right answers.
 """
 
+import importlib.util
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).with_name("checking.zip")))
-if find_spec("checking") is None:
+sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
+importlib.invalidate_caches()
+for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+    sys.modules.pop(other, None)
+if not importlib.util.find_spec("checking"):
     raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
 
 import numpy as np
@@ -29,6 +33,7 @@ from checking import (
     expect_tuple,
     noncontiguous,
 )
+from specifications import attended, attention_weights, carried_back, entrywise_jacobian, gradients, weights_of
 
 suite = Suite(
     __name__,
@@ -56,35 +61,6 @@ SINGLE = 1e-3
 # For scores in the thousands. exp(s - logsumexp(s)) in float32 rounds a number below 16384 to within 5e-4, and a
 # weight changes by that share; in float64 nothing of the kind is seen.
 LARGE = 2e-3
-
-
-# What is asked: softmax through its logarithm, s_j - log sum_l e^(s_l), and everything else as sums over elements.
-
-
-def weights_of(S):
-    return np.exp(S - np.logaddexp.reduce(S, axis=-1, keepdims=True))
-
-
-def carried_back(A, dA):
-    # A score gains what its weight's gradient is above the average of its row, and a weight's share of it.
-    return A * (dA - np.average(dA, axis=-1, weights=A, keepdims=True))
-
-
-def attention_weights(Q, K):
-    return weights_of((Q[..., :, None, :] * K[..., None, :, :]).sum(-1) / np.sqrt(Q.shape[-1]))
-
-
-def attended(Q, K, V):
-    A = attention_weights(Q, K)
-    return (A[..., None] * V[..., None, :, :]).sum(-2), A
-
-
-def gradients(Q, K, V, dZ):
-    A = attention_weights(Q, K)
-    dS = carried_back(A, (dZ[..., :, None, :] * V[..., None, :, :]).sum(-1)) / np.sqrt(Q.shape[-1])
-    dQ = (dS[..., None] * K[..., None, :, :]).sum(-2)
-    dK = (dS[..., None] * Q[..., :, None, :]).sum(-3)
-    return dQ, dK, (A[..., None] * dZ[..., :, None, :]).sum(-3)
 
 
 def slopes(function, X):
@@ -258,10 +234,6 @@ def measured_jacobian(s):
     """Return the slope of every weight i in every score j, measured."""
     nudges = STEP * np.eye(len(s))
     return ((weights_of(s + nudges) - weights_of(s - nudges)) / (2 * STEP)).T  # (n, n), a row for each weight
-
-
-def entrywise_jacobian(a):
-    return np.array([[a_i * ((i == j) - a_j) for j, a_j in enumerate(a)] for i, a_i in enumerate(a)])
 
 
 @check(weight=1)

@@ -1,7 +1,8 @@
-"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+"""Wrong answers that people really give, each with the hint it deserves. Released inside the archive only.
 
 A check that fails is explained by the listed answer that behaves as the student's function does. The tests
-of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+of the course prove that every wrong answer here fails, and that its own hint is shown. The right answers are those
+from which `families` makes the mistakes that any function can have; all others are in `right_answers.py`.
 """
 
 import numpy as np
@@ -80,14 +81,6 @@ def by_hand_plain_mean():
     return [1.2, -1.2, -1]
 
 
-# by_hand: right
-
-
-@right("by_hand")
-def by_hand_as_a_tuple():
-    return 1.4, -0.9, -0.5
-
-
 # softmax: wrong
 
 
@@ -126,56 +119,12 @@ def softmax_first_maximum(S):
 
 @misconception(
     "softmax",
-    label="one maximum for each matrix",
-    hint="The maximum is taken over each whole matrix. A row far below it becomes 0 / 0. Leave the rows apart: the "
-    "last axis alone, `axis=-1`.",
-)
-def softmax_maximum_of_matrix(S):
-    E = np.exp(S - S.max(axis=tuple(range(S.ndim))[-2:], keepdims=True))
-    return E / E.sum(-1, keepdims=True)
-
-
-@misconception(
-    "softmax",
-    label="maximum taken down the columns",
-    hint="The maximum is taken down the columns. Each score of a row then loses a different number, which changes "
-    "the weights. Take it along the row, `axis=-1`.",
-)
-def softmax_maximum_of_columns(S):
-    E = np.exp(S - S.max(axis=max(-2, -S.ndim), keepdims=True))
-    return E / E.sum(-1, keepdims=True)
-
-
-@misconception(
-    "softmax",
     label="mean or median subtracted, not maximum",
     hint="The mean (or the median) is subtracted. A score that stands thousands above it overflows all the same. "
     "Subtract the maximum: then no exponent is above 0.",
 )
 def softmax_minus_mean(S):
     E = np.exp(S - S.mean(-1, keepdims=True))
-    return E / E.sum(-1, keepdims=True)
-
-
-@misconception(
-    "softmax",
-    label="minimum subtracted instead of maximum",
-    hint="The minimum is subtracted, so that all exponents are 0 or more, and large ones overflow. Subtract the "
-    "maximum.",
-)
-def softmax_minus_minimum(S):
-    E = np.exp(S - S.min(-1, keepdims=True))
-    return E / E.sum(-1, keepdims=True)
-
-
-@misconception(
-    "softmax",
-    label="first score subtracted instead of maximum",
-    hint="The row's first score is subtracted. Any number leaves the weights as they are, but only the maximum "
-    "keeps every exponent at 0 or below.",
-)
-def softmax_minus_first(S):
-    E = np.exp(S - S[..., :1])
     return E / E.sum(-1, keepdims=True)
 
 
@@ -228,26 +177,6 @@ def softmax_nan_to_num(S):
 
 @misconception(
     "softmax",
-    label="scores divided by the largest magnitude",
-    hint="The scores are divided by the largest magnitude. That shrinks their differences, which softmax is about. "
-    "Subtract the maximum; differences stay as they are.",
-)
-def softmax_divided_by_maximum(S):
-    return softmax(S / np.abs(S).max(-1, keepdims=True))
-
-
-@misconception(
-    "softmax",
-    label="minus infinity replaced by an ordinary number",
-    hint="-inf is replaced by an ordinary number, and its weight is not 0. Leave it as it is: `np.exp(-np.inf)` is "
-    "exactly 0.",
-)
-def softmax_infinite_replaced(S):
-    return softmax(np.where(np.isneginf(S), S.dtype.type(-4), S))
-
-
-@misconception(
-    "softmax",
     label="minus infinity replaced by -1e9",
     hint="-1e9 stands in for -inf, and is not the smallest score there can be: a row of scores below it gives all "
     "its weight to the places that should have none. Leave -inf as it is.",
@@ -264,17 +193,6 @@ def softmax_minus_a_billion(S):
 )
 def softmax_infinite_to_nan(S):
     return softmax(S + 0 * S.min(-1, keepdims=True))
-
-
-@misconception(
-    "softmax",
-    label="weight at minus infinity not 0",
-    hint="The weight at -inf is tiny, but not 0: an exponent is clipped, or a small number is added or stands in "
-    "for it. `np.exp(-np.inf)` is exactly 0; leave it be.",
-)
-def softmax_exponents_clipped(S):
-    E = np.exp(np.maximum(S - S.max(-1, keepdims=True), -20))
-    return E / E.sum(-1, keepdims=True)
 
 
 @misconception(
@@ -336,15 +254,6 @@ def softmax_share_of_sum(S):
 
 
 @misconception(
-    "softmax",
-    label="sign of the scores flipped",
-    hint="The sign of the scores is turned: the smallest weighs most. `np.exp(S)`, not of `-S`.",
-)
-def softmax_negative(S):
-    return softmax(np.negative(S))
-
-
-@misconception(
     "softmax", label="logarithm of the weights", hint="This is the logarithm of the weights. Take `np.exp` of it."
 )
 def softmax_logarithm(S):
@@ -359,17 +268,7 @@ def softmax_logarithm(S):
     "their sum.",
 )
 def softmax_hard(S):
-    return (S == S.max(-1, keepdims=True)).astype(S.dtype)
-
-
-@misconception(
-    "softmax",
-    label="powers of 2 instead of e",
-    hint="The powers are of 2 (`np.exp2`, `2**S`). Softmax uses e: `np.exp`.",
-)
-def softmax_of_two(S):
-    E = np.exp2(S - S.max(-1, keepdims=True))
-    return E / E.sum(-1, keepdims=True)
+    return (S >= S.max(-1, keepdims=True)).astype(S.dtype)
 
 
 @misconception(
@@ -381,16 +280,6 @@ def softmax_of_two(S):
 def softmax_plus_one(S):
     E = np.exp(S - S.max(-1, keepdims=True))
     return E / (1 + E.sum(-1, keepdims=True))
-
-
-@misconception(
-    "softmax",
-    label="scores divided by sqrt(n)",
-    hint="The scores are divided by the root of their number. Scaling is not softmax's task: use the scores as "
-    "they are.",
-)
-def softmax_scaled(S):
-    return softmax(S / S.shape[-1] ** 0.5)
 
 
 @misconception(
@@ -448,30 +337,11 @@ def jacobian_added(a):
 
 @misconception(
     "softmax_jacobian",
-    label="all signs flipped",
-    hint="All signs are turned. A weight grows with its own score, so the diagonal is positive: diag(a) - a a^T.",
-)
-def jacobian_negative(a):
-    return np.outer(a, a) - np.diag(a)
-
-
-@misconception(
-    "softmax_jacobian",
     label="diag(a) missing",
     hint="diag(a) is missing. Beside the diagonal this is right; on it, a_i is to be added: a_i (1 - a_i).",
 )
 def jacobian_outer_only(a):
     return -np.outer(a, a)
-
-
-@misconception(
-    "softmax_jacobian",
-    label="outer product missing",
-    hint="The other term is missing: diag(a) alone says that each weight depends on its own score only. Subtract a "
-    "a^T.",
-)
-def jacobian_diag_of_weights(a):
-    return np.diag(a)
 
 
 @misconception(
@@ -505,16 +375,6 @@ def jacobian_entrywise_square(a):
 
 @misconception(
     "softmax_jacobian",
-    label="inner product instead of outer product",
-    hint="`a.T` of a one-dimensional array is `a` itself, so `a @ a.T` is a single number. Use `np.outer(a, a)`, "
-    "or `a[:, None] * a[None, :]`.",
-)
-def jacobian_inner_product(a):
-    return np.diag(a) - a @ a.T
-
-
-@misconception(
-    "softmax_jacobian",
     label="np.diag applied to a column",
     hint="`np.diag` of a column (n, 1) reads its diagonal, one number, instead of making a matrix. Give it the row "
     "itself, `np.diag(a)`.",
@@ -535,27 +395,6 @@ def jacobian_without_delta(a):
 
 @misconception(
     "softmax_jacobian",
-    label="square subtracted twice on the diagonal",
-    hint="The diagonal is a_i^2 too small: -a_i a_j is subtracted there twice, once within a_i (1 - a_i). Subtract "
-    "a a^T from diag(a), or fill the two parts separately.",
-)
-def jacobian_subtracted_twice(a):
-    return np.diag(a * (1 - a)) - np.outer(a, a)
-
-
-@misconception(
-    "softmax_jacobian",
-    label="diagonal without factor 1 - a_i",
-    hint="The diagonal is a_i, not a_i (1 - a_i): a score also raises the sum that its own weight is divided by.",
-)
-def jacobian_bare_diagonal(a):
-    J = -np.outer(a, a)
-    J[np.diag_indices(len(a))] = a
-    return J
-
-
-@misconception(
-    "softmax_jacobian",
     label="softmax applied to the weights",
     hint="Softmax is applied to `a`, which holds weights already. Use them as they are.",
 )
@@ -572,34 +411,6 @@ def jacobian_softmax_again(a):
 )
 def jacobian_lower_half(a):
     return np.tril(np.diag(a) - np.outer(a, a))
-
-
-@misconception(
-    "softmax_jacobian",
-    label="lower half left empty",
-    hint="The lower half is empty: a loop starts at the diagonal. The Jacobian is symmetric, and both halves are "
-    "asked.",
-)
-def jacobian_upper_half(a):
-    return np.triu(np.diag(a) - np.outer(a, a))
-
-
-@misconception(
-    "softmax_jacobian",
-    label="factor a_i missing beside the diagonal",
-    hint="Beside the diagonal stands -a_j in row i. The factor a_i is missing there: -a_i a_j.",
-)
-def jacobian_others_without_factor(a):
-    return np.where(np.eye(len(a), dtype=bool), a * (1 - a), -a)
-
-
-@misconception(
-    "softmax_jacobian",
-    label="divided by n",
-    hint="The Jacobian is divided by n, as for a mean. Nothing is averaged here.",
-)
-def jacobian_mean(a):
-    return (np.diag(a) - np.outer(a, a)) / len(a)
 
 
 @misconception(
@@ -729,30 +540,11 @@ def backward_plain_mean(A, dA):
 
 @misconception(
     "softmax_backward",
-    label="mean of products instead of sum",
-    hint="`mean` is taken where `sum` is needed: the weights sum to 1 already, so the row sum of `A * dA` is the "
-    "mean by weights.",
-)
-def backward_mean_of_products(A, dA):
-    return A * (dA - (A * dA).mean(-1, keepdims=True))
-
-
-@misconception(
-    "softmax_backward",
     label="row sum added, not subtracted",
     hint="The sum is added. The Jacobian is diag(a) minus a a^T: subtract it.",
 )
 def backward_added(A, dA):
     return A * (dA + (A * dA).sum(-1, keepdims=True))
-
-
-@misconception(
-    "softmax_backward",
-    label="all signs flipped",
-    hint="All signs are turned. This is the gradient of the loss, not a step down: `A * (dA - row sum of A * dA)`.",
-)
-def backward_negative(A, dA):
-    return -through_softmax(A, dA)
 
 
 @misconception(
@@ -794,69 +586,11 @@ def backward_without_keepdims(A, dA):
 
 @misconception(
     "softmax_backward",
-    label="A and dA swapped",
-    hint="The roles of `A` and `dA` are exchanged: the factor in front, and in the bracket, is the other one. `A * "
-    "(dA - ...)`.",
-)
-def backward_roles_exchanged(A, dA):
-    return dA * (A - (A * dA).sum(-1, keepdims=True))
-
-
-@misconception(
-    "softmax_backward",
     label="softmax applied to the weights",
     hint="Softmax is applied to `A`, which holds weights already. Use them as they are.",
 )
 def backward_softmax_again(A, dA):
     return through_softmax(softmax(A), dA)
-
-
-@misconception(
-    "softmax_backward",
-    label="factor A applied twice",
-    hint="The factor `A` is there twice: it stands before the bracket, and the `dA` within has none.",
-)
-def backward_factor_twice(A, dA):
-    return A * (A * dA - (A * dA).sum(-1, keepdims=True))
-
-
-@misconception(
-    "softmax_backward",
-    label="every row paired with every other",
-    hint="`A @ dA^T` pairs every row with every other. Each row of `A` meets its own row of `dA`: multiply entry "
-    "by entry, then sum over the last axis.",
-)
-def backward_rows_with_rows(A, dA):
-    return A * (dA - (A @ transposed(dA)).sum(-1, keepdims=True))
-
-
-@misconception(
-    "softmax_backward",
-    label="first row's Jacobian for all rows",
-    hint="The Jacobian of the first row is used for all. Every row has its own.",
-)
-def backward_first_row(A, dA):
-    first = A.reshape(-1, A.shape[-1])[0]
-    return dA @ (np.diag(first) - np.outer(first, first))
-
-
-@misconception(
-    "softmax_backward",
-    label="divided by sqrt(n)",
-    hint="The result is divided by the root of n. Softmax itself has no scale; that of the scores is for "
-    "`attention_backward`.",
-)
-def backward_scaled(A, dA):
-    return through_softmax(A, dA) / A.shape[-1] ** 0.5
-
-
-@misconception(
-    "softmax_backward",
-    label="squared weights summed instead of products",
-    hint="The squares of the weights are summed: `A * A`. It is `A * dA` that is summed.",
-)
-def backward_sum_of_squares(A, dA):
-    return A * (dA - (A * A).sum(-1, keepdims=True))
 
 
 @misconception(
@@ -889,17 +623,6 @@ def backward_drops_rest(A, dA):
 def backward_loop_over_first_axis(A, dA):
     fits(A.shape, dA.shape)
     return np.array([a * (da - (a * da).sum()) for a, da in zip(A, dA, strict=True)])
-
-
-@misconception(
-    "softmax_backward",
-    label="Jacobians along the first axis",
-    hint="A Jacobian is made for each item of the first axis, which is a row in a matrix only. Reshape to (-1, n) "
-    "and back, or do without Jacobians: `A * (dA - row sum of A * dA)`.",
-)
-def backward_jacobians_of_first_axis(A, dA):
-    fits(A.shape, dA.shape)
-    return np.array([(np.diag(a) - np.outer(a, a)) @ da for a, da in zip(A, dA, strict=True)])
 
 
 @misconception(
@@ -978,16 +701,6 @@ def forward_scaled_by_number_of_keys(Q, K, V):
 
 @misconception(
     "attention_forward",
-    label="scale from n_q instead of d_k",
-    hint="The scores are divided by the root of the number of queries. The last axis holds d_k: `Q.shape[-1]`.",
-)
-def forward_scaled_by_number_of_queries(Q, K, V):
-    A = softmax(Q @ transposed(K) / Q.shape[-2] ** 0.5)
-    return A @ V, A
-
-
-@misconception(
-    "attention_forward",
     label="d_k read from axis 1",
     hint="d_k is read from `Q.shape[1]`, which is the last axis of a matrix only; in a batch it is the number of "
     "queries. Count from the end: `Q.shape[-1]`.",
@@ -1014,17 +727,6 @@ def forward_scaled_by_eight(Q, K, V):
 )
 def forward_multiplied(Q, K, V):
     A = softmax(Q @ transposed(K) * Q.shape[-1] ** 0.5)
-    return A @ V, A
-
-
-@misconception(
-    "attention_forward",
-    label="scale applied more than once",
-    hint="`a @ b / c` divides once, but here the scale is applied to `Q`, to `K` and to the scores, or to the "
-    "weights as well. Once is enough: the scores, before the softmax.",
-)
-def forward_weights_scaled_too(Q, K, V):
-    A = softmax(scaled(Q, K)) / Q.shape[-1] ** 0.5
     return A @ V, A
 
 
@@ -1088,17 +790,6 @@ def forward_mixes_by_scores(Q, K, V):
 
 @misconception(
     "attention_forward",
-    label="values mixed evenly",
-    hint="Z mixes the values evenly, or by weights that lost their differences, for instance rounded ones. Use `A "
-    "@ V`.",
-)
-def forward_even_mixture(Q, K, V):
-    Z, A = attend(Q, K, V)
-    return np.ones_like(A) / A.dtype.type(A.shape[-1]) @ V, A
-
-
-@misconception(
-    "attention_forward",
     label="queries and keys swapped",
     hint="`Q` and `K` are exchanged: there is a row for each key. `Q @ K^T`.",
 )
@@ -1115,28 +806,6 @@ def forward_turned(Q, K, V):
 def forward_mixes_keys(Q, K, V):
     A = softmax(scaled(Q, K))
     return A @ K, A
-
-
-@misconception(
-    "attention_forward",
-    label="softmax applied twice",
-    hint="Softmax is applied twice, which makes the weights nearly even. Once is enough.",
-)
-def forward_softmax_twice(Q, K, V):
-    A = softmax(softmax(scaled(Q, K)))
-    return A @ V, A
-
-
-@misconception(
-    "attention_forward",
-    label="causal mask applied",
-    hint="Keys that come after the query get no weight: that is a causal mask (chapter 5). Here every key may be "
-    "looked at.",
-)
-def forward_causal(Q, K, V):
-    S = scaled(Q, K)
-    A = softmax(np.where(np.tri(*S.shape[-2:], dtype=bool), S, S.dtype.type(-np.inf)))
-    return A @ V, A
 
 
 @misconception(
@@ -1166,36 +835,11 @@ def forward_one_maximum(Q, K, V):
 
 @misconception(
     "attention_forward",
-    label="one maximum for each matrix",
-    hint="The maximum is taken over each whole matrix of scores; a query whose scores are far below it gets 0 / 0. "
-    "Take it along the last axis alone.",
-)
-def forward_maximum_of_matrix(Q, K, V):
-    S = scaled(Q, K)
-    E = np.exp(S - S.max((-2, -1), keepdims=True))
-    A = E / E.sum(-1, keepdims=True)
-    return A @ V, A
-
-
-@misconception(
-    "attention_forward",
     label="all axes reversed by .T",
     hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, -2)`.",
 )
 def forward_all_axes_reversed(Q, K, V):
     A = softmax(Q @ K.T / Q.shape[-1] ** 0.5)
-    return A @ V, A
-
-
-@misconception(
-    "attention_forward",
-    label="first sequence's keys for all sequences",
-    hint="Every sequence attends to the keys of the first one. Each has its own: keep the leading axes of `K`.",
-)
-def forward_first_keys(Q, K, V):
-    for _ in range(K.ndim - 2):
-        K = K[0]
-    A = softmax(scaled(Q, K))
     return A @ V, A
 
 
@@ -1263,35 +907,6 @@ def gradients_only_queries_scaled(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
-    label="dQ not scaled",
-    hint="dQ is not scaled, dK is. Both come from the same scores: divide dS once, before both products.",
-)
-def gradients_only_keys_scaled(Q, K, V, dZ):
-    dQ, dK, dV = backward(Q, K, V, dZ)
-    return dQ * Q.shape[-1] ** 0.5, dK, dV
-
-
-@misconception(
-    "attention_backward",
-    label="scale applied twice",
-    hint="The scale is applied twice on the way back, so that dQ and dK are divided by d_k. Once is enough.",
-)
-def gradients_scaled_twice(Q, K, V, dZ):
-    return back(attend(Q, K, V)[1], Q, K, V, dZ, scale=1 / Q.shape[-1])
-
-
-@misconception(
-    "attention_backward",
-    label="scale from d_v instead of d_k",
-    hint="dQ and dK are divided by sqrt(d_v), or by the root of another width than the scores were. It is "
-    "sqrt(d_k), `Q.shape[-1]`.",
-)
-def gradients_scaled_by_value_width(Q, K, V, dZ):
-    return back(attend(Q, K, V)[1], Q, K, V, dZ, scale=V.shape[-1] ** -0.5)
-
-
-@misconception(
-    "attention_backward",
     label="scale from n_k or n_q, not d_k",
     hint="dQ and dK are divided by the root of the number of keys or queries. It is the width of a key that "
     "counts: `K.shape[-1]`, not `K.shape[-2]`.",
@@ -1308,24 +923,6 @@ def gradients_scaled_by_number_of_keys(Q, K, V, dZ):
 )
 def gradients_scaled_by_axis_one(Q, K, V, dZ):
     return back(attend(Q, K, V)[1], Q, K, V, dZ, scale=Q.shape[1] ** -0.5)
-
-
-@misconception(
-    "attention_backward",
-    label="divided by 8 whatever d_k is",
-    hint="The way back is scaled by 1/8, which is right for d_k = 64 alone. Here d_k may be any size: `Q.shape[-1]`.",
-)
-def gradients_scaled_by_eight(Q, K, V, dZ):
-    return back(attend(Q, K, V)[1], Q, K, V, dZ, scale=1 / 8)
-
-
-@misconception(
-    "attention_backward",
-    label="multiplied by sqrt(d_k), not divided",
-    hint="The scale is multiplied by on the way back. A division on the way there is a division on the way back.",
-)
-def gradients_multiplied(Q, K, V, dZ):
-    return back(attend(Q, K, V)[1], Q, K, V, dZ, scale=Q.shape[-1] ** 0.5)
 
 
 @misconception(
@@ -1391,16 +988,6 @@ def gradients_by_columns(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
-    label="A and dA swapped",
-    hint="The arguments of `softmax_backward` are exchanged: weights first, then their gradient, "
-    "`softmax_backward(A, dA)`.",
-)
-def gradients_arguments_exchanged(Q, K, V, dZ):
-    return back(attend(Q, K, V)[1], Q, K, V, dZ, through=lambda A, dA: through_softmax(dA, A))
-
-
-@misconception(
-    "attention_backward",
     label="softmax's gradient taken at the scores",
     hint="The softmax's gradient is taken at the scores: `softmax_backward` needs the weights, "
     "`softmax_backward(A, dA)`.",
@@ -1434,82 +1021,12 @@ def gradients_keys_without_transpose(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
-    label="V not transposed for dA",
-    hint="dA is `dZ @ V`, whose sizes do not fit. Weight (i, j) was multiplied with value j: transpose `V`.",
-)
-def gradients_weights_without_transpose(Q, K, V, dZ):
-    A = attend(Q, K, V)[1]
-    return back(A, Q, K, V, dZ, through=lambda A, _: dZ @ V)
-
-
-@misconception(
-    "attention_backward",
-    label="dK transposed",
-    hint="dK came back transposed, (d_k, n_k): `Q^T @ dS`. It has the shape of `K`: `dS^T @ Q`.",
-)
-def gradients_keys_turned(Q, K, V, dZ):
-    dQ, dK, dV = backward(Q, K, V, dZ)
-    return dQ, transposed(dK), dV
-
-
-@misconception(
-    "attention_backward",
-    label="dV transposed",
-    hint="dV came back transposed, (d_v, n_k): `dZ^T @ A`. It has the shape of `V`: `A^T @ dZ`.",
-)
-def gradients_values_turned(Q, K, V, dZ):
-    dQ, dK, dV = backward(Q, K, V, dZ)
-    return dQ, dK, transposed(dV)
-
-
-@misconception(
-    "attention_backward",
-    label="dV made from dS",
-    hint="dV is made from dS. What multiplied the values are the weights themselves: `A^T @ dZ`, with `A` from the "
-    "forward pass.",
-)
-def gradients_values_by_weights_gradient(Q, K, V, dZ):
-    dQ, dK, _ = backward(Q, K, V, dZ)
-    return dQ, dK, transposed(through_softmax(attend(Q, K, V)[1], dZ @ transposed(V))) @ dZ
-
-
-@misconception(
-    "attention_backward",
-    label="dV made without the weights",
-    hint="Every value gets the sum of dZ, whatever its weights. Query i passes on dZ[i] times A[i, j]: `A^T @ dZ`.",
-)
-def gradients_values_unweighted(Q, K, V, dZ):
-    dQ, dK, dV = backward(Q, K, V, dZ)
-    return dQ, dK, np.ones_like(dV) * dZ.sum(-2, keepdims=True)
-
-
-@misconception(
-    "attention_backward",
-    label="gradients in reverse order",
-    hint="The order is dV, dK, dQ. Return them as the arguments stand: `dQ, dK, dV`.",
-)
-def gradients_reversed(Q, K, V, dZ):
-    return backward(Q, K, V, dZ)[::-1]
-
-
-@misconception(
-    "attention_backward",
     label="dK and dV swapped",
     hint="dK and dV changed places. Return them as the arguments stand: `dQ, dK, dV`.",
 )
 def gradients_values_second(Q, K, V, dZ):
     dQ, dK, dV = backward(Q, K, V, dZ)
     return dQ, dV, dK
-
-
-@misconception(
-    "attention_backward",
-    label="dQ and dK swapped",
-    hint="dQ and dK changed places. Return them as the arguments stand: `dQ, dK, dV`.",
-)
-def gradients_keys_first(Q, K, V, dZ):
-    dQ, dK, dV = backward(Q, K, V, dZ)
-    return dK, dQ, dV
 
 
 @misconception(
@@ -1540,26 +1057,6 @@ def gradients_one_length(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
-    label="dQ left at zero",
-    hint="dQ is left at zero: the path from the scores to the queries is missing, `dS @ K`.",
-)
-def gradients_without_queries(Q, K, V, dZ):
-    dQ, dK, dV = backward(Q, K, V, dZ)
-    return np.zeros_like(dQ), dK, dV
-
-
-@misconception(
-    "attention_backward",
-    label="dK left at zero",
-    hint="dK is left at zero: the path from the scores to the keys is missing, `dS^T @ Q`.",
-)
-def gradients_without_keys(Q, K, V, dZ):
-    dQ, dK, dV = backward(Q, K, V, dZ)
-    return dQ, np.zeros_like(dK), dV
-
-
-@misconception(
-    "attention_backward",
     label="dQ and dK left at zero",
     hint="dQ and dK are 0, as if the weights were constants. The loss reaches them through the softmax: dA = dZ "
     "V^T, then `softmax_backward`.",
@@ -1580,48 +1077,11 @@ def gradients_of_the_sum(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
-    label="divided by the number of queries",
-    hint="The gradients are divided by the number of queries, as for a mean. The averaging, if any, is in `dZ` "
-    "already.",
-)
-def gradients_of_the_mean(Q, K, V, dZ):
-    return backward(Q, K, V, dZ / dZ.shape[-2])
-
-
-@misconception(
-    "attention_backward",
-    label="all signs flipped",
-    hint="All signs are turned. The gradient points up; the minus belongs to the step that gradient descent takes.",
-)
-def gradients_negative(Q, K, V, dZ):
-    return tuple(-own for own in backward(Q, K, V, dZ))
-
-
-@misconception(
-    "attention_backward",
     label="Z used instead of dZ",
     hint="The way back starts from Z, not from `dZ`: the result of the forward pass was taken for its gradient.",
 )
 def gradients_from_the_result(Q, K, V, dZ):
     return backward(Q, K, V, attend(Q, K, V)[0])
-
-
-@misconception(
-    "attention_backward",
-    label="finite differences with large steps",
-    hint="These slopes are measured with steps so large that they miss. Derive the gradients: three products and "
-    "your `softmax_backward`.",
-)
-def gradients_measured_coarsely(Q, K, V, dZ):
-    def slopes(at):
-        own = (Q, K, V)[at]
-        steps = np.eye(own.size, dtype=own.dtype).reshape(-1, *own.shape)
-        up = [
-            (dZ * attend(*[own + step if i == at else x for i, x in enumerate((Q, K, V))])[0]).sum() for step in steps
-        ]
-        return (np.array(up) - (dZ * attend(Q, K, V)[0]).sum()).reshape(own.shape).astype(own.dtype)
-
-    return tuple(slopes(at) for at in range(3))
 
 
 @misconception(
@@ -1666,31 +1126,6 @@ def gradients_all_axes_reversed(Q, K, V, dZ):
 )
 def gradients_summed_over_batch(Q, K, V, dZ):
     return tuple(own.sum(tuple(range(own.ndim - 2))) for own in backward(Q, K, V, dZ))
-
-
-@misconception(
-    "attention_backward",
-    label="averaged over the batch",
-    hint="The gradients are averaged over the batch and spread out again. Each sequence has its own; nothing is "
-    "shared between them.",
-)
-def gradients_averaged_over_batch(Q, K, V, dZ):
-    def averaged(own):
-        return np.ones_like(own) * own.mean(tuple(range(own.ndim - 2)), keepdims=True)
-
-    return tuple(averaged(own) if own.ndim > 2 else own for own in backward(Q, K, V, dZ))
-
-
-@misconception(
-    "attention_backward",
-    label="first sequence's weights for all sequences",
-    hint="Every sequence is carried back through the weights, keys or values of the first one. Each has its own: "
-    "keep their leading axes.",
-)
-def gradients_first_weights(Q, K, V, dZ):
-    A = attend(Q, K, V)[1]
-    first = np.ones_like(A) * A[(0,) * (A.ndim - 2)]
-    return back(first, Q, K, V, dZ)
 
 
 @misconception(
@@ -1895,16 +1330,6 @@ def attention_backward_keys_for_values(Q, K, V, dZ):
     A = attend(Q, K, V)[1]
     dQ, dK, dV = back(A, Q, K, K if K.shape == V.shape else V, dZ)
     return dQ, dK, dV
-
-
-@misconception(
-    "attention_backward",
-    label="dZ transposed where square",
-    hint="Where there are as many queries as numbers in a value, `dZ` is turned over. Its rows are queries.",
-)
-def attention_backward_turned_when_square(Q, K, V, dZ):
-    fits(dZ.shape[-1], V.shape[-1])
-    return back(attend(Q, K, V)[1], Q, K, V, transposed(dZ) if dZ.shape[-1] == dZ.shape[-2] else dZ)
 
 
 @misconception(

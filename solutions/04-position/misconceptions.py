@@ -1,7 +1,8 @@
-"""Wrong answers that people really give, each with the hint it deserves; and right answers that look different.
+"""Wrong answers that people really give, each with the hint it deserves. Released inside the archive only.
 
 A check that fails is explained by the listed answer that behaves as the student's function does. The tests
-of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+of the course prove that every wrong answer here fails, and that its own hint is shown. The right answers are those
+from which `families` makes the mistakes that any function can have; all others are in `right_answers.py`.
 """
 
 import numpy as np
@@ -78,14 +79,6 @@ def by_hand_half_exponent():
     return [-1, -2, 2**0.5, 2 * 2**0.5]
 
 
-# by_hand: right
-
-
-@right("by_hand")
-def by_hand_as_a_tuple():
-    return -1, -2, -1, 3
-
-
 # permutation_gap: wrong
 
 
@@ -98,17 +91,6 @@ def by_hand_as_a_tuple():
 def gap_invariance(attend, X, permutation):
     fits(X, permutation)
     return np.abs(attend(X[permutation]) - attend(X)).max()
-
-
-@misconception(
-    "permutation_gap",
-    label="permutation applied twice or undone",
-    hint="One side moves forwards and the other back: `attend(X)[np.argsort(p)]` undoes the permutation, and "
-    "`attend(X[p])[p]` applies it twice. Compare `attend(X[p])`, as it comes, with `attend(X)[p]`.",
-)
-def gap_moved_twice(attend, X, permutation):
-    fits(X, permutation)
-    return np.abs(attend(X[permutation])[permutation] - attend(X)).max()
 
 
 @misconception(
@@ -130,17 +112,6 @@ def gap_inverse_on_input(attend, X, permutation):
 def gap_columns(attend, X, permutation):
     fits(X, permutation)
     return np.abs(attend(X[:, permutation]) - attend(X)[:, permutation]).max()
-
-
-@misconception(
-    "permutation_gap",
-    label="np.take without an axis",
-    hint="`np.take` without `axis=0` picks from the flattened array, so that single numbers come back. `X[p]` picks "
-    "rows.",
-)
-def gap_take_flat(attend, X, permutation):
-    fits(X, permutation)
-    return np.abs(attend(np.take(X, permutation)) - np.take(attend(X), permutation)).max()
 
 
 @misconception(
@@ -179,54 +150,12 @@ def gap_word_by_word(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
-    label="another permutation drawn",
-    hint="The permutation that is given is not used: another one is drawn. The caller wants to know about this one.",
-)
-def gap_own_permutation(attend, X, permutation):
-    fits(X, permutation)
-    return np.abs(differences(attend, X, np.random.default_rng(0).permutation(len(X)))).max()
-
-
-@misconception(
-    "permutation_gap",
-    label="results sorted before comparing",
-    hint="The rows of both results are sorted before they are compared. That asks whether the same rows appear "
-    "somewhere; equivariance says where.",
-)
-def gap_sorted_rows(attend, X, permutation):
-    fits(X, permutation)
-    return np.abs(np.sort(attend(X[permutation]), axis=0) - np.sort(attend(X), axis=0)).max()
-
-
-@misconception(
-    "permutation_gap",
-    label="only sums over the sequence compared",
-    hint="Only the rows' sums over the sequence are compared. Equivariance is about every row: compare entry by "
-    "entry.",
-)
-def gap_of_pooled_rows(attend, X, permutation):
-    fits(X, permutation)
-    return np.abs(attend(X[permutation]).sum(0) - attend(X)[permutation].sum(0)).max()
-
-
-@misconception(
-    "permutation_gap",
     label="mean difference instead of largest",
     hint="This is the mean of the differences; a single row that moved wrongly nearly vanishes in it. Take the "
     "largest: `.max()`.",
 )
 def gap_mean(attend, X, permutation):
     return np.abs(differences(attend, X, permutation)).mean()
-
-
-@misconception(
-    "permutation_gap",
-    label="row maxima added up",
-    hint="The largest differences of the rows are added up. The gap is the largest of all: keep the maximum of "
-    "what was found so far, `gap = max(gap, ...)`, or take `.max()` of everything.",
-)
-def gap_sum_over_rows(attend, X, permutation):
-    return np.abs(differences(attend, X, permutation)).max(axis=-1).sum()
 
 
 @misconception(
@@ -259,16 +188,6 @@ def gap_longest_row(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
-    label="largest row sum, not largest entry",
-    hint="`np.linalg.norm(D, np.inf)` of a matrix is the largest sum over a row, not the largest entry. Write "
-    "`np.abs(D).max()`.",
-)
-def gap_matrix_norm(attend, X, permutation):
-    return np.linalg.norm(differences(attend, X, permutation), np.inf)
-
-
-@misconception(
-    "permutation_gap",
     label="absolute value missing",
     hint="The largest difference is taken with its sign, so that one far below 0 is missed. Take `np.abs` of all of "
     "them first, then the largest.",
@@ -279,51 +198,12 @@ def gap_without_abs(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
-    label="absolute values taken before subtracting",
-    hint="The sizes of the entries are compared, |a| with |b|, so that entries of opposite sign look alike. Subtract "
-    "first, then take `np.abs`.",
-)
-def gap_of_sizes(attend, X, permutation):
-    fits(X, permutation)
-    return np.abs(np.abs(attend(X[permutation])) - np.abs(attend(X)[permutation])).max()
-
-
-@misconception(
-    "permutation_gap",
-    label="range of the differences",
-    hint="This is the range of the differences, largest minus smallest. The gap is the largest of their sizes: "
-    "`np.abs(...).max()`.",
-)
-def gap_range(attend, X, permutation):
-    return np.ptp(differences(attend, X, permutation))
-
-
-@misconception(
-    "permutation_gap",
-    label="differences squared",
-    hint="The differences are squared. The gap is their size itself, by `np.abs`.",
-)
-def gap_squared(attend, X, permutation):
-    return (differences(attend, X, permutation) ** 2).max()
-
-
-@misconception(
-    "permutation_gap",
     label="relative difference instead of absolute",
     hint="The gap is divided by the size of the results. Asked is the difference itself, in the units of the "
     "results.",
 )
 def gap_relative(attend, X, permutation):
     return np.abs(differences(attend, X, permutation)).max() / np.abs(attend(X)).max()
-
-
-@misconception(
-    "permutation_gap",
-    label="result rounded",
-    hint="The gap is rounded. Leave the number as it is: a gap of rounding error is small by itself.",
-)
-def gap_rounded(attend, X, permutation):
-    return float(round(np.abs(differences(attend, X, permutation)).max()))
 
 
 @misconception(
@@ -355,15 +235,6 @@ def gap_skips_last_row(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
-    label="only the first column compared",
-    hint="Only the first column is compared. Take all of them.",
-)
-def gap_first_column(attend, X, permutation):
-    return np.abs(differences(attend, X, permutation)[:, 0]).max()
-
-
-@misconception(
-    "permutation_gap",
     label="result forced into the shape of X",
     hint="The result of `attend` is put into an array of the shape of `X`. It may have another width: leave it as "
     "it comes.",
@@ -386,31 +257,12 @@ def gap_truth_value(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
-    label="all differences returned",
-    hint="All differences came back. The gap is one number, the largest of them: `.max()`.",
-)
-def gap_all_differences(attend, X, permutation):
-    return np.abs(differences(attend, X, permutation))
-
-
-@misconception(
-    "permutation_gap",
     label="one number for each row",
     hint="There is one number for each row: `.max(axis=-1)` looks along the columns alone. Without an axis, `.max()` "
     "takes the largest of all.",
 )
 def gap_per_row(attend, X, permutation):
     return np.abs(differences(attend, X, permutation)).max(axis=-1)
-
-
-@misconception(
-    "permutation_gap",
-    label="one number for each column",
-    hint="There is one number for each column: Python's `max` and `.max(axis=0)` look along the rows alone. Without "
-    "an axis, `.max()` takes the largest of all.",
-)
-def gap_per_column(attend, X, permutation):
-    return np.abs(differences(attend, X, permutation)).max(axis=0)
 
 
 @misconception(
@@ -435,18 +287,6 @@ def gap_any_length(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
-    label="longer permutations not checked",
-    hint="A permutation longer than n ends in NumPy's `IndexError`, or would not be noticed if its numbers were "
-    "small. Compare `len(permutation)` with `len(X)`, with `!=`, and raise `ValueError`.",
-)
-def gap_longer_not_compared(attend, X, permutation):
-    if len(permutation) < len(X):
-        raise ValueError("the permutation is too short")
-    return np.abs(attend(X[permutation]) - attend(X)[permutation]).max()
-
-
-@misconception(
-    "permutation_gap",
     label="X reordered in place",
     hint="`X[:] = X[p]` reorders the caller's own array. `X[p]` alone is a new array: give it a name, or hand it "
     "straight to `attend`.",
@@ -456,18 +296,6 @@ def gap_moves_in_place(attend, X, permutation):
     still = attend(X)
     X[:] = X[permutation]
     return np.abs(attend(X) - still[permutation]).max()
-
-
-@misconception(
-    "permutation_gap",
-    label="permutation sorted in place",
-    hint="`permutation.sort()` sorts the caller's own array. To look whether it names every place, use "
-    "`np.sort(permutation)`, which returns a new one.",
-)
-def gap_sorts_in_place(attend, X, permutation):
-    gap = np.abs(differences(attend, X, permutation)).max()
-    permutation.sort()
-    return gap
 
 
 # permutation_gap: right
@@ -540,17 +368,6 @@ def sinusoidal_sines_only(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
-    label="sine and cosine alternating along positions",
-    hint="Sine and cosine take turns along the positions. They take turns along the columns: every row has both.",
-)
-def sinusoidal_by_row(n, d_model):
-    even(d_model)
-    angles = np.outer(np.arange(n), np.repeat(frequencies(d_model), 2))
-    return np.where(np.arange(n)[:, None] % 2, np.cos(angles), np.sin(angles))
-
-
-@misconception(
-    "sinusoidal_encoding",
     label="positions counted from 1",
     hint="Positions start at 1. The first one is 0: `np.arange(n)`.",
 )
@@ -571,48 +388,11 @@ def sinusoidal_degrees(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
-    label="angles multiplied by 2 pi",
-    hint="The angles are multiplied by 2 pi. They are p / 10000^(2i/d_model), in radians, as they stand.",
-)
-def sinusoidal_two_pi(n, d_model):
-    even(d_model)
-    return interleaved(2 * np.pi * np.outer(np.arange(n), frequencies(d_model)))
-
-
-@misconception(
-    "sinusoidal_encoding",
-    label="positions divided by the length",
-    hint="Positions are divided by the length, so that the same position gets another row in a longer sequence. "
-    "Use p itself: 0, 1, 2, and so on.",
-)
-def sinusoidal_share_of_length(n, d_model):
-    even(d_model)
-    return interleaved(np.outer(np.arange(n) / n, frequencies(d_model)))
-
-
-@misconception(
-    "sinusoidal_encoding", label="base 1000 instead of 10000", hint="The base is 1000. It is 10000, with four zeros."
-)
-def sinusoidal_base_1000(n, d_model):
-    return encoding_by_exponent(n, d_model, np.arange(0, d_model, 2) / d_model, 1000.0)
-
-
-@misconception(
-    "sinusoidal_encoding",
     label="base e instead of 10000",
     hint="`np.exp(-2i / d_model)` has the base e. For the base 10000 the exponent is multiplied by `np.log(10000)`.",
 )
 def sinusoidal_base_e(n, d_model):
     return encoding_by_exponent(n, d_model, np.arange(0, d_model, 2) / d_model, np.e)
-
-
-@misconception(
-    "sinusoidal_encoding",
-    label="log10 instead of natural logarithm",
-    hint="`np.exp` goes with the natural logarithm: `np.log`, not `np.log10`, of 10000.",
-)
-def sinusoidal_log10(n, d_model):
-    return encoding_by_exponent(n, d_model, 4 * np.arange(0, d_model, 2) / d_model, np.e)
 
 
 @misconception(
@@ -663,30 +443,12 @@ def sinusoidal_column_for_pair(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
-    label="exponent divided by d_model - 1",
-    hint="The exponent is divided by d_model - 1. Divide by d_model: the last pair does not quite reach 10000.",
-)
-def sinusoidal_d_minus_one(n, d_model):
-    return encoding_by_exponent(n, d_model, np.arange(0, d_model, 2) / (d_model - 1))
-
-
-@misconception(
-    "sinusoidal_encoding",
     label="exponents from 0 to 1 inclusive",
     hint="The exponents run from 0 to 1, both included (`np.linspace`, or a division by d_model/2 - 1). They are "
     "2i / d_model, and the last pair does not quite reach 1.",
 )
 def sinusoidal_linspace(n, d_model):
     return encoding_by_exponent(n, d_model, np.linspace(0, 1, d_model // 2))
-
-
-@misconception(
-    "sinusoidal_encoding",
-    label="integer division in the exponent",
-    hint="`//` cuts off the exponent's decimals, so that it is 0 everywhere. 2i / d_model is a fraction: use `/`.",
-)
-def sinusoidal_whole_exponent(n, d_model):
-    return encoding_by_exponent(n, d_model, np.arange(0, d_model, 2) // d_model)
 
 
 @misconception(
@@ -713,41 +475,11 @@ def sinusoidal_multiplied(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
-    label="divided after the sine",
-    hint="The division comes too late: sin(p) / 10000^(2i/d_model). Divide p first, then take the sine.",
-)
-def sinusoidal_divided_late(n, d_model):
-    even(d_model)
-    positions, w = np.arange(n)[:, None], frequencies(d_model)
-    return np.stack([np.sin(positions) * w, np.cos(positions) * w], axis=-1).reshape(n, d_model)
-
-
-@misconception(
-    "sinusoidal_encoding",
     label="result transposed",
     hint="The result is transposed, (d_model, n). Positions make the rows.",
 )
 def sinusoidal_transposed(n, d_model):
     return encoding(n, d_model).T
-
-
-@misconception(
-    "sinusoidal_encoding",
-    label="cosine columns missing",
-    hint="Only the sines are there, d_model / 2 columns. Each pair has two: put the cosines between them.",
-)
-def sinusoidal_half_width(n, d_model):
-    return encoding(n, d_model)[:, 0::2]
-
-
-@misconception(
-    "sinusoidal_encoding",
-    label="angles instead of sines and cosines",
-    hint="These are the angles, not yet their sines and cosines.",
-)
-def sinusoidal_angles(n, d_model):
-    even(d_model)
-    return np.outer(np.arange(n), np.repeat(frequencies(d_model), 2))
 
 
 @misconception(
@@ -758,17 +490,6 @@ def sinusoidal_angles(n, d_model):
 )
 def sinusoidal_half_precision(n, d_model):
     return encoding(n, d_model).astype(np.float16)
-
-
-@misconception(
-    "sinusoidal_encoding",
-    label="frequencies in reverse order",
-    hint="The speeds are in reverse order: the first pair, columns 0 and 1, is the fastest, with p itself for "
-    "its angle.",
-)
-def sinusoidal_slow_first(n, d_model):
-    even(d_model)
-    return interleaved(np.outer(np.arange(n), frequencies(d_model)[::-1]))
 
 
 @misconception(
@@ -788,15 +509,6 @@ def sinusoidal_table_of_512(n, d_model):
 )
 def sinusoidal_odd_cut(n, d_model):
     return interleaved(np.outer(np.arange(n), frequencies(d_model)))[:, :d_model]
-
-
-@misconception(
-    "sinusoidal_encoding",
-    label="odd d_model gives another width",
-    hint="An odd d_model gives an array of another width than asked. Raise `ValueError` when `d_model % 2` is not 0.",
-)
-def sinusoidal_odd_other_width(n, d_model):
-    return encoding(n, d_model // 2 * 2)
 
 
 @misconception(
@@ -920,56 +632,6 @@ def rotary_overwritten(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
-    label="reflection instead of rotation",
-    hint="Both lines have a minus. One of the sines has a plus, x sin t + y cos t; with two minuses it is a mirror "
-    "image, and no rotation.",
-)
-def rotary_mirrored(X, positions, base=10000.0):
-    Z = rotary(X, positions, base)
-    Z[..., 1::2] *= -1
-    return Z
-
-
-@misconception(
-    "rotary",
-    label="plus sign in both lines",
-    hint="Both lines have a plus. The first is x cos t - y sin t; without the minus the lengths change.",
-)
-def rotary_two_plus(X, positions, base=10000.0):
-    sizes_fit(X, positions)
-    angles = np.multiply.outer(positions, speeds(X.shape[-1], base))
-    cos, sin = np.cos(angles), np.sin(angles)
-    x, y = X[..., 0::2], X[..., 1::2]
-    return np.stack([x * cos + y * sin, x * sin + y * cos], axis=-1).reshape(X.shape).astype(X.dtype)
-
-
-@misconception(
-    "rotary",
-    label="sine and cosine swapped",
-    hint="Sine and cosine changed places, so that a vector at position 0 turns by a quarter. It is "
-    "x cos t - y sin t and x sin t + y cos t.",
-)
-def rotary_sine_for_cosine(X, positions, base=10000.0):
-    sizes_fit(X, positions)
-    angles = np.multiply.outer(positions, speeds(X.shape[-1], base))
-    x, y, cos, sin = X[..., 0::2], X[..., 1::2], np.cos(angles), np.sin(angles)
-    return np.stack([x * sin - y * cos, x * cos + y * sin], axis=-1).reshape(X.shape).astype(X.dtype)
-
-
-@misconception(
-    "rotary",
-    label="sines missing",
-    hint="Each number is multiplied by the cosine alone. A rotation mixes the two numbers of a pair: the sines are "
-    "missing.",
-)
-def rotary_cosines_only(X, positions, base=10000.0):
-    sizes_fit(X, positions)
-    angles = np.multiply.outer(positions, np.repeat(speeds(X.shape[-1], base), 2))
-    return (X * np.cos(angles)).astype(X.dtype)
-
-
-@misconception(
-    "rotary",
     label="encoding added instead of rotated",
     hint="The sines and cosines are added to `X`, as the sinusoidal encoding is. A rotary one multiplies: it turns "
     "each pair.",
@@ -1001,30 +663,12 @@ def rotary_by_row_number(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
-    label="first position subtracted from all",
-    hint="The first position is subtracted from all of them, so that it counts as 0. Use the positions as they are.",
-)
-def rotary_from_the_first(X, positions, base=10000.0):
-    return rotary(X, np.asarray(positions) - np.asarray(positions)[0], base)
-
-
-@misconception(
-    "rotary",
     label="angles taken for degrees",
     hint="The angles are taken for degrees. `np.cos` and `np.sin` want radians, which position * base^(-2i/d) is "
     "already.",
 )
 def rotary_degrees(X, positions, base=10000.0):
     return rotary(X, np.deg2rad(positions), base)
-
-
-@misconception(
-    "rotary",
-    label="angles multiplied by 2 pi",
-    hint="The angles are multiplied by 2 pi. They are position * base^(-2i/d), in radians, as they stand.",
-)
-def rotary_two_pi(X, positions, base=10000.0):
-    return rotary(X, 2 * np.pi * np.asarray(positions), base)
 
 
 @misconception(
@@ -1068,26 +712,6 @@ def rotary_one_speed(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
-    label="integer division in the exponent",
-    hint="`//` cuts off the exponent's decimals. -2i / d is a fraction: use `/`.",
-)
-def rotary_whole_exponent(X, positions, base=10000.0):
-    d = X.shape[-1]
-    return turned(X, positions, float(base) ** (-np.arange(0, d, 2) // d))
-
-
-@misconception(
-    "rotary",
-    label="exponents from 0 to 1 inclusive",
-    hint="The exponents run from 0 to 1, both included (`np.linspace`, or a division by d/2 - 1). They are 2i / "
-    "d, and the last does not quite reach 1.",
-)
-def rotary_linspace(X, positions, base=10000.0):
-    return turned(X, positions, base ** -np.linspace(0, 1, len(range(0, X.shape[-1], 2))))
-
-
-@misconception(
-    "rotary",
     label="different angles within a pair",
     hint="Every column has an angle of its own, base^(-c/d) for column c. The two numbers of a pair turn by the same "
     "angle: 2i in both.",
@@ -1117,27 +741,6 @@ def rotary_tiled(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
-    label="only the first pair rotated",
-    hint="Only the first pair turns. Each pair does, at its own speed.",
-)
-def rotary_first_pair(X, positions, base=10000.0):
-    Z = rotary(X, positions, base)
-    Z[..., 2:] = X[..., 2:]
-    return Z
-
-
-@misconception(
-    "rotary",
-    label="exponent divided by d - 1",
-    hint="The exponent is divided by d - 1. It is -2i / d.",
-)
-def rotary_d_minus_one(X, positions, base=10000.0):
-    d = X.shape[-1]
-    return turned(X, positions, base ** (-np.arange(0, d, 2) / max(d - 1, 1)))
-
-
-@misconception(
-    "rotary",
     label="base fixed at 10000",
     hint="The base is written into the code as 10000. Use the argument `base`.",
 )
@@ -1160,31 +763,6 @@ def rotary_along_the_batch(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
-    label="axis 1 instead of the last",
-    hint="`X[:, i]` counts axes from the front: with a batch there it is row i of each sequence. Count from the end, "
-    "`X[..., i]`.",
-)
-def rotary_second_axis(X, positions, base=10000.0):
-    sizes_fit(X, positions)
-    result, d = X.copy(), X.shape[-1]
-    for i in range(0, d, 2):
-        t = positions * base ** (-i / d)
-        result[:, i] = X[:, i] * np.cos(t) - X[:, i + 1] * np.sin(t)
-        result[:, i + 1] = X[:, i] * np.sin(t) + X[:, i + 1] * np.cos(t)
-    return result
-
-
-@misconception(
-    "rotary",
-    label="first sequence repeated for the batch",
-    hint="Every sequence of the batch came out as the first one. Turn each sequence's own numbers: `X[..., 0::2]`.",
-)
-def rotary_first_sequence_for_all(X, positions, base=10000.0):
-    return rotary(np.broadcast_to(X[(0,) * (X.ndim - 2)], X.shape), positions, base)
-
-
-@misconception(
-    "rotary",
     label="positions cut to whole numbers",
     hint="The positions are rounded down to whole numbers. Angles between them are as good: leave them as they come.",
 )
@@ -1199,15 +777,6 @@ def rotary_whole_positions(X, positions, base=10000.0):
 )
 def rotary_positions_without_sign(X, positions, base=10000.0):
     return rotary(X, np.abs(positions), base)
-
-
-@misconception(
-    "rotary",
-    label="positions sorted first",
-    hint="The positions are sorted. Each belongs to the vector in its row, whatever the order.",
-)
-def rotary_sorted_positions(X, positions, base=10000.0):
-    return rotary(X, np.sort(positions), base)
 
 
 @misconception(
@@ -1244,15 +813,6 @@ def rotary_complex(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
-    label="pairs left on a separate axis",
-    hint="The pairs kept an axis of their own, (..., n, d/2, 2). Join the last two axes: `.reshape(X.shape)`.",
-)
-def rotary_pairs_apart(X, positions, base=10000.0):
-    return rotary(X, positions, base).reshape(*X.shape[:-1], -1, 2)
-
-
-@misconception(
-    "rotary",
     label="odd d accepted",
     hint="With an odd d the last number has no partner; here it stays as it is. Raise `ValueError` when "
     "`X.shape[-1] % 2` is not 0.",
@@ -1260,16 +820,6 @@ def rotary_pairs_apart(X, positions, base=10000.0):
 def rotary_odd_stays(X, positions, base=10000.0):
     even_part = X.shape[-1] // 2 * 2
     return np.concatenate([rotary(X[..., :even_part], positions, base), X[..., even_part:]], axis=-1)
-
-
-@misconception(
-    "rotary",
-    label="positions stretched or cut to fit",
-    hint="Positions of another length than n are stretched or cut to fit. Compare `len(positions)` with "
-    "`X.shape[-2]` and raise `ValueError`.",
-)
-def rotary_positions_made_to_fit(X, positions, base=10000.0):
-    return rotary(X, np.resize(positions, X.shape[-2]), base)
 
 
 @misconception(

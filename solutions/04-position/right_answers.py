@@ -11,6 +11,11 @@ from misconceptions import differences, even, fits, frequencies, interleaved, si
 
 
 @right("by_hand")
+def by_hand_as_a_tuple():
+    return -1, -2, -1, 3
+
+
+@right("by_hand")
 def by_hand_as_complex_numbers():
     first, second = complex(1, 2) * -1, complex(3, 1) * 1j
     return np.array([[first.real, first.imag], [second.real, second.imag]])
@@ -54,24 +59,6 @@ def gap_either_sign(attend, X, permutation):
 
 
 @right("permutation_gap")
-def gap_by_take(attend, X, permutation):
-    if permutation.shape != (X.shape[0],):
-        raise ValueError("another length")
-    permutation = permutation.tolist()
-    still = np.take(attend(X.copy()), permutation, axis=0)
-    return np.abs(still - attend(np.take(X, permutation, axis=0))).max().astype(np.float32)
-
-
-@right("permutation_gap")
-def gap_scattered(attend, X, permutation):
-    fits(X, permutation)
-    moved = attend(X[permutation, :])
-    back = np.empty_like(moved)
-    back[permutation] = moved
-    return np.abs(back - attend(X)).max()
-
-
-@right("permutation_gap")
 def gap_zero_axes(attend, X, permutation):
     return np.array(np.abs(differences(attend, X, permutation)).max())
 
@@ -104,14 +91,6 @@ def sinusoidal_complex(n, d_model):
     even(d_model)
     turns = np.exp(1j * np.outer(np.arange(n), frequencies(d_model)))
     return np.stack([turns.imag, turns.real], axis=-1).reshape(n, d_model)
-
-
-@right("sinusoidal_encoding")
-def sinusoidal_where(n, d_model):
-    even(d_model)
-    column = np.arange(d_model)
-    angles = np.arange(n).reshape(-1, 1) / np.power(10000, 2 * (column // 2) / d_model)
-    return np.where(column % 2 == 0, np.sin(angles), np.cos(angles))
 
 
 @right("sinusoidal_encoding")
@@ -175,15 +154,6 @@ def rotary_by_matrices(X, positions, base=10000.0):
             t = position * base ** (-i / d)
             R[row, i : i + 2, i : i + 2] = [[math.cos(t), -math.sin(t)], [math.sin(t), math.cos(t)]]
     return np.einsum("nij,...nj->...ni", R, X).astype(X.dtype)
-
-
-@right("rotary")
-def rotary_by_swapping(X, positions, base=10000.0):
-    sizes_fit(X, positions)
-    angles = np.repeat(np.outer(positions, speeds(X.shape[-1], base)), 2, axis=-1)
-    swapped = np.empty_like(X)
-    swapped[..., 0::2], swapped[..., 1::2] = -X[..., 1::2], X[..., 0::2]
-    return X * np.cos(angles).astype(X.dtype) + swapped * np.sin(angles).astype(X.dtype)
 
 
 @right("rotary")

@@ -1,5 +1,5 @@
 # %% title [markdown]
-# # 5. Masks
+# # 5. Masking
 #
 # A mask says which query may attend to which key. You write the two masks that nearly every model uses,
 # `causal_mask` and `padding_mask`, a softmax that is right whatever stands at a masked place,

@@ -1,7 +1,8 @@
-"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+"""Wrong answers that people really give, each with the hint it deserves. Released inside the archive only.
 
 A check that fails is explained by the listed answer that behaves as the student's function does. The tests
-of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+of the course prove that every wrong answer here fails, and that its own hint is shown. The right answers are those
+from which `families` makes the mistakes that any function can have; all others are in `right_answers.py`.
 """
 
 import numpy as np
@@ -109,14 +110,6 @@ def by_hand_transposed():
     return [[1, 2 / 3, 1 / 2], [0, 1 / 3, 1 / 3], [0, 0, 1 / 6]]
 
 
-# by_hand: right
-
-
-@right("by_hand")
-def by_hand_decimals():
-    return (1, 0, 0), (0.67, 0.33, 0), (0.5, 0.33, 0.17)
-
-
 # causal_mask: wrong
 
 
@@ -181,15 +174,6 @@ def causal_mask_upper(n_q, n_k):
 
 @misconception(
     "causal_mask",
-    label="only the diagonal visible",
-    hint="Every query sees its own token alone: this is the diagonal. What came before may be seen as well.",
-)
-def causal_mask_diagonal(n_q, n_k):
-    return np.eye(n_q, n_k, n_k - n_q, dtype=bool)
-
-
-@misconception(
-    "causal_mask",
     label="additive mask instead of boolean",
     hint="This mask is to be added to the scores: 0 and -inf. A boolean one is asked: True means may attend.",
 )
@@ -199,31 +183,11 @@ def causal_mask_to_add(n_q, n_k):
 
 @misconception(
     "causal_mask",
-    label="floats, and aligned at the start",
-    hint="Two things at once. The mask holds 1.0 and 0.0: give `np.ones` `dtype=bool`. And the triangle is aligned "
-    "at the start: `np.tril(ones, k=n_k - n_q)` aligns it at the end, since the queries are the newest "
-    "tokens.",
-)
-def causal_mask_floats_from_the_start(n_q, n_k):
-    return np.tril(np.ones((n_q, n_k)))
-
-
-@misconception(
-    "causal_mask",
     label="a row for each key",
     hint="The mask has a row for each key. Rows belong to queries: its shape is (n_q, n_k).",
 )
 def causal_mask_keys_only(n_q, n_k):
     return past(n_k, n_k)
-
-
-@misconception(
-    "causal_mask",
-    label="a column for each query",
-    hint="The mask has a column for each query. Columns belong to keys: its shape is (n_q, n_k).",
-)
-def causal_mask_queries_only(n_q, n_k):
-    return past(n_q, n_q)
 
 
 @misconception(
@@ -321,30 +285,11 @@ def padding_mask_of_queries(lengths, n):
 
 @misconception(
     "padding_mask",
-    label="row repeated for every query",
-    hint="The mask has a row for each of n queries. All rows are equal, and there may be another number of "
-    "queries: one row that broadcasts is enough, (batch, 1, n).",
-)
-def padding_mask_repeated(lengths, n):
-    return np.repeat(real(lengths, n), n, axis=1)
-
-
-@misconception(
-    "padding_mask",
     label="axis for the heads added",
     hint="The mask has an axis for the heads as well. Here it has three: (batch, 1, n).",
 )
 def padding_mask_with_heads(lengths, n):
     return real(lengths, n)[:, None]
-
-
-@misconception(
-    "padding_mask",
-    label="batch axis in second place",
-    hint="The batch axis is not the first: `lengths[None, :]` made it the second. Write `lengths[:, None, None]`.",
-)
-def padding_mask_batch_second(lengths, n):
-    return np.swapaxes(real(lengths, n), 0, 1)
 
 
 @misconception(
@@ -388,38 +333,11 @@ def padding_mask_one_too_many(lengths, n):
 
 @misconception(
     "padding_mask",
-    label="last real token hidden",
-    hint="The last real token is hidden: with lengths[s] tokens it has index lengths[s] - 1, and is real.",
-)
-def padding_mask_one_too_few(lengths, n):
-    return real(lengths, n) & (np.arange(n) < lengths[:, None, None] - 1)
-
-
-@misconception(
-    "padding_mask",
     label="padding expected in front",
     hint="The padding is taken to stand in front. It stands at the end here: the first lengths[s] tokens are real.",
 )
 def padding_mask_in_front(lengths, n):
     return real(lengths, n)[..., ::-1]
-
-
-@misconception(
-    "padding_mask",
-    label="shortest length for all sequences",
-    hint="All sequences are cut to the shortest. Each has a length of its own.",
-)
-def padding_mask_shortest(lengths, n):
-    return np.repeat(real(lengths, n).all(axis=0, keepdims=True), len(lengths), axis=0)
-
-
-@misconception(
-    "padding_mask",
-    label="first sequence's mask for all sequences",
-    hint="All sequences get the mask of the first. Each has a length of its own.",
-)
-def padding_mask_first_sequence(lengths, n):
-    return np.repeat(real(lengths, n)[:1], len(lengths), axis=0)
 
 
 @misconception(
@@ -452,15 +370,6 @@ def padding_mask_minus_nothing(lengths, n):
     for s, length in enumerate(lengths):
         mask[s, :, -(n - length) :] = False
     return mask
-
-
-@misconception(
-    "padding_mask",
-    label="last token always hidden",
-    hint="The last token is always hidden. A sequence of n tokens has no padding: every entry is True.",
-)
-def padding_mask_never_full(lengths, n):
-    return real(lengths, n) & (np.arange(n) < n - 1)
 
 
 @misconception(
@@ -530,17 +439,6 @@ def masked_softmax_without_mask(S, mask):
 
 @misconception(
     "masked_softmax",
-    label="mask made from the scores",
-    hint="The mask is made from the scores' own triangle, and the one that is given is not used. Masks are about "
-    "places, not about what stands there.",
-)
-def masked_softmax_own_mask(S, mask):
-    np.broadcast_to(mask, S.shape)
-    return share(S, np.tril(S).astype(bool))
-
-
-@misconception(
-    "masked_softmax",
     label="mask added to the scores",
     hint="The mask is added to the scores: True counts as 1, so allowed keys merely get 1 more. Replace the masked "
     "scores: `np.where(mask, S, -np.inf)`.",
@@ -580,16 +478,6 @@ def masked_softmax_times_infinity(S, mask):
 
 @misconception(
     "masked_softmax",
-    label="minus infinity set after softmax",
-    hint="Masked scores are set to -inf after the softmax, where weights are asked. Replace the scores, before the "
-    "softmax.",
-)
-def masked_softmax_infinity_afterwards(S, mask):
-    return hidden(softmax(S), mask)
-
-
-@misconception(
-    "masked_softmax",
     label="mask applied after softmax",
     hint="The weights are masked after the softmax, and what is left no longer sums to 1. Mask the scores, before "
     "the softmax; or divide by the new sum.",
@@ -616,17 +504,6 @@ def masked_softmax_not_normalised(S, mask):
 )
 def masked_softmax_over_queries(S, mask):
     return transposed(share(transposed(S), transposed(np.broadcast_to(mask, S.shape))))
-
-
-@misconception(
-    "masked_softmax",
-    label="softmax over the whole array",
-    hint="Softmax runs over the whole array, so that all weights together sum to 1. Each row sums to 1: `axis=-1, "
-    "keepdims=True`.",
-)
-def masked_softmax_over_everything(S, mask):
-    E = np.exp(hidden(S, mask) - S.max(where=np.broadcast_to(mask, S.shape), initial=np.finfo(S.dtype).min))
-    return E / np.maximum(E.sum(), 1)
 
 
 @misconception(
@@ -662,15 +539,6 @@ def masked_softmax_zero_by_zero(S, mask):
 
 @misconception(
     "masked_softmax",
-    label="mask.any() without an axis",
-    hint="`mask.any()` asks about the whole mask. Single rows may be empty too: `mask.any(axis=-1, keepdims=True)`.",
-)
-def masked_softmax_any_of_everything(S, mask):
-    return softmax(hidden(S, mask)) if mask.any() else np.zeros_like(S)
-
-
-@misconception(
-    "masked_softmax",
     label="masked scores set to -1e9",
     hint="A row that may attend to nothing gets equal shares: all its scores are the same number, -1e9. Set its "
     "weights to 0; and take -inf, since -1e9 is a score that may occur, and in float16 it is -inf already.",
@@ -702,16 +570,6 @@ def masked_softmax_adds_1e9(S, mask):
 
 @misconception(
     "masked_softmax",
-    label="mask.all() instead of mask.any()",
-    hint="Every row in which anything is masked becomes 0: that is `mask.all`. Only rows that may attend to "
-    "nothing do: `~mask.any(axis=-1, keepdims=True)`.",
-)
-def masked_softmax_all_instead_of_any(S, mask):
-    return share(S, mask) * np.broadcast_to(mask, S.shape).all(axis=-1, keepdims=True)
-
-
-@misconception(
-    "masked_softmax",
     label="fully masked rows given equal weights",
     hint="Rows that may attend to nothing are given equal shares. They get weights 0.",
 )
@@ -728,17 +586,6 @@ def masked_softmax_equal_shares(S, mask):
 def masked_softmax_adds_infinity(S, mask):
     S = S + np.where(np.broadcast_to(mask, S.shape), S.dtype.type(0), S.dtype.type(-np.inf))
     return shares(np.exp(S - np.maximum(S.max(axis=-1, keepdims=True), np.finfo(S.dtype).min)))
-
-
-@misconception(
-    "masked_softmax",
-    label="scores lowered by 1e9, weights zeroed",
-    hint="-1e9 is added to the masked scores, and what is masked is set to 0 at the end. But NaN and inf stay what "
-    "they are when -1e9 is added, and so does 1e30: the row's maximum is theirs. Replace the scores, "
-    "`np.where(mask, S, -np.inf)`.",
-)
-def masked_softmax_adds_1e9_then_zero(S, mask):
-    return np.where(np.broadcast_to(mask, S.shape), masked_softmax_adds_1e9(S, mask), S.dtype.type(0))
 
 
 @misconception(
@@ -764,33 +611,11 @@ def masked_softmax_times_mask(S, mask):
 
 @misconception(
     "masked_softmax",
-    label="exponentials masked, maximum not subtracted",
-    hint="`np.exp(S) * mask` has two faults. NaN and inf times 0 are NaN, so masked scores keep an influence: "
-    "replace them before anything else, `np.where(mask, S, -np.inf)`. And `np.exp` of a large score is "
-    "infinite: subtract each row's maximum.",
-)
-def masked_softmax_exponentials_times_mask(S, mask):
-    return shares(np.exp(S) * np.broadcast_to(mask, S.shape))
-
-
-@misconception(
-    "masked_softmax",
     label="row maximum not subtracted",
     hint="`np.exp` of a large score is infinite, and inf / inf is NaN. Subtract each row's maximum first.",
 )
 def masked_softmax_without_maximum(S, mask):
     return shares(np.exp(hidden(S, mask)))
-
-
-@misconception(
-    "masked_softmax",
-    label="one maximum of all allowed scores",
-    hint="`S[mask].max()` is one maximum for all rows, and there is none where everything is masked: NumPy raises. "
-    "Take each row's own, `np.where(mask, S, -np.inf).max(axis=-1, keepdims=True)`.",
-)
-def masked_softmax_maximum_of_allowed(S, mask):
-    mask = np.broadcast_to(mask, S.shape)
-    return shares(np.where(mask, np.exp(S - S[mask].max()), S.dtype.type(0)))
 
 
 @misconception(
@@ -802,18 +627,6 @@ def masked_softmax_maximum_of_allowed(S, mask):
 def masked_softmax_one_maximum(S, mask):
     S = hidden(S, mask)
     return shares(np.exp(S - max(S.max(), np.finfo(S.dtype).min)))
-
-
-@misconception(
-    "masked_softmax",
-    label="first matrix's maxima for all matrices",
-    hint="The maxima of the first matrix are subtracted in all of the batch. Take them along `axis=-1` of the "
-    "whole array, with `keepdims=True`.",
-)
-def masked_softmax_maximum_of_first(S, mask):
-    S = hidden(S, mask)
-    first = S[0] if S.ndim > 2 else S
-    return shares(np.exp(S - np.maximum(first.max(axis=-1, keepdims=True), np.finfo(S.dtype).min)))
 
 
 @misconception(
@@ -838,48 +651,11 @@ def masked_softmax_1e9_loses(S, mask):
 
 @misconception(
     "masked_softmax",
-    label="scores set to -1e4, weights zeroed",
-    hint="Masked scores are replaced by -1e4, which float16 can hold, but which scores may reach: a row around "
-    "-10000 shares its weight with masked keys. -inf is lower than any score, and float16 has it.",
-)
-def masked_softmax_1e4_loses(S, mask):
-    return softmax(hidden(S, mask, fill=-1e4)) * np.broadcast_to(mask, S.shape)
-
-
-@misconception(
-    "masked_softmax",
-    label="loop over the first axis",
-    hint="The loop runs over the first axis, as if that were the queries. With a batch it is not: loop over "
-    "`np.ndindex(*S.shape[:-1])`, with `mask = np.broadcast_to(mask, S.shape)`, or do without a loop, "
-    "`axis=-1`.",
-)
-def masked_softmax_loop_over_first_axis(S, mask):
-    np.broadcast_to(mask, S.shape)
-    A = np.zeros_like(S)
-    for i in range(S.shape[0]):
-        seen = mask[i]
-        if seen.any():
-            E = np.exp(S[i][seen] - S[i][seen].max())
-            A[i][seen] = E / E.sum()
-    return A
-
-
-@misconception(
-    "masked_softmax",
     label="first sequence's mask for all sequences",
     hint="`mask[0]` is used for the whole batch. Each sequence has its own: `np.broadcast_to(mask, S.shape)`.",
 )
 def masked_softmax_first_mask(S, mask):
     return share(S, mask[0] if mask.ndim > 2 else mask)
-
-
-@misconception(
-    "masked_softmax",
-    label="mask's first row for all queries",
-    hint="The mask's first row is used for every query. Row i of the mask belongs to query i.",
-)
-def masked_softmax_first_row(S, mask):
-    return share(S, mask[..., :1, :])
 
 
 @misconception(
@@ -925,17 +701,6 @@ def masked_softmax_tiny_number(S, mask):
 def masked_softmax_in_place(S, mask):
     S[~np.broadcast_to(mask, S.shape)] = -np.inf
     return share(S, mask)
-
-
-@misconception(
-    "masked_softmax",
-    label="maximum subtracted in place",
-    hint="The maximum is subtracted in place, `S -= ...`: the caller's scores change. Write `S = S - ...`.",
-)
-def masked_softmax_subtracts_in_place(S, mask):
-    A = share(S, mask)
-    S -= hidden(S, mask).max(axis=-1, keepdims=True)
-    return A
 
 
 @misconception(
@@ -999,38 +764,11 @@ def masked_attention_without_root(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
-    label="multiplied by sqrt(d_k), not divided",
-    hint="The scores are multiplied by sqrt(d_k). Divide them by it.",
-)
-def masked_attention_multiplied(Q, K, V, mask=None):
-    return attend(Q, K, V, mask, score=lambda Q, K: Q @ transposed(K) * Q.shape[-1] ** 0.5)
-
-
-@misconception(
-    "masked_attention",
-    label="scale from d_v instead of d_k",
-    hint="The scale is sqrt(d_v), the width of the values. Scores are sums of d_k products: divide by sqrt(d_k).",
-)
-def masked_attention_scaled_by_values(Q, K, V, mask=None):
-    return attend(Q, K, V, mask, score=lambda Q, K: Q @ transposed(K) / V.shape[-1] ** 0.5)
-
-
-@misconception(
-    "masked_attention",
     label="scale from n_k instead of d_k",
     hint="The scale is the root of the number of keys. Scores are sums of d_k products: divide by sqrt(d_k).",
 )
 def masked_attention_scaled_by_keys(Q, K, V, mask=None):
     return attend(Q, K, V, mask, score=lambda Q, K: Q @ transposed(K) / K.shape[-2] ** 0.5)
-
-
-@misconception(
-    "masked_attention",
-    label="divided by 8 whatever d_k is",
-    hint="The scale is 8, as it is for d_k = 64. It depends on the inputs: `Q.shape[-1]`.",
-)
-def masked_attention_scaled_by_eight(Q, K, V, mask=None):
-    return attend(Q, K, V, mask, score=lambda Q, K: Q @ transposed(K) / 8)
 
 
 @misconception(
@@ -1049,15 +787,6 @@ def masked_attention_without_softmax(Q, K, V, mask=None):
 )
 def masked_attention_over_queries(Q, K, V, mask=None):
     return attend(Q, K, V, mask, weigh=masked_softmax_over_queries)
-
-
-@misconception(
-    "masked_attention",
-    label="scores returned instead of weights",
-    hint="A holds the scores. The weights are asked: what `masked_softmax` returned.",
-)
-def masked_attention_scores_instead(Q, K, V, mask=None):
-    return attend(Q, K, V, mask)[0], scaled(Q, K)
 
 
 @misconception(
@@ -1098,32 +827,12 @@ def masked_attention_turned(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
-    label="None as mask gives NaN",
-    hint="`np.where(None, ...)` takes None for False, so that without a mask everything is hidden. Ask first: `if "
-    "mask is None`.",
-)
-def masked_attention_none_hides(Q, K, V, mask=None):
-    return attend(Q, K, V, np.bool_(False) if mask is None else mask, weigh=masked_softmax_empty_rows_nan)
-
-
-@misconception(
-    "masked_attention",
     label="None as mask gives zero weights",
     hint="Without a mask everything is hidden, so that all weights are 0: `np.where` and `np.broadcast_to` take "
     "None for False. Ask first: `if mask is None`, and take a mask that is True everywhere.",
 )
 def masked_attention_none_gives_zero(Q, K, V, mask=None):
     return attend(Q, K, V, np.bool_(False) if mask is None else mask)
-
-
-@misconception(
-    "masked_attention",
-    label="None as mask gives equal weights",
-    hint="Without a mask every key gets the same weight: `np.where(None, ...)` takes None for False, and replaces "
-    "all scores by the same number. Ask first: `if mask is None`.",
-)
-def masked_attention_none_gives_equal_shares(Q, K, V, mask=None):
-    return attend(Q, K, V, np.bool_(False) if mask is None else mask, weigh=masked_softmax_lowest_number)
 
 
 @misconception(
@@ -1163,53 +872,12 @@ def masked_attention_inverted(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
-    label="causal mask instead of the given one",
-    hint="The mask that is given is not used: a causal one is made instead. Use the argument.",
-)
-def masked_attention_own_mask(Q, K, V, mask=None):
-    np.broadcast_to(True if mask is None else mask, scaled(Q, K).shape)
-    return attend(Q, K, V, None if mask is None else past(Q.shape[-2], K.shape[-2]))
-
-
-@misconception(
-    "masked_attention",
     label="mask applied after softmax",
     hint="The weights are masked after the softmax, and what is left no longer sums to 1. Mask the scores: "
     "`masked_softmax`.",
 )
 def masked_attention_afterwards(Q, K, V, mask=None):
     return attend(Q, K, V, mask, weigh=masked_softmax_afterwards)
-
-
-@misconception(
-    "masked_attention",
-    label="masked scores set to 0",
-    hint="Masked scores become 0, and a score of 0 is a score: e^0 = 1. Your `masked_softmax` does it right.",
-)
-def masked_attention_scores_of_zero(Q, K, V, mask=None):
-    return attend(Q, K, V, mask, weigh=masked_softmax_scores_of_zero)
-
-
-@misconception(
-    "masked_attention",
-    label="mask made from the scores",
-    hint="The mask is made from the scores, `np.tril(S) != 0` or the like. Masks are about places, not about what "
-    "stands there: a score may be 0, or a mask not causal.",
-)
-def masked_attention_mask_from_scores(Q, K, V, mask=None):
-    S = scaled(Q, K)
-    A = share(S, every(S) if mask is None else np.broadcast_to(mask, S.shape) & np.tril(S).astype(bool))
-    return A @ V, A
-
-
-@misconception(
-    "masked_attention",
-    label="mask added to the scores",
-    hint="The mask is added to the scores, and True counts as 1: allowed keys merely get a little more. Your "
-    "`masked_softmax` hides the others.",
-)
-def masked_attention_adds_mask(Q, K, V, mask=None):
-    return attend(Q, K, V, mask, weigh=masked_softmax_adds_mask)
 
 
 @misconception(
@@ -1230,16 +898,6 @@ def masked_attention_empty_rows_nan(Q, K, V, mask=None):
 )
 def masked_attention_equal_shares(Q, K, V, mask=None):
     return attend(Q, K, V, mask, weigh=masked_softmax_lowest_number)
-
-
-@misconception(
-    "masked_attention",
-    label="masked scores lowered by 1e9",
-    hint="A query that may attend to nothing attends as if there were no mask: the same -1e9 is added to all its "
-    "scores, which softmax does not feel. Its weights and its result are 0.",
-)
-def masked_attention_adds_1e9(Q, K, V, mask=None):
-    return attend(Q, K, V, mask, weigh=masked_softmax_adds_1e9)
 
 
 @misconception(
@@ -1274,25 +932,6 @@ def masked_attention_overflows(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
-    label="one maximum for all rows",
-    hint="One maximum of all scores is subtracted; a row far below it becomes 0. Subtract each row's own.",
-)
-def masked_attention_one_maximum(Q, K, V, mask=None):
-    return attend(Q, K, V, mask, weigh=masked_softmax_one_maximum)
-
-
-@misconception(
-    "masked_attention",
-    label="first sequence's keys for all sequences",
-    hint="The keys of the first sequence serve the whole batch. Each sequence has its own: `np.swapaxes(K, -1, "
-    "-2)`, without `K[0]`.",
-)
-def masked_attention_first_keys(Q, K, V, mask=None):
-    return attend(Q, np.broadcast_to(K[:1], K.shape) if K.ndim > 2 else K, V, mask)
-
-
-@misconception(
-    "masked_attention",
     label="first sequence's mask for all sequences",
     hint="The mask of the first sequence serves the whole batch. Each sequence has its own.",
 )
@@ -1302,30 +941,11 @@ def masked_attention_first_mask(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
-    label="mask's first row for all queries",
-    hint="The mask's first row is used for every query. Row i of the mask belongs to query i.",
-)
-def masked_attention_first_row(Q, K, V, mask=None):
-    return attend(Q, K, V, None if mask is None else mask[..., :1, :])
-
-
-@misconception(
-    "masked_attention",
     label="all axes reversed by .T",
     hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, -2)`.",
 )
 def masked_attention_all_axes_reversed(Q, K, V, mask=None):
     return attend(Q, K, V, mask, score=lambda Q, K: Q @ K.T / Q.shape[-1] ** 0.5)
-
-
-@misconception(
-    "masked_attention",
-    label="mask not broadcast to the scores",
-    hint="`S[~mask]` needs a mask of the very shape of the scores. `np.where` broadcasts, and so does "
-    "`np.broadcast_to(mask, S.shape)`.",
-)
-def masked_attention_boolean_index(Q, K, V, mask=None):
-    return attend(Q, K, V, mask, weigh=masked_softmax_boolean_index)
 
 
 @misconception(
@@ -1369,18 +989,6 @@ def masked_attention_tiny_number(Q, K, V, mask=None):
 def masked_attention_scales_in_place(Q, K, V, mask=None):
     results = attend(Q, K, V, mask)
     Q /= Q.shape[-1] ** 0.5
-    return results
-
-
-@misconception(
-    "masked_attention",
-    label="mask inverted in place",
-    hint="The mask itself is turned round, in place. The caller still needs it: write `~mask`, a new array.",
-)
-def masked_attention_turns_mask(Q, K, V, mask=None):
-    results = attend(Q, K, V, mask)
-    if mask is not None:
-        np.logical_not(mask, out=mask)
     return results
 
 

@@ -10,6 +10,11 @@ from misconceptions import attend, every, hidden, share
 
 
 @right("by_hand")
+def by_hand_decimals():
+    return (1, 0, 0), (0.67, 0.33, 0), (0.5, 0.33, 0.17)
+
+
+@right("by_hand")
 def by_hand_as_an_array():
     E = np.tril([[1.0, 2, 3], [2, 1, 3], [3, 2, 1]])
     return E / E.sum(axis=1, keepdims=True)
@@ -33,11 +38,6 @@ def causal_mask_tri(n_q, n_k):
 
 
 @right("causal_mask")
-def causal_mask_not_after(n_q, n_k):
-    return ~np.triu(np.ones((n_q, n_k), dtype=bool), k=n_k - n_q + 1)
-
-
-@right("causal_mask")
 def causal_mask_last_rows(n_q, n_k):
     n = max(n_q, n_k)
     return np.tril(np.ones((n, n))).astype(bool)[n - n_q :, n - n_k :]
@@ -46,22 +46,6 @@ def causal_mask_last_rows(n_q, n_k):
 @right("causal_mask")
 def causal_mask_turned_round(n_q, n_k):
     return np.triu(np.ones((n_q, n_k), dtype=bool))[::-1, ::-1]
-
-
-@right("causal_mask")
-def causal_mask_indices(n_q, n_k):
-    i, j = np.indices((n_q, n_k))
-    return n_k - j >= n_q - i
-
-
-@right("causal_mask")
-def causal_mask_fromfunction(n_q, n_k):
-    return np.fromfunction(lambda i, j: i - j >= n_q - n_k, (n_q, n_k))
-
-
-@right("causal_mask")
-def causal_mask_from_lists(n_q, n_k):
-    return np.array([[j - n_k <= i - n_q for j in range(n_k)] for i in range(n_q)])
 
 
 # padding_mask
@@ -78,20 +62,6 @@ def padding_mask_loops(lengths, n):
 
 
 @right("padding_mask")
-def padding_mask_expand_dims(lengths, n):
-    if np.max(lengths) > n:
-        raise ValueError("too long")
-    return np.expand_dims(np.arange(n)[np.newaxis] < np.reshape(lengths, (-1, 1)), 1)
-
-
-@right("padding_mask")
-def padding_mask_from_lists(lengths, n):
-    if any(length > n for length in lengths):
-        raise ValueError("too long")
-    return np.array([[[j < length for j in range(n)]] for length in lengths])
-
-
-@right("padding_mask")
 def padding_mask_outer(lengths, n):
     fits(int(np.minimum(lengths, n).sum()), int(lengths.sum()), "number of tokens")
     return np.greater.outer(lengths, np.arange(n)).reshape(-1, 1, n)
@@ -102,12 +72,6 @@ def padding_mask_rows_of_a_triangle(lengths, n):
     if max(lengths.tolist()) > n:
         raise ValueError("too long")
     return np.tri(n + 1, n, -1, dtype=bool)[lengths][:, None]
-
-
-@right("padding_mask")
-def padding_mask_concatenated(lengths, n):
-    rows = [np.concatenate([np.ones(k, bool), np.zeros(n - k, bool)]) for k in lengths]  # n - k < 0 raises ValueError
-    return np.stack(rows)[:, None, :]
 
 
 # masked_softmax
@@ -157,12 +121,6 @@ def masked_softmax_log_sum_exp(S, mask):
 
 
 @right("masked_softmax")
-def masked_softmax_log_of_the_sum(S, mask):
-    S = hidden(S.astype(np.float64), mask).astype(S.dtype)
-    return np.nan_to_num(np.exp(S - np.logaddexp.reduce(S, axis=-1, keepdims=True)))
-
-
-@right("masked_softmax")
 def masked_softmax_in_float32(S, mask):
     return share(S.astype(np.float32), mask).astype(S.dtype)
 
@@ -172,16 +130,6 @@ def masked_softmax_tiny_number_in_float64(S, mask):
     S, dtype = hidden(S.astype(np.float64), mask), S.dtype
     E = np.exp(S - np.nan_to_num(S.max(axis=-1, keepdims=True)))
     return (E / (E.sum(axis=-1, keepdims=True) + 1e-9)).astype(dtype)
-
-
-@right("masked_softmax")
-def masked_softmax_on_a_copy(S, mask):
-    S, mask = S.copy(), np.broadcast_to(mask, S.shape)
-    S[~mask] = -np.inf
-    S -= np.nan_to_num(S.max(axis=-1, keepdims=True))
-    np.exp(S, out=S)
-    S /= np.fmax(S.sum(axis=-1, keepdims=True), 1)
-    return S
 
 
 @right("masked_softmax")
@@ -248,17 +196,6 @@ def masked_attention_keys_in_rows(Q, K, V, mask=None):
 @right("masked_attention")
 def masked_attention_in_float32(Q, K, V, mask=None):
     return tuple(part.astype(Q.dtype) for part in attend(*(X.astype(np.float32) for X in (Q, K, V)), mask))
-
-
-@right("masked_attention")
-def masked_attention_in_long_double(Q, K, V, mask=None):
-    return tuple(part.astype(Q.dtype) for part in attend(*(X.astype(np.longdouble) for X in (Q, K, V)), mask))
-
-
-@right("masked_attention")
-def masked_attention_log_sum_exp(Q, K, V, mask=None):
-    A = masked_softmax_log_sum_exp(scaled(Q, K), True if mask is None else mask)
-    return A @ V, A
 
 
 @right("masked_attention")

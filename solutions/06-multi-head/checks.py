@@ -1,24 +1,28 @@
 """Checks of exercise 6. Yours to read: each is one sentence about a function or a class, and inputs that would show
 it false.
 
-Results are compared with a specification that takes each head's rows of the weights and multiplies with einsum,
-without a split and without a merge. Parameters are drawn and loaded by name, in float64 where nothing else is said.
-The tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen. The inputs are small: each mistake that
-is known shows by more than a hundred tolerances.
+Results are compared with `specifications`, which are in checking.zip: they take each head's rows of the weights and
+multiply with einsum, without a split and without a merge. Parameters are drawn and loaded by name, in float64 where
+nothing else is said. The tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen. The inputs are
+small: each mistake that is known shows by more than a hundred tolerances.
 """
 
+import importlib.util
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).with_name("checking.zip")))
-if find_spec("checking") is None:
+sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
+importlib.invalidate_caches()
+for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+    sys.modules.pop(other, None)
+if not importlib.util.find_spec("checking"):
     raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
 
 import inspect
 
 import numpy as np
 import torch
+from specifications import attended, columns, side_by_side
 from torch import nn
 
 from checking import (
@@ -128,41 +132,6 @@ def shapes(values):
     return {name: tuple(value.shape) for name, value in values.items()}
 
 
-# Specifications
-
-
-def columns(X, h):
-    """Return the heads of X (b, n, d), cut out one by one: (b, h, n, d / h)."""
-    d_head = X.shape[-1] // h
-    return np.stack([X[:, :, i * d_head : (i + 1) * d_head] for i in range(h)], axis=1)
-
-
-def attended(values, h, query, key=None, value=None, mask=None):
-    """Return what multi-head attention with these parameters is: (out, weights)."""
-    key = query if key is None else key
-    value = key if value is None else value
-    found = []
-    for name, X in zip(PROJECTIONS, (query, key, value), strict=True):
-        rows = values[f"{name}.weight"].unflatten(0, (h, -1))  # (h, d_head, d_model)
-        projected = torch.einsum("bnd,hed->bhne", X, rows)
-        if f"{name}.bias" in values:
-            projected = projected + values[f"{name}.bias"].unflatten(0, (h, 1, -1))
-        found.append(projected)
-    q, k, v = found
-    S = torch.einsum("bhie,bhje->bhij", q, k) * q.shape[-1] ** -0.5
-    allowed = torch.ones(S.shape, dtype=torch.bool)
-    if mask is not None:
-        allowed = allowed & (mask[:, None] if mask.ndim == 3 else mask)
-    S = torch.where(allowed, S, -torch.inf)
-    largest = S.detach().amax(-1, keepdim=True)
-    E = torch.where(allowed, torch.exp(S - torch.where(largest > -torch.inf, largest, 0.0)), 0.0)
-    total = E.sum(-1, keepdim=True)
-    A = E / torch.where(total > 0, total, 1.0)
-    mixed = values["W_o.weight"].unflatten(1, (h, -1))  # (d_model, h, d_head)
-    out = torch.einsum("bhij,bhje,dhe->bid", A, v, mixed)
-    return (out + values["W_o.bias"] if "W_o.bias" in values else out), A
-
-
 def tokens(draw, b, n_q, n_k, d_model):
     """Return query, key and value, which all differ."""
     return tensor(draw, b, n_q, d_model), tensor(draw, b, n_k, d_model), tensor(draw, b, n_k, d_model)
@@ -229,8 +198,7 @@ def split_heads_gradient(split_heads, draw):
     d = h * d_head
     X, upstream = tensor(draw, b, n, d), tensor(draw, b, h, n, d_head)
     _, gradients, _ = backward(split_heads, X, h, upstream=upstream)
-    expected = np.concatenate([upstream[:, i].numpy() for i in range(h)], axis=-1)
-    expect_close(gradients[0], expected, what="the gradient of X")
+    expect_close(gradients[0], side_by_side(upstream.numpy()), what="the gradient of X")
 
 
 @check(weight=1, needs=[split_heads_shape])

@@ -1,4 +1,5 @@
-"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+"""Wrong answers that people really give, each with the hint it deserves; and right ones that other mistakes are made
+from.
 
 A check that fails is explained by the listed answer that behaves as the student's function does. The tests
 of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
@@ -89,14 +90,6 @@ def by_hand_no_exponentials():
     return [20, 0, 4, 0]
 
 
-# by_hand: right
-
-
-@right("by_hand")
-def by_hand_as_a_tuple():
-    return 15, 5, 3, 1
-
-
 # split_heads: wrong
 
 
@@ -133,15 +126,6 @@ def split_heads_not_transposed(X, num_heads):
 
 @misconception(
     "split_heads",
-    label="tokens and columns exchanged",
-    hint="The last two axes are exchanged: (b, h, d/h, n). Exchange axes 1 and 2, the tokens' and the heads'.",
-)
-def split_heads_last_two(X, num_heads):
-    return split(X, num_heads).transpose(-1, -2)
-
-
-@misconception(
-    "split_heads",
     label="heads in front of the batch",
     hint="The heads stand in front of the batch: (h, b, n, d/h). The batch stays first: (b, h, n, d/h).",
 )
@@ -160,52 +144,11 @@ def split_heads_folded(X, num_heads):
 
 @misconception(
     "split_heads",
-    label="tokens dealt out instead of columns",
-    hint="The tokens are dealt out to the heads. Each head sees every token, and d/h of its columns.",
-)
-def split_heads_of_tokens(X, num_heads):
-    b, n, d = X.shape
-    if n % num_heads:
-        return X.reshape(b, num_heads, n, divides(d, num_heads))
-    return X.reshape(b, num_heads, n // num_heads, d)
-
-
-@misconception(
-    "split_heads",
-    label="the first head's columns for all",
-    hint="Every head gets the first d/h columns. Head i begins at column i d/h.",
-)
-def split_heads_first_for_all(X, num_heads):
-    Z = split(X, num_heads)
-    return Z[:, :1].expand(Z.shape)
-
-
-@misconception(
-    "split_heads",
-    label="heads in reverse order",
-    hint="The heads stand in reverse order: head 0 has the last columns. Head 0 gets the first.",
-)
-def split_heads_reversed(X, num_heads):
-    return split(X, num_heads).flip(1)
-
-
-@misconception(
-    "split_heads",
     label="num_heads taken for d/h",
     hint="`num_heads` columns went to each head, and there are d / num_heads heads. It is the other way round.",
 )
 def split_heads_width_for_number(X, num_heads):
     return split(X, divides(X.shape[-1], num_heads))
-
-
-@misconception(
-    "split_heads",
-    label="all of X for every head",
-    hint="Every head got a copy of all columns. They share them: d / num_heads each.",
-)
-def split_heads_copies(X, num_heads):
-    divides(X.shape[-1], num_heads)
-    return X[:, None].repeat(1, num_heads, 1, 1)
 
 
 @misconception(
@@ -238,16 +181,6 @@ def split_heads_in_place(X, num_heads):
     Z = split(X, num_heads).clone()
     X.zero_()
     return Z
-
-
-@misconception(
-    "split_heads",
-    label="only the first 512 tokens",
-    hint="Tokens after the 512th are 0: a length is written into the code. Take n from `X.shape`.",
-)
-def split_heads_512(X, num_heads):
-    Z = split(X, num_heads)
-    return Z * (torch.arange(Z.shape[2]) < 512)[:, None]
 
 
 @misconception(
@@ -322,25 +255,6 @@ def merge_heads_interleaved(X):
 
 @misconception(
     "merge_heads",
-    label="last two axes exchanged",
-    hint="The last two axes are exchanged, not axes 1 and 2: tokens and heads change places, columns stay last.",
-)
-def merge_heads_last_two(X):
-    b, h, n, d_head = X.shape
-    return X.transpose(-1, -2).reshape(b, n, h * d_head)
-
-
-@misconception(
-    "merge_heads",
-    label="heads averaged",
-    hint="The heads are averaged. Their results come side by side: nothing is lost, and `W_o` decides what to mix.",
-)
-def merge_heads_mean(X):
-    return X.mean(1)
-
-
-@misconception(
-    "merge_heads",
     label="heads summed",
     hint="The heads are added up. Their results come side by side: nothing is lost, and `W_o` decides what to mix.",
 )
@@ -359,60 +273,6 @@ def merge_heads_unmerged(X):
 
 @misconception(
     "merge_heads",
-    label="heads put below each other",
-    hint="The heads stand below each other, (b, h n, d_head). They come side by side, along the last axis.",
-)
-def merge_heads_below(X):
-    return X.flatten(1, 2)
-
-
-@misconception(
-    "merge_heads",
-    label="the first head alone",
-    hint="Only head 0 came back. All of them, side by side.",
-)
-def merge_heads_first(X):
-    return X[:, 0]
-
-
-@misconception(
-    "merge_heads",
-    label="the first head for all",
-    hint="Head 0 stands at every head's place. Head i's columns come from head i.",
-)
-def merge_heads_first_for_all(X):
-    return merge(X[:, :1].expand(X.shape))
-
-
-@misconception(
-    "merge_heads",
-    label="heads in reverse order",
-    hint="The heads come in reverse order. Head 0 is first.",
-)
-def merge_heads_reversed(X):
-    return merge(X.flip(1))
-
-
-@misconception(
-    "merge_heads",
-    label="tokens in front of the batch",
-    hint="The tokens stand in front of the batch, (n, b, h d_head). The batch stays first.",
-)
-def merge_heads_tokens_first(X):
-    return merge(X).transpose(0, 1)
-
-
-@misconception(
-    "merge_heads",
-    label="batch and heads exchanged",
-    hint="The first axis was taken for the heads. X is (b, h, n, d_head): the batch is first, the heads second.",
-)
-def merge_heads_of_the_batch(X):
-    return merge(X.transpose(0, 1))
-
-
-@misconception(
-    "merge_heads",
     label="X changed in place",
     hint="`X` itself was changed: whatever ends in `_` works in place. Leave out the `_`.",
 )
@@ -420,16 +280,6 @@ def merge_heads_in_place(X):
     Z = merge(X).clone()
     X.zero_()
     return Z
-
-
-@misconception(
-    "merge_heads",
-    label="only the first 512 tokens",
-    hint="Tokens after the 512th are 0: a length is written into the code. Take n from `X.shape`.",
-)
-def merge_heads_512(X):
-    Z = merge(X)
-    return Z * (torch.arange(Z.shape[1]) < 512)[:, None]
 
 
 @misconception(
@@ -606,15 +456,6 @@ class bias_ignored:
 
 
 @of_both(
-    label="bias nowhere",
-    hint="There are no biases, and by default there should be: `bias=True`. Hand `bias` on to each `nn.Linear`.",
-)
-class bias_never:
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__(d_model, num_heads, False)
-
-
-@of_both(
     label="a layer too many",
     hint="There are more parameters than asked for, those of a `LayerNorm` or another layer. Multi-head attention "
     "has its projections and `W_o` alone; what stands around it is chapter 7.",
@@ -785,33 +626,6 @@ class without_root:
 
 
 @of_both(
-    label="multiplied by the root",
-    hint="The scores are multiplied by sqrt(d_head). Divide them by it.",
-)
-class multiplied:
-    def scale(self, S):
-        return S * self.d_head**0.5
-
-
-@of_both(
-    label="divided by 8 whatever d_head is",
-    hint="The scale is 8, as it is for d_head = 64. It depends on the sizes: sqrt(d_head).",
-)
-class scaled_by_eight:
-    def scale(self, S):
-        return S / 8
-
-
-@of_both(
-    label="scale from num_heads",
-    hint="The scale is sqrt(num_heads). Each score is a sum of d_head products: divide by sqrt(d_head).",
-)
-class scaled_by_heads:
-    def scale(self, S):
-        return S / self.num_heads**0.5
-
-
-@of_both(
     label="softmax over the queries",
     hint="Softmax runs over the queries, `dim=-2`. Each query shares out its weight over the keys: the last axis.",
 )
@@ -839,17 +653,6 @@ class no_softmax:
 
 
 @of_both(
-    label="one softmax for all heads",
-    hint="Softmax runs over keys and heads together: the weights of all heads sum to 1. Each head shares out its "
-    "own.",
-)
-class over_heads_and_keys:
-    def weigh(self, S, mask):
-        S = S if mask is None else S.masked_fill(~fitting(mask, S), -1e9)
-        return S.transpose(1, 2).flatten(2).softmax(-1).unflatten(2, (S.shape[1], -1)).transpose(1, 2)
-
-
-@of_both(
     label="row maximum not subtracted",
     hint="`exp` of a large score is infinite, and inf / inf is NaN. `softmax` subtracts the row's maximum; by "
     "hand, do it first.",
@@ -869,16 +672,6 @@ class hides_later:
     def weigh(self, S, mask):
         past = torch.ones(S.shape[-2:], dtype=torch.bool).tril()
         return share(S, past.expand(S.shape) if mask is None else past & fitting(mask, S))
-
-
-@of_both(
-    label="only the first 512 keys",
-    hint="Keys after the 512th get no weight: a length is written into the code. Take n_k from the scores.",
-)
-class first_512:
-    def weigh(self, S, mask):
-        own = (torch.arange(S.shape[-1]) < 512).expand(S.shape)
-        return share(S, own if mask is None else own & fitting(mask, S))
 
 
 # Both classes, wrong: masks
@@ -937,33 +730,6 @@ class masked_to_zero:
 class mask_for_heads:
     def four(self, mask):
         return mask if mask.dim() == 4 else mask.expand(*[1] * (4 - mask.dim()), *mask.shape)
-
-
-@of_both(
-    label="first sequence's mask for all",
-    hint="The mask of the first sequence serves the whole batch. Each sequence has its own.",
-)
-class first_mask:
-    def four(self, mask):
-        return super().four(mask)[:1]
-
-
-@of_both(
-    label="first head's mask for all",
-    hint="The mask of the first head serves all heads. Where it has h on its second axis, each head has its own.",
-)
-class first_heads_mask:
-    def four(self, mask):
-        return super().four(mask)[:, :1]
-
-
-@of_both(
-    label="first query's mask for all",
-    hint="The mask's first row serves every query. Row i belongs to query i.",
-)
-class first_row:
-    def four(self, mask):
-        return super().four(mask)[..., :1, :]
 
 
 @of_both(
@@ -1041,19 +807,6 @@ class mask_stretched:
         return share(S, None if mask is None else mask.expand(*mask.shape[:-1], S.shape[-1]))
 
 
-@of_both(
-    label="scores stretched to the mask",
-    hint="A single query was stretched to the mask: `masked_fill`, `torch.where` and `*` stretch both. Stretch "
-    "the mask alone, `mask.expand(S.shape)`, which raises otherwise.",
-)
-class scores_stretched:
-    def weigh(self, S, mask):
-        if mask is None:
-            return share(S)
-        S, mask = torch.broadcast_tensors(S, mask if mask.shape[-1] > 1 else fitting(mask, S))
-        return share(S, mask)
-
-
 # Both classes, wrong: what the heads found
 
 
@@ -1075,33 +828,6 @@ class merged_without_transpose:
 class merged_interleaved:
     def together(self, Z):
         return Z.permute(0, 2, 3, 1).flatten(2)
-
-
-@of_both(
-    label="heads put together in reverse",
-    hint="The heads' results stand in reverse order. Head 0 is first.",
-)
-class merged_reversed:
-    def together(self, Z):
-        return merge(Z.flip(1))
-
-
-@of_both(
-    label="the first head alone",
-    hint="Every head does what head 0 does. Each has its own rows of the weights.",
-)
-class first_head:
-    def apart(self, *inputs):
-        return [X[:, :1].expand(X.shape) for X in super().apart(*inputs)]
-
-
-@of_both(
-    label="heads averaged, not side by side",
-    hint="The heads' results are averaged. They come side by side, (b, n, h d_head), and `W_o` decides what to mix.",
-)
-class mean_of_heads:
-    def together(self, Z):
-        return merge(Z.mean(1, keepdim=True).expand(Z.shape))
 
 
 @of_both(
@@ -1236,17 +962,6 @@ class inputs_detached:
 
 
 @of_both(
-    label="parameters frozen",
-    hint="`requires_grad` is False for the parameters, so that none learns. Leave them as `nn.Linear` makes them.",
-)
-class frozen:
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__(d_model, num_heads, bias)
-        for part in self.parameters():
-            part.requires_grad = False
-
-
-@of_both(
     label="dropout in training mode",
     hint="In training mode some weights are dropped at random. There is no dropout in this layer: nobody asked "
     "for it, and same inputs give the same result.",
@@ -1264,20 +979,6 @@ class dropout:
 class always_float32:
     def forward(self, query, key=None, value=None, mask=None):
         return tuple(own.float() for own in super().forward(query, key, value, mask))
-
-
-@of_both(
-    label="float32 made on the way",
-    hint="On the way something is float32 whatever the inputs are, such as `torch.zeros(...)` without a dtype. "
-    "Give it `dtype=query.dtype`, or use `zeros_like`.",
-)
-class float32_inside:
-    def mixed(self, A, v):
-        return (
-            torch.zeros(A.shape[:-1] + v.shape[-1:]) + (A @ v)
-            if v.dtype == torch.float64
-            else (A.float() @ v.float())
-        )
 
 
 @of_both(
@@ -1300,19 +1001,6 @@ class mask_in_place:
         found = super().forward(query, key, value, mask)
         if mask is not None:
             mask.logical_not_()
-        return found
-
-
-@of_both(
-    label="parameters changed by use",
-    hint="A call changes the parameters. `forward` reads them; to change them is the optimiser's work.",
-)
-class parameters_in_place:
-    def forward(self, query, key=None, value=None, mask=None):
-        found = super().forward(query, key, value, mask)
-        if not torch.is_grad_enabled() or mask is not None:
-            with torch.no_grad():
-                self.W_o.weight.mul_(0.5)
         return found
 
 
@@ -1422,20 +1110,6 @@ class MultiHeadAttentionLoop_batched(MultiHeadAttention):
 
 @misconception(
     "MultiHeadAttentionLoop",
-    label="heads one after another",
-    hint="Each head is given what the one before found. All heads see the same inputs, beside each other.",
-)
-class MultiHeadAttentionLoop_chained(MultiHeadAttentionLoop):
-    def apart(self, query, key, value):
-        found = []
-        for head in self.heads:
-            found.append((head.W_q(query), head.W_k(key), head.W_v(value)))
-            query = query + nn.functional.pad(found[-1][0], (0, self.d_model - self.d_head))
-        return [torch.stack(own, 1) for own in zip(*found, strict=True)]
-
-
-@misconception(
-    "MultiHeadAttentionLoop",
     label="only the last head's weights",
     hint="The weights of one head came back for all: the loop overwrites them. Collect each head's in a list, and "
     "stack them.",
@@ -1456,17 +1130,6 @@ class MultiHeadAttentionLoop_weights_cat(MultiHeadAttentionLoop):
     def forward(self, query, key=None, value=None, mask=None):
         out, A = super().forward(query, key, value, mask)
         return out, A.transpose(1, 2).flatten(2)
-
-
-@misconception(
-    "MultiHeadAttentionLoop",
-    label="mask for more heads accepted",
-    hint="A mask for more heads than there are is accepted: head i takes its entry, and the rest is ignored. The "
-    "second of four axes is h or 1: `mask.expand(-1, self.num_heads, -1, -1)` raises where it is neither.",
-)
-class MultiHeadAttentionLoop_more_masks(MultiHeadAttentionLoop):
-    def four(self, mask):
-        return super().four(mask)[:, : self.num_heads]
 
 
 # MultiHeadAttentionLoop: right
@@ -1671,13 +1334,6 @@ def moved(loop, put=rows, names=PROJECTIONS, biases=True, last=True, heads=None)
 
 
 @misconception(
-    "fuse", label="heads in reverse order", hint="The heads' rows stand in reverse order. Head 0's come first."
-)
-def fuse_reversed(loop):
-    return moved(loop, lambda parts: torch.cat(parts[::-1]))
-
-
-@misconception(
     "fuse",
     label="rows dealt out in turn",
     hint="The rows are interleaved: first row of each head, then the second. Head 0's rows all come first: "
@@ -1694,17 +1350,6 @@ def fuse_interleaved(loop):
 )
 def fuse_without_W_o(loop):
     return moved(loop, last=False)
-
-
-@misconception(
-    "fuse",
-    label="bias of W_o not moved",
-    hint="The bias of `W_o` is as a new layer draws it. `W_o.load_state_dict(loop.W_o.state_dict())` moves both.",
-)
-def fuse_without_bias_of_W_o(loop):
-    own = moved(loop, last=False)
-    own.W_o.weight.data.copy_(loop.W_o.weight)
-    return own
 
 
 @misconception(
@@ -1786,17 +1431,6 @@ def fuse_turned(loop):
 
 @misconception(
     "fuse",
-    label="W_o turned over",
-    hint="`W_o.weight` is turned over. It goes over as it is.",
-)
-def fuse_W_o_turned(loop):
-    own = moved(loop)
-    own.W_o.weight.data.copy_(loop.W_o.weight.T)
-    return own
-
-
-@misconception(
-    "fuse",
     label="heads put side by side",
     hint="The heads' weights are put side by side, (d_head, h d_model), along `dim=1` or -1. Rows make columns of "
     "the result: put them below each other, `dim=0`.",
@@ -1808,32 +1442,9 @@ def fuse_side_by_side(loop):
     return own
 
 
-@misconception("fuse", label="queries and keys exchanged", hint="`W_q` and `W_k` have changed places.")
-def fuse_queries_for_keys(loop):
-    return moved(loop, names=("W_k", "W_q", "W_v"))
-
-
 @misconception("fuse", label="keys taken for values", hint="`W_v` holds the rows of `W_k`. Each has its own.")
 def fuse_keys_for_values(loop):
     return moved(loop, names=("W_q", "W_k", "W_k"))
-
-
-@misconception(
-    "fuse",
-    label="the first head for all",
-    hint="Every head has the first head's rows. Head i's are rows i d_head to (i + 1) d_head.",
-)
-def fuse_first_head(loop):
-    return moved(loop, lambda parts: torch.cat([parts[0]] * len(parts)))
-
-
-@misconception(
-    "fuse",
-    label="heads averaged",
-    hint="The heads' weights are averaged. The fused layer has all of them, below each other.",
-)
-def fuse_averaged(loop):
-    return moved(loop, lambda parts: torch.cat([torch.stack(parts).mean(0)] * len(parts)))
 
 
 @misconception(
@@ -1906,36 +1517,6 @@ def fuse_float32(loop):
     return moved(loop).float()
 
 
-@misconception(
-    "fuse",
-    label="new parameters frozen",
-    hint="`requires_grad` is False for the new parameters, so that they cannot be trained on.",
-)
-def fuse_frozen(loop):
-    return moved(loop).requires_grad_(False)
-
-
-@misconception(
-    "fuse",
-    label="the loop emptied",
-    hint="`loop` was changed: its weights are gone, or of another dtype. It is still needed.",
-)
-def fuse_empties(loop):
-    own = moved(loop)
-    with torch.no_grad():
-        for part in loop.parameters():
-            part.zero_()
-    return own
-
-
-# fuse: right
-
-
-@right("fuse")
-def fuse_copies(loop):
-    return moved(loop)
-
-
 # from_torch: wrong
 
 
@@ -1969,36 +1550,6 @@ def from_torch_k_q_v(module):
 
 @misconception(
     "from_torch",
-    label="values first",
-    hint="The rows are taken as values, keys, queries. The order is queries, keys, values.",
-)
-def from_torch_v_k_q(module):
-    return unpacked(module, (2, 1, 0))
-
-
-@misconception(
-    "from_torch",
-    label="values before keys",
-    hint="The rows are taken as queries, values, keys. The order is queries, keys, values.",
-)
-def from_torch_q_v_k(module):
-    return unpacked(module, (0, 2, 1))
-
-
-@misconception(
-    "from_torch",
-    label="every third row",
-    hint="The rows are taken in turn, `[0::3]` and so on. They lie in three blocks of d_model rows.",
-)
-def from_torch_in_turn(module):
-    def third(own):
-        return [own[i::3] for i in range(3)]
-
-    return unpacked(module, cut=third, its_biases=third)
-
-
-@misconception(
-    "from_torch",
     label="rows taken head by head",
     hint="The rows are taken as if each head had its queries', keys' and values' side by side. They lie in three "
     "blocks of d_model rows, each with all heads.",
@@ -2012,31 +1563,11 @@ def from_torch_head_by_head(module):
 
 @misconception(
     "from_torch",
-    label="the first block for all three",
-    hint="`W_q`, `W_k` and `W_v` all hold the first d_model rows. Each has a block of its own.",
-)
-def from_torch_first_block(module):
-    return unpacked(module, (0, 0, 0))
-
-
-@misconception(
-    "from_torch",
     label="weights turned over",
     hint="The weights are turned over. `in_proj_weight` has rows as `nn.Linear` has them, (d_out, d_in): no `.T`.",
 )
 def from_torch_turned(module):
     return unpacked(module, cut=lambda own: [part.T for part in own.chunk(3)])
-
-
-@misconception(
-    "from_torch",
-    label="W_o turned over",
-    hint="`W_o.weight` is turned over. `out_proj` is an `nn.Linear`: it goes over as it is.",
-)
-def from_torch_W_o_turned(module):
-    own = unpacked(module)
-    own.W_o.weight.data.copy_(module.out_proj.weight.T)
-    return own
 
 
 @misconception(
@@ -2050,33 +1581,12 @@ def from_torch_without_W_o(module):
 
 @misconception(
     "from_torch",
-    label="bias of W_o not moved",
-    hint="The bias of `W_o` is as a new layer draws it. It is `out_proj.bias`.",
-)
-def from_torch_without_bias_of_W_o(module):
-    own = unpacked(module, last=False)
-    own.W_o.weight.data.copy_(module.out_proj.weight)
-    return own
-
-
-@misconception(
-    "from_torch",
     label="in_proj_bias not moved",
     hint="The biases of `W_q`, `W_k` and `W_v` are as a new layer draws them. They are the three blocks of "
     "`in_proj_bias`.",
 )
 def from_torch_without_biases(module):
     return unpacked(module, its_biases=False)
-
-
-@misconception(
-    "from_torch",
-    label="biases in another order",
-    hint="The weights are right, the biases are exchanged. `in_proj_bias` has queries, keys, values, like the "
-    "weights.",
-)
-def from_torch_biases_exchanged(module):
-    return unpacked(module, its_biases=lambda own: own.chunk(3)[::-1])
 
 
 @misconception(
@@ -2188,20 +1698,3 @@ def from_torch_itself(module):
 )
 def from_torch_returns_nothing(module):
     unpacked(module)
-
-
-@misconception(
-    "from_torch",
-    label="new parameters frozen",
-    hint="`requires_grad` is False for the new parameters, so that they cannot be trained on.",
-)
-def from_torch_frozen(module):
-    return unpacked(module).requires_grad_(False)
-
-
-# from_torch: right
-
-
-@right("from_torch")
-def from_torch_chunks(module):
-    return unpacked(module)

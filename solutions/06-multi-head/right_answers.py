@@ -22,27 +22,9 @@ def by_hand_as_a_tensor():
 
 
 @right("split_heads")
-def split_heads_permute(X, num_heads):
-    b, n, d = X.shape
-    return X.reshape(b, n, num_heads, divides(d, num_heads)).permute(0, 2, 1, 3)
-
-
-@right("split_heads")
 def split_heads_chunks(X, num_heads):
     divides(X.shape[-1], num_heads)
     return torch.stack(X.chunk(num_heads, dim=-1), dim=1)
-
-
-@right("split_heads")
-def split_heads_slices(X, num_heads):
-    d_head = divides(X.shape[-1], num_heads)
-    return torch.stack([X[..., i * d_head : (i + 1) * d_head] for i in range(num_heads)], 1)
-
-
-@right("split_heads")
-def split_heads_copied(X, num_heads):
-    b, n, d = X.size()
-    return X.view(b, n, num_heads, divides(d, num_heads)).transpose(1, 2).contiguous()
 
 
 @right("split_heads")
@@ -64,19 +46,8 @@ def split_heads_filled(X, num_heads):
 
 
 @right("merge_heads")
-def merge_heads_contiguous(X):
-    b, h, n, d_head = X.shape
-    return X.transpose(1, 2).contiguous().view(b, n, h * d_head)
-
-
-@right("merge_heads")
 def merge_heads_cat(X):
     return torch.cat(X.unbind(1), dim=-1)
-
-
-@right("merge_heads")
-def merge_heads_permute(X):
-    return X.permute(0, 2, 1, 3).reshape(X.shape[0], X.shape[2], -1)
 
 
 @right("merge_heads")
@@ -130,35 +101,6 @@ class MultiHeadAttentionLoop_head_by_head(nn.Module):
             outs.append(z)
             weights.append(A)
         return self.W_o(torch.cat(outs, -1)), torch.stack(weights, 1)
-
-
-@right("MultiHeadAttentionLoop")
-class MultiHeadAttentionLoop_dicts(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__()
-        d_head, rest = divmod(d_model, num_heads)
-        if rest:
-            raise ValueError("not divisible")
-        self.d_model, self.num_heads = d_model, num_heads
-        self.heads = nn.ModuleList(
-            nn.ModuleDict({name: nn.Linear(d_model, d_head, bias) for name in PROJECTIONS}) for _ in range(num_heads)
-        )
-        self.W_o = nn.Linear(d_model, d_model, bias)
-
-    def forward(self, query, key=None, value=None, mask=None):
-        key = query if key is None else key
-        inputs = query, key, key if value is None else value
-        q, k, v = (
-            torch.stack([head[name](X) for head in self.heads], dim=1)
-            for name, X in zip(PROJECTIONS, inputs, strict=True)
-        )
-        S = torch.einsum("bhid,bhjd->bhij", q, k) / q.shape[-1] ** 0.5
-        if mask is not None and mask.dim() == 3:
-            mask = mask.unsqueeze(1)
-        if mask is not None and mask.dim() == 2:
-            mask = mask[None, None]
-        A = share(S, mask)
-        return self.W_o((A @ v).transpose(1, 2).flatten(2)), A
 
 
 @right("MultiHeadAttentionLoop")
@@ -316,16 +258,6 @@ class MultiHeadAttention_float32_softmax(MultiHeadAttention):
         return share(wide, mask).to(S.dtype)
 
 
-@right("MultiHeadAttention")
-class MultiHeadAttention_registered_in_a_loop(MultiHeadAttention):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__(d_model, num_heads, bias)
-        for name in (*PROJECTIONS, "W_o"):
-            layer = nn.Linear(d_model, d_model, bias)
-            nn.init.xavier_uniform_(layer.weight)
-            setattr(self, name, layer)
-
-
 # fuse
 
 
@@ -340,21 +272,6 @@ def fuse_state_dict(loop):
     state |= {f"W_o.{kind}": own for kind, own in loop.W_o.state_dict().items()}
     own = MultiHeadAttention(loop.d_model, loop.num_heads, "W_o.bias" in state).to(loop.W_o.weight.dtype)
     own.load_state_dict(state)
-    return own
-
-
-@right("fuse")
-def fuse_by_names(loop):
-    state = loop.state_dict()
-    bias = "W_o.bias" in state
-    own = MultiHeadAttention(loop.d_model, loop.num_heads, bias).type(state["W_o.weight"].dtype)
-    d_head = loop.d_model // loop.num_heads
-    for name, part in own.state_dict().items():
-        if name in state:
-            part.copy_(state[name])
-            continue
-        for i in range(loop.num_heads):
-            part[i * d_head : (i + 1) * d_head] = state[f"heads.{i}.{name}"]
     return own
 
 
@@ -383,24 +300,6 @@ def fuse_data(loop):
     return own
 
 
-@right("fuse")
-def fuse_in_slices(loop):
-    first = loop.heads[0].W_q
-    own = MultiHeadAttention(loop.d_model, loop.num_heads, first.bias is not None).to(first.weight)
-    d_head = first.weight.shape[0]
-    with torch.no_grad():
-        for i, head in enumerate(loop.heads):
-            at = slice(i * d_head, (i + 1) * d_head)
-            for mine, its in ((own.W_q, head.W_q), (own.W_k, head.W_k), (own.W_v, head.W_v)):
-                mine.weight[at] = its.weight
-                if its.bias is not None:
-                    mine.bias[at] = its.bias
-        own.W_o.weight[:] = loop.W_o.weight
-        if first.bias is not None:
-            own.W_o.bias[:] = loop.W_o.bias
-    return own
-
-
 # from_torch
 
 
@@ -418,23 +317,6 @@ def from_torch_state_dict(module):
 
 
 @right("from_torch")
-def from_torch_slices(module):
-    d, bias = module.embed_dim, module.in_proj_bias is not None
-    own = MultiHeadAttention(d, module.num_heads, bias).to(module.in_proj_weight.dtype)
-    with torch.no_grad():
-        own.W_q.weight.copy_(module.in_proj_weight[:d])
-        own.W_k.weight.copy_(module.in_proj_weight[d : 2 * d])
-        own.W_v.weight.copy_(module.in_proj_weight[2 * d :])
-        own.W_o.weight.copy_(module.out_proj.weight)
-        if bias:
-            own.W_q.bias.copy_(module.in_proj_bias[:d])
-            own.W_k.bias.copy_(module.in_proj_bias[d : 2 * d])
-            own.W_v.bias.copy_(module.in_proj_bias[2 * d :])
-            own.W_o.bias.copy_(module.out_proj.bias)
-    return own
-
-
-@right("from_torch")
 def from_torch_cloned(module):
     bias = module.out_proj.bias is not None
     own = MultiHeadAttention(module.embed_dim, module.num_heads, bias)
@@ -444,21 +326,6 @@ def from_torch_cloned(module):
         parts = module.in_proj_bias.detach().split(module.embed_dim)
         own.W_q.bias, own.W_k.bias, own.W_v.bias = (nn.Parameter(part.clone()) for part in parts)
     own.W_o = copy.deepcopy(module.out_proj)
-    return own
-
-
-@right("from_torch")
-def from_torch_plain_linear(module):
-    own = MultiHeadAttention(module.embed_dim, module.num_heads, module.in_proj_bias is not None)
-    own = own.to(module.in_proj_weight)
-    for i, layer in enumerate((own.W_q, own.W_k, own.W_v)):
-        at = slice(i * module.embed_dim, (i + 1) * module.embed_dim)
-        layer.weight.data[:] = module.in_proj_weight.data[at]
-        if layer.bias is not None:
-            layer.bias.data[:] = module.in_proj_bias.data[at]
-    own.W_o.weight.data[:] = module.out_proj.weight.data
-    if own.W_o.bias is not None:
-        own.W_o.bias.data[:] = module.out_proj.bias.data
     return own
 
 

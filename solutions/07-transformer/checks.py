@@ -1,19 +1,22 @@
 """Checks of exercise 7. Yours to read: each is one sentence about a function or a class, and inputs that would show
 it false.
 
-`EncoderLayer` and `DecoderLayer` are compared with PyTorch's own layers, and with a specification that attends with
-einsum and norms by hand where PyTorch's have no answer. Parameters are drawn and loaded by name, in float64 where
-nothing else is said. `TinyGPT` has parameters of its own choice, which are drawn as well; it is asked what depends on
-what, and whether it learns. `generate` is given a model whose next token depends on all that it is shown.
-The tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen.
+`EncoderLayer` and `DecoderLayer` are compared with PyTorch's own layers, and where these have no answer, with
+`specifications` that attend with einsum and norm by hand; they are in checking.zip. Parameters are drawn and loaded
+by name, in float64 where nothing else is said. `TinyGPT` has parameters of its own choice, which are drawn as well;
+it is asked what depends on what, and whether it learns. `generate` is given a model whose next token depends on all
+that it is shown. The tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen.
 """
 
+import importlib.util
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).with_name("checking.zip")))
-if find_spec("checking") is None:
+sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
+importlib.invalidate_caches()
+for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+    sys.modules.pop(other, None)
+if not importlib.util.find_spec("checking"):
     raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
 
 import inspect
@@ -21,6 +24,7 @@ import math
 
 import numpy as np
 import torch
+from specifications import PARTS, PROJECTIONS, continued, fed, of_torch, specified
 from torch import nn
 
 from checking import (
@@ -55,8 +59,6 @@ check, run = suite.check, suite.run
 
 REFUSED = (ValueError, RuntimeError, IndexError)
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-PROJECTIONS = ("W_q", "W_k", "W_v")
-PARTS = {"EncoderLayer": ("self_attn",), "DecoderLayer": ("self_attn", "multihead_attn")}
 
 
 # by_hand
@@ -144,74 +146,6 @@ def inputs(draw, kind, b, n, m, d_model):
     """
     x = 4 * tensor(draw, b, n, d_model)
     return (x,) if kind == "EncoderLayer" else (x, tensor(draw, b, m, d_model))
-
-
-# Specifications
-
-
-def fed(values, x, before=""):
-    """Return what a feed-forward network with these parameters makes of x."""
-    hidden = x @ values[f"{before}linear1.weight"].T + values[f"{before}linear1.bias"]
-    hidden = hidden * torch.special.ndtr(hidden)
-    return hidden @ values[f"{before}linear2.weight"].T + values[f"{before}linear2.bias"]
-
-
-def normed(values, name, x):
-    x = x - x.mean(-1, keepdim=True)
-    return x * (x.square().mean(-1, keepdim=True) + 1e-5) ** -0.5 * values[f"{name}.weight"] + values[f"{name}.bias"]
-
-
-def attended(values, part, h, query, source, mask):
-    """Return what multi-head attention with these parameters finds in `source`."""
-    found = []
-    for name, X in zip(PROJECTIONS, (query, source, source), strict=True):
-        rows, bias = values[f"{part}.{name}.weight"], values[f"{part}.{name}.bias"]
-        found.append(torch.einsum("bnd,hed->bhne", X, rows.unflatten(0, (h, -1))) + bias.unflatten(0, (h, 1, -1)))
-    q, k, v = found
-    if mask is not None:
-        mask = mask[:, None] if mask.ndim == 3 else mask
-        seen = mask.flatten(0, -2).any(0)  # the keys that somebody sees; along a long axis, only few
-        k, v, mask = k[..., seen, :], v[..., seen, :], mask[..., seen]
-    S = torch.einsum("bhie,bhje->bhij", q, k) * q.shape[-1] ** -0.5
-    allowed = torch.ones(S.shape, dtype=torch.bool)
-    if mask is not None:
-        allowed = allowed & mask
-    S = torch.where(allowed, S, -torch.inf)
-    largest = S.detach().amax(-1, keepdim=True)
-    E = torch.where(allowed, torch.exp(S - torch.where(largest > -torch.inf, largest, 0.0)), 0.0)
-    total = E.sum(-1, keepdim=True)
-    A = E / torch.where(total > 0, total, 1.0)
-    mixed = values[f"{part}.W_o.weight"].unflatten(1, (h, -1))  # (d_model, h, d_head)
-    return torch.einsum("bhij,bhje,dhe->bid", A, v, mixed) + values[f"{part}.W_o.bias"]
-
-
-def specified(kind, values, h, *arguments):
-    """Return what a layer with these parameters makes of its arguments, as `forward` takes them."""
-    x, memory, *masks = arguments if kind == "DecoderLayer" else (arguments[0], None, *arguments[1:])
-    mask, memory_mask = [*masks, None, None][:2]
-    own = normed(values, "norm1", x)
-    x = x + attended(values, "self_attn", h, own, own, mask)
-    last = "norm2"
-    if kind == "DecoderLayer":
-        x = x + attended(values, "multihead_attn", h, normed(values, "norm2", x), memory, memory_mask)
-        last = "norm3"
-    return x + fed(values, normed(values, last, x), "feed_forward.")
-
-
-def of_torch(kind, values, h, *arguments):
-    """Return what PyTorch's own layer with these parameters makes of the same arguments."""
-    d_ff, d_model = values["feed_forward.linear1.weight"].shape
-    theirs = nn.TransformerEncoderLayer if kind == "EncoderLayer" else nn.TransformerDecoderLayer
-    layer = theirs(d_model, h, d_ff, 0.0, "gelu", batch_first=True, norm_first=True, dtype=torch.float64)
-    state = {name.removeprefix("feed_forward."): own for name, own in values.items()}
-    for part in PARTS[kind]:
-        for own in ("weight", "bias"):
-            rows = [state.pop(f"{part}.{name}.{own}") for name in PROJECTIONS]
-            state[f"{part}.in_proj_{own}"] = torch.cat(rows)
-            state[f"{part}.out_proj.{own}"] = state.pop(f"{part}.W_o.{own}")
-    layer.load_state_dict(state)
-    turned = [None if own is None else ~own if own.dtype == torch.bool else own for own in arguments]
-    return layer(*turned).detach()  # their masks are True where nothing may be seen
 
 
 # FeedForward
@@ -961,17 +895,6 @@ class Sums(nn.Module):
             raise IndexError(f"a token that is not from 0 to {self.vocab_size - 1}")
         sums = np.cumsum((tokens + 1) * self.weights[: tokens.shape[1]], axis=1)  # (b, n)
         return torch.tensor(self.rows[sums % len(self.rows)])  # (b, n, vocab_size)
-
-
-def continued(model, prompt, num_new_tokens):
-    """Return what greedy generation makes of a prompt, sequence by sequence."""
-    rows = []
-    for row in prompt.tolist():
-        for _ in range(num_new_tokens):
-            with torch.no_grad():
-                row = [*row, int(np.argmax(model(torch.tensor([row[-model.max_len :]]))[0, -1].numpy()))]
-        rows.append(row)
-    return np.array(rows)
 
 
 def expect_continued(generate, draw, b, n, num_new_tokens, max_len, vocab_size=11):

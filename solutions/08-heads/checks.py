@@ -1,21 +1,25 @@
 """Checks of exercise 8. Yours to read: each is one sentence about a function, and inputs that would show it false.
 
-Scores and ranks are compared with a specification that sums entry by entry, and with matrices that are put together
-from singular values. A layer without a head is asked for its results, which are compared with the sum over the other
-heads; how it was silenced is its own affair. The tolerance is `RTOL` in `checking/expect.py`, which says how it was
-chosen.
+Scores are compared with `specifications`, which are in checking.zip and sum entry by entry, and ranks with those of
+matrices that are put together from singular values. A layer without a head is asked for its results, which are
+compared with the sum over the other heads; how it was silenced is its own affair. The tolerance is `RTOL` in
+`checking/expect.py`, which says how it was chosen.
 """
 
+import importlib.util
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).with_name("checking.zip")))
-if find_spec("checking") is None:
+sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
+importlib.invalidate_caches()
+for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+    sys.modules.pop(other, None)
+if not importlib.util.find_spec("checking"):
     raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
 
 import numpy as np
 import torch
+from specifications import PROJECTIONS, rank_of, scores, without
 
 from checking import (
     Message,
@@ -45,7 +49,6 @@ check, run = suite.check, suite.run
 
 REFUSED = (ValueError, RuntimeError, IndexError)
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-PROJECTIONS = ("W_q", "W_k", "W_v")
 
 
 # by_hand
@@ -100,39 +103,7 @@ def some_spectrum(draw, size, energy=0.9):
         singular = np.sort(draw.rng.uniform(0.2, 3, size) ** 1.5)[::-1]
         shares = np.cumsum(singular**2) / (singular**2).sum()
         if np.abs(shares - energy).min() > 0.01:
-            return singular, int((shares < energy).sum()) + 1
-
-
-# Specifications
-
-
-def scores(A):
-    """Return each head's mean weight on the token before, entry by entry."""
-    A = A if A.ndim == 4 else A[None]
-    b, h, n, _ = A.shape
-    return np.array([sum(A[s, t, i, i - 1] for s in range(b) for i in range(1, n)) / (b * (n - 1)) for t in range(h)])
-
-
-def parts(values, h, query, key):
-    """Return what each head of a layer with these parameters adds to the result, (h, b, n_q, d_model)."""
-    found = []
-    for name, X in zip(PROJECTIONS, (query, key, key), strict=True):
-        projected = torch.einsum("bnd,hed->bhne", X, values[f"{name}.weight"].unflatten(0, (h, -1)))
-        if f"{name}.bias" in values:
-            projected = projected + values[f"{name}.bias"].unflatten(0, (h, 1, -1))
-        found.append(projected)
-    q, k, v = found
-    S = torch.einsum("bhie,bhje->bhij", q, k) * q.shape[-1] ** -0.5
-    E = torch.exp(S - S.amax(-1, keepdim=True))
-    A = E / E.sum(-1, keepdim=True)
-    return torch.einsum("bhij,bhje,dhe->hbid", A, v, values["W_o.weight"].unflatten(1, (h, -1)))
-
-
-def without(values, h, head, query, key):
-    """Return the result of a layer with these parameters without one head; None: with all of them."""
-    added = parts(values, h, query, key)
-    out = sum(added[t] for t in range(h) if t != head) + torch.zeros_like(added[0])
-    return out + values["W_o.bias"] if "W_o.bias" in values else out
+            return singular, rank_of(singular, energy)
 
 
 # What is asked where the function under test lives. It imports what it needs itself.

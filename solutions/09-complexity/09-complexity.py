@@ -1,5 +1,5 @@
 # %% title [markdown]
-# # 9. What attention costs
+# # 9. Complexity
 #
 # You count what one layer of attention costs, before you believe any clock: its operations (`attention_flops`), the
 # memory of its attention weights (`attention_bytes`), its parameters (`parameter_count`), and the length at which the

@@ -1,25 +1,39 @@
 """Checks of exercise 9. Yours to read: each is one sentence about a function, and inputs that would show it false.
 
-Counts are compared with a specification that adds up matrix products, or the entries of arrays, one by one. `EXACT`
-is the tolerance: a count that is computed with floating numbers is rounded by less than that. A slope may be off by
-`SLOPE`; that of a right answer is off by less than 1e-9, or by 1e-5 if it computes in float32, and the points are
-drawn so that other slopes are further away.
+Counts are compared with `specifications`, which are in checking.zip: they add up matrix products, or the entries of
+arrays, one by one. `EXACT` is the tolerance: a count that is computed with floating numbers is rounded by less. A
+slope may be off by `SLOPE`; that of a right answer is off by less than 1e-9, or by 1e-5 if it computes in float32,
+and the points are drawn so that other slopes are further away.
 """
 
+import importlib.util
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).with_name("checking.zip")))
-if find_spec("checking") is None:
+sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
+importlib.invalidate_caches()
+for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+    sys.modules.pop(other, None)
+if not importlib.util.find_spec("checking"):
     raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
 
 import functools
-import math
 from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+from specifications import (
+    BYTES_TERMS,
+    COUNT_TERMS,
+    FLOPS_TERMS,
+    both,
+    bytes_of_weights,
+    four_projections,
+    matrix_product,
+    numbers_in,
+    slope,
+    two_products,
+)
 
 from checking import (
     Failed,
@@ -48,45 +62,6 @@ suite = Suite(
 )
 check = suite.check
 run = suite.run
-
-
-# What is asked, product by product and array by array.
-
-
-def matrix_product(rows, terms, columns):
-    """Return the FLOPs of (rows, terms) times (terms, columns): an addition for each multiplication."""
-    return sum([rows * columns] * 2) * terms
-
-
-def four_projections(n, d_model, num_heads=1):
-    return sum(matrix_product(n, d_model, d_model) for _ in ("Q", "K", "V", "out"))
-
-
-def two_products(n, d_model, num_heads=1):
-    d_head = d_model // num_heads
-    return sum(matrix_product(n, d_head, n) + matrix_product(n, n, d_head) for _ in range(num_heads))
-
-
-def both(n, d_model, num_heads):
-    return four_projections(n, d_model, num_heads) + two_products(n, d_model, num_heads)
-
-
-def bytes_of_weights(n, d_model, num_heads, bytes_per_value):
-    """Ask NumPy: for an array of one entry that pretends to have this shape, so that it takes no memory."""
-    return np.broadcast_to(np.empty((), dtype=f"V{bytes_per_value}"), (num_heads, n, n)).nbytes
-
-
-def numbers_in(d_model, bias):
-    shapes = [(d_model, d_model)] * 4 + [(d_model,)] * (4 if bias else 0)
-    return sum(math.prod(shape) for shape in shapes)
-
-
-def slope(lengths, seconds):
-    """Return the slope of the least-squares line through the logarithms: numbers in Python, one at a time."""
-    x, y = ([math.log(float(value)) for value in values] for values in (lengths, seconds))
-    x_mean, y_mean = math.fsum(x) / len(x), math.fsum(y) / len(y)
-    along = math.fsum((a - x_mean) * (b - y_mean) for a, b in zip(x, y, strict=True))
-    return along / math.fsum((a - x_mean) ** 2 for a in x)
 
 
 # What a result is, and what many results have in common.
@@ -183,20 +158,6 @@ def by_hand_counts(by_hand, draw):
 
 
 FLOPS_NAMES = ["n", "d_model", "num_heads"]
-FLOPS_TERMS = {
-    "n d_model²": lambda n, d, h: n * d**2,
-    "n² d_model": lambda n, d, h: n**2 * d,
-    "num_heads n d_model²": lambda n, d, h: h * n * d**2,
-    "num_heads n² d_model": lambda n, d, h: h * n**2 * d,
-    "n d_model² / num_heads": lambda n, d, h: n * d**2 / h,
-    "n² d_model / num_heads": lambda n, d, h: n**2 * d / h,
-    "n d_model": lambda n, d, h: n * d,
-    "num_heads n d_model": lambda n, d, h: h * n * d,
-    "num_heads n²": lambda n, d, h: h * n**2,
-    "n²": lambda n, d, h: n**2,
-    "n² d_model²": lambda n, d, h: (n * d) ** 2,
-    "d_model²": lambda n, d, h: d**2,
-}
 
 
 def layers(draw, count):
@@ -296,21 +257,6 @@ def attention_flops_refuses(attention_flops, draw):
 
 
 BYTES_NAMES = ["n", "d_model", "num_heads", "bytes_per_value"]
-BYTES_TERMS = {
-    "num_heads n² bytes_per_value": lambda n, d, h, b: h * n**2 * b,
-    "n² bytes_per_value": lambda n, d, h, b: n**2 * b,
-    "n² bytes_per_value / num_heads": lambda n, d, h, b: n**2 * b / h,
-    "n d_model bytes_per_value": lambda n, d, h, b: n * d * b,
-    "num_heads n d_model bytes_per_value": lambda n, d, h, b: h * n * d * b,
-    "n² d_model bytes_per_value": lambda n, d, h, b: n**2 * d * b,
-    "num_heads n² d_model bytes_per_value": lambda n, d, h, b: h * n**2 * d * b,
-    "n² d_model bytes_per_value / num_heads": lambda n, d, h, b: n**2 * d * b / h,
-    "num_heads n bytes_per_value": lambda n, d, h, b: h * n * b,
-    "d_model² bytes_per_value": lambda n, d, h, b: d**2 * b,
-    "num_heads n²": lambda n, d, h, b: h * n**2,
-    "n²": lambda n, d, h, b: n**2,
-    "n d_model": lambda n, d, h, b: n * d,
-}
 VALUE_SIZES = [1, 2, 4, 8]
 
 
@@ -413,13 +359,6 @@ def attention_bytes_refuses(attention_bytes, draw):
 
 
 # parameter_count
-
-
-COUNT_TERMS = {
-    "d_model²": lambda d, *bias: d**2,
-    "d_model": lambda d, *bias: d,
-    "1": lambda d, *bias: 1,
-}
 
 
 def parameters_explained(parameter_count, bias):

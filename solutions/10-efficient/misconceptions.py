@@ -1,4 +1,5 @@
-"""Wrong answers that people really give, each with the hint it deserves; and right ones that look different.
+"""Wrong answers that people really give, each with the hint it deserves; and right ones that other mistakes are made
+from.
 
 A check that fails is explained by the listed answer that behaves as the student's function does. The tests
 of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
@@ -36,11 +37,6 @@ def share(S, mask=None):
     return S.masked_fill(~mask, -torch.inf).masked_fill(nothing, 0).softmax(-1).masked_fill(nothing, 0)
 
 
-def shrunk(old, new):
-    """Return exp(old - new), 0 where the old largest score is -inf."""
-    return (old - new.masked_fill(new == -torch.inf, 0)).exp()
-
-
 # by_hand: wrong
 
 
@@ -65,9 +61,8 @@ def by_hand_sum_alone():
 @misconception(
     "by_hand",
     label="exponentials of the scores themselves",
-    hint="The largest score was not subtracted. The result is the same, and the four numbers before are not: "
-    "they are "
-    "kept relative to exp of the largest score so far.",
+    hint="The largest score was not subtracted. The result is the same, and the four numbers before are not: they "
+    "are kept relative to exp of the largest score so far.",
 )
 def by_hand_not_shifted():
     return [3, 24, 16, 60, 3.75]
@@ -80,14 +75,6 @@ def by_hand_not_shifted():
 )
 def by_hand_averaged():
     return [1.5, 12, 1.625, 4.5, 5.38]
-
-
-# by_hand: right
-
-
-@right("by_hand")
-def by_hand_as_a_tuple():
-    return 3 / 2, 12, 2, 15 / 2, 15 / 4
 
 
 # chunked_attention: in steps that a mistake can take the place of
@@ -154,8 +141,8 @@ def online(label, hint):
 
 @online(
     "sum not rescaled",
-    "When a chunk brings a larger score, the sum of exponentials so far is too large. Multiply it by exp(old "
-    "largest - new largest), as the weighted sum is.",
+    "When a chunk brings a larger score, the sum of exponentials so far is too large. Multiply it by exp(old largest "
+    "- new largest), as the weighted sum is.",
 )
 class chunked_attention_sum_stays:
     def add(self, total, mixed, shrink, E, v):
@@ -184,9 +171,8 @@ class chunked_attention_nothing_rescaled:
 
 @online(
     "largest score of the chunk alone",
-    "The largest score is that of the newest chunk alone, so that it can fall. Take the larger one of it and "
-    "the one so "
-    "far: `torch.maximum`.",
+    "The largest score is that of the newest chunk alone, so that it can fall. Take the larger one of it and the one "
+    "so far: `torch.maximum`.",
 )
 class chunked_attention_not_carried:
     def largest(self, m, S):
@@ -229,22 +215,12 @@ class chunked_attention_shared_largest:
 
 @online(
     "last short chunk dropped",
-    "Where `chunk_size` does not divide the number of keys, the last ones are left out. `range(0, n_k, "
-    "chunk_size)` has "
-    "a start for them too, and a slice may reach beyond the end.",
+    "Where `chunk_size` does not divide the number of keys, the last ones are left out. `range(0, n_k, chunk_size)` "
+    "has a start for them too, and a slice may reach beyond the end.",
 )
 class chunked_attention_rest_dropped:
     def starts(self, n_k, chunk_size):
         return range(0, n_k - chunk_size + 1, chunk_size) if chunk_size <= n_k else range(0, n_k, chunk_size)
-
-
-@online(
-    "first chunk twice",
-    "The first chunk is counted twice: once to begin with, and once in the loop.",
-)
-class chunked_attention_first_twice:
-    def starts(self, n_k, chunk_size):
-        return [0, *range(0, n_k, chunk_size)]
 
 
 @online(
@@ -275,19 +251,9 @@ class chunked_attention_unscaled:
 
 
 @online(
-    "divided by d_k, not its root",
-    "The scores are divided by d_k. Divide by its root.",
-)
-class chunked_attention_by_d_k:
-    def scores(self, Q, k):
-        return Q / Q.shape[-1] @ k.transpose(-1, -2)
-
-
-@online(
     "scaled after the product in float16",
     "The product of query and key overflows in float16, before it is divided: inf - inf is NaN. Divide Q by "
-    "sqrt(d_k) "
-    "first.",
+    "sqrt(d_k) first.",
 )
 class chunked_attention_overflow:
     def scores(self, Q, k):
@@ -305,8 +271,8 @@ class chunked_attention_causal_in_the_chunk:
 
 @online(
     "causal aligned at the start",
-    "Query i sees key j where j <= i. With n_q other than n_k the last query stands at the last key: j <= i + "
-    "n_k - n_q.",
+    "Query i sees key j where j <= i. With n_q other than n_k the last query stands at the last key: j <= i + n_k - "
+    "n_q.",
 )
 class chunked_attention_aligned_at_the_start:
     def sees(self, n_q, n_k, start, size):
@@ -323,18 +289,9 @@ class chunked_attention_strictly_causal:
 
 
 @online(
-    "future seen instead of past",
-    "The comparison is turned round: each query sees what comes after it.",
-)
-class chunked_attention_future:
-    def sees(self, n_q, n_k, start, size):
-        return torch.arange(start, start + size) >= torch.arange(n_k - n_q, n_k)[:, None]
-
-
-@online(
     "causal by whole chunks",
-    "Whole chunks are shown or hidden. In the chunk where the query itself stands, only the keys up to it may "
-    "be seen.",
+    "Whole chunks are shown or hidden. In the chunk where the query itself stands, only the keys up to it may be "
+    "seen.",
 )
 class chunked_attention_whole_chunks:
     def sees(self, n_q, n_k, start, size):
@@ -352,9 +309,8 @@ class chunked_attention_causal_ignored:
 
 @online(
     "NaN where nothing is seen",
-    "A query that sees nothing has the largest score -inf, and -inf - (-inf) is NaN: subtract 0 there. And its "
-    "sum is 0: "
-    "divide by 1 there.",
+    "A query that sees nothing has the largest score -inf, and -inf - (-inf) is NaN: subtract 0 there. And its sum "
+    "is 0: divide by 1 there.",
 )
 class chunked_attention_nan:
     def base(self, m):
@@ -363,9 +319,8 @@ class chunked_attention_nan:
 
 @online(
     "hidden scores of a large number",
-    "Hidden scores are a large negative number and not -inf. A query that sees nothing then has equal weights "
-    "for all: "
-    "its result is 0.",
+    "Hidden scores are a large negative number and not -inf. A query that sees nothing then has equal weights for "
+    "all: its result is 0.",
 )
 class chunked_attention_large_negative:
     def largest(self, m, S):
@@ -396,9 +351,8 @@ class chunked_attention_values_left_over:
 @misconception(
     "chunked_attention",
     label="chunks normalised one by one, averaged",
-    hint="Each chunk has a softmax of its own, and the results are averaged. A chunk with large scores weighs "
-    "more: keep sums "
-    "of exponentials, and divide once at the end.",
+    hint="Each chunk has a softmax of its own, and the results are averaged. A chunk with large scores weighs more: "
+    "keep sums of exponentials, and divide once at the end.",
 )
 def chunked_attention_averaged(Q, K, V, chunk_size, causal=False):
     sized(Q, K, V, size=chunk_size)
@@ -410,23 +364,9 @@ def chunked_attention_averaged(Q, K, V, chunk_size, causal=False):
 
 @misconception(
     "chunked_attention",
-    label="chunks normalised one by one, added",
-    hint="Each chunk has a softmax of its own, and the results are added up: the weights sum to the number of "
-    "chunks.",
-)
-def chunked_attention_added(Q, K, V, chunk_size, causal=False):
-    sized(Q, K, V, size=chunk_size)
-    S = scored(Q, K)
-    S = S.masked_fill(~seen(*S.shape[-2:]), -torch.inf) if causal else S
-    parts = zip(S.split(chunk_size, -1), V.split(chunk_size, -2), strict=True)
-    return sum(s.softmax(-1) @ v for s, v in parts)
-
-
-@misconception(
-    "chunked_attention",
     label="queries meet their own chunk alone",
-    hint="Queries and keys are both cut, and each chunk of queries meets one chunk of keys. Every query meets "
-    "every key.",
+    hint="Queries and keys are both cut, and each chunk of queries meets one chunk of keys. Every query meets every "
+    "key.",
 )
 def chunked_attention_diagonal_blocks(Q, K, V, chunk_size, causal=False):
     sized(Q, K, V, size=chunk_size)
@@ -438,9 +378,8 @@ def chunked_attention_diagonal_blocks(Q, K, V, chunk_size, causal=False):
 @misconception(
     "chunked_attention",
     label="all scores at once",
-    hint="All scores, n_q x n_k, are there at once. Take a few keys at a time, and keep for each query the "
-    "largest score, "
-    "the sum and the weighted sum.",
+    hint="All scores, n_q x n_k, are there at once. Take a few keys at a time, and keep for each query the largest "
+    "score, the sum and the weighted sum.",
 )
 def chunked_attention_whole(Q, K, V, chunk_size, causal=False):
     sized(Q, K, V, size=chunk_size)
@@ -508,17 +447,14 @@ def local_attention_in_place(Q, K, V, window):
 
 HINTS = {
     "a list instead of an array": "A list came back. Leave `.tolist()` out: the result is a tensor.",
-    "result in float64": "The result is float64 whatever the inputs are: leave `.double()` out, and give new "
-    "tensors the "
-    "dtype of Q, as `Q.new_zeros(...)` does.",
-    "result always in float32": "The result is float32 whatever the inputs are: `torch.zeros` makes float32 "
-    "unless told "
-    "otherwise. `Q.new_zeros(...)` has the dtype of Q.",
-    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is still a batch, one "
-    "token a row.",
-    "works for two axes only": "The number of axes is fixed: `n, d = Q.shape` works for two. Take sizes from "
-    "the end, "
-    "`Q.shape[-2]`, and axes too.",
+    "result in float64": "The result is float64 whatever the inputs are: leave `.double()` out, and give new tensors "
+    "the dtype of Q, as `Q.new_zeros(...)` does.",
+    "result always in float32": "The result is float32 whatever the inputs are: `torch.zeros` makes float32 unless "
+    "told otherwise. `Q.new_zeros(...)` has the dtype of Q.",
+    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is still a batch, one token "
+    "a row.",
+    "works for two axes only": "The number of axes is fixed: `n, d = Q.shape` works for two. Take sizes from the "
+    "end, `Q.shape[-2]`, and axes too.",
     "leading axes left flattened": "The leading axes were made flat and stayed so. Bring them back: `.unflatten(0, "
     "Q.shape[:-2])`.",
 }
@@ -570,16 +506,8 @@ def one_less(i, j, window, n):
     return ((i - j).abs() < window) | (i == j)
 
 
-def one_more(i, j, window, n):
-    return (i - j).abs() <= window + 1
-
-
 def backwards_alone(i, j, window, n):
     return (i - j >= 0) & (i - j <= window)
-
-
-def forwards_alone(i, j, window, n):
-    return (j - i >= 0) & (j - i <= window)
 
 
 def circular(i, j, window, n):
@@ -602,20 +530,12 @@ def in_blocks(i, j, window, n):
     return i // (window + 1) == j // (window + 1)
 
 
-def shifted_at_the_ends(i, j, window, n):
-    first = (i - window).clamp(0, max(n - 2 * window - 1, 0))
-    return (j >= first) & (j <= first + 2 * window)
-
-
 def one_end_open(i, j, window, n):
     return (j >= i - window) & (j < i + window) | (i == j)
 
 
 local_attention_one_less = local(
     one_less, "window one too small", "Keys at a distance of exactly `window` are left out: it is <=, not <."
-)
-local_attention_one_more = local(
-    one_more, "window one too large", "Keys at a distance of `window` + 1 are seen as well."
 )
 local_attention_one_end_open = local(
     one_end_open,
@@ -625,13 +545,8 @@ local_attention_one_end_open = local(
 local_attention_backwards_alone = local(
     backwards_alone,
     "window to the past alone",
-    "Keys behind the query are left out, as in causal attention. "
-    "The window reaches to both sides: |i - j| <= `window`.",
-)
-local_attention_forwards_alone = local(
-    forwards_alone,
-    "window to the future alone",
-    "Keys before the query are left out. The window reaches to both sides: |i - j| <= `window`.",
+    "Keys behind the query are left out, as in causal attention. The window reaches to both sides: |i - j| <= "
+    "`window`.",
 )
 local_attention_circular = local(
     circular,
@@ -657,19 +572,13 @@ local_attention_in_blocks = local(
     "blocks that see only themselves",
     "Tokens are cut into blocks, and each block sees itself alone. Its first token needs keys of the block before.",
 )
-local_attention_shifted_at_the_ends = local(
-    shifted_at_the_ends,
-    "window shifted at the ends",
-    "Near the ends the window was moved inwards, so that it keeps its width. It is to become smaller.",
-)
 
 
 @misconception(
     "local_attention",
     label="normalised over all keys",
-    hint="The softmax is over all keys, and those outside the window are taken out afterwards: the weights no "
-    "longer sum "
-    "to 1. Set scores to -inf before the softmax.",
+    hint="The softmax is over all keys, and those outside the window are taken out afterwards: the weights no longer "
+    "sum to 1. Set scores to -inf before the softmax.",
 )
 def local_attention_normalised_over_all(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
@@ -689,9 +598,8 @@ def local_attention_zero_scores(Q, K, V, window):
 @misconception(
     "local_attention",
     label="padding seen as keys",
-    hint="Keys of zeros were put before the first and behind the last token, and take part in the softmax: "
-    "their score "
-    "0 gets a weight. Set their scores to -inf.",
+    hint="Keys of zeros were put before the first and behind the last token, and take part in the softmax: their "
+    "score 0 gets a weight. Set their scores to -inf.",
 )
 def local_attention_padding_seen(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
@@ -725,15 +633,6 @@ def local_attention_unscaled(Q, K, V, window):
 
 @misconception(
     "local_attention",
-    label="divided by d_k, not its root",
-    hint="The scores are divided by d_k. Divide by its root.",
-)
-def local_attention_by_d_k(Q, K, V, window):
-    return local_attention_blocks(Q / math.sqrt(Q.shape[-1]), K, V, window)
-
-
-@misconception(
-    "local_attention",
     label="exponentials without the largest score",
     hint="exp of large scores is inf, and inf / inf NaN. Use `softmax`, or subtract the largest score of each row.",
 )
@@ -751,8 +650,7 @@ def local_attention_overflow(Q, K, V, window):
     "local_attention",
     label="all scores, then a mask",
     hint="The numbers are right, and n x n scores were held for them, most of which are masked. Take queries in "
-    "blocks, with "
-    "the keys that they can reach.",
+    "blocks, with the keys that they can reach.",
 )
 def local_attention_masked(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
@@ -788,9 +686,8 @@ def local_attention_any_window(Q, K, V, window):
 @misconception(
     "local_attention",
     label="numbers of tokens not compared",
-    hint="Queries, keys and values have to be equally many, and a slice of keys fits by chance. Compare the "
-    "numbers, and "
-    "raise `ValueError`.",
+    hint="Queries, keys and values have to be equally many, and a slice of keys fits by chance. Compare the numbers, "
+    "and raise `ValueError`.",
 )
 def local_attention_any_numbers(Q, K, V, window):
     sized(Q, K, K, size=window, least=0)
@@ -861,25 +758,9 @@ def not_divided(Q, K, V, causal):
     return ratio(phi(Q), phi(K), V, causal)[0]
 
 
-@of_linear(
-    "divided by the number of keys",
-    "The sum is divided by how many keys there are. Divide by the sum of the weights, phi(q) times the sum of "
-    "phi(k).",
-)
-def divided_by_the_number(Q, K, V, causal):
-    n = torch.arange(1, K.shape[-2] + 1, dtype=Q.dtype)[:, None] if causal else K.shape[-2]
-    return ratio(phi(Q), phi(K), V, causal)[0] / n
-
-
 @of_linear("keys not mapped", "Queries go through elu + 1, and keys do not. Both do.")
 def keys_as_they_are(Q, K, V, causal):
     mixed, total = ratio(phi(Q), K, V, causal)
-    return mixed / total
-
-
-@of_linear("queries not mapped", "Keys go through elu + 1, and queries do not. Both do.")
-def queries_as_they_are(Q, K, V, causal):
-    mixed, total = ratio(Q, phi(K), V, causal)
     return mixed / total
 
 
@@ -891,17 +772,11 @@ def nothing_mapped(Q, K, V, causal):
 
 @of_linear(
     "relu instead of elu + 1",
-    "The feature map is relu, which is 0 for all that is negative, so that a row may have no weight at all. It "
-    "is elu + 1.",
+    "The feature map is relu, which is 0 for all that is negative, so that a row may have no weight at all. It is "
+    "elu + 1.",
 )
 def relu(Q, K, V, causal):
     mixed, total = ratio(Q.relu(), K.relu(), V, causal)
-    return mixed / total
-
-
-@of_linear("relu + 1 for elu + 1", "The feature map is relu(x) + 1. It is elu(x) + 1: exp(x) below 0.")
-def relu_and_one(Q, K, V, causal):
-    mixed, total = ratio(Q.relu() + 1, K.relu() + 1, V, causal)
     return mixed / total
 
 
@@ -911,24 +786,12 @@ def elu_alone(Q, K, V, causal):
     return mixed / total
 
 
-@of_linear("exp as the feature map", "The feature map is exp. It is elu + 1: exp(x) below 0, and x + 1 above.")
-def exponentials(Q, K, V, causal):
-    mixed, total = ratio(Q.exp(), K.exp(), V, causal)
-    return mixed / total
-
-
 @of_linear(
     "softmax as the feature map",
     "Queries and keys go through a softmax. Here the feature map is elu + 1, element by element.",
 )
 def softmax_of_each(Q, K, V, causal):
     mixed, total = ratio(Q.softmax(-1), K.softmax(-1), V, causal)
-    return mixed / total
-
-
-@of_linear("values mapped too", "The values go through the feature map as well. They are mixed as they are.")
-def values_mapped(Q, K, V, causal):
-    mixed, total = ratio(phi(Q), phi(K), phi(V), causal)
     return mixed / total
 
 
@@ -942,28 +805,10 @@ def scaled_before(Q, K, V, causal):
 
 
 @of_linear(
-    "scaled by sqrt(d_k) afterwards",
-    "The result is divided by sqrt(d_k). Linear attention is not scaled.",
-)
-def scaled_afterwards(Q, K, V, causal):
-    mixed, total = ratio(phi(Q), phi(K), V, causal)
-    return mixed / total / math.sqrt(Q.shape[-1])
-
-
-@of_linear(
     "softmax instead of features", "This is softmax attention. Here the weight of a pair is phi(q) times phi(k)."
 )
 def softmax_attention(Q, K, V, causal):
     return share(scored(Q, K), seen(Q.shape[-2], K.shape[-2]) if causal else None) @ V
-
-
-@of_linear(
-    "softmax of the products of features",
-    "The products of features go through a softmax. They are the weights already: divide by their sum.",
-)
-def softmax_of_products(Q, K, V, causal):
-    S = phi(Q) @ phi(K).transpose(-1, -2)
-    return share(S, seen(Q.shape[-2], K.shape[-2]) if causal else None) @ V
 
 
 @of_linear(
@@ -986,15 +831,6 @@ def in_place(Q, K, V, causal):
     with torch.no_grad():
         Q.copy_(phi(Q))
     return mixed / total
-
-
-@of_linear(
-    "one sum for all queries",
-    "The result was divided by one number for all queries. Each row has a sum of its own.",
-)
-def one_sum(Q, K, V, causal):
-    mixed, total = ratio(phi(Q), phi(K), V, causal)
-    return mixed / total.mean(-2, keepdim=True)
 
 
 def causal_wrong(label, hint):
@@ -1025,41 +861,11 @@ def causal_linear_attention_total_of_all(q, k, V):
     return ratio(q, k, V, True)[0], ratio(q, k, V)[1]
 
 
-@causal_wrong(
-    "numerator over all keys",
-    "The matrix of features and values is summed over all keys. It runs along too: `cumsum`.",
-)
-def causal_linear_attention_mixed_of_all(q, k, V):
-    return ratio(q, k, V)[0], ratio(q, k, V, True)[1]
-
-
 @causal_wrong("its own token excluded", "Token i does not see itself: add its term to the sums before they are used.")
 def causal_linear_attention_excludes_itself(q, k, V):
     mixed, total = ratio(q, k, V, True)
     own = (q * k).sum(-1, keepdim=True)
     return mixed - own * V, total - own
-
-
-@causal_wrong(
-    "own token missing in the normaliser",
-    "The normaliser leaves out the token itself, and the numerator has it. Both are sums over j <= i.",
-)
-def causal_linear_attention_normaliser_before(q, k, V):
-    mixed, total = ratio(q, k, V, True)
-    return mixed, total - (q * k).sum(-1, keepdim=True)
-
-
-@causal_wrong("sums from the end", "The sums run from the last token backwards, so that the future is seen.")
-def causal_linear_attention_backwards(q, k, V):
-    mixed, total = ratio(q.flip(-2), k.flip(-2), V.flip(-2), True)
-    return mixed.flip(-2), total.flip(-2)
-
-
-@causal_wrong(
-    "features summed along their own axis", "The sum of the keys runs along the features. It runs along the tokens."
-)
-def causal_linear_attention_wrong_axis(q, k, V):
-    return ratio(q, k, V, True)[0], (q * k.cumsum(-1)).sum(-1, keepdim=True)
 
 
 @misconception(
@@ -1076,9 +882,8 @@ def causal_linear_attention_any_numbers(Q, K, V):
 @misconception(
     "causal_linear_attention",
     label="a size of 1 stretched",
-    hint="A size of 1 was stretched to fit: broadcasting and einsum do that without a word. Compare the sizes, "
-    "and raise "
-    "`ValueError`.",
+    hint="A size of 1 was stretched to fit: broadcasting and einsum do that without a word. Compare the sizes, and "
+    "raise `ValueError`.",
 )
 def causal_linear_attention_stretched(Q, K, V):
     mixed, total = ratio(
@@ -1090,9 +895,8 @@ def causal_linear_attention_stretched(Q, K, V):
 @misconception(
     "linear_attention",
     label="a size of 1 stretched",
-    hint="A size of 1 was stretched to fit: broadcasting and einsum do that without a word. Compare the sizes, "
-    "and raise "
-    "`ValueError`, or use `@`.",
+    hint="A size of 1 was stretched to fit: broadcasting and einsum do that without a word. Compare the sizes, and "
+    "raise `ValueError`, or use `@`.",
 )
 def linear_attention_stretched(Q, K, V):
     d, n = max(Q.shape[-1], K.shape[-1]), max(K.shape[-2], V.shape[-2])
@@ -1155,26 +959,6 @@ def tiled(Q, X):
     return X.repeat(1, Q.shape[1] // X.shape[1], 1, 1)
 
 
-@grouping("the first key head for all", "All query heads use key head 0. Head i uses key head i // (h_q / h_kv).")
-def first_for_all(Q, X):
-    return X[:, :1].expand(-1, Q.shape[1], -1, -1)
-
-
-@grouping("mean of the key heads", "The key heads are averaged. Each group of query heads has one of them.")
-def mean_of_all(Q, X):
-    return X.mean(1, keepdim=True).expand(-1, Q.shape[1], -1, -1)
-
-
-@grouping("groups in reverse order", "The groups are in reverse order: the first query heads use key head 0.")
-def reversed_groups(Q, X):
-    return X.repeat_interleave(Q.shape[1] // X.shape[1], 1).flip(1)
-
-
-@grouping("key head of the next group", "Each group uses the key head of the next one.")
-def next_group(Q, X):
-    return X.repeat_interleave(Q.shape[1] // X.shape[1], 1).roll(-1, 1)
-
-
 @grouping(
     "divided by h_kv instead of group size",
     "Query head i uses key head i // h_kv. It is i // (h_q / h_kv): divided by how many share one.",
@@ -1191,18 +975,6 @@ def by_key_heads(Q, X):
 def grouped_query_attention_cut(Q, K, V):
     fits(Q, K, V)
     return scored(Q[:, : K.shape[1]], K).softmax(-1) @ V
-
-
-@misconception(
-    "grouped_query_attention",
-    label="queries of a group averaged",
-    hint="The query heads of a group are averaged into one. They share keys, and each keeps its own question.",
-)
-def grouped_query_attention_mean_of_queries(Q, K, V):
-    fits(Q, K, V)
-    group = Q.shape[1] // K.shape[1]
-    q = Q.unflatten(1, (K.shape[1], group)).mean(2)
-    return (scored(q, K).softmax(-1) @ V).repeat_interleave(group, 1)
 
 
 @misconception(
@@ -1230,31 +1002,11 @@ def grouped_query_attention_other_cut(Q, K, V):
 
 @misconception(
     "grouped_query_attention",
-    label="values tiled, keys repeated",
-    hint="Keys and values of a query head come from different heads. Both are those of head i // (h_q / h_kv).",
-)
-def grouped_query_attention_two_ways(Q, K, V):
-    fits(Q, K, V)
-    group = Q.shape[1] // K.shape[1]
-    return scored(Q, K.repeat_interleave(group, 1)).softmax(-1) @ V.repeat(1, group, 1, 1)
-
-
-@misconception(
-    "grouped_query_attention",
     label="scores not scaled",
     hint="The scores are not divided by sqrt(d_k).",
 )
 def grouped_query_attention_unscaled(Q, K, V):
     return grouped_query_attention_repeated(Q * math.sqrt(Q.shape[-1]), K, V)
-
-
-@misconception(
-    "grouped_query_attention",
-    label="divided by d_k, not its root",
-    hint="The scores are divided by d_k. Divide by its root.",
-)
-def grouped_query_attention_by_d_k(Q, K, V):
-    return grouped_query_attention_repeated(Q / math.sqrt(Q.shape[-1]), K, V)
 
 
 @misconception(
@@ -1297,8 +1049,8 @@ def grouped_query_attention_left_over(Q, K, V):
 @misconception(
     "grouped_query_attention",
     label="a single value head stretched",
-    hint="One head of values was stretched to the heads of the keys, or of keys to those of the values. Both "
-    "have h_kv.",
+    hint="One head of values was stretched to the heads of the keys, or of keys to those of the values. Both have "
+    "h_kv.",
 )
 def grouped_query_attention_stretched(Q, K, V):
     most = max(K.shape[1], V.shape[1])
@@ -1353,8 +1105,8 @@ def cache(label, hint):
 
 @cache(
     "only the new returned",
-    "Only the newest tokens come back: those before were replaced, or the cache is "
-    "made anew in each `append`. Put new ones behind: `torch.cat`.",
+    "Only the newest tokens come back: those before were replaced, or the cache is made anew in each `append`. Put "
+    "new ones behind: `torch.cat`.",
 )
 class KVCache_new_alone:
     def result(self, k, v):
@@ -1383,18 +1135,6 @@ class KVCache_last_axis:
         return torch.cat([self.kept[0], k], -1), torch.cat([self.kept[1], v], -1)
 
 
-@cache("put together along the first axis", "New tokens go behind along the axis -2. The first axis is the batch.")
-class KVCache_first_axis:
-    def more(self, k, v):
-        return torch.cat([self.kept[0], k], 0), torch.cat([self.kept[1], v], 0)
-
-
-@cache("put together along axis 1", "Axis 1 is the tokens' where there is one leading axis. Count from the end: -2.")
-class KVCache_axis_1:
-    def more(self, k, v):
-        return torch.cat([self.kept[0], k], 1), torch.cat([self.kept[1], v], 1)
-
-
 @cache("put together along axis 2", "Axis 2 is the tokens' where there are two leading axes. Count from the end: -2.")
 class KVCache_axis_2:
     def first(self, k, v):
@@ -1412,61 +1152,16 @@ class KVCache_stacked:
         return torch.stack([self.kept[0], k], -2), torch.stack([self.kept[1], v], -2)
 
 
-@cache("added instead of put together", "New keys are added to the old ones, as numbers. Put them behind.")
-class KVCache_added:
-    def more(self, k, v):
-        return self.kept[0] + k, self.kept[1] + v
-
-
-@cache(
-    "only the last token of each part",
-    "Of several new tokens only the last is kept. A prompt comes at once: keep all.",
-)
-class KVCache_last_token:
-    def first(self, k, v):
-        return k[..., -1:, :].clone(), v[..., -1:, :].clone()
-
-    def more(self, k, v):
-        return super().more(k[..., -1:, :], v[..., -1:, :])
-
-
-@cache(
-    "only one new token at a time",
-    "After the first time only one token of each part is kept. `append` takes any number.",
-)
-class KVCache_one_token:
-    def more(self, k, v):
-        return super().more(k[..., :1, :], v[..., :1, :])
-
-
 @cache("keys and values exchanged", "Values come first. Return keys, then values.")
 class KVCache_exchanged:
     def result(self, k, v):
         return self.kept[::-1]
 
 
-@cache("keys in place of values", "The keys come back twice. The second part are the values.")
-class KVCache_keys_twice:
-    def result(self, k, v):
-        return self.kept[0], self.kept[0]
-
-
 @cache("nothing returned", "`append` ends without `return`. Return all keys and values so far.")
 class KVCache_nothing:
     def result(self, k, v):
         return None
-
-
-@cache("keys alone returned", "Only the keys come back. Return both, in a tuple.")
-class KVCache_keys_alone:
-    def result(self, k, v):
-        return self.kept[0]
-
-
-@cache("both in one tensor", "Keys and values come back in one tensor. Return two, in a tuple.")
-class KVCache_one_tensor:
-    def result(self, k, v):
-        return torch.cat(self.kept, -1)
 
 
 @cache(
@@ -1507,22 +1202,6 @@ class KVCache_list_of_the_parts_themselves:
         return tuple(torch.cat(own, -2) for own in zip(*self.parts, strict=True))
 
 
-@cache(
-    "what was returned changes later",
-    "What was returned before changes when more is appended: it is the same memory, written to again. Return new "
-    "tensors.",
-)
-class KVCache_same_memory:
-    def more(self, k, v):
-        own = []
-        for old, new in zip(self.kept, (k, v), strict=True):
-            both = torch.cat([old, new], -2)
-            with torch.no_grad():
-                old.zero_()
-            own.append(both)
-        return tuple(own)
-
-
 @cache("cut off from autograd", "No gradient finds its way back: leave out `detach`, `.data` and `torch.no_grad`.")
 class KVCache_detached:
     def first(self, k, v):
@@ -1547,12 +1226,6 @@ class KVCache_float32:
         return tuple(own.float() for own in self.kept)
 
 
-@cache("always in float64", "The cache is float64 whatever comes. Keep the dtype of k.")
-class KVCache_float64:
-    def result(self, k, v):
-        return tuple(own.double() for own in self.kept)
-
-
 @cache(
     "numbers of keys and values not compared",
     "More keys than values, or fewer, are taken without a word. Raise `ValueError`.",
@@ -1564,8 +1237,8 @@ class KVCache_not_compared:
 
 @cache(
     "half of a refused part kept",
-    "What did not fit was refused, and half of it kept: the keys were put together before the values raised. "
-    "Make both first, then keep both.",
+    "What did not fit was refused, and half of it kept: the keys were put together before the values raised. Make "
+    "both first, then keep both.",
 )
 class KVCache_half_kept:
     def append(self, k, v):
@@ -1602,9 +1275,8 @@ class KVCache_asserts:
 @misconception(
     "KVCache",
     label="lists shared by all caches",
-    hint="Two caches share what they keep: a list that stands in the class, outside of `__init__`, is one for "
-    "all. Make it in "
-    "`__init__`: `self.keys = []`.",
+    hint="Two caches share what they keep: a list that stands in the class, outside of `__init__`, is one for all. "
+    "Make it in `__init__`: `self.keys = []`.",
 )
 class KVCache_shared:
     keys, values = [], []
@@ -1615,26 +1287,3 @@ class KVCache_shared:
         self.keys.append(k.clone())
         self.values.append(v.clone())
         return torch.cat(self.keys, -2), torch.cat(self.values, -2)
-
-
-@misconception(
-    "KVCache",
-    label="kept in the class, not in self",
-    hint="What is kept belongs to the class, `KVCache.k`, and each new cache empties it for all. Write `self.k`.",
-)
-class KVCache_in_the_class(Cache):
-    def __init__(self):
-        KVCache_in_the_class.kept = None
-
-    def append(self, k, v):
-        self.refuse(k, v)
-        KVCache_in_the_class.kept = self.first(k, v) if self.kept is None else self.more(k, v)
-        return self.kept
-
-
-# KVCache: right
-
-
-@right("KVCache")
-class KVCache_tuple(Cache):
-    pass

@@ -119,17 +119,6 @@ def local_attention_unfold(Q, K, V, window):
 
 
 @right("local_attention")
-def local_attention_gathered(Q, K, V, window):
-    sized(Q, K, V, alike=True, size=window, least=0)
-    n = Q.shape[-2]
-    places = torch.arange(n)[:, None] + torch.arange(-window, window + 1)
-    inside = (places >= 0) & (places < n)
-    places = places.clamp(0, n - 1)
-    S = torch.einsum("...nd,...nwd->...nw", Q / math.sqrt(Q.shape[-1]), K[..., places, :])
-    return torch.einsum("...nw,...nwd->...nd", share(S, inside), V[..., places, :])
-
-
-@right("local_attention")
 def local_attention_diagonals(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
     n = Q.shape[-2]
@@ -179,14 +168,6 @@ def linear_attention_where(Q, K, V):
 
 
 @right("linear_attention")
-def linear_attention_normalised_first(Q, K, V):
-    sized(Q, K, V)
-    q, k = 1 + nn.functional.elu(Q), 1 + nn.functional.elu(K)
-    q = q / (q @ k.sum(-2).unsqueeze(-1))
-    return q @ torch.matmul(k.mT, V)
-
-
-@right("linear_attention")
 def linear_attention_token_by_token(Q, K, V):
     sized(Q, K, V)
     state = total = 0
@@ -209,16 +190,6 @@ def causal_linear_attention_loop(Q, K, V):
         state, total = state + own @ V[..., i : i + 1, :], total + own
         found.append(q[..., i : i + 1, :] @ state / (q[..., i : i + 1, :] @ total))
     return torch.cat(found, -2)
-
-
-@right("causal_linear_attention")
-def causal_linear_attention_einsum(Q, K, V):
-    sized(Q, K, V, alike=True)
-    q, k = phi(Q), phi(K)
-    states = torch.einsum("...nd,...ne->...nde", k, V).cumsum(-3)
-    return (
-        torch.einsum("...nd,...nde->...ne", q, states) / torch.einsum("...nd,...nd->...n", q, k.cumsum(-2))[..., None]
-    )
 
 
 @right("causal_linear_attention")
@@ -285,13 +256,6 @@ def grouped_query_attention_of_torch(Q, K, V):
     return nn.functional.scaled_dot_product_attention(Q, K, V, enable_gqa=True)
 
 
-@right("grouped_query_attention")
-def grouped_query_attention_indexed(Q, K, V):
-    fits(Q, K, V)
-    places = torch.arange(Q.shape[1]) // (Q.shape[1] // K.shape[1])
-    return scored(Q, K[:, places]).softmax(-1) @ V[:, places]
-
-
 # KVCache
 
 
@@ -307,37 +271,6 @@ class KVCache_parts:
         result = torch.cat(keys, dim=-2), torch.cat(values, dim=-2)
         self.keys, self.values = keys, values
         return result
-
-
-@right("KVCache")
-class KVCache_empty_first:
-    def __init__(self):
-        self.k = self.v = None
-
-    def append(self, k, v):
-        if k.size(-2) != v.size(-2):
-            raise RuntimeError("keys and values")
-        old_k = k[..., :0, :] if self.k is None else self.k
-        old_v = v[..., :0, :] if self.v is None else self.v
-        new_k, new_v = torch.cat((old_k, k), -2), torch.cat((old_v, v), -2)
-        self.k, self.v = new_k, new_v
-        return new_k, new_v
-
-
-@right("KVCache")
-class KVCache_copies_returned:
-    def __init__(self):
-        self.n, self.k, self.v = 0, None, None
-
-    def append(self, k, v):
-        if self.k is None:
-            self.k, self.v = k[..., :0, :].clone(), v[..., :0, :].clone()
-        n = self.n + k.shape[-2]
-        if v.shape[-2] != k.shape[-2]:
-            raise IndexError("keys and values")
-        both = [torch.cat([old, new], -2) for old, new in ((self.k, k), (self.v, v))]
-        self.n, (self.k, self.v) = n, both
-        return self.k.clone(), self.v.clone()
 
 
 @right("KVCache")

@@ -1,5 +1,5 @@
 # %% title [markdown]
-# # 11. A layer for the GPU
+# # 11. A layer on a GPU
 #
 # You write attention that never holds n x n: as a kernel in Triton, forward (`flash_attention_forward`) and backward
 # (`flash_attention`), and then `MultiHeadLayer`, the layer that this course ends with. Without a GPU, the same kernels run

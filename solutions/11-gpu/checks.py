@@ -1,17 +1,21 @@
 """Checks of exercise 11. Yours to read: each is one sentence about a function or a class, and inputs that would show
 it false.
 
-Results are compared with attention written out in float64, n x n and all. `RTOL` in `checking/expect.py` is the
-tolerance, where no other is given. Kernels run on the GPU where torch finds one, otherwise in Triton's interpreter on
-the CPU. The checks with `on="gpu"` ask what the interpreter cannot show; without a GPU their points wait.
+Results are compared with `specifications`, which are in checking.zip: attention written out in float64, n x n and
+all. `RTOL` in `checking/expect.py` is the tolerance, where no other is given. Kernels run on the GPU where torch
+finds one, otherwise in Triton's interpreter on the CPU. The checks with `on="gpu"` ask what the interpreter cannot
+show; without a GPU their points wait.
 """
 
+import importlib.util
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).with_name("checking.zip")))
-if find_spec("checking") is None:
+sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
+importlib.invalidate_caches()
+for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+    sys.modules.pop(other, None)
+if not importlib.util.find_spec("checking"):
     raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
 
 import math
@@ -19,6 +23,7 @@ import types
 
 import numpy as np
 import torch
+from specifications import attended, earlier, of_torch, out_of
 
 from checking import (
     Failed,
@@ -66,24 +71,7 @@ def by_hand_online(by_hand, draw):
     expect_by_hand(by_hand(), [totals[0], factor, totals[1], np.exp(scores) @ values / np.exp(scores).sum()])
 
 
-# What is asked, in full.
-
-
-def attended(q, k, v, seen=None):
-    """Return the output and the log-sum-exp; `seen` is True where a query sees a key."""
-    scores = torch.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(q.shape[-1])
-    if seen is not None:
-        nothing = ~seen.any(-1, keepdim=True)
-        scores = scores.masked_fill(~seen & ~nothing, -torch.inf)
-    weights = scores.softmax(-1)
-    if seen is not None:
-        weights = weights.masked_fill(nothing, 0.0)
-    return torch.einsum("bhij,bhjd->bhid", weights, v), scores.logsumexp(-1)
-
-
-def earlier(n, n_k=None):
-    n_k = n if n_k is None else n_k
-    return torch.ones(n, n_k, dtype=torch.bool).tril(n_k - n)
+# Inputs, and what is done with results.
 
 
 def tensor(draw, *shape, kind=torch.float64):
@@ -530,25 +518,6 @@ def as_named(layer, values):
     return fused(values) if "W_qkv.weight" in layer.shapes() else values
 
 
-def out_of(values, x, h, h_kv, seen=None):
-    """Return what the layer should: head by head."""
-    d_head = x.shape[2] // h
-
-    def project(name, x=x):
-        return x @ values[f"{name}.weight"].T + values.get(f"{name}.bias", 0)
-
-    q, k, v = (project(name) for name in ("W_q", "W_k", "W_v"))
-    found = []
-    for i in range(h):
-        j = i * h_kv // h
-        q_i, (k_j, v_j) = q[..., i * d_head :][..., :d_head], (own[..., j * d_head :][..., :d_head] for own in (k, v))
-        own = seen if seen is None or seen.dim() == 2 else seen[:, None]
-        if seen is not None and seen.dim() == 4:
-            own = seen[:, [i if seen.shape[1] > 1 else 0]]
-        found.append(attended(q_i[:, None], k_j[:, None], v_j[:, None], own)[0][:, 0])
-    return project("W_o", torch.cat(found, -1))
-
-
 def load(layer, three, one):
     import torch
 
@@ -592,17 +561,6 @@ def layer_parameters(MultiHeadLayer, draw):
         layer = MultiHeadLayer.module(24, 4, *more)
         values = as_named(layer, parameters(draw, 24, 4, h_kv, False not in more))
         expect_parameters(layer, {name: tuple(own.shape) for name, own in values.items()})
-
-
-def of_torch(values, bias):
-    """Return torch's own layer with these parameters."""
-    layer = torch.nn.MultiheadAttention(24, 4, bias=bias, batch_first=True, dtype=torch.float64)
-    kinds = ("weight", "bias") if bias else ("weight",)
-    own = {f"out_proj.{kind}": values[f"W_o.{kind}"] for kind in kinds}
-    for kind in kinds:
-        own[f"in_proj_{kind}"] = torch.cat([values[f"{name}.{kind}"] for name in ("W_q", "W_k", "W_v")])
-    layer.load_state_dict(own)
-    return layer
 
 
 @check(weight=2, needs=[layer_parameters])

@@ -882,7 +882,7 @@ class MultiHeadLayer_grouped(layer_of()):
             ]
             return self.W_o(torch.cat(z, 2).transpose(1, 2).reshape(x.shape))
         if mask is not None:
-            if mask.dim() == 2 and mask.shape != (n, n_k) or mask.shape[-1] != n_k:
+            if (mask.dim() == 2 and mask.shape != (n, n_k)) or mask.shape[-1] != n_k:
                 raise ValueError("a mask that does not fit")
             mask = mask.unsqueeze(1) if mask.dim() == 3 else mask
             if is_causal:

@@ -5,9 +5,11 @@ import json
 import os
 import resource
 import select
+import socket
 import time
+from typing import Any, NoReturn
 
-from tally import Look, Tally
+from autograder.sandbox.inside.tally import Look, Tally
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")  # the unit of times in /proc, per second
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -19,13 +21,13 @@ RUNNING = b"R"
 UNWAKEABLE = b"D"
 
 
-def keep(guest: int, control, limits: dict) -> None:
+def keep(guest: int, control: socket.socket, limits: dict[str, Any]) -> NoReturn:
     """Watch over one guest as the first process of its namespaces; never return.
 
     When the judge asks, it is told what the guest uses; when the judge is gone, or the guest is, or takes too much
     memory, everything ends.
     """
-    ended = {"ended": "gone"}
+    ended: dict[str, Any] = {"ended": "gone"}
     try:
         ended = _watch(guest, control, limits)
     finally:  # whatever a guest can bring about here is its own end
@@ -34,7 +36,7 @@ def keep(guest: int, control, limits: dict) -> None:
         os._exit(0)
 
 
-def _watch(guest, control, limits):
+def _watch(guest: int, control: socket.socket, limits: dict[str, Any]) -> dict[str, Any]:
     """Count until the guest ends, or must; return why."""
     most = limits["memory_mb"] << 20
     tally, processes, seen = Tally(LONGEST), Processes(), time.monotonic()
@@ -72,7 +74,7 @@ class Processes:
         Bytes at the last look, as if no two processes shared any: never less than what is used.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.memory, self._made = 0, _last_pid()
         self._socket_bytes = socket_bytes()
 
@@ -112,27 +114,27 @@ class Processes:
         return sum(_shared_fairly(name) for name in _names()) + _sockets() * self._socket_bytes
 
 
-def _names():
+def _names() -> list[str]:
     return [name for name in os.listdir("/proc") if name.isdigit() and name != "1"]
 
 
-def _last_pid():
+def _last_pid() -> bytes:
     """Return the number of the process that was made last in these namespaces."""
     with open("/proc/loadavg", "rb", 0) as file:
         return file.read().split()[-1]
 
 
-def _unshared(name):
+def _unshared(name: str) -> int:
     """Return a process's memory but for the files that it maps: fast, and too much after a fork."""
     return _fields(f"/proc/{name}/status", b"RssAnon:", b"RssShmem:")
 
 
-def _shared_fairly(name):
+def _shared_fairly(name: str) -> int:
     """Return a process's memory with its part of what several share: slow, so asked only near the limit."""
     return _fields(f"/proc/{name}/smaps_rollup", b"Pss_Anon:", b"Pss_Shmem:") or _unshared(name)
 
 
-def _fields(path, *names):
+def _fields(path: str, *names: bytes) -> int:
     """Return the sum of a file's lines that begin with these names, in bytes; 0 if the process is gone."""
     try:
         with open(path, "rb") as file:
@@ -141,7 +143,7 @@ def _fields(path, *names):
         return 0
 
 
-def _sockets():
+def _sockets() -> int:
     """Return how many sockets there are in the guest's network."""
     with open("/proc/net/sockstat", "rb", 0) as file:
         return int(file.readline().split()[2])

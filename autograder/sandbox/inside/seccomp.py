@@ -3,7 +3,7 @@
 `syscalls.txt` is made from the containers projects' default profile, which its maintainers keep up with the kernel,
 less what no notebook needs. To renew it, with a newer profile:
 
-    python autograder/sandbox/inside/seccomp.py seccomp.json "containers-common 0.50.1" > syscalls.txt
+    python -m autograder.sandbox.inside.seccomp seccomp.json "containers-common 0.50.1" > syscalls.txt
 """
 
 import contextlib
@@ -14,8 +14,9 @@ import socket
 import sys
 import tempfile
 import textwrap
+from typing import Any
 
-import kernel
+from autograder.sandbox.inside import kernel
 
 LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "syscalls.txt")
 
@@ -68,7 +69,7 @@ def filter_program() -> bytes:
     rules.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)  # a binary search instead of one comparison after another
     known, allowed = _known(pyseccomp), set(allowed_names())
 
-    def add(action, name, *arguments):
+    def add(action: Any, name: str, *arguments: Any) -> None:
         try:
             rules.add_rule_exactly(action, known[name], *arguments)
         except (OSError, KeyError) as error:
@@ -108,7 +109,7 @@ def allowed_names() -> list[str]:
         return [name for line in file if not line.startswith("#") for name in line.split()]
 
 
-def _known(pyseccomp) -> dict[str, int]:
+def _known(pyseccomp: Any) -> dict[str, int]:
     """Return the system calls of this machine that libseccomp knows, by name."""
     found = {}
     for number in range(NUMBERS):
@@ -117,7 +118,7 @@ def _known(pyseccomp) -> dict[str, int]:
     return found
 
 
-def names_of(profile: dict) -> list[str]:
+def names_of(profile: dict[str, Any]) -> list[str]:
     """Return what a profile of the containers projects allows without any capability, less what we refuse."""
     names = set(ALSO)
     for rule in profile["syscalls"]:
@@ -128,7 +129,7 @@ def names_of(profile: dict) -> list[str]:
     return sorted(names - {*REFUSED, *WITH_ARGUMENTS})
 
 
-def main(profile, version):
+def main(profile: str, version: str) -> None:
     """Print the list made from a profile."""
     with open(profile, encoding="utf-8") as file:
         names = names_of(json.load(file))

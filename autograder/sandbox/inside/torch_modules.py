@@ -6,9 +6,10 @@ same parameters and plain attributes; to call it is to call the judge's.
 
 import importlib
 import inspect
+from typing import Any
 
 
-def recipe(module):
+def recipe(module: Any) -> dict[str, Any]:
     """Return how to build a torch module of torch's own again: its class, its arguments, its parameters by name.
 
     Of a `ModuleList` or `ModuleDict`, its parts instead, and the plain values that were noted on it. Of a module that
@@ -44,7 +45,7 @@ def recipe(module):
     }
 
 
-def rebuild(description):
+def rebuild(description: dict[str, Any]) -> Any:
     """Return the torch module that a `recipe` describes."""
     if "forward" in description:
         return _stand_in(description)
@@ -66,12 +67,12 @@ def rebuild(description):
     return module.train(description["training"])
 
 
-def _stand_in(description):
+def _stand_in(description: dict[str, Any]) -> Any:
     """Return a module that calls one of the judge's."""
     import torch
 
     class StandIn(torch.nn.Module):
-        def forward(self, *arguments, **keywords):
+        def forward(self, *arguments: Any, **keywords: Any) -> Any:
             return description["forward"](*arguments, **keywords)
 
     module = StandIn()

@@ -12,11 +12,15 @@ import math
 import struct
 import sys
 from collections import Counter
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from json import dumps, loads
+from typing import Any
 
 import numpy as np
+
+from autograder.checking.shared import span
 
 HEAD = struct.Struct("!II")
 MOST_JSON = 4_000_000
@@ -39,6 +43,10 @@ TORCH_DTYPES = (
 ).split()
 
 
+Plain = Any
+"""A value as JSON has it."""
+
+
 class Violation(Exception):
     """A frame that no honest side sends."""
 
@@ -47,7 +55,7 @@ class TooLarge(Exception):
     """A value that is more than may cross."""
 
 
-def pack(message, blobs=()):
+def pack(message: dict[str, Plain], blobs: Sequence[Any] = ()) -> bytes:
     """Return a frame: a message (plain JSON) and the bytes that it refers to."""
     text = dumps({**message, "blobs": [len(blob) for blob in blobs]}).encode("ascii")
     size = sum(len(blob) for blob in blobs)
@@ -56,15 +64,17 @@ def pack(message, blobs=()):
     return b"".join([HEAD.pack(len(text), size), text, *blobs])
 
 
-def lengths(head):
+def lengths(head: bytes | bytearray) -> tuple[int, int]:
     """Return the two lengths that a frame's first bytes announce; raise `Violation` if they are too large."""
+    text: int
+    size: int
     text, size = HEAD.unpack(head)
     if text > MOST_JSON or size > MOST_BYTES:
         raise Violation("a message larger than any may be")
     return text, size
 
 
-def unpack(text, data):
+def unpack(text: bytes, data: memoryview) -> tuple[dict[str, Plain], list[memoryview]]:
     """Return the message and the list of its blobs (memoryviews)."""
     try:
         message = loads(text)
@@ -84,7 +94,7 @@ def unpack(text, data):
     return message, blobs
 
 
-def clean(text, most=MOST_TEXT):
+def clean(text: str, most: int = MOST_TEXT) -> str:
     """Return text that any file can hold: bounded, and without half characters.
 
     Control characters stay: what they would do depends on where the text is shown.
@@ -102,17 +112,20 @@ class Encoder:
         `handle(value, encoder)` returns the JSON for a value that crosses by reference.
     """
 
-    def __init__(self, handle):
-        self.handle, self.blobs, self.arrays = handle, [], []
-        self._places, self._nodes, self._bytes, self._references = {}, 0, 0, 0
+    def __init__(self, handle: Callable[[Any, "Encoder"], Plain]):
+        self.handle = handle
+        self.blobs: list[bytes] = []
+        self.arrays: list[Any] = []
+        self._places: dict[int, int] = {}
+        self._nodes = self._bytes = self._references = 0
 
-    def encode(self, value, depth=0):
+    def encode(self, value: Any, depth: int = 0) -> Plain:
         """Return the JSON that stands for a value; raise `TooLarge` if it is more than may cross."""
         self._nodes += 1
         if self._nodes > MOST_NODES:
             raise TooLarge(f"a value of more than {MOST_NODES} parts")
         kind = type(value)
-        if value is None or kind is bool or kind is str and len(value) <= MOST_TEXT:
+        if value is None or kind is bool or (kind is str and len(value) <= MOST_TEXT):
             return value
         if kind is int:
             return value if value.bit_length() < MOST_BITS else self._reference(value)
@@ -149,24 +162,24 @@ class Encoder:
             return self.encode(float.__float__(value) if isinstance(value, float) else float(value), depth + 1)
         return self._reference(value)
 
-    def _reference(self, value):
+    def _reference(self, value: Any) -> Plain:
         self._references += 1
         if self._references > MOST_REFERENCES:
             raise TooLarge(f"more than {MOST_REFERENCES} objects that are no plain values")
         return self.handle(value, self)
 
-    def _remember(self, value, size, what):
+    def _remember(self, value: Any, size: int, what: str) -> None:
         self._bytes += size
         if self._bytes > MOST_BYTES:
             raise TooLarge(f"{what} of {self._bytes / 1e6:.0f} MB, all together")
         self._places[id(value)] = len(self.arrays)
         self.arrays.append(value)
 
-    def _blob(self, data):
+    def _blob(self, data: bytes) -> int:
         self.blobs.append(data)
         return len(self.blobs) - 1
 
-    def _array(self, value):
+    def _array(self, value: Any) -> Plain:
         plain = value.view(np.ndarray) if type(value) is not np.ndarray else value
         if plain.dtype.kind not in KINDS or not plain.dtype.isnative:
             if plain.dtype.kind in KINDS:
@@ -180,7 +193,7 @@ class Encoder:
         if plain.flags.c_contiguous:
             data = plain.tobytes()
         else:
-            low, high = _span(plain.shape, plain.strides, plain.itemsize)
+            low, high = span(plain.shape, plain.strides, plain.itemsize)
             if high - low > 4 * plain.nbytes + 4096:  # a thin view on a large array is sent as its values
                 plain = plain.copy()
                 low, high = 0, plain.nbytes
@@ -195,7 +208,7 @@ class Encoder:
             "b": self._blob(data),
         }
 
-    def _tensor(self, torch, value):
+    def _tensor(self, torch: Any, value: Any) -> Plain:
         plain = torch.Tensor.detach(value) if type(value) is torch.Tensor else _bare(torch, value)
         name = str(plain.dtype).removeprefix("torch.")
         if plain.layout != torch.strided or name not in TORCH_DTYPES:
@@ -208,7 +221,7 @@ class Encoder:
         if device != "cpu" or plain.is_conj() or plain.is_neg():
             plain = plain.resolve_conj().resolve_neg().cpu()
             strides = list(plain.stride())
-        low, high = _span(shape, [stride * size for stride in strides], size)
+        low, high = span(shape, [stride * size for stride in strides], size)
         if high - low > 4 * plain.numel() * size + 4096:
             plain = plain.contiguous()
             strides, high = list(plain.stride()), plain.numel() * size
@@ -224,31 +237,16 @@ class Encoder:
         }
 
 
-def _bare(torch, value):
+def _bare(torch: Any, value: Any) -> Any:
     """Return a tensor subclass's data as a plain tensor, whatever the subclass says of itself."""
     with torch._C.DisableTorchFunctionSubclass():
         return torch.Tensor.detach(value).as_subclass(torch.Tensor)
 
 
-def _memory(address, size):
+def _memory(address: int, size: int) -> bytes:
     import ctypes
 
     return ctypes.string_at(address, size)
-
-
-def _span(shape, strides, itemsize):
-    """Return the first and the last byte (exclusive) that an array touches, relative to its first element."""
-    # `twin` in checking/suite.py does the same sums: neither module may import the other, since this one runs where
-    # there are no checks, and that one travels with the exercises.
-    if 0 in shape:
-        return 0, 0
-    low, high = 0, itemsize
-    for n, stride in zip(shape, strides, strict=True):
-        if stride < 0:
-            low += (n - 1) * stride
-        else:
-            high += (n - 1) * stride
-    return low, high
 
 
 class Decoder:
@@ -263,11 +261,15 @@ class Decoder:
         Whether arrays are plain contiguous copies (for the judge), or as they were on the other side.
     """
 
-    def __init__(self, blobs, reference, copy=False):
-        self.blobs, self.reference, self.copy, self.arrays = blobs, reference, copy, []
-        self._nodes, self._bytes_made, self._references, self._taken = 0, 0, 0, set()
+    def __init__(
+        self, blobs: Sequence[memoryview], reference: Callable[[dict[str, Plain], "Decoder"], Any], copy: bool = False
+    ):
+        self.blobs, self.reference, self.copy = blobs, reference, copy
+        self.arrays: list[tuple[Any, Any, Any]] = []  # each with the bytes that it stands on, and those that came
+        self._nodes = self._bytes_made = self._references = 0
+        self._taken: set[int] = set()
 
-    def decode(self, value, depth=0):
+    def decode(self, value: Plain, depth: int = 0) -> Any:
         """Return the value that JSON stands for; raise `Violation` for anything but what `Encoder` makes."""
         self._nodes += 1
         if self._nodes > MOST_NODES:
@@ -289,8 +291,8 @@ class Decoder:
         except Exception as error:
             raise Violation(f"a value that is not what it says ({type(error).__name__})") from None
 
-    def _tagged(self, kind, value, depth):
-        content = value.get("v")
+    def _tagged(self, kind: Any, value: dict[str, Plain], depth: int) -> Any:
+        content: Plain = value.get("v")
         if kind in ("list", "tuple"):
             items = [self.decode(item, depth + 1) for item in _items(content, MOST_ITEMS)]
             return items if kind == "list" else tuple(items)
@@ -326,8 +328,9 @@ class Decoder:
             raise Violation("more objects than any value may have")
         return self.reference(value, self)
 
-    def _dict(self, pairs, depth):
-        keys, items = [], []
+    def _dict(self, pairs: Plain, depth: int) -> dict[Any, Any]:
+        keys: list[Any] = []
+        items: list[Any] = []
         for key, item in _items(pairs, MOST_KEYS):
             keys.append(self.decode(key, depth + 1))
             items.append(self.decode(item, depth + 1))
@@ -337,19 +340,19 @@ class Decoder:
             raise Violation("a dict whose keys are chosen to collide")
         return dict(zip(keys, items, strict=True))
 
-    def _bytes(self, value):
+    def _bytes(self, value: dict[str, Plain]) -> memoryview:
         place = value["b"]
         if type(place) is not int or not 0 <= place < len(self.blobs) or place in self._taken:
             raise Violation("bytes that were never sent")
         self._taken.add(place)
         return self.blobs[place]
 
-    def _count(self, shape, itemsize):
+    def _count(self, shape: Sequence[int], itemsize: int) -> None:
         self._bytes_made += math.prod(shape) * itemsize
         if self.copy and self._bytes_made > MOST_BYTES:
             raise Violation("arrays larger than any may be")
 
-    def _sizes(self, value):
+    def _sizes(self, value: dict[str, Plain]) -> tuple[list[int], list[int]]:
         shape, strides = value["shape"], value["strides"]
         if (
             len(shape) != len(strides)
@@ -360,10 +363,10 @@ class Decoder:
             raise Violation("an array of no possible shape")
         return shape, strides
 
-    def _array(self, value):
+    def _array(self, value: dict[str, Plain]) -> Any:
         dtype, data = _dtype(value["dtype"]), self._bytes(value)
         shape, strides = self._sizes(value)
-        low, high = _span(shape, strides, dtype.itemsize)
+        low, high = span(shape, strides, dtype.itemsize)
         offset = value["offset"]
         if type(offset) is not int or offset + low < 0 or offset + high > len(data):
             raise Violation("an array that reaches beyond its bytes")
@@ -372,13 +375,14 @@ class Decoder:
             result = np.array(np.ndarray(shape, dtype, data or bytes(dtype.itemsize), offset, strides))
             self.arrays.append((result, None, None))
             return result
-        buffer = bytearray(data) if value.get("writeable", True) else bytes(data)
-        memory = buffer or type(buffer)(dtype.itemsize)  # an array without elements has no bytes
+        kind = bytearray if value.get("writeable", True) else bytes
+        buffer = kind(data)
+        memory = buffer or kind(dtype.itemsize)  # an array without elements has no bytes
         result = np.ndarray(shape, dtype, buffer=memory, offset=offset, strides=strides)
         self.arrays.append((result, buffer, data))
         return result
 
-    def _tensor(self, value):
+    def _tensor(self, value: dict[str, Plain]) -> Any:
         import torch
 
         name, data = value["dtype"], self._bytes(value)
@@ -387,7 +391,7 @@ class Decoder:
         dtype = getattr(torch, name)
         shape, strides = self._sizes(value)
         size = dtype.itemsize
-        _, high = _span(shape, [stride * size for stride in strides], size)
+        _, high = span(shape, [stride * size for stride in strides], size)
         if min(strides, default=0) < 0 or high > len(data) or len(data) % size:
             raise Violation("a tensor that reaches beyond its bytes")
         self._count(shape, size)
@@ -406,7 +410,7 @@ class Decoder:
         return result
 
 
-def _dtype(name):
+def _dtype(name: Plain) -> np.dtype[Any]:
     """Return a dtype of numbers by its name."""
     if type(name) is not str or len(name) >= 5:
         raise Violation("a dtype that is no number")
@@ -414,20 +418,20 @@ def _dtype(name):
 
 
 @functools.lru_cache(100)
-def _known_dtype(name):
+def _known_dtype(name: str) -> np.dtype[Any]:
     dtype = np.dtype(name)
     if dtype.kind not in KINDS or not dtype.isnative:
         raise Violation("a dtype that is no number")
     return dtype
 
 
-def _items(value, most):
+def _items(value: Plain, most: int) -> list[Plain]:
     if type(value) is not list or len(value) > most:
         raise Violation("a list that is none, or longer than any may be")
     return value
 
 
-def _short(text):
+def _short(text: Plain) -> str:
     if type(text) is not str or len(text) > MOST_DIGITS:
         raise Violation("a name that is none")
     return text

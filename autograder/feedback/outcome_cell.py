@@ -1,0 +1,65 @@
+"""The cell at the head of a graded notebook, in which whoever grades says what became of the submission."""
+
+import html
+import re
+from dataclasses import dataclass
+
+import nbformat
+
+from autograder import records
+from autograder.cells import OUTCOME_ID, Cell, Notebook
+from autograder.checking.words import Message
+from autograder.results import Kind
+
+SAID = "autograder"
+"""Under this name the cell's metadata have the same as data; nothing of a student's metadata comes so far."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What that cell says.
+
+    Attributes
+    ----------
+    kind : Kind
+    reason : Message
+    notes : list of Message
+        What was mended, and what else its author should know.
+    evidence : list of str
+        What was found altered or forged.
+    stops : list of tuple
+        The id of each cell that was stopped, and why.
+    """
+
+    kind: Kind
+    reason: Message
+    notes: list[Message]
+    evidence: list[str]
+    stops: list[tuple[str, Message]]
+
+
+def cell(said: Said, to_read: list[Message]) -> Cell:
+    """Return that cell; `to_read` is what waits for a person, for which a page asks the gradebook."""
+    what = f"<strong>{html.escape(said.kind)}</strong>"
+    if str(said.reason):
+        what += f": {html.escape(str(said.reason))}"
+    notes = [html.escape(str(note)) for note in [*said.notes, *to_read]]
+    paragraphs = "".join(f"<p>{part}</p>" for part in [what, *notes])
+    blocks = "".join(f"<pre>{html.escape(lines)}</pre>" for lines in said.evidence)
+    # An empty line would end the HTML block that Markdown takes this for.
+    source = re.sub(r"\n\s*\n", "\n", paragraphs + blocks).replace("\n", "&#10;")
+    made: Cell = nbformat.v4.new_markdown_cell(source)
+    made.id = OUTCOME_ID
+    made.metadata[SAID] = records.CODEC.unstructure(said)
+    return made
+
+
+def of(notebook: Notebook) -> Said | None:
+    """Return what a graded notebook's head says; None where it has no head, or one that cannot be read."""
+    first = notebook.cells[0] if notebook.cells else None
+    if first is None or first.get("id") != OUTCOME_ID:
+        return None
+    try:
+        return records.CODEC.structure(first.metadata[SAID], Said)
+    except Exception:  # from before there were such data, or through other hands
+        return None

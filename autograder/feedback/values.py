@@ -1,0 +1,145 @@
+"""What the template of a feedback page is given: nothing but values, in the order in which they are shown."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from markupsafe import Markup
+
+from autograder.checking.report import Report
+from autograder.checking.words import Message
+from autograder.feedback.outcome_cell import Said
+from autograder.results import Standing
+
+Text = str | Message
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found. `matrices` has a name and rows of numbers, each with whether it is marked as wrong."""
+
+    id: str
+    title: str
+    message: str
+    held: str
+    relation: str
+    element: str
+    lead: str
+    matrices: list[tuple[str, list[list[tuple[str, bool]]]]]
+    label: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Function:
+    """One graded cell: whose name it has, its points, and what its checks found.
+
+    It `waits` for a person, or one gave its points (`manual`); it is `unwritten` if no check could be tried. `worth`
+    is its points in words, `left` what is lost, `share` per cent of what it could have; it `holds` if none is lost.
+    `ending` is what there is to say of a cell without a report.
+    """
+
+    id: str
+    cell: str
+    name: str
+    score: float
+    most: float
+    waits: bool
+    pending: Message | None
+    manual: bool
+    unwritten: bool
+    comment: Markup | str
+    check: bool
+    report: Report | None
+    ending: str
+    worth: str
+    left: float
+    holds: bool
+    share: float
+
+
+@dataclass(frozen=True)
+class Card:
+    """One cause that cost a function points, by what its first check found; without a finding, by a message."""
+
+    id: str
+    name: str
+    lost: float
+    comment: Markup | str = ""
+    read: Text = ""
+    message: Text = ""
+    finding: Finding | None = None
+    others: Sequence[Text] = ()
+    blocked: int = 0
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output of a cell: preformatted, or as HTML."""
+
+    error: bool = False
+    pre: Markup | None = None
+    html: Markup | None = None
+
+
+@dataclass(frozen=True)
+class Prose:
+    """A text of the course, folded below its title."""
+
+    kind: ClassVar[str] = "text"
+    title: Markup
+    body: Markup | str
+
+
+@dataclass(frozen=True)
+class Given:
+    """Code of the course, and what came of it; `stop` if it was stopped."""
+
+    kind: ClassVar[str] = "given"
+    id: str
+    title: str
+    code: Markup
+    outputs: list[Output]
+    stop: bool
+
+
+@dataclass(frozen=True)
+class Own:
+    """A cell that is the student's to write: text or code, which is folded below `folded` if that says something."""
+
+    id: str
+    stop: bool
+    comment: Markup | str
+    text: Markup | str
+    code: Markup | str
+    folded: str
+    outputs: list[Output]
+
+
+@dataclass(frozen=True)
+class Work:
+    """Cells of the student's, beside what they are worth; `source` is the check's code where it left no report."""
+
+    kind: ClassVar[str] = "work"
+    work: list[Own]
+    function: Function | None = None
+    printed: Sequence[Output] = ()
+    source: Markup | str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """All of a page. `made_of` is the digest of what the gradebook has, `said` what happened to the submission."""
+
+    language: str
+    assignment: str
+    title: Markup
+    student: str
+    standing: Standing
+    made_of: str
+    style: Markup
+    said: Said | None
+    late: Message | None
+    functions: list[Function]
+    cards: list[Card]
+    stretches: list[Prose | Given | Work]

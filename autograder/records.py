@@ -1,0 +1,121 @@
+"""Records of grades: what `grade.json` is, how it is written, and how it is read, whichever version wrote it."""
+
+import contextlib
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from cattrs import Converter
+
+from autograder.checking import words
+from autograder.checking.words import Message
+from autograder.course import Course
+from autograder.results import Record
+
+SCHEMA = 3
+"""The version of `grade.json`. The first had none, and texts where messages are today; all are read."""
+
+CODEC = Converter(detailed_validation=False)
+"""Between our dataclasses and what JSON has."""
+
+
+def _only(*taken: type) -> None:
+    """Let `CODEC` take only values of these types where the first stands; by itself it would make one of anything."""
+
+    def structure(value: Any, kind: type) -> Any:
+        if type(value) not in (*taken, kind):
+            raise TypeError(f"{value!r} is no {kind.__name__}")
+        return value if kind in taken else kind(value)  # an enumeration of texts is a text, too
+
+    CODEC.register_structure_hook(taken[0], structure)
+
+
+def _message(raw: Any, _: Any) -> Message:
+    found = words.from_dict(raw)
+    if not isinstance(found, (str, Message)):
+        raise TypeError(f"{raw!r} is no message")
+    return Message(found) if isinstance(found, str) else found
+
+
+_only(str)
+_only(bool)
+_only(int)
+_only(float, int)
+CODEC.register_structure_hook(Message, _message)
+CODEC.register_unstructure_hook(Message, words.to_dict)
+
+
+def to_text(record: Record) -> str:
+    """Return the text of `grade.json`, a line for each part: with an indent, `json` takes ten times as long."""
+    parts = CODEC.unstructure(record) | {"schema": SCHEMA, "pending": record.pending}
+    lines = (f"{json.dumps(name)}: {json.dumps(part, ensure_ascii=False)}" for name, part in parts.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def from_text(text: str) -> Record | None:
+    """Return the record in the text of a `grade.json`, of any version; None if it holds none."""
+    try:
+        return CODEC.structure(json.loads(text), Record)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def read(path: Path) -> Record | None:
+    """Return the record in a file; None if there is none that can be read."""
+    try:
+        return from_text(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def record_of(course: Course, student: str, name: str) -> Record | None:
+    """Return the record of a submission's last grading, or None if there is none that can be read."""
+    return read(course.graded(student, name).record)
+
+
+def history(path: Path) -> list[dict[str, Any]]:
+    """Return the earlier records that a submission has, the last one too, as they were written.
+
+    What is no record is put aside, under the name `grade.json.unreadable`.
+    """
+    try:
+        earlier = json.loads(path.read_text(encoding="utf-8"))
+        return [*earlier.pop("history", []), earlier]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+        with contextlib.suppress(OSError):
+            path.replace(path.with_name(f"{path.name}.unreadable"))
+        return []
+
+
+# With what the gradebook says today.
+
+
+def rows(course: Course) -> list[dict[str, Any]]:
+    """Return every grade in the gradebook as a dict, by exercise and student, under nbgrader's names.
+
+    `needs_manual_grade` tells whether a cell of it still waits for a person, `pending` how many points wait for a
+    machine with what their checks need: by either the score may rise.
+    """
+    return [row for row, _ in _joined(course)]
+
+
+def all_of(course: Course) -> list[Record]:
+    """Return the records of all graded submissions, with the scores that the gradebook has for them now."""
+    found = _joined(course) if course.db or course.gradebook.exists() else []
+    return [record for _, record in found if record]
+
+
+def _joined(course: Course) -> list[tuple[dict[str, Any], Record | None]]:
+    from autograder import gradebook  # nbgrader takes seconds to load, and who reads one record needs none of it
+
+    found = []
+    for row, manual in gradebook.rows(course):
+        record = record_of(course, row["student_id"], row["assignment"])
+        if record:
+            now = {name: row[name] for name in ("score", "max_score", "needs_manual_grade")}
+            record = dataclasses.replace(record.settled(manual), **now)
+        found.append(({**row, "pending": record.pending if record else 0.0}, record))
+    return found

@@ -1,0 +1,327 @@
+"""The guest: runs a student's cells, and answers the judge's calls of what they define.
+
+It holds nothing but the student's own work. What it says is taken for what a student says: the judge believes none of
+it, so nothing here has to be kept from the code that runs beside it.
+"""
+
+import builtins
+import contextlib
+import os
+import random
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from autograder.checking.shared import differentiated, quiet
+from autograder.sandbox.inside import torch_modules, wire
+from autograder.sandbox.inside.link import Link
+from autograder.sandbox.inside.shell import (
+    MOST_OUTPUT,
+    Outputs,
+    Shell,
+    Stream,
+    forget_ourselves,
+    load,
+    make_shell,
+)
+
+BUILT_IN = dict(vars(builtins))
+
+Plain = dict[str, Any]
+"""A message, or a part of one, as JSON has it."""
+
+
+class Responder:
+    """One submission's life: cells and calls, until the judge has no more."""
+
+    def __init__(self, shell: Shell, connection: socket.socket):
+        self.shell, self.link = shell, Link(connection)
+        self.outputs = shell.outputs = Outputs(self.link)
+        self.handles: list[Any] = []
+        self.functions: dict[str, Callable[..., Any]] = {}
+        self.spilled = _spill()
+        self.seed: int | None = None
+        self.streams = {"stdout": Stream("stdout", self.outputs, 1), "stderr": Stream("stderr", self.outputs, 2)}
+        vars(sys).update(self.streams)
+        sys.displayhook = shell.displayhook
+
+    def serve(self) -> NoReturn:
+        """Answer requests until the judge hangs up."""
+        self.link.send({"op": "ready"})
+        while True:
+            message, blobs = self.link.receive()
+            reply: Plain = {"op": "done"}
+            out: list[bytes] = []
+            try:
+                getattr(self, "do_" + message["op"])(message, blobs, reply, out)
+            except wire.TooLarge as error:
+                out, reply["error"] = [], _too_large(error)
+            except BaseException as error:  # a SystemExit in a submission is an answer too
+                out, reply["error"] = [], self.described(error)
+            self.flush()
+            try:
+                self.link.send(reply, out)
+            except wire.TooLarge as error:
+                self.link.send({"op": "done", "error": _too_large(error)})
+
+    def flush(self) -> None:
+        """Send what is printed and not sent, and what came straight to the descriptors."""
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        text = self.spilled()
+        if text and self.outputs.left > 0:
+            self.outputs.send({"output_type": "stream", "name": "stdout", "text": text[: self.outputs.left]})
+            self.outputs.left -= len(text)
+
+    def put_back(self) -> None:
+        """Put back what this program itself needs, where a cell took it away: streams and built-in functions."""
+        for name in BUILT_IN.keys() - builtins.__dict__.keys():
+            builtins.__dict__[name] = BUILT_IN[name]
+        for name, stream in self.streams.items():
+            try:
+                sys.__dict__[name].write  # noqa: B018 (whether there is one)
+            except Exception:
+                sys.__dict__[name] = stream
+
+    def do_start(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
+        """Take the files beside the notebook, and seeds of one's own."""
+        seed = self.seed = int(message["seed"])
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        if "torch" in sys.modules:
+            self.seed_torch()
+        for name, blob in zip(message["files"], blobs, strict=True):
+            path = os.path.join(os.getcwd(), name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(blob)
+
+    def seed_torch(self) -> None:
+        """Seed torch once, when it is there or about to come."""
+        with contextlib.suppress(ImportError):
+            import torch
+
+            assert self.seed is not None
+            backends = torch.backends
+            if backends.cuda.is_built() or backends.mps.is_built():
+                torch.manual_seed(self.seed)
+            else:  # the same, without what other devices take to be asked: milliseconds in a process that is new
+                torch.default_generator.manual_seed(self.seed)
+            self.seed = None
+
+    def do_cell(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
+        """Run one cell; its outputs have gone before the reply does."""
+        self.outputs.begin()
+        source = bytes(blobs[0]).decode()
+        if self.seed is not None and "torch" in source:
+            self.seed_torch()
+        self.put_back()
+        try:
+            result = self.shell.run_cell(source, store_history=True)
+            reply["success"] = bool(result.success)
+        finally:
+            self.put_back()
+
+    def do_find(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
+        """Look up a name as it stands now."""
+        found = message["name"] in self.shell.user_ns
+        reply["found"] = found
+        if found:
+            reply["value"] = self.encoder(out).encode(self.shell.user_ns[message["name"]])
+
+    def do_call(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
+        """Call something; return its result, and the arguments that it changed in place."""
+        self.outputs.begin()
+        decoder = wire.Decoder(blobs, self.reference)
+        target = self.target(message)
+        arguments, more = decoder.decode(message["arguments"]), decoder.decode(message["keywords"])
+        shapes = [tuple(array.shape) for array, *_ in decoder.arrays]
+        try:
+            with quiet():
+                result = target(*arguments, **more)
+            encoder = self.encoder(out)
+            reply["value"] = encoder.encode(result)
+        except BaseException as error:
+            out.clear()
+            reply["error"] = self.described(error)
+        for place, (array, buffer, data) in enumerate(decoder.arrays):
+            if buffer != data:
+                reply.setdefault("changed", {})[str(place)] = len(out)
+                out.append(bytes(buffer))
+            if tuple(array.shape) != shapes[place]:
+                reply.setdefault("reshaped", {})[str(place)] = list(array.shape)
+
+    def do_get(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
+        """Read an attribute."""
+        with quiet():
+            found = getattr(self.target(message), message["name"])
+        reply["value"] = self.encoder(out).encode(found)
+
+    def do_keep(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
+        """Keep a value of the judge's here, such as a module to be an argument, and say what stands for it."""
+        (value,) = wire.Decoder(blobs, self.reference).decode(message["arguments"])
+        reply["value"] = self.hold(value)
+
+    def do_backward(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
+        """Call with autograd; return the result and the gradients of arguments and parameters."""
+        self.outputs.begin()
+        decoder = wire.Decoder(blobs, self.reference)
+        target = self.target(message)
+        arguments, more = decoder.decode(message["arguments"]), decoder.decode(message["keywords"])
+        upstream = decoder.decode(message["upstream"])
+        with quiet():
+            value = differentiated(target, arguments, upstream, more)
+        reply["value"] = self.encoder(out).encode(value)
+
+    def do_run(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
+        """Run a function of the checks' own, which came as text, with something of the student's."""
+        self.outputs.begin()
+        decoder = wire.Decoder(blobs, self.reference)
+        target = self.target(message)
+        arguments = decoder.decode(message["arguments"])
+        name, source = decoder.decode(message["name"]), decoder.decode(message["source"])
+        if source not in self.functions:
+            names: dict[str, Any] = {}
+            exec(compile(source, "<a function of the checks>", "exec"), names)  # noqa: S102 (the judge's, in a guest)
+            self.functions[source] = names[name]
+        with quiet():
+            result = self.functions[source](target, *arguments)
+        reply["value"] = self.encoder(out).encode(result)
+
+    def target(self, message: Plain) -> Any:
+        """Return what a message is about: a name of the notebook's, or an object handed out before."""
+        if "name_of" in message:
+            name = message["name_of"]
+            if name not in self.shell.user_ns:
+                raise NameError(f"name {name!r} is not defined")
+            found = self.shell.user_ns[name]
+        else:
+            found = self.handles[message["handle"]]
+        return getattr(found, message["method"]) if "method" in message else found
+
+    def encoder(self, out: list[bytes]) -> wire.Encoder:
+        """Return an encoder whose blobs follow those in `out`."""
+        encoder = wire.Encoder(self.hold)
+        encoder.blobs = out
+        return encoder
+
+    def hold(self, value: Any, encoder: wire.Encoder | None = None) -> Plain:
+        """Keep an object here and return the handle that stands for it."""
+        place = next((place for place, held in enumerate(self.handles) if held is value), len(self.handles))
+        if place == len(self.handles):
+            self.handles.append(value)
+        kind = type(value)
+        size = None
+        with contextlib.suppress(BaseException):
+            size = len(value)
+        return {
+            "t": "handle",
+            "v": place,
+            "type": str(kind.__name__)[:100],
+            "callable": callable(value),
+            "module": hasattr(kind, "state_dict"),
+            "size": size,
+        }
+
+    def reference(self, value: Plain, decoder: wire.Decoder) -> Any:
+        """Return what stands for a handle, a callback, a generator or a module that the judge sent."""
+        kind: str = value["t"]
+        content: Any = value.get("v")
+        if kind == "mine":
+            return self.handles[content]
+        if kind == "name":
+            return self.shell.user_ns[content]
+        if kind == "callback":
+            return lambda *arguments, **more: self.call_back(content, arguments, more)
+        if kind == "generator":
+            seeds = np.random.SeedSequence(**content.pop("seeds", {}))
+            generator = np.random.Generator(getattr(np.random, content["bit_generator"])(seeds))
+            generator.bit_generator.state = content
+            return generator
+        if kind == "module":
+            return torch_modules.rebuild(decoder.decode(content))
+        raise wire.Violation(f"a value of no known form: {kind}")
+
+    def call_back(self, place: int, arguments: Sequence[Any], more: Plain) -> Any:
+        """Ask the judge for the result of one of its functions."""
+        encoder = wire.Encoder(self.hold)
+        request = {
+            "op": "callback",
+            "callback": place,
+            "arguments": encoder.encode(tuple(arguments)),
+            "keywords": encoder.encode(more),
+        }
+        with self.link.lock:
+            self.link.send(request, encoder.blobs)
+            message, blobs = self.link.receive()
+        if "error" in message:
+            raise _builtin(message["error"]["names"])(message["error"]["text"])
+        return wire.Decoder(blobs, self.reference).decode(message["value"])
+
+    def described(self, error: BaseException) -> Plain:
+        """Return an exception as the names of its classes and its text."""
+        try:
+            text = str(error)
+        except BaseException:
+            text = "(an exception that cannot be shown)"
+        names = [kind.__name__[:100] for kind in type(error).__mro__ if kind not in (object, BaseException)]
+        return {"names": names[:20], "text": text[:2000]}
+
+
+def _too_large(error: wire.TooLarge) -> Plain:
+    return {"names": ["ValueError"], "text": f"the result cannot be taken: {error}"}
+
+
+def _builtin(names: Sequence[str]) -> type[Exception]:
+    for name in names:
+        kind = getattr(builtins, name, None)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            return kind
+    return RuntimeError
+
+
+def _spill() -> Callable[[], str]:
+    """Send the descriptors 1 and 2 to a file of their own; return a function that reads what came there."""
+    if not hasattr(os, "pread"):  # Windows
+        return lambda: ""
+    try:
+        file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (it lasts as long as the guest)
+        for descriptor in (1, 2):
+            os.dup2(file.fileno(), descriptor)
+        reader = os.dup(file.fileno())
+    except OSError:
+        return lambda: ""
+    seen = 0
+
+    def read() -> str:
+        nonlocal seen
+        try:
+            size = os.fstat(reader).st_size
+            if size == seen:
+                return ""
+            data = os.pread(reader, MOST_OUTPUT, seen)
+        except OSError:
+            return ""
+        seen = size
+        return data.decode("utf-8", "replace")
+
+    return read
+
+
+def main(address: str, *modules: str) -> None:
+    """Be a guest without a sandbox: one submission in an ordinary process, on any system."""
+    host, port, token = address.split(":")
+    connection = socket.create_connection((host, int(port)))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.sendall(token.encode())
+    devnull = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(devnull, 0)
+    shell = make_shell()
+    load(modules)
+    forget_ourselves()
+    Responder(shell, connection).serve()

@@ -1,0 +1,106 @@
+"""How code and what a terminal shows become HTML: a few classes, which the page's style sheet colours."""
+
+import functools
+import html
+import re
+
+from pygments.lexer import Lexer
+from pygments.lexers import get_lexer_by_name
+from pygments.lexers.python import PythonLexer
+from pygments.token import Comment, Keyword, Name, Number, Operator, String, _TokenType
+from pygments.util import ClassNotFound
+
+CLASSES = {
+    Comment: "c",
+    Keyword: "k",
+    Operator.Word: "k",
+    Name.Function: "nf",
+    Name.Class: "nf",
+    Name.Decorator: "nf",
+    Number: "m",
+    String: "s",
+}
+"""What is coloured, by pygments' own short names; everything else looks like text."""
+LANGUAGES = {"python": PythonLexer, "python3": PythonLexer, "ipython": PythonLexer, "ipython3": PythonLexer}
+MOST_HIGHLIGHTED = 20_000
+"""Characters that are coloured; a lexer's time can grow with the square of them."""
+
+CONTROL = re.compile(r"\x1b\[([0-9;]{0,50})m|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b")
+
+
+def block(text: str, language: str = "python") -> str:
+    """Return code as a block, coloured if pygments knows its language."""
+    lexer = _lexer(language) if len(text) <= MOST_HIGHLIGHTED else None
+    shown = _coloured(text, lexer) if lexer else html.escape(text, quote=False)
+    return f'<pre tabindex="0"><code>{shown}</code></pre>\n'
+
+
+@functools.lru_cache(100)
+def _lexer(language: str) -> Lexer | None:
+    with_ends = {"stripnl": False, "ensurenl": False}
+    if language.lower() in LANGUAGES:
+        return LANGUAGES[language.lower()](**with_ends)
+    try:
+        return get_lexer_by_name(language, **with_ends) if language else None
+    except ClassNotFound:
+        return None
+
+
+@functools.cache
+def _class(token: _TokenType | None) -> str:
+    while token:
+        if token in CLASSES:
+            return CLASSES[token]
+        token = token.parent
+    return ""
+
+
+def _coloured(text: str, lexer: Lexer) -> str:
+    """Return the tokens of code as HTML; neighbours of one class share an element."""
+    parts: list[str] = []
+    last = ""
+    for token, value in lexer.get_tokens(text):
+        name = _class(token) if value.strip() else last
+        if name != last:
+            parts.append("</span>" * bool(last) + (f'<span class="{name}">' if name else ""))
+            last = name
+        parts.append(html.escape(value, quote=False))
+    return "".join([*parts, "</span>" * bool(last)])
+
+
+def terminal(text: str) -> str:
+    """Return what was printed as HTML: bold and the eight colours of a terminal stay, other codes go."""
+    parts: list[str] = []
+    start, look = 0, ("", "")
+    for code in CONTROL.finditer(text):
+        parts += _looking(text[start : code.start()], look)
+        start = code.end()
+        if code[1] is not None:
+            look = _look(look, code[1])
+    return "".join([*parts, *_looking(text[start:], look)])
+
+
+def _looking(text: str, look: tuple[str, str]) -> list[str]:
+    classes = " ".join(filter(None, look))
+    shown = html.escape(text, quote=False)
+    return [f'<span class="{classes}">{shown}</span>' if classes and text else shown]
+
+
+def _look(look: tuple[str, str], codes: str) -> tuple[str, str]:
+    """Return weight and colour after some codes, such as 1;31."""
+    weight, colour = look
+    numbers = [int(number or 0) for number in codes.split(";")]
+    while numbers:
+        number = numbers.pop(0)
+        if number in (38, 48):  # a colour by number or by its parts: left out
+            numbers = numbers[4 if numbers[:1] == [2] else 2 :]
+            colour = "" if number == 38 else colour
+        elif number == 0:
+            weight = colour = ""
+        elif number in (1, 22):
+            weight = "b" if number == 1 else ""
+        elif 30 <= number <= 37 or 90 <= number <= 97:
+            colour = f"t{number % 10}"
+        elif number == 39:
+            colour = ""
+    return weight, colour

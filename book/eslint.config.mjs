@@ -1,0 +1,20 @@
+// What the linter holds against the book's JavaScript; `python book/javascript.py` runs it.
+import js from "@eslint/js";
+import globals from "globals";
+
+const rules = {
+  ...js.configs.recommended.rules,
+  eqeqeq: "error",
+  "no-shadow": ["error", { allow: ["_"] }],
+  "no-var": "error",
+  "prefer-const": ["error", { destructuring: "all" }],
+};
+
+export default [
+  { files: ["book/figures/**/*.js"], languageOptions: { sourceType: "module", globals: globals.browser }, rules },
+  {
+    files: ["book/_static/*.js"],
+    languageOptions: { sourceType: "script", globals: { ...globals.browser, Search: "readonly", requirejs: "readonly" } },
+    rules,
+  },
+];

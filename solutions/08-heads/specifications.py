@@ -1,0 +1,41 @@
+"""What is asked in exercise 8, entry by entry, head by head: what its checks compare with, only in the archive."""
+
+import numpy as np
+import torch
+
+PROJECTIONS = ("W_q", "W_k", "W_v")
+
+
+def scores(A):
+    """Return each head's mean weight on the token before, entry by entry."""
+    A = A if A.ndim == 4 else A[None]
+    b, h, n, _ = A.shape
+    return np.array([sum(A[s, t, i, i - 1] for s in range(b) for i in range(1, n)) / (b * (n - 1)) for t in range(h)])
+
+
+def parts(values, h, query, key):
+    """Return what each head of a layer with these parameters adds to the result, (h, b, n_q, d_model)."""
+    found = []
+    for name, X in zip(PROJECTIONS, (query, key, key), strict=True):
+        projected = torch.einsum("bnd,hed->bhne", X, values[f"{name}.weight"].unflatten(0, (h, -1)))
+        if f"{name}.bias" in values:
+            projected = projected + values[f"{name}.bias"].unflatten(0, (h, 1, -1))
+        found.append(projected)
+    q, k, v = found
+    S = torch.einsum("bhie,bhje->bhij", q, k) * q.shape[-1] ** -0.5
+    E = torch.exp(S - S.amax(-1, keepdim=True))
+    A = E / E.sum(-1, keepdim=True)
+    return torch.einsum("bhij,bhje,dhe->hbid", A, v, values["W_o.weight"].unflatten(1, (h, -1)))
+
+
+def without(values, h, head, query, key):
+    """Return the result of a layer with these parameters without one head; None: with all of them."""
+    added = parts(values, h, query, key)
+    out = sum(added[t] for t in range(h) if t != head) + torch.zeros_like(added[0])
+    return out + values["W_o.bias"] if "W_o.bias" in values else out
+
+
+def rank_of(singular, energy):
+    """Return how many of these singular values, the largest first, reach this share of the sum of squares."""
+    shares = np.cumsum(singular**2) / (singular**2).sum()
+    return int((shares < energy).sum()) + 1

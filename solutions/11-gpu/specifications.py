@@ -1,0 +1,52 @@
+"""What is asked in exercise 11, n x n and all: what its checks compare with, only inside the archive."""
+
+import math
+
+import torch
+
+
+def attended(q, k, v, seen=None):
+    """Return the output and the log-sum-exp; `seen` is True where a query sees a key."""
+    scores = torch.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(q.shape[-1])
+    if seen is not None:
+        nothing = ~seen.any(-1, keepdim=True)
+        scores = scores.masked_fill(~seen & ~nothing, -torch.inf)
+    weights = scores.softmax(-1)
+    if seen is not None:
+        weights = weights.masked_fill(nothing, 0.0)
+    return torch.einsum("bhij,bhjd->bhid", weights, v), scores.logsumexp(-1)
+
+
+def earlier(n, n_k=None):
+    n_k = n if n_k is None else n_k
+    return torch.ones(n, n_k, dtype=torch.bool).tril(n_k - n)
+
+
+def out_of(values, x, h, h_kv, seen=None):
+    """Return what the layer should: head by head."""
+    d_head = x.shape[2] // h
+
+    def project(name, x=x):
+        return x @ values[f"{name}.weight"].T + values.get(f"{name}.bias", 0)
+
+    q, k, v = (project(name) for name in ("W_q", "W_k", "W_v"))
+    found = []
+    for i in range(h):
+        j = i * h_kv // h
+        q_i, (k_j, v_j) = q[..., i * d_head :][..., :d_head], (own[..., j * d_head :][..., :d_head] for own in (k, v))
+        own = seen if seen is None or seen.dim() == 2 else seen[:, None]
+        if seen is not None and seen.dim() == 4:
+            own = seen[:, [i if seen.shape[1] > 1 else 0]]
+        found.append(attended(q_i[:, None], k_j[:, None], v_j[:, None], own)[0][:, 0])
+    return project("W_o", torch.cat(found, -1))
+
+
+def of_torch(values, bias):
+    """Return torch's own layer with these parameters."""
+    layer = torch.nn.MultiheadAttention(24, 4, bias=bias, batch_first=True, dtype=torch.float64)
+    kinds = ("weight", "bias") if bias else ("weight",)
+    own = {f"out_proj.{kind}": values[f"W_o.{kind}"] for kind in kinds}
+    for kind in kinds:
+        own[f"in_proj_{kind}"] = torch.cat([values[f"{name}.{kind}"] for name in ("W_q", "W_k", "W_v")])
+    layer.load_state_dict(own)
+    return layer

@@ -1,0 +1,215 @@
+"""No function that stands in a released text file earns the points of a function that students are asked for.
+
+Nobody should meet an answer in passing: specifications and listed wrong answers lie in the archive, right answers are
+not released. What stands in plain text are the cells of the notebook and `checks.py`. A piece of an earlier exercise
+that a later notebook gives, such as softmax, is judged within its own exercise only: there nobody is asked for it any
+more, and whoever opens two exercises side by side has been through the first.
+"""
+
+import ast
+import contextlib
+import inspect
+import json
+import math
+import subprocess
+import sys
+import types
+
+import nbformat
+import pytest
+from conftest import toy_course
+
+from autograder import archive
+from autograder.authoring import loader, release
+from autograder.checking import Suite, machine
+from autograder.course import ROOT, Exercise
+
+SEED = 1
+DEFINES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign)
+TEMPLATE = ROOT / "autograder" / "authoring" / "templates" / "exercise"
+TOY = ROOT / "autograder" / "corpus" / "toy" / "solutions" / "01-toy"
+each_exercise = pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
+
+
+def accepts(function):
+    """Return the least and the greatest number of positional arguments that a function, or a class, takes."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # of what is written in C nobody knows
+        return 0, math.inf
+    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    any_number = any(one.kind is one.VAR_POSITIONAL for one in parameters)
+    return sum(one.default is one.empty for one in positional), math.inf if any_number else len(positional)
+
+
+def defined_in(notebook):
+    """Return what the code cells of a notebook define, other than by running a student's functions."""
+    names = {"__name__": "notebook"}
+    for cell in notebook.cells:
+        if cell.cell_type != "code" or "import checks" in cell.source:
+            continue
+        for statement in ast.parse(cell.source).body:
+            if isinstance(statement, DEFINES):
+                with contextlib.suppress(Exception):  # it needs what a student has yet to write
+                    exec(compile(ast.Module([statement], []), "notebook", "exec"), names)
+    return names
+
+
+def functions_of(names, module):
+    """Return the functions and classes of a namespace that are this module's own, those in its tables too."""
+    found = []
+    for value in names.values():
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else [value]
+        found += [part for part in parts if callable(part) and getattr(part, "__module__", "") == module]
+    return found
+
+
+def share(suite, subject, answer):
+    """Return the share of a function's points that an answer earns, of those that can be verified here.
+
+    Each check is graded by itself, and no more once half of the points are lost.
+    """
+    checks = [check for check in suite.of(subject) if not machine.lacks(check.on)]
+    total = left = sum(check.weight for check in checks)
+    alone, passed = Suite(suite.module, {}), set()
+    alone.answers = [types.ModuleType("none")]  # nobody is told what was likely meant
+    for check in checks:
+        if left <= total / 2:
+            break
+        alone.checks = [check]
+        if passed.issuperset(check.needs) and alone.examine(subject, answer, seed=SEED).score:
+            passed.add(check.__name__)
+        else:
+            left -= check.weight
+    return left / total if total else 0
+
+
+def answers_in_text(exercise):
+    """Return, in words, each function in a released text file that earns more than half of a function's points."""
+    loaded = loader.load(exercise.solution)
+    notebook = defined_in(nbformat.read(exercise.notebook, as_version=4))
+    found = []
+    for subject in loaded.subjects:
+        least, most = accepts(notebook[subject])
+        offered = {"checks.py": functions_of(vars(loaded.checks), "checks")}
+        offered["the notebook"] = functions_of(notebook, "notebook")
+        for place, functions in offered.items():
+            for function in functions:
+                fewest, greatest = accepts(function)
+                if fewest <= most and least <= greatest and share(loaded.suite, subject, function) > 0.5:
+                    found.append(f"{function.__qualname__} in {place} is an answer to {subject}")
+    return found
+
+
+@each_exercise
+def test_nothing_in_plain_text_is_an_answer(folder):
+    """Mend: move it to `specifications.py`, which students get inside the archive."""
+    assert answers_in_text(Exercise(folder.name)) == []
+
+
+ANSWERS = {
+    "def added(a, b):\n    return a + b\n": "added in checks.py is an answer to add",
+    "def either(a, b, fault=''):\n    return a - b if fault else a + b\n": "either in checks.py is an answer to add",
+    "TABLE = {'sum': lambda a, b: a + b}\n": "<lambda> in checks.py is an answer to add",
+    "class Sum:\n    def __new__(cls, *parts):\n        return sum(parts)\n": "Sum in checks.py is an answer to add",
+}
+
+
+@pytest.mark.parametrize("text", ANSWERS, ids=["plainly", "by default", "in a table", "as a class"])
+def test_an_answer_in_the_checks_is_found(tmp_path, text):
+    course = toy_course(tmp_path)
+    (exercise,) = course.sources()
+    checks = exercise.solution / "checks.py"
+    checks.write_text(checks.read_text(encoding="utf-8") + "\n\n" + text, encoding="utf-8")
+    release.release(course, exercise)
+    assert ANSWERS[text] in answers_in_text(exercise)
+
+
+def test_an_answer_in_a_given_cell_is_found_and_others_are_not(tmp_path):
+    course = toy_course(tmp_path)
+    (exercise,) = course.sources()
+    release.release(course, exercise)
+    assert answers_in_text(exercise) == []
+    notebook = nbformat.read(exercise.notebook, as_version=4)
+    given = "unknown(1)\n\n\ndef double(a):\n    return 2 * a\n\n\ndef half(a):\n    return a / 2"
+    notebook.cells.append(nbformat.v4.new_code_cell(given))
+    nbformat.write(notebook, exercise.notebook)
+    assert answers_in_text(exercise) == ["double in the notebook is an answer to twice"]
+
+
+# How checks.py finds the archive.
+
+
+def head(text):
+    """Return the lines between the docstring of a checks.py and what else it imports."""
+    tree = ast.parse(text)
+    last = next(node for node in tree.body if isinstance(node, ast.If))
+    return "\n".join(text.splitlines()[tree.body[0].end_lineno : last.end_lineno]).strip()
+
+
+def test_each_exercise_finds_its_archive_in_the_same_lines():
+    """Those of the toy and of the exercise that `new` makes too."""
+    paths = [folder / "checks.py" for folder in [TEMPLATE, TOY, *loader.FOLDERS]]
+    heads = {str(path.relative_to(ROOT)): head(path.read_text(encoding="utf-8")) for path in paths}
+    (first, *others) = heads
+    assert heads[first].startswith("import importlib.util") and heads[first].endswith('make release")')
+    assert [path for path in others if heads[path] != heads[first]] == []
+
+
+def in_python(code, folder):
+    """Run code in a plain Python that was started in a folder and knows nothing of this course."""
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env={"PATH": ""}, capture_output=True, text=True, timeout=60
+    )
+
+
+def students_folder(root, name, answer):
+    """Write what a student gets, for an exercise whose specification says `answer`; return the folder."""
+    solution, folder = root / "solutions" / name, root / name
+    solution.mkdir(parents=True)
+    folder.mkdir()
+    text = TOY.joinpath("checks.py").read_text(encoding="utf-8")
+    text += f"\nfrom specifications import {answer}\n"
+    (folder / "checks.py").write_text(text, encoding="utf-8")
+    (solution / "specifications.py").write_text(f"{answer} = where = {name!r}\n", encoding="utf-8")
+    (solution / "misconceptions.py").write_text(f"where = {name!r}\n", encoding="utf-8")
+    archive.write(solution).replace(folder / archive.NAME)
+    return folder
+
+
+def test_each_exercise_finds_its_own_archive_where_several_are_opened_in_one_process(tmp_path):
+    folders = [students_folder(tmp_path, name, f"answer_{name}") for name in "ab"]
+    code = """
+import os, sys, json
+found = []
+for folder in json.loads(%r):
+    os.chdir(folder)
+    sys.modules.pop("checks", None)
+    import checks, misconceptions, specifications
+    found.append([checks.__file__, specifications.where, misconceptions.where])
+print(json.dumps(found))
+"""
+    done = in_python(code % json.dumps([str(folder) for folder in [*folders, folders[0]]]), tmp_path)
+    assert done.returncode == 0, done.stderr
+    names = [(folder, folder.name) for folder in [*folders, folders[0]]]
+    assert json.loads(done.stdout) == [[str(folder / "checks.py"), name, name] for folder, name in names]
+
+
+def test_a_missing_archive_is_one_line_and_found_once_it_is_there(tmp_path):
+    folder = students_folder(tmp_path, "a", "answer")
+    elsewhere = tmp_path / "elsewhere.zip"
+    (folder / archive.NAME).replace(elsewhere)
+    code = f"""
+import os
+try:
+    import checks
+except ImportError as error:
+    print(error)
+os.replace({str(elsewhere)!r}, {archive.NAME!r})
+import checks
+print(checks.answer)
+"""
+    done = in_python(code, folder)
+    assert done.returncode == 0, done.stderr
+    line = "checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release"
+    assert done.stdout.splitlines() == [line, "a"]
