@@ -39,7 +39,7 @@ def held(target: "Callable[..., Any]", *arguments: "Any") -> "tuple[Any, ...]":
     largest: list[Any] = [0, (), "", ""]
     now = peak = 0
 
-    class Living(weakref.ref):  # type: ignore[type-arg]
+    class Living(weakref.ref["Any"]):
         __slots__ = "name", "size"
 
     def gone(reference: "Any") -> None:
