@@ -40,7 +40,7 @@ def fetch():
     Raises
     ------
     RuntimeError
-        npm failed; with the last lines of what it said.
+        npm failed: the last lines of what it said, and that.
     """
     wanted, stamp = digest(*(BOOK / name for name in NPM_FILES)), NPM / "stamp"
     NPM.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def fetch():
         )
         if done.returncode:
             said = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-            raise RuntimeError(f"npm cannot fetch what the book's JavaScript needs:\n{said}")
+            raise RuntimeError(f"{said}\nnpm cannot fetch what the book's JavaScript needs; is there a network?")
         stamp.write_text(wanted, encoding="utf8")
     return True
 
