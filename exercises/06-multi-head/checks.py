@@ -22,7 +22,6 @@ import inspect
 
 import numpy as np
 import torch
-from specifications import attended, columns, side_by_side
 from torch import nn
 
 from checking import (
@@ -41,6 +40,7 @@ from checking import (
     expect_tuple,
     expect_unchanged,
 )
+from specifications import attended, columns, side_by_side
 
 torch.set_num_threads(1)  # everything here is small
 

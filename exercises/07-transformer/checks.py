@@ -24,7 +24,6 @@ import math
 
 import numpy as np
 import torch
-from specifications import continued, fed, of_torch, specified
 from torch import nn
 
 from checking import (
@@ -41,6 +40,7 @@ from checking import (
     expect_tensor,
     expect_unchanged,
 )
+from specifications import continued, fed, of_torch, specified
 
 torch.set_num_threads(1)  # everything here is small
 

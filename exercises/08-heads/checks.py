@@ -19,7 +19,6 @@ if not importlib.util.find_spec("checking"):
 
 import numpy as np
 import torch
-from specifications import rank_of, scores, without
 
 from checking import (
     Message,
@@ -32,6 +31,7 @@ from checking import (
     expect_tensor,
     expect_unchanged,
 )
+from specifications import rank_of, scores, without
 
 torch.set_num_threads(1)  # everything here is small
 

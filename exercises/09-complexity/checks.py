@@ -22,6 +22,17 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+
+from checking import (
+    Failed,
+    Suite,
+    expect,
+    expect_by_hand,
+    expect_inputs_kept,
+    expect_raises,
+)
+from checking.draw import PRIMES
+from checking.expect import as_plain, describe
 from specifications import (
     BYTES_TERMS,
     COUNT_TERMS,
@@ -34,17 +45,6 @@ from specifications import (
     slope,
     two_products,
 )
-
-from checking import (
-    Failed,
-    Suite,
-    expect,
-    expect_by_hand,
-    expect_inputs_kept,
-    expect_raises,
-)
-from checking.draw import PRIMES
-from checking.expect import as_plain, describe
 
 EXACT = 1e-9
 SLOPE = 1e-4

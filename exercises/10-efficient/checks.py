@@ -21,7 +21,6 @@ import inspect
 
 import numpy as np
 import torch
-from specifications import SPECIFICATIONS, grouped, together
 
 from checking import (
     Failed,
@@ -37,6 +36,7 @@ from checking import (
     expect_tuple,
     expect_unchanged,
 )
+from specifications import SPECIFICATIONS, grouped, together
 
 torch.set_num_threads(1)  # everything here is small
 

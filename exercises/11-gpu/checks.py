@@ -23,7 +23,6 @@ import types
 
 import numpy as np
 import torch
-from specifications import attended, earlier, of_torch, out_of
 
 from checking import (
     Failed,
@@ -38,6 +37,7 @@ from checking import (
     expect_tensor,
     expect_tuple,
 )
+from specifications import attended, earlier, of_torch, out_of
 
 torch.set_num_threads(1)  # everything here is small
 
