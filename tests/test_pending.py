@@ -9,10 +9,11 @@ import pytest
 from conftest import toy_course
 from nbgrader.api import Gradebook
 
-from autograder import cli, doctor, nbgrader_plugin, reasons, report
+from autograder import doctor, nbgrader_plugin, reasons, report
 from autograder.authoring.release import release
 from autograder.checking import Message, Report, Suite, expect_close, machine, misconception, right, show
 from autograder.checking.answers import answers_in
+from autograder.commands import instructor
 from autograder.corpus.case import RIGHT, WRONG
 from autograder.course import UserError
 from autograder.explain import Explained, Explanation, lines
@@ -282,7 +283,7 @@ def said(capsys):
 
 @pytest.mark.slow
 def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
-    cli.grade(course=course.root, no_sandbox=True, jobs=1)
+    instructor.grade(course=course.root, no_sandbox=True, jobs=1)
     shown = said(capsys)
     assert "4 + 2 waiting / 9 +" in shown  # the last +: the proof waits for a person
     assert "1 submission has points that wait for a GPU: run `python -m autograder grade --pending` on a" in shown
@@ -302,17 +303,17 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     # Here they cannot be settled: nothing changes.
     before = course.graded("ada", "01-toy").record.read_bytes()
     with pytest.raises(UserError, match="1 submission has points that wait for a GPU"):
-        cli.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
+        instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
     assert course.graded("ada", "01-toy").record.read_bytes() == before
 
     # On a machine with a GPU they can; a plain run keeps the grade, and says so.
     (tmp_path / "gpu").touch()
     capsys.readouterr()
-    cli.grade(course=course.root, no_sandbox=True, jobs=1)
+    instructor.grade(course=course.root, no_sandbox=True, jobs=1)
     assert "which this machine has: run `python -m autograder grade --pending`" in said(capsys)
     assert course.graded("ada", "01-toy").record.read_bytes() == before
     unmoved = course.graded("bob", "01-toy").record.read_bytes()
-    cli.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
+    instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
     assert "waiting" not in said(capsys)
     again, grade, page = graded(course, "ada")
     assert again.kind == Kind.RIGHT and again.pending == 0.0 and grade == (4.0, False)
@@ -320,30 +321,30 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     assert course.graded("bob", "01-toy").record.read_bytes() == unmoved
 
     # Then nothing waits.
-    cli.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
+    instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
     assert "No points wait" in said(capsys)
 
 
 @pytest.mark.slow
 def test_a_person_may_settle_what_waits(course, tmp_path, capsys):
-    cli.grade(course=course.root, no_sandbox=True, jobs=1)
+    instructor.grade(course=course.root, no_sandbox=True, jobs=1)
     with Gradebook(course.db_url, course.course_id) as book:
         grade = book.find_grade("check_add", "01-toy", "01-toy", "ada")
         grade.manual_score, grade.needs_manual_grade = 3.5, False
         book.db.commit()
     capsys.readouterr()
-    cli.grade(course=course.root, no_sandbox=True, jobs=1)
+    instructor.grade(course=course.root, no_sandbox=True, jobs=1)
     assert "waiting" not in said(capsys)
     assert "more points of" not in course.graded("ada", "01-toy").page.read_text()
     assert {row["student_id"]: row["pending"] for row in rows(course)} == {"ada": 0.0, "bob": 0.0}
     (tmp_path / "gpu").touch()
-    cli.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
+    instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
     assert "No points wait" in said(capsys)
 
 
 @pytest.mark.slow
 def test_nbgraders_own_autograde_marks_what_waits(course):
-    cli.grade(course=course.root, no_sandbox=True, jobs=1)
+    instructor.grade(course=course.root, no_sandbox=True, jobs=1)
     assert "autograder.nbgrader_plugin.Grades" in course.config.Autograde.autograde_preprocessors
     for student, marked in {"ada": True, "bob": False}.items():
         by_grade = graded(course, student)[1]
