@@ -20,7 +20,7 @@ OUTCOME_ID = "outcome"
 
 
 @dataclass(frozen=True)
-class Call:
+class CheckCall:
     """What a check cell ends in: `checks.run(subject, points=points)`; points is None where it is no number."""
 
     subject: str
@@ -67,7 +67,7 @@ def is_locked(cell: Cell) -> bool:
 
 def is_code(cell: Cell) -> bool:
     """Tell whether a cell holds code."""
-    return cell["cell_type"] == "code"
+    return bool(cell["cell_type"] == "code")
 
 
 def points_worth(cell: Cell) -> float:
@@ -75,7 +75,7 @@ def points_worth(cell: Cell) -> float:
     return float(marks(cell)["points"])
 
 
-def call_of(cell: Cell) -> Call | None:
+def call_of(cell: Cell) -> CheckCall | None:
     """Return the call of `checks.run` that a cell's code ends in, or None."""
     if cell["cell_type"] != "code":
         return None
@@ -88,7 +88,7 @@ def call_of(cell: Cell) -> Call | None:
         return None
     given = last.args[1:2] + [word.value for word in last.keywords if word.arg == "points"]
     subject, points = _literal(last.args[0]), _literal(given[0]) if given else None
-    return Call(str(subject), points if isinstance(points, (int, float)) else None)
+    return CheckCall(str(subject), points if isinstance(points, (int, float)) else None)
 
 
 def _literal(node: ast.expr) -> Any:
@@ -104,7 +104,8 @@ def new_output(kind: str, **parts: Any) -> Cell:
     """Return an output. nbformat's own maker holds each against its schema, which takes longer than all else here."""
     if kind == "execute_result":
         parts.update(metadata={}, execution_count=None)
-    return nbformat.from_dict({"output_type": kind, **parts})
+    output: Cell = nbformat.from_dict({"output_type": kind, **parts})
+    return output
 
 
 def set_points(cell: Cell, points: float) -> float:

@@ -57,11 +57,10 @@ def pending(name: str, points: float, needs: Sequence[str]) -> Message:
     return Message(text, name=name, points=f"{points:g}", what=named(needs))
 
 
-def named(needs: Sequence[str]) -> Message:
+def named(needs: Sequence[str]) -> str | Message:
     """Return what checks need of a machine, in words."""
     names = [machine.NAMES.get(what, Message(what)) for what in needs] or [Message("it")]
-    found: Message = joined("{left} and {right}", names)
-    return found
+    return joined("{left} and {right}", names)
 
 
 def words_of(name: str) -> str:

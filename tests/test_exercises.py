@@ -34,8 +34,9 @@ LEAST_MARGIN = 100
 WRONG_IN_THE_SANDBOX = 3
 MARK = r"\*About (\d+) minutes · (easy ●○○|medium ●●○|hard ●●●)\*"
 KINDS = ("right_for", "wrong_for")
-RUNTIME = ["words", "machine", "draw", "expect", "show", "answers"]
-RUNTIME += ["relations", "modules", "memory", "suite", "pieces"]
+# Each after what it imports.
+RUNTIME = ["words", "machine", "draw", "expect", "report", "show", "answers", "relations"]
+RUNTIME += ["shared", "modules", "subject", "memory", "diagnosis", "suite", "pieces"]
 SOURCES = {name: (Path(checking.__path__[0]) / f"{name}.py").read_text(encoding="utf8") for name in RUNTIME}
 # The guest has no checks. The listed answers import the runtime, so that it comes with them.
 PICKED = f"""import sys, types

@@ -1,5 +1,6 @@
 """`explain` shows what a check drew and what came of it, of a notebook and of a grade; a seed repeats inputs."""
 
+import ast
 import json
 import re
 
@@ -80,7 +81,7 @@ def test_the_checks_are_the_exercises_whatever_this_process_has_loaded(course, t
 def values(output, name):
     """Return the numbers that are printed under a name."""
     part = re.search(rf"^ +{name}: float64 (\(.*\))\n((?: +\[.*\n)+)", output, re.M)
-    return np.fromstring(re.sub(r"[][]", " ", part[2]), sep=" ").reshape(eval(part[1]))
+    return np.fromstring(re.sub(r"[][]", " ", part[2]), sep=" ").reshape(ast.literal_eval(part[1]))
 
 
 @pytest.mark.slow

@@ -170,7 +170,7 @@ def test_what_could_be_read_in_two_ways_is_said_in_neither():
 
     def alike(number):
         own = case(lambda e, sizes: e * sizes["d_k"] ** 0.5, number)
-        own.sizes = {name: own.sizes["d_k"] for name in own.sizes}
+        own.sizes = dict.fromkeys(own.sizes, own.sizes["d_k"])
         return own
 
     assert "sqrt" not in str(relate(alike(1), lambda: [alike(2), alike(3)]))

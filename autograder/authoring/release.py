@@ -11,10 +11,10 @@ from traitlets.config import Config
 
 from autograder import archive, gradebook
 from autograder.authoring import source
-from autograder.course import UserError
+from autograder.course import Course, Exercise, UserError
 
 
-def release(course, exercise, into=None):
+def release(course: Course, exercise: Exercise, into: Path | None = None) -> Path:
     """Build what students get: the notebook without solutions, its checks, and the archive that these import from.
 
     Parameters

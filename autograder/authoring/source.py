@@ -44,7 +44,7 @@ def read(path: Path) -> Notebook:
         If the text is not Python, or a cell's first line says what cannot be; it names file and line.
     """
     text = _text(path)
-    notebook = jupytext.reads(text, fmt="py:percent")
+    notebook: Notebook = jupytext.reads(text, fmt="py:percent")
     notebook.metadata = nbformat.from_dict(METADATA)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     taken: set[str] = set()

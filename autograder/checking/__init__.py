@@ -70,6 +70,8 @@ __all__ = [
     "right",
 ]
 
-if __name__ != "checking":  # in the course's own repository: the files of an exercise import it by its short name
+# An exercise's archive has this package by its short name, and its files import it so. In the course's repository it
+# is `autograder.checking`; there both names are one package, so that no class is there twice.
+if __name__ != "checking":
     for _name in [name for name in sys.modules if name == __name__ or name.startswith(f"{__name__}.")]:
         sys.modules["checking" + _name.removeprefix(__name__)] = sys.modules[_name]

@@ -1,13 +1,19 @@
 """Listed answers: wrong ones with a name, right ones, and the families of mistakes that any function can have."""
 
 import functools
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from . import machine
 
+Mistake: TypeAlias = Callable[..., Any]
+"""Takes the right answer and the arguments of a call, and returns what the mistaken function would."""
 
-def misconception(subject, label="", hint="", on=""):
+
+def misconception(subject: str, label: str = "", hint: str = "", on: str = "") -> Callable[[Any], Any]:
     """Declare a wrong answer for `subject`: a function that people really write.
 
     Parameters
@@ -22,7 +28,7 @@ def misconception(subject, label="", hint="", on=""):
         What a machine needs for checks to catch it, as `Suite.check` has it; on others it is left out.
     """
 
-    def declare(function):
+    def declare(function: Any) -> Any:
         function.wrong_for, function.hint = subject, hint
         function.on = machine.known(on, f"the wrong answer {function.__name__}")
         function.label = label or function.__name__.replace("_", " ")
@@ -31,17 +37,19 @@ def misconception(subject, label="", hint="", on=""):
     return declare
 
 
-def right(subject):
+def right(subject: str) -> Callable[[Any], Any]:
     """Declare a right answer for `subject` that is written differently from ours."""
 
-    def declare(function):
+    def declare(function: Any) -> Any:
         function.right_for = subject
         return function
 
     return declare
 
 
-def families(*labels, but=(), hints=None, shapes=""):
+def families(
+    *labels: str, but: Sequence[str] = (), hints: dict[str, str] | None = None, shapes: str = ""
+) -> Callable[[Any], Any]:
     """Declare wrong answers for the function for which this is a right one: mistakes that any function can have.
 
     ```
@@ -81,7 +89,7 @@ def families(*labels, but=(), hints=None, shapes=""):
     if unused:
         raise ValueError(f"{unused[0]!r} is left out or worded anew, and does not apply here anyway")
 
-    def declare(function):
+    def declare(function: Any) -> Any:
         function.families = [
             _member(function, label, mistaken, hints.get(label, hint))
             for label, (mistaken, hint) in declared.items()
@@ -92,7 +100,7 @@ def families(*labels, but=(), hints=None, shapes=""):
     return declare
 
 
-def answers_in(module, kind, subject):
+def answers_in(module: ModuleType, kind: str, subject: str) -> list[Any]:
     """Return the answers that a module lists for `subject`, members of families last.
 
     `kind` is `wrong_for` or `right_for`.
@@ -102,40 +110,41 @@ def answers_in(module, kind, subject):
     return [answer for answer in [*spelt, *members] if _declared(answer, kind) == subject]
 
 
-def _declared(answer, name, missing=None):
+def _declared(answer: Any, name: str, missing: Any = None) -> Any:
     """Return what was declared of an answer itself, and not of a class that it is derived from."""
     return getattr(answer, "__dict__", {}).get(name, missing)
 
 
-def _member(right_answer, label, mistaken, hint):
+def _member(right_answer: Any, label: str, mistaken: Mistake, hint: str) -> Any:
+    member: Any
     if isinstance(right_answer, type):  # a module of torch: what it does goes wrong
+        kind: Any = right_answer
 
-        def forward(self, *arguments):
-            return mistaken(functools.partial(right_answer.forward, self), *arguments)
+        def forward(self: Any, *arguments: Any) -> Any:
+            return mistaken(functools.partial(kind.forward, self), *arguments)
 
         member = type(right_answer.__name__, (right_answer,), {"forward": forward})
     else:
 
-        def member(*arguments):
+        def member_function(*arguments: Any) -> Any:
             return mistaken(right_answer, *arguments)
+
+        member = member_function
 
     member.__name__ = f"{right_answer.right_for}_{label.replace(' ', '_')}"
     return misconception(right_answer.right_for, label, hint)(member)
 
 
-# A mistake takes the right answer and the arguments of a call, and returns what the mistaken function would.
-
-
-def _is_array(value):
+def _is_array(value: Any) -> bool:
     """Tell whether a value is an array, of NumPy or of torch."""
     return isinstance(value, np.ndarray) or hasattr(type(value), "detach")
 
 
-def _is_floating(array):
-    return array.is_floating_point() if hasattr(type(array), "detach") else array.dtype.kind == "f"
+def _is_floating(array: Any) -> bool:
+    return bool(array.is_floating_point() if hasattr(type(array), "detach") else array.dtype.kind == "f")
 
 
-def _converted(array, dtype):
+def _converted(array: Any, dtype: str) -> Any:
     """Return an array in a dtype, given by the name that NumPy and torch have for it."""
     if hasattr(type(array), "detach"):
         import torch
@@ -144,44 +153,44 @@ def _converted(array, dtype):
     return array.astype(dtype)
 
 
-def _parts(change):
+def _parts(change: Callable[[Any], Any]) -> Mistake:
     """Return the mistake that changes an array that the right answer returns, or each one of a tuple."""
 
-    def mistaken(answer, *arguments):
+    def mistaken(answer: Any, *arguments: Any) -> Any:
         result = answer(*arguments)
         return tuple(map(change, result)) if isinstance(result, (tuple, list)) else change(result)
 
     return mistaken
 
 
-def _arguments(change):
+def _arguments(change: Callable[[Any], Any]) -> Mistake:
     """Return the mistake that changes each argument that is an array, and then does what is right."""
 
-    def mistaken(answer, *arguments):
+    def mistaken(answer: Any, *arguments: Any) -> Any:
         return answer(*[change(argument) if _is_array(argument) else argument for argument in arguments])
 
     return mistaken
 
 
-def _asserts(answer, *arguments):
+def _asserts(answer: Any, *arguments: Any) -> Any:
     try:
         return answer(*arguments)
     except (ValueError, RuntimeError, IndexError) as error:
         raise AssertionError from error
 
 
-def _two_axes_only(answer, *arguments):
+def _two_axes_only(answer: Any, *arguments: Any) -> Any:
     first = next(argument for argument in arguments if _is_array(argument))
-    n, d = first.shape
+    _n, _d = first.shape
     return answer(*arguments)
 
 
-def _in_float64(answer, *arguments):
+def _in_float64(answer: Any, *arguments: Any) -> Any:
     in_float64 = _arguments(lambda argument: _converted(argument, "float64") if _is_floating(argument) else argument)
     return _parts(lambda part: _converted(part, "float64"))(lambda *given: in_float64(answer, *given), *arguments)
 
 
-def _written_into_an_argument(answer, *arguments):
+def _written_into_an_argument(answer: Any, *arguments: Any) -> Any:
     result = answer(*arguments)
     for argument in arguments:
         if isinstance(argument, np.ndarray) and argument.shape == result.shape:
@@ -190,15 +199,15 @@ def _written_into_an_argument(answer, *arguments):
     return result
 
 
-def _stretched(shapes):
+def _stretched(shapes: str) -> Mistake:
     """Return the mistake of stretching a size of 1, for arguments with these last axes."""
-    places = {}
+    places: dict[str, list[tuple[int, int]]] = {}
     for at, axes in enumerate(shapes.split(",")):
         for back, size in enumerate(reversed(axes.split()), 1):
             places.setdefault(size, []).append((at, -back))
 
-    def mistaken(answer, *arguments):
-        arguments = list(arguments)
+    def mistaken(answer: Any, *given: Any) -> Any:
+        arguments = list(given)
         for shared in places.values():
             most = max(arguments[at].shape[axis] for at, axis in shared)
             for at, axis in shared:
@@ -209,7 +218,7 @@ def _stretched(shapes):
     return mistaken
 
 
-FAMILIES = {
+FAMILIES: dict[str, tuple[Mistake, str]] = {
     "returns nothing": (
         lambda answer, *arguments: None,
         "The function ends without `return`. Printing shows a result; only `return` hands it on.",

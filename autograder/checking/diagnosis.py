@@ -321,7 +321,8 @@ def _mismatch(check: Check, made: Attempt, answer: Any, seed: int) -> Mismatch:
     arguments = dict(zip([*names, *map(str, range(len(names), len(call.arguments)))], call.arguments, strict=False))
     given, function = _numpy(arguments), _in_numpy(call.function, call.arguments)
     answer = _in_numpy(answer, call.arguments) if answer else None
-    parts, place = failure.parts, 0
+    parts = failure.parts
+    place: int | None = 0
     # Of a kernel, right answers are kernels too, and too slow to be asked a hundred times without a GPU.
     usable = answer and not (check.on or changed or call.error or failure.dtypes or _draws(call.arguments))
     if usable and not call.must_raise:

@@ -1,6 +1,7 @@
 """Inputs drawn afresh, so that a mistake shows: sizes odd, prime and all different; values not symmetric."""
 
 import zlib
+from typing import Any
 
 import numpy as np
 
@@ -18,22 +19,22 @@ class Draw:
         The check's name. Each check has its own stream, so adding one does not change the others' inputs.
     """
 
-    def __init__(self, seed, name=""):
+    def __init__(self, seed: int, name: str = ""):
         self.rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
 
-    def sizes(self, count):
+    def sizes(self, count: int) -> list[int]:
         """Return `count` (at most 5) different odd primes, in random order."""
         return [int(size) for size in self.rng.choice(PRIMES, size=count, replace=False)]
 
-    def long(self):
+    def long(self) -> int:
         """Return a length past 512, a usual size of tables and blocks, for one axis; the others should be small."""
         return int(self.rng.integers(520, 600))
 
-    def magnitudes(self, count, orders=8):
+    def magnitudes(self, count: int, orders: float = 8) -> Any:
         """Return `count` positive numbers, evenly spread over so many powers of ten around 1, in random order."""
         return 10.0 ** self.rng.permutation(np.linspace(-orders / 2, orders / 2, count))
 
-    def array(self, *shape, dtype=np.float64):
+    def array(self, *shape: int, dtype: Any = np.float64) -> Any:
         """Return an array of `shape` with magnitudes from 0.5 to 1.5, seven in ten of them positive.
 
         No entry is near 0, and neither the mean nor any symmetry hides a sign or a swapped axis.
@@ -42,18 +43,18 @@ class Draw:
         sign = np.where(self.rng.random(size=shape) < 0.7, 1.0, -1.0)
         return (magnitude * sign).astype(dtype)
 
-    def weights(self, *shape, dtype=np.float64):
+    def weights(self, *shape: int, dtype: Any = np.float64) -> Any:
         """Return an array of `shape` whose rows (last axis) are positive, differ, and sum to 1."""
         raw = self.rng.uniform(0.2, 1.8, size=shape)
         return (raw / raw.sum(-1, keepdims=True)).astype(dtype)
 
 
-def noncontiguous(array):
+def noncontiguous(array: Any) -> Any:
     """Return the same values, laid out in memory with the last two axes exchanged, as a transposed array has them."""
     return np.swapaxes(np.swapaxes(array, -1, -2).copy(), -1, -2)
 
 
-def read_only(array):
+def read_only(array: Any) -> Any:
     """Return the same values in an array that refuses to be written to."""
     array = array.copy()
     array.flags.writeable = False

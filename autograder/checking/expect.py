@@ -1,12 +1,18 @@
 """Expectations: each either holds, or raises `Failed` with what held, what did not, and where."""
 
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .draw import read_only
 from .words import Message, counted, joined
+
+if TYPE_CHECKING:
+    from .modules import Module
+    from .subject import Subject
 
 # Relative to the largest expected magnitude. A right answer may be a loop, an einsum or computed in float32
 # inside: those differ by less than 1e-5 for the sizes drawn here. The inputs are drawn so that a wrong answer
@@ -34,25 +40,38 @@ class Failed(AssertionError):
         Whether the function under test raised an error where none was asked for.
     """
 
-    def __init__(self, message, held=(), expected=None, got=None, wrong=None, unit=None, raised=False):
+    def __init__(
+        self,
+        message: str | Message,
+        held: Iterable[str | Message] = (),
+        expected: Any = None,
+        got: Any = None,
+        wrong: Any = None,
+        unit: Any = None,
+        raised: bool = False,
+    ):
         super().__init__(message)
         self.message = message
         self.held = list(held)
         self.expected, self.got, self.wrong, self.unit = expected, got, wrong, unit
         # For relations: the arrays that were compared though their shapes differ, the shapes or the dtypes that do,
         # all parts of an expected tuple by name, and the name of an argument that was changed in place.
-        self.compared, self.shapes, self.dtypes, self.parts, self.changed = (expected, got), None, None, {}, ""
+        self.compared = (expected, got)
+        self.shapes: tuple[Any, ...] | None = None
+        self.dtypes: tuple[Any, ...] | None = None
+        self.parts: dict[str, Any] = {}
+        self.changed = ""
         self.raised = raised
-        self.relation = ""  # found by the check itself
+        self.relation: str | Message = ""  # found by the check itself
 
 
-def as_array(value):
+def as_array(value: Any) -> Any:
     """Return `value` as a plain numpy array (a copy), or None when it is no array and no number."""
     array = as_plain(value)
     return None if array is None else np.array(array)
 
 
-def as_plain(value):
+def as_plain(value: Any) -> Any:
     """Return `value` as a plain numpy array, a view where it can be, or None when it is no array and no number."""
     if type(value) is not np.ndarray:
         if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach"):
@@ -64,7 +83,7 @@ def as_plain(value):
     return value if value.dtype.kind in "biuf" else None
 
 
-def as_numbers(value):
+def as_numbers(value: Any) -> Any:
     """Return the numbers in `value` in a row, or None when it has others: a number, or lists, tuples and arrays."""
     if isinstance(value, (list, tuple)):
         rows = [as_numbers(item) for item in value]
@@ -73,24 +92,24 @@ def as_numbers(value):
     return None if array is None else array.astype(float).ravel()
 
 
-def has_text(value):
+def has_text(value: Any) -> bool:
     """Tell whether `value` is text, or a list, tuple or array that holds some."""
     if isinstance(value, (list, tuple)):
         return any(has_text(item) for item in value)
     return isinstance(value, str) or (isinstance(value, np.ndarray) and value.dtype.kind == "U")
 
 
-def lives_elsewhere(value):
+def lives_elsewhere(value: Any) -> bool:
     """Tell whether a value stands for an object in another process."""
     return hasattr(type(value), "_method")
 
 
-def is_module(value):
+def is_module(value: Any) -> bool:
     """Tell whether a value is a module of torch, or stands for one that lives elsewhere."""
-    return getattr(type(value), "_is_module", hasattr(type(value), "state_dict"))
+    return bool(getattr(type(value), "_is_module", hasattr(type(value), "state_dict")))
 
 
-def describe(value):
+def describe(value: Any) -> Message:
     """Return a few words that name a value's type, and its shape where it has one: a `Message`."""
     if value is None:
         return Message("None (is a `return` missing?)")
@@ -103,9 +122,9 @@ def describe(value):
     return Message("an array of shape {shape}", shape=str(array.shape))
 
 
-def shapes(arguments):
+def shapes(arguments: Iterable[Any]) -> str | Message:
     """Return the shapes of a call's arguments, as words: numbers as they are, a function as such."""
-    words = []
+    words: list[str | Message] = []
     for value in arguments:
         if isinstance(value, (bool, int, float)):
             words.append(repr(value))
@@ -122,13 +141,15 @@ def shapes(arguments):
     return joined("{left}, {right}", words) if words else ""
 
 
-def expect(condition, message, held=()):
+def expect(condition: Any, message: str | Message, held: Iterable[str | Message] = ()) -> None:
     """Fail with `message` unless `condition` is true."""
     if not condition:
         raise Failed(message, held)
 
 
-def expect_array(got, shape=None, dtype=None, what=THE_RESULT):
+def expect_array(
+    got: Any, shape: Sequence[int] | None = None, dtype: Any = None, what: str | Message = THE_RESULT
+) -> Any:
     """Fail unless `got` is an array of numbers with this shape and this dtype (where given); return it plain."""
     array = as_array(got)
     if array is None or not hasattr(got, "shape"):
@@ -153,7 +174,9 @@ def expect_array(got, shape=None, dtype=None, what=THE_RESULT):
     return array
 
 
-def expect_tensor(got, shape=None, dtype=None, what=THE_RESULT):
+def expect_tensor(
+    got: Any, shape: Sequence[int] | None = None, dtype: Any = None, what: str | Message = THE_RESULT
+) -> Any:
     """Do as `expect_array`, for a tensor of torch and a dtype of torch's."""
     if not hasattr(type(got), "detach"):
         raise Failed(Message("{what} should be a tensor, and is {found}.", what=what, found=describe(got)))
@@ -166,11 +189,13 @@ def expect_tensor(got, shape=None, dtype=None, what=THE_RESULT):
     return array
 
 
-def _shape_held(array):
+def _shape_held(array: Any) -> Message:
     return Message("the shape {shape} is right", shape=str(array.shape))
 
 
-def expect_close(got, expected, rtol=RTOL, what=THE_RESULT, unit=None):
+def expect_close(
+    got: Any, expected: Any, rtol: float = RTOL, what: str | Message = THE_RESULT, unit: Any = None
+) -> None:
     """Fail unless `got` has the shape of `expected` and its values, to `rtol` of the largest magnitude.
 
     `unit`, of a shape that broadcasts to theirs, takes the place of the largest magnitude, where small numbers count
@@ -208,7 +233,7 @@ def expect_close(got, expected, rtol=RTOL, what=THE_RESULT, unit=None):
     raise Failed(message, held, expected, got, wrong, np.asarray(unit))
 
 
-def expect_by_hand(got, expected, hint=""):
+def expect_by_hand(got: Any, expected: Any, hint: str | Message = "") -> None:
     """Fail unless `got` holds the expected numbers to two decimals, in this order, in whatever they are kept.
 
     The failure says which number is wrong, and not what is right: that is still to be worked out. `hint`, a
@@ -235,7 +260,7 @@ def expect_by_hand(got, expected, hint=""):
     raise Failed(Message("{message} {hint}", message=message, hint=hint) if hint else message, held)
 
 
-def expect_tuple(result, names):
+def expect_tuple(result: Any, names: Sequence[str]) -> list[Any]:
     """Fail unless `result` is a tuple (or list) of as many arrays as there are names; return them plain, in order.
 
     Parameters
@@ -251,7 +276,14 @@ def expect_tuple(result, names):
     return [expect_array(part, what=name) for part, name in zip(result, names, strict=True)]
 
 
-def expect_agrees(subject, specification, *arguments, names=(), rtol=RTOL, unit=None):
+def expect_agrees(
+    subject: "Subject | Module",
+    specification: Callable[..., Any],
+    *arguments: Any,
+    names: Sequence[str] = (),
+    rtol: float = RTOL,
+    unit: Any = None,
+) -> None:
     """Call the function under test, and fail unless it returns what `specification` does for the same arguments.
 
     `names` names the parts, where both return a tuple of arrays; see `expect_tuple`. For `rtol` and `unit` see
@@ -270,7 +302,7 @@ def expect_agrees(subject, specification, *arguments, names=(), rtol=RTOL, unit=
             raise
 
 
-def expect_dtypes(subject, *arguments, names=()):
+def expect_dtypes(subject: "Subject | Module", *arguments: Any, names: Sequence[str] = ()) -> None:
     """Fail unless the result has the dtype of the arguments: float32, float64 and float16, one after another.
 
     Of the arguments, arrays of floating numbers are given that dtype; others, such as a mask, stay as they are.
@@ -283,12 +315,12 @@ def expect_dtypes(subject, *arguments, names=()):
             expect_array(part, dtype=dtype, what=name)
 
 
-def _converted(argument, dtype):
+def _converted(argument: Any, dtype: Any) -> Any:
     floating = isinstance(argument, np.ndarray) and argument.dtype.kind == "f"
     return argument.astype(dtype) if floating else argument
 
 
-def expect_unchanged(subject, names, *arguments):
+def expect_unchanged(subject: "Subject | Module", names: Sequence[str], *arguments: Any) -> None:
     """Call the function under test, and fail if it changed one of its arguments in place; `names` names them."""
     subject(*arguments)
     for name, after, before in zip(names, subject.calls[-1].arguments, arguments, strict=True):
@@ -302,13 +334,15 @@ def expect_unchanged(subject, names, *arguments):
             raise failure
 
 
-def expect_inputs_kept(subject, names, *arguments):
+def expect_inputs_kept(subject: "Subject | Module", names: Sequence[str], *arguments: Any) -> None:
     """Do as `expect_unchanged`, and call the function once more with arrays that refuse to be written to."""
     expect_unchanged(subject, names, *arguments)
     subject(*[read_only(argument) if isinstance(argument, np.ndarray) else argument for argument in arguments])
 
 
-def expect_raises(kinds, subject, *arguments, because):
+def expect_raises(
+    kinds: Sequence[type[BaseException]], subject: "Subject | Module", *arguments: Any, because: str | Message
+) -> None:
     """Fail unless calling `subject` raises one of the exception `kinds`; `because` says what does not fit."""
     error = subject.error(*arguments)
     if isinstance(error, tuple(kinds)):

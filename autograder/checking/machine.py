@@ -14,30 +14,30 @@ NAMES = {"gpu": Message("a GPU"), "triton": Message("Triton")}
 """The same in two words."""
 
 
-def has(what):
+def has(what: str) -> bool:
     """Tell whether the machine that this runs on has what `on=` names."""
     return _gpu() if what == "gpu" else _triton()
 
 
-def lacks(what):
+def lacks(what: str) -> Message | str:
     """Return what the machine lacks of what `on=` names, as a `Message`; an empty text if nothing."""
     return LACKS[what] if what and not has(what) else ""
 
 
-def known(what, whose):
+def known(what: str, whose: str) -> str:
     """Return `what`; raise ValueError, with whose it is, where there is no such thing to name."""
     if what and what not in LACKS:
         raise ValueError(f"{whose} says on={what!r}, and there is no such thing; it may be: {', '.join(LACKS)}")
     return what
 
 
-def _gpu():
+def _gpu() -> bool:
     if importlib.util.find_spec("torch") is None:
         return False
     import torch
 
-    return torch.cuda.is_available()
+    return bool(torch.cuda.is_available())
 
 
-def _triton():
+def _triton() -> bool:
     return importlib.util.find_spec("triton") is not None  # without importing it, which takes a second and more

@@ -1,18 +1,23 @@
 """How much memory a function holds at once beyond its inputs: counted, so that it is the same on every machine."""
 
+import types
+from collections.abc import Callable
+from typing import Any
+
 from .expect import Failed, shapes
 from .modules import run_remote
+from .subject import Subject
 from .words import Message
 
 MOST_LINE = 100
 
 
-def held(target, *arguments):
+def held(target: "Callable[..., Any]", *arguments: "Any") -> "tuple[Any, ...]":
     """Call a function; return its result, the bytes that it held at once at most, and what the largest tensor was.
 
     A storage of torch's counts from where it is first seen until it is gone, however many views share it; those of
     the arguments count nothing. What NumPy and Python hold is counted by `tracemalloc`, in a call of its own, and
-    added. This runs where the function lives, and goes there as text.
+    added. This runs where the function lives, and goes there as text, annotations and all.
 
     Returns
     -------
@@ -30,23 +35,24 @@ def held(target, *arguments):
 
     home = getattr(target, "__globals__", None)
     inputs = {part.untyped_storage()._cdata for part in arguments if isinstance(part, torch.Tensor)}
-    living, largest = {}, [0, (), "", ""]
+    living: dict[Any, Any] = {}
+    largest: list[Any] = [0, (), "", ""]
     now = peak = 0
 
-    class Living(weakref.ref):
+    class Living(weakref.ref["Any"]):
         __slots__ = "name", "size"
 
-    def gone(reference):
+    def gone(reference: "Any") -> None:
         nonlocal now
         now -= living.pop(reference.name).size
 
-    def line():
-        frame = sys._getframe(1)
+    def line() -> str:
+        frame: types.FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_globals is not home:
             frame = frame.f_back
         return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip() if frame else ""
 
-    def see(part):
+    def see(part: "Any") -> None:
         nonlocal now
         if type(part) in (list, tuple):
             for item in part:
@@ -57,7 +63,7 @@ def held(target, *arguments):
         name, size = storage._cdata, storage.nbytes()
         if name in inputs:
             return
-        reference = living.get(name)
+        reference: Any = living.get(name)
         if reference is None:
             reference = living[name] = Living(storage, gone)
             reference.name, reference.size = name, 0
@@ -70,10 +76,12 @@ def held(target, *arguments):
 
     class Counting(TorchDispatchMode):
         @classmethod
-        def _should_skip_dynamo(cls):
+        def _should_skip_dynamo(cls) -> bool:
             return False  # nothing is compiled here, and to skip it takes two seconds of imports
 
-        def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+        def __torch_dispatch__(
+            self, function: "Any", types: "Any", arguments: "Any" = (), keywords: "Any" = None
+        ) -> "Any":
             nonlocal peak
             result = function(*arguments, **(keywords or {}))
             see((*arguments, *(keywords or {}).values(), result))
@@ -103,14 +111,14 @@ def held(target, *arguments):
     return result, int(peak + max(others, 0)), *largest[1:]
 
 
-def expect_held(subject, most, *arguments):
+def expect_held(subject: Subject, most: int, *arguments: Any) -> Any:
     """Call the function under test, and fail if it held more than so many bytes at once; return its result.
 
     Its inputs do not count, its result does. For what this is not proof against see autograder/README.md.
     """
-    told = []
+    told: list[Any] = []
 
-    def measured(*copies):
+    def measured(*copies: Any) -> tuple[Any, list[Any]]:
         result, *told[:] = _as_told(run_remote(held, subject.function, copies))
         # Two functions did the same if both held enough, or if what was too large looks the same.
         size, shape, dtype, _line = told
@@ -120,9 +128,8 @@ def expect_held(subject, most, *arguments):
     if not over:
         return result
     size, shape, dtype, line = told
-    message = "{function} held {held} MB at once beyond its inputs, of shape {shapes}; {most} MB are enough."
     message = Message(
-        message,
+        "{function} held {held} MB at once beyond its inputs, of shape {shapes}; {most} MB are enough.",
         function=subject.name,
         shapes=shapes(arguments),
         held=f"{size / 1e6:.1f}",
@@ -135,7 +142,7 @@ def expect_held(subject, most, *arguments):
     raise Failed(message)
 
 
-def _as_told(told):
+def _as_told(told: Any) -> tuple[Any, int, tuple[int, ...], str, str]:
     """Return what `held` returned, if it has its form: it may come from a student's process."""
     if isinstance(told, (tuple, list)) and len(told) == 5:
         result, size, shape, dtype, line = told

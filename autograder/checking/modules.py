@@ -7,31 +7,37 @@ import copy
 import functools
 import inspect
 import textwrap
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from .expect import Failed, describe, is_module
 from .shared import differentiated
 from .words import Message, joined
 
+if TYPE_CHECKING:
+    from .subject import Call, Subject
+
 MOST_NAMES, MOST_NAME = 4, 60
 CUT_OFF = "does not require grad and does not have a grad_fn"  # what torch says of a result without a way back
 
 
-def kept(function, module):
+def kept(function: Any, module: Any) -> Any:
     """Return a copy of a torch module of the check's own, as an object where `function` lives."""
     return function._keep(module) if hasattr(type(function), "_keep") else copy.deepcopy(module)
 
 
-def ask(target, method, *arguments, **keywords):
+def ask(target: Any, method: str, *arguments: Any, **keywords: Any) -> Any:
     """Call a method of an object, in one message if it lives elsewhere."""
     if hasattr(type(target), "_method"):
         return target._method(method, arguments, keywords)
     return getattr(target, method)(*arguments, **keywords)
 
 
-def run_remote(function, target, arguments):
+def run_remote(function: Callable[..., Any], target: Any, arguments: Sequence[Any]) -> Any:
     """Run a function of the check's own with an object and arguments, where that object lives.
 
-    It goes there as text, and so it imports what it needs itself, and uses no names around it.
+    It goes there as text, and so it imports what it needs itself, and uses no names around it: not in its annotations
+    either, unless they are text themselves.
     """
     if hasattr(type(target), "_run"):
         return target._run(function.__name__, _text(function), arguments)
@@ -39,11 +45,11 @@ def run_remote(function, target, arguments):
 
 
 @functools.cache
-def _text(function):
+def _text(function: Callable[..., Any]) -> str:
     return textwrap.dedent(inspect.getsource(function))
 
 
-def prepare(module, values, dtype, training):
+def prepare(module: "Any", values: "dict[str, Any]", dtype: "Any", training: "bool | None") -> None:
     """Convert a module's parameters, set its mode and load parameters by name, each where it is asked for."""
     if dtype is not None:
         module.to(dtype)
@@ -53,7 +59,7 @@ def prepare(module, values, dtype, training):
         module.load_state_dict(values, strict=False)
 
 
-def backward(function, *arguments, upstream=None):
+def backward(function: Any, *arguments: Any, upstream: Any = None) -> Any:
     """Call `function` with autograd, and return its result and the gradients: of a torch function or module.
 
     Parameters
@@ -90,44 +96,45 @@ class Module:
 
     _is_module = True
 
-    def __init__(self, subject, own, name):
+    def __init__(self, subject: "Subject", own: Any, name: str):
         self.subject, self.own, self.name = subject, own, name
 
     @property
-    def calls(self):
+    def calls(self) -> "list[Call]":
         """All calls so far of the function that made the module, and of what it made."""
         return self.subject.calls
 
-    def __call__(self, *arguments):
+    def __call__(self, *arguments: Any) -> Any:
         """Return what the module returns; raise `Failed`, with the shapes, if it raises."""
         return self.subject.result(self.subject.call(arguments, self.own, "forward"), self.name)
 
-    def error(self, *arguments):
+    def error(self, *arguments: Any) -> BaseException | None:
         """Return the exception that the module raises for these arguments, or None."""
         return self.subject.call(arguments, self.own, "forward", must_raise=True).error
 
-    def shapes(self):
+    def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each of its parameters, by name; what is none, such as a buffer, is left out."""
         return {name: shape for name, (shape, _first) in self.named().items()}
 
-    def named(self):
+    def named(self) -> dict[str, tuple[tuple[int, ...], str]]:
         """Return the shape of each of its parameters, by name, with the first name of the same parameter."""
 
-        def named():
+        def named() -> dict[str, tuple[tuple[int, ...], str]]:
             state = _state(self.own, keep_vars=True)
             parameters = {name: part for name, part in state.items() if type(part).__name__ == "Parameter"}
-            first = {}
+            first: dict[int, str] = {}
             for name, part in parameters.items():
                 first.setdefault(id(part), name)
             return {name: (tuple(part.shape), first[id(part)]) for name, part in parameters.items()}
 
-        return self._asked(named, "state_dict")
+        found: dict[str, tuple[tuple[int, ...], str]] = self._asked(named, "state_dict")
+        return found
 
-    def state(self):
+    def state(self) -> Any:
         """Return its `state_dict`. What is not loaded is drawn at random: compare what is known."""
         return self._asked(lambda: _state(self.own), "state_dict")
 
-    def load(self, values, dtype=None, training=None):
+    def load(self, values: dict[str, Any], dtype: Any = None, training: bool | None = None) -> "Module":
         """Load parameters, by name; others stay as they are. Return the module itself.
 
         Before that, convert all parameters to a dtype of torch's and set the mode, where these are given. It is one
@@ -136,7 +143,7 @@ class Module:
         self._asked(lambda: run_remote(prepare, self.own, (values, dtype, training)), "load")
         return self
 
-    def run_remote(self, function, *arguments):
+    def run_remote(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a function of the check's own where the module lives, with the module and arguments; return its result.
 
         It is one message, whatever the function does, such as training. It goes there as text: it imports what it
@@ -144,42 +151,42 @@ class Module:
         """
         return self._asked(lambda: run_remote(function, self.own, arguments), function.__name__)
 
-    def to(self, dtype):
+    def to(self, dtype: Any) -> "Module":
         """Convert the parameters to a dtype of torch's; return the module itself."""
         self._asked(lambda: ask(self.own, "to", dtype) and None, "to")
         return self
 
-    def train(self, mode=True):
+    def train(self, mode: bool = True) -> "Module":
         """Set the mode: as in training, or as in use; return the module itself."""
         self._asked(lambda: ask(self.own, "train", mode) and None, "train")
         return self
 
-    def read(self, name):
+    def read(self, name: str) -> Any:
         """Return an attribute, None where there is no such."""
         return self._asked(lambda: getattr(self.own, name, None), "read")
 
-    def _asked(self, function, what):
+    def _asked(self, function: Callable[[], Any], what: str) -> Any:
         return self.subject.result(self.subject.call((), function, what), f"{self.name}.{what}")
 
-    def _backward(self, arguments, upstream):
+    def _backward(self, arguments: Sequence[Any], upstream: Any) -> Any:
         return self.subject.differentiated(arguments, upstream, self.own, self.name)
 
 
-def _state(module, **keywords):
+def _state(module: Any, **keywords: Any) -> dict[str, Any]:
     state = ask(module, "state_dict", **keywords)
     if not isinstance(state, dict) or not all(hasattr(part, "shape") for part in state.values()):
         raise TypeError("its state_dict is no dict of tensors")
     return {str(name)[:MOST_NAME]: part for name, part in state.items()}
 
 
-def expect_module(value, function):
+def expect_module(value: Any, function: str) -> None:
     """Fail unless what came of a call may be a module of torch."""
     if not is_module(value):
         message = "{function} should make a module of torch, and the result is {found}."
         raise Failed(Message(message, function=function, found=describe(value)))
 
 
-def expect_parameters(module, expected):
+def expect_parameters(module: Module, expected: dict[str, tuple[int, ...]]) -> None:
     """Fail unless a `Module` has parameters of these names and shapes, and no others.
 
     A second name for one of these, as when a `Sequential` holds what has its own name besides, is none too many.
@@ -215,13 +222,13 @@ def expect_parameters(module, expected):
             raise failure
 
 
-def _names(names):
+def _names(names: list[str]) -> str | Message:
     named = joined("{left}, {right}", [f"`{name}`" for name in names[:MOST_NAMES]])
     more = len(names) - MOST_NAMES
     return named if more <= 0 else Message("{names} and {more} more", names=named, more=more)
 
 
-def expect_gradients(module, got, expected):
+def expect_gradients(module: Module, got: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
     """Fail unless each parameter of a `Module` got a gradient; return those that are expected, as they came.
 
     Parameters

@@ -4,12 +4,17 @@ A relation is looked for in the first draw that failed, and said only if it hold
 well, whose sizes and values are others: what holds by accident does not hold there.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import permutations
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from .words import Message
+
+Claims: TypeAlias = Iterable[tuple[Any, Message]]
+"""For each thing that holds, a key, which another draw must have too, and what is said."""
 
 MOST = 20_000
 """Larger arrays are not looked at."""
@@ -35,21 +40,21 @@ class Mismatch:
 
     expected: np.ndarray | None = None
     got: np.ndarray | None = None
-    what: object = "the result"
-    sizes: dict = field(default_factory=dict)
-    shapes: tuple | None = None
-    dtypes: tuple | None = None
-    arguments: dict = field(default_factory=dict)
-    parts: dict = field(default_factory=dict)
-    answer: object = None
-    call: object = None
+    what: str | Message = "the result"
+    sizes: dict[str, Any] = field(default_factory=dict)
+    shapes: tuple[Any, ...] | None = None
+    dtypes: tuple[Any, ...] | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    parts: dict[str, Any] = field(default_factory=dict)
+    answer: Any = None
+    call: Any = None
     wrong: np.ndarray | None = None
     changed: str = ""
-    result: object = None
+    result: Any = None
     part: int | None = None
 
 
-def relate(first, again):
+def relate(first: Mismatch, again: Callable[[], list[Mismatch]]) -> str | Message:
     """Return the `Message` of the first relation that holds in a mismatch and in other draws, or an empty text.
 
     Parameters
@@ -77,10 +82,10 @@ def relate(first, again):
 # message.
 
 
-def comparable(relation):
+def comparable(relation: Callable[[Mismatch, Any, Any], Claims]) -> Callable[[Mismatch], Claims]:
     """Let a relation see only mismatches with two finite arrays of moderate size, the expected one not constant."""
 
-    def looked_at(mismatch):
+    def looked_at(mismatch: Mismatch) -> Claims:
         e, g = mismatch.expected, mismatch.got
         if e is None or g is None or max(e.size, g.size) > MOST or e.size < 2 or not g.size:
             return ()
@@ -93,17 +98,17 @@ def comparable(relation):
     return looked_at
 
 
-def same_shape(relation):
+def same_shape(relation: Callable[[Mismatch, Any, Any], Claims]) -> Callable[[Mismatch], Claims]:
     """Do as `comparable`, for arrays of one shape."""
 
-    def looked_at(mismatch, e, g):
+    def looked_at(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         return relation(mismatch, e, g) if e.shape == g.shape else ()
 
     looked_at.__doc__, looked_at.__name__ = relation.__doc__, relation.__name__
     return comparable(looked_at)
 
 
-def equal(a, b):
+def equal(a: Any, b: Any) -> bool:
     """Tell whether two arrays have one shape and, up to rounding, the same numbers."""
     if a.shape != b.shape or not a.size:
         return False
@@ -112,21 +117,21 @@ def equal(a, b):
 
 
 @same_shape
-def zero(mismatch, e, g):
+def zero(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Every element is 0."""
     if not g.any():
         yield "zero", Message("Every element of {what} is 0.", what=mismatch.what)
 
 
 @same_shape
-def constant(mismatch, e, g):
+def constant(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Every element is the same number, and not 0."""
     if g.any() and np.ptp(g) <= CLOSE * np.abs(g).max():
         yield "alike", Message("Every element of {what} is the same number.", what=mismatch.what)
 
 
 @same_shape
-def negated(mismatch, e, g):
+def negated(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Every element has the other sign."""
     if equal(g, -e):
         yield (
@@ -135,13 +140,13 @@ def negated(mismatch, e, g):
         )
 
 
-def _told_apart(sizes):
+def _told_apart(sizes: dict[str, int]) -> dict[str, int]:
     """Return the sizes without those that another one equals: a number could be named after either."""
     values = list(sizes.values())
     return {name: size for name, size in sizes.items() if values.count(size) == 1}
 
 
-def _named(number, sizes):
+def _named(number: Any, sizes: dict[str, int]) -> Any:
     """Return the ways to write a number with a size or a well-known constant: text by text."""
     made = {
         "2": 2,
@@ -161,14 +166,14 @@ def _named(number, sizes):
     return [text for text, value in made.items() if abs(number - value) <= CLOSE * abs(value)]
 
 
-def _factor(e, g):
+def _factor(e: Any, g: Any) -> Any:
     """Return the one number that turns e into g by multiplication, or None."""
     factor = (e * g).sum() / (e * e).sum()
     return float(factor) if abs(factor) > 1e-12 and equal(g, factor * e) and np.count_nonzero(e) > 1 else None
 
 
 @same_shape
-def named_multiple(mismatch, e, g):
+def named_multiple(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Every element is multiplied by a number that has a name: a size, its root, or one over these."""
     factor = _factor(e, g)
     for sign in (1, -1):
@@ -179,7 +184,7 @@ def named_multiple(mismatch, e, g):
 
 
 @same_shape
-def constant_multiple(mismatch, e, g):
+def constant_multiple(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Every element is multiplied by a number that is the same in every draw."""
     factor = _factor(e, g)
     if factor:
@@ -188,7 +193,7 @@ def constant_multiple(mismatch, e, g):
 
 
 @same_shape
-def multiple(mismatch, e, g):
+def multiple(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Every element is multiplied by one number, which differs from draw to draw."""
     factor = _factor(e, g)
     if factor:
@@ -197,7 +202,7 @@ def multiple(mismatch, e, g):
 
 
 @same_shape
-def shifted_by_number(mismatch, e, g):
+def shifted_by_number(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """One number is added to every element."""
     number = float(np.median(g - e))
     if abs(number) > 10 * CLOSE * np.abs(e).max() and equal(g - e, np.full_like(e, number)):
@@ -206,7 +211,7 @@ def shifted_by_number(mismatch, e, g):
 
 
 @comparable
-def transposed(mismatch, e, g):
+def transposed(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The axes stand in another order."""
     for order in list(permutations(range(e.ndim)))[1:] if 1 < e.ndim < 5 else ():
         if equal(g, e.transpose(order)) and not equal(e.transpose(order), e):
@@ -217,7 +222,7 @@ def transposed(mismatch, e, g):
 
 
 @same_shape
-def reversed_along(mismatch, e, g):
+def reversed_along(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The order along one axis is turned round."""
     for axis in range(-e.ndim, 0):
         if e.shape[axis] > 2 and equal(g, np.flip(e, axis)):
@@ -226,7 +231,7 @@ def reversed_along(mismatch, e, g):
 
 
 @same_shape
-def rolled(mismatch, e, g):
+def rolled(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Everything stands some places further along one axis; what leaves at one end may come back at the other."""
     for axis in range(-e.ndim, 0):
         n = e.shape[axis]
@@ -241,7 +246,7 @@ def rolled(mismatch, e, g):
 
 
 @same_shape
-def first_for_all(mismatch, e, g):
+def first_for_all(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """What is expected at the first index of an axis stands at every index."""
     for axis in range(-e.ndim, 0):
         first = np.take(e, [0], axis)
@@ -255,7 +260,7 @@ def first_for_all(mismatch, e, g):
 
 
 @same_shape
-def same_for_all(mismatch, e, g):
+def same_for_all(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """All indices of an axis have the same, while different ones are expected."""
     for axis in range(-e.ndim, 0):
         first = np.broadcast_to(np.take(g, [0], axis), e.shape)
@@ -269,7 +274,7 @@ def same_for_all(mismatch, e, g):
             yield ("same", axis), Message(message, place=_place(axis, e.ndim), what=mismatch.what)
 
 
-def _place(axis, axes):
+def _place(axis: int, axes: int) -> Any:
     """Return what an index along an axis of an array with so many axes is called."""
     if axes == 1:
         return Message("element")
@@ -277,7 +282,7 @@ def _place(axis, axes):
 
 
 @comparable
-def first_alone(mismatch, e, g):
+def first_alone(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Only what is expected at the first or last index of an axis came: the axis is gone, or has size 1."""
     for axis in range(-e.ndim, 0):
         for name, index in (("first", 0), ("last", -1)):
@@ -290,7 +295,7 @@ def first_alone(mismatch, e, g):
 
 
 @comparable
-def reduced(mismatch, e, g):
+def reduced(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The sum or the mean of what is expected over an axis came, or over all but the last ones."""
     for axis in range(-e.ndim, 0):
         if e.shape[axis] < 2:
@@ -302,7 +307,7 @@ def reduced(mismatch, e, g):
 
 
 @comparable
-def unreduced(mismatch, e, g):
+def unreduced(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """There is an axis more, and the sum or the mean over it is what is expected."""
     if g.ndim != e.ndim + 1:
         return
@@ -316,7 +321,7 @@ def unreduced(mismatch, e, g):
 
 
 @comparable
-def diagonal(mismatch, e, g):
+def diagonal(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Where every sequence meets every other: there is an axis more, and its diagonal is what is expected."""
     if (
         g.ndim == e.ndim + 1
@@ -329,7 +334,7 @@ def diagonal(mismatch, e, g):
 
 
 @comparable
-def reshaped(mismatch, e, g):
+def reshaped(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The numbers are right, in their order; the axes are others."""
     if g.shape != e.shape and g.size == e.size and equal(g.ravel(), e.ravel()):
         message = "The elements of {what} are right, and in the right order; the axes are not."
@@ -337,7 +342,7 @@ def reshaped(mismatch, e, g):
 
 
 @same_shape
-def unnormalised(mismatch, e, g):
+def unnormalised(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Divided by its sum over an axis, or made exponentials of and divided, it is right."""
     for axis in range(-e.ndim, 0):
         total = g.sum(axis, keepdims=True)
@@ -351,7 +356,7 @@ def unnormalised(mismatch, e, g):
 
 
 @same_shape
-def normalised(mismatch, e, g):
+def normalised(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The expected numbers were normalised, over an axis: by their sum or by softmax."""
     for axis in range(-e.ndim, 0):
         if e.shape[axis] < 2:
@@ -366,12 +371,12 @@ def normalised(mismatch, e, g):
             yield ("softmax of", axis), Message(message, what=mismatch.what, axis=axis)
 
 
-def _sum_to_one(X, axis):
+def _sum_to_one(X: Any, axis: int) -> bool:
     return X.shape[axis] > 1 and bool((X > -CLOSE).all()) and equal(X.sum(axis), np.ones_like(X.sum(axis)))
 
 
 @same_shape
-def sums(mismatch, e, g):
+def sums(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Sums to 1 stand along another axis than expected, or nowhere."""
     wanted = [axis for axis in range(-e.ndim, 0) if _sum_to_one(e, axis)]
     if wanted != [-1]:
@@ -391,7 +396,7 @@ def sums(mismatch, e, g):
 
 
 @same_shape
-def rows_scaled(mismatch, e, g):
+def rows_scaled(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Each row (or column) is a multiple of the expected one, by a factor of its own."""
     for axis in (-1, -2)[: e.ndim]:
         size = (e * e).sum(axis, keepdims=True)
@@ -409,7 +414,7 @@ def rows_scaled(mismatch, e, g):
             yield ("rows shifted", axis), Message(message, place=place, what=mismatch.what)
 
 
-TRANSFORMS = {
+TRANSFORMS: dict[str, Callable[[Any], Any]] = {
     "one minus the expected one": lambda e: 1 - e,
     "one divided by the expected one": lambda e: 1 / e,
     "the expected one without its sign": np.abs,
@@ -430,7 +435,7 @@ TRANSFORMS = {
 
 
 @same_shape
-def transformed(mismatch, e, g):
+def transformed(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Every element is a simple function of the expected one."""
     for text, function in TRANSFORMS.items():
         made = function(e)
@@ -441,7 +446,7 @@ def transformed(mismatch, e, g):
 
 
 @same_shape
-def in_other_dtype(mismatch, e, g):
+def in_other_dtype(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The numbers are those of a shorter number format."""
     if equal(g, e):
         return
@@ -454,7 +459,7 @@ def in_other_dtype(mismatch, e, g):
 
 
 @same_shape
-def reordered(mismatch, e, g):
+def reordered(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Along an axis the expected numbers stand in another order."""
     for axis in range(-e.ndim, 0):
         ordered = np.sort(e, axis)
@@ -466,7 +471,7 @@ def reordered(mismatch, e, g):
 
 
 @same_shape
-def cumulated(mismatch, e, g):
+def cumulated(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The running sums of the expected numbers came, or the other way round."""
     for axis in range(-e.ndim, 0):
         if e.shape[axis] > 2 and equal(g, np.cumsum(e, axis)):
@@ -477,7 +482,7 @@ def cumulated(mismatch, e, g):
             yield ("running of", axis), Message(message, what=mismatch.what, axis=axis)
 
 
-def _right(mismatch, e, g):
+def _right(mismatch: Mismatch, e: Any, g: Any) -> Any:
     return (
         ~mismatch.wrong
         if mismatch.wrong is not None and mismatch.wrong.shape == e.shape
@@ -485,12 +490,14 @@ def _right(mismatch, e, g):
     )
 
 
-def small_ones(mismatch):
+def small_ones(mismatch: Mismatch) -> Claims:
     """The wrong elements are the smallest ones."""
-    wrong = mismatch.wrong
-    if wrong is None or not wrong.any() or wrong.all() or wrong.size > MOST or mismatch.expected.shape != wrong.shape:
+    wrong, expected = mismatch.wrong, mismatch.expected
+    if wrong is None or expected is None or wrong.shape != expected.shape:
         return
-    size = np.abs(mismatch.expected.astype(float))
+    if not wrong.any() or wrong.all() or wrong.size > MOST:
+        return
+    size = np.abs(expected.astype(float))
     if not np.isfinite(size).all() or size[wrong].max() >= size[~wrong].min() or not size[wrong].any():
         return
     bound = f"{size[~wrong].min():.2g}"
@@ -508,7 +515,7 @@ def small_ones(mismatch):
 
 
 @same_shape
-def symmetric(mismatch, e, g):
+def symmetric(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """What came is symmetric, what is expected is not."""
     if e.ndim > 1 and e.shape[-1] == e.shape[-2] > 2:
         turned = np.swapaxes(g, -1, -2)
@@ -517,7 +524,7 @@ def symmetric(mismatch, e, g):
 
 
 @same_shape
-def only_there(mismatch, e, g):
+def only_there(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The wrong elements stand in one place: at the ends of an axis, on the diagonal or to one side of it."""
     right = _right(mismatch, e, g)
     if right.all() or not right.any():
@@ -558,10 +565,10 @@ def only_there(mismatch, e, g):
         if 0 < begin < n - 1 and not good[:begin].any():
             text = "Along axis {axis}, {what} is wrong before index {begin}, and right from there on."
             yield ("from", axis), Message(text, axis=axis, what=mismatch.what, begin=begin)
-        if n > 3 and (good[::2].all() and not good[1::2].any() or good[1::2].all() and not good[::2].any()):
-            which = Message("odd") if good[0] else Message("even")
+        if n > 3 and ((good[::2].all() and not good[1::2].any()) or (good[1::2].all() and not good[::2].any())):
+            parity = Message("odd") if good[0] else Message("even")
             text = "Only at {which} indices of axis {axis} is {what} wrong."
-            yield ("every other", axis, bool(good[0])), Message(text, which=which, axis=axis, what=mismatch.what)
+            yield ("every other", axis, bool(good[0])), Message(text, which=parity, axis=axis, what=mismatch.what)
         if bad.any() and (good | bad).all() and not good.all():
             text = "Each {place} of {what} is right as a whole or wrong as a whole: {count} of {size} are wrong."
             yield (
@@ -581,7 +588,7 @@ def only_there(mismatch, e, g):
 
 
 @same_shape
-def by_value(mismatch, e, g):
+def by_value(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The wrong elements are those of one sign, or those where 0 is expected or came."""
     wrong = ~_right(mismatch, e, g)
     if not wrong.any() or wrong.all():
@@ -599,7 +606,7 @@ def by_value(mismatch, e, g):
 
 
 @comparable
-def another_part(mismatch, e, g):
+def another_part(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """What is expected of another part of the result, or an argument as it was, came."""
     for name, part in mismatch.parts.items():
         if part is not mismatch.expected and equal(g, part.astype(float)) and not equal(part.astype(float), e):
@@ -614,17 +621,17 @@ def another_part(mismatch, e, g):
                 ("argument", name),
                 Message("Instead of {what} came the argument `{name}`.", what=mismatch.what, name=name),
             )
-        elif isinstance(argument, np.ndarray) and argument.dtype.kind == "f" and argument.ndim > 1:
-            if equal(g, np.swapaxes(argument, -1, -2).astype(float)):
-                yield (
-                    ("turned", name),
-                    Message(
-                        "Instead of {what} came the argument `{name}`, transposed.", what=mismatch.what, name=name
-                    ),
-                )
+        elif (
+            isinstance(argument, np.ndarray)
+            and argument.dtype.kind == "f"
+            and argument.ndim > 1
+            and equal(g, np.swapaxes(argument, -1, -2).astype(float))
+        ):
+            message = "Instead of {what} came the argument `{name}`, transposed."
+            yield ("turned", name), Message(message, what=mismatch.what, name=name)
 
 
-def _arrays(result):
+def _arrays(result: Any) -> Any:
     """Return a result, or the parts of one that is a tuple, as arrays of floats."""
     parts = result if isinstance(result, (tuple, list)) else [result]
     return [array.astype(float) for array in map(np.asarray, parts) if array.dtype.kind in "biuf"]
@@ -642,9 +649,13 @@ OPERATIONS = {
 
 
 @comparable
-def combined(mismatch, e, g):
+def combined(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """A product, sum or difference of two arguments came, or of the expected result and an argument."""
-    arrays = {name: argument.astype(float) for name, argument in mismatch.arguments.items() if _plain(argument)}
+    arrays = {
+        name: argument.astype(float)
+        for name, argument in mismatch.arguments.items()
+        if _comparable_argument(argument)
+    }
     for text, operation in OPERATIONS.items():
         for one, X in arrays.items():
             for other, Y in arrays.items():
@@ -665,25 +676,24 @@ def combined(mismatch, e, g):
                 yield (text, name), Message(text, what=mismatch.what, name=name)
 
 
-def _plain(argument):
+def _comparable_argument(argument: Any) -> Any:
     return (
         isinstance(argument, np.ndarray) and argument.dtype.kind in "fiu" and argument.ndim and argument.size <= MOST
     )
 
 
-def _holds(operation, X, Y, g):
+def _holds(operation: Any, X: Any, Y: Any, g: Any) -> bool:
     try:
         return equal(g, operation(X, Y))
     except ValueError:
         return False
 
 
-def a_number(mismatch):
+def a_number(mismatch: Mismatch) -> Claims:
     """A single number: a constant or a simple function of the expected one."""
-    e, g = mismatch.expected, mismatch.got
-    if e is None or g is None or e.size != 1 or g.size != 1:
+    if mismatch.expected is None or mismatch.got is None or mismatch.expected.size != 1 or mismatch.got.size != 1:
         return
-    e, g = float(e.ravel()[0]), float(g.ravel()[0])
+    e, g = float(mismatch.expected.ravel()[0]), float(mismatch.got.ravel()[0])
     if not np.isfinite([e, g]).all() or abs(e) < 1e-9 or abs(g - e) <= CLOSE * abs(e):
         return
     for text, function in TRANSFORMS.items():
@@ -693,7 +703,7 @@ def a_number(mismatch):
         yield text, Message("The number is {text} times the expected one.", text=text)
 
 
-def not_finite(mismatch):
+def not_finite(mismatch: Mismatch) -> Claims:
     """NaN or infinite elements stand in one place, or what is finite is right."""
     e, g = mismatch.expected, mismatch.got
     if e is None or g is None or e.shape != g.shape or not g.ndim or g.size > MOST or g.dtype.kind != "f":
@@ -721,14 +731,14 @@ def not_finite(mismatch):
         yield ("else", kind), Message("Where {what} is not {kind}, it is right.", what=mismatch.what, kind=kind)
 
 
-def _twins(arguments):
+def _twins(arguments: Any) -> Any:
     return {
         name: argument.copy() if isinstance(argument, np.ndarray) else argument
         for name, argument in arguments.items()
     }
 
 
-MADE = {
+MADE: dict[str, Callable[[Any], Any]] = {
     "without its signs": np.abs,
     "with the other sign": np.negative,
     "squared": np.square,
@@ -740,7 +750,7 @@ MADE = {
     "divided by its lengths over the last axis": lambda X: X / np.sqrt((X * X).sum(-1, keepdims=True)),
     "passed through softmax": lambda X: _softmax(X, -1),
     "passed through softmax over its rows": lambda X: _softmax(X, -2) if X.ndim > 1 else X,
-    "1 at the largest of each row and 0 elsewhere": lambda X: (X == X.max(-1, keepdims=True)) * 1.0,
+    "1 at the largest of each row and 0 elsewhere": lambda X: (X.max(-1, keepdims=True) == X) * 1.0,
     "less its largest number of each row": lambda X: X - X.max(-1, keepdims=True),
     "less its mean of each row": lambda X: X - X.mean(-1, keepdims=True),
     "cut to whole numbers": np.trunc,
@@ -749,12 +759,12 @@ MADE = {
 BLOCKS = (8, 16, 32, 64, 128, 256, 512)
 
 
-def _softmax(X, axis):
+def _softmax(X: Any, axis: int) -> Any:
     powers = np.exp(X - X.max(axis, keepdims=True))
     return powers / powers.sum(axis, keepdims=True)
 
 
-def _factors(sizes):
+def _factors(sizes: Any) -> Any:
     for name, size in _told_apart(sizes).items():
         yield from (
             (f"sqrt({name})", size**0.5),
@@ -767,12 +777,12 @@ def _factors(sizes):
                 yield f"sqrt({name} / {other})", (size / count) ** 0.5
 
 
-def _changed(arguments, sizes):
+def _changed(arguments: Any, sizes: Any) -> Any:
     """Yield arguments as a mistaken function might take them: a key, a message about them, and the arguments."""
     names = list(arguments)
     arrays = [name for name in names if isinstance(arguments[name], np.ndarray)]
 
-    def similar(one, other):
+    def similar(one: Any, other: Any) -> bool:
         return one in arrays and other in arrays and arguments[one].dtype.kind == arguments[other].dtype.kind
 
     for at, name in enumerate(names):
@@ -845,7 +855,7 @@ def _changed(arguments, sizes):
                 yield ("reverse", axis, name), message, {**arguments, name: np.flip(argument, axis)}
 
 
-def _cut(arguments):
+def _cut(arguments: Any) -> Any:
     """Yield arguments that do not fit, cut to fit, or with a size of 1 stretched."""
     for name, argument in arguments.items():
         if type(argument) is int:
@@ -865,7 +875,7 @@ def _cut(arguments):
                     yield ("stretched", axis, name), message, {**arguments, name: np.repeat(array, size, axis)}
 
 
-def other_arguments(mismatch):
+def other_arguments(mismatch: Mismatch) -> Claims:
     """The result is right for other arguments than were given: exchanged, turned over, negated, cut to fit."""
     if (
         mismatch.answer is None
@@ -885,7 +895,7 @@ def other_arguments(mismatch):
     for key, message, changed in made_up:
         try:
             made = mismatch.answer(*_twins(changed).values())
-        except Exception:  # most changed arguments do not fit
+        except Exception:  # noqa: S112 (most changed arguments do not fit)
             continue
         parts = _arrays(made)
         if wanted is None:  # an error was expected: all that came instead has to be so
@@ -900,7 +910,7 @@ def other_arguments(mismatch):
             yield key, Message(text, what=mismatch.what, arguments=message)
 
 
-def each_alone(mismatch):
+def each_alone(mismatch: Mismatch) -> Claims:
     """Each sequence alone is right, the batch is not."""
     e = mismatch.expected
     if e is None or e.ndim < 3 or mismatch.call is None or e.size > MOST:
@@ -924,7 +934,7 @@ def each_alone(mismatch):
     yield "alone", Message("Each sequence on its own is right, and the batch of them is not.")
 
 
-def always_one_dtype(mismatch):
+def always_one_dtype(mismatch: Mismatch) -> Claims:
     """The dtype is the same whatever the arguments' is, or wider than it."""
     if mismatch.dtypes is None or mismatch.call is None:
         return
@@ -947,7 +957,7 @@ def always_one_dtype(mismatch):
         yield tuple(came), Message(message, half=came[0], single=came[1], double=came[2])
 
 
-def shape_in_names(mismatch):
+def shape_in_names(mismatch: Mismatch) -> Claims:
     """The shape that came, in the check's own names of sizes."""
     if mismatch.shapes is None:
         return
@@ -960,7 +970,7 @@ def shape_in_names(mismatch):
             yield ("shape", text, other), Message(message, came=text, wanted=other)
 
 
-def _in_brackets(names):
+def _in_brackets(names: Any) -> str:
     return f"({names[0]},)" if len(names) == 1 else f"({', '.join(names)})"
 
 

@@ -2,8 +2,9 @@
 
 import html
 import sys
+from typing import Any
 
-from .report import Status
+from .report import Report, Result, Status
 from .words import Message, enumerated, shown
 from .words import translated as _
 
@@ -32,12 +33,12 @@ COLOUR = {
 MARK = {Status.PASSED: "&#10003;", Status.FAILED: "&#10007;", Status.BLOCKED: "&#8230;", Status.UNVERIFIED: "?"}
 
 
-def number(value):
+def number(value: Any) -> str:
     """Return a number as short text: 4 significant digits. What is not finite may come as text, as JSON has it."""
     return f"{float(value):.4g}"
 
 
-def element(where):
+def element(where: dict[str, Any]) -> str:
     """Return the sentence that names the first wrong element."""
     values = {"expected": number(where["expected"]), "got": number(where["got"])}
     if not where["index"]:
@@ -46,7 +47,7 @@ def element(where):
     return str(Message(message, index=str(where["index"]), **values))
 
 
-def points(report):
+def points(report: Report) -> str:
     """Return what a `Report` comes to, in words."""
     if not report.points:
         return str(Message(WITHOUT_POINTS[standing(report)]))
@@ -57,7 +58,7 @@ def points(report):
     return str(Message("{score} of {points} points", **values))
 
 
-def standing(report):
+def standing(report: Report) -> Status:
     """Return how a `Report` stands: passed if all of it holds, blocked if no check could begin, else failed.
 
     It is unverified if all holds but for what could not be verified here.
@@ -68,31 +69,31 @@ def standing(report):
     return Status.BLOCKED if statuses == {Status.BLOCKED} else Status.FAILED
 
 
-def mends(report):
+def mends(report: Report) -> bool:
     """Tell whether there is something to mend in what a `Report` stands for, as far as it could be verified."""
     return standing(report) not in (Status.PASSED, Status.UNVERIFIED)
 
 
-def cause(result):
+def cause(result: Result) -> str:
     """Return the label and the hint of a failed check's likely cause, as one text."""
     if not result.label:  # a record from before there were labels
         return shown(result.hint)
     return str(Message("{label}. {hint}", label=shown(result.label).rstrip("."), hint=shown(result.hint))).rstrip()
 
 
-def unwritten(report):
+def unwritten(report: Report) -> str | Message:
     """Return why no check of a `Report` could begin, or an empty text: the first one waits for no other."""
     first = next(iter(report.results), None)
     return first.message if first and first.status == Status.BLOCKED else ""
 
 
-def waits(result):
+def waits(result: Result) -> str:
     """Return what a check waits for, briefly: the names of the failed checks."""
     checks = getattr(result.message, "values", {}).get("checks")
     return str(Message("for {checks}", checks=checks)) if checks else shown(result.message)
 
 
-def report(report, mime):
+def report(report: Report, mime: str) -> None:
     """Show a `Report`: as a rich output inside IPython, as printed text elsewhere."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None:
@@ -104,13 +105,13 @@ def report(report, mime):
     display(bundle, raw=True)
 
 
-def write(message):
+def write(message: str) -> None:
     """Print `message`, whatever the console's encoding can show."""
     encoding = sys.stdout.encoding or "utf-8"
     print(message.encode(encoding, "replace").decode(encoding))
 
 
-def text(report):
+def text(report: Report) -> str:
     """Return a `Report` as plain text."""
     lines = [f"{report.subject}: {points(report)}"]
     if unwritten(report):
@@ -147,7 +148,7 @@ def text(report):
     return "\n".join(lines)
 
 
-def _text_matrices(where):
+def _text_matrices(where: dict[str, Any]) -> list[str]:
     if "got_matrix" not in where:
         return []
     at = f" {Message('at {index}', index=str(where['lead']))}" if where["lead"] else ""
@@ -163,7 +164,7 @@ def _text_matrices(where):
     return lines
 
 
-def as_html(report):
+def as_html(report: Report) -> str:
     """Return a `Report` as an HTML fragment without scripts."""
     parts = [
         f'<div style="{BOX}"><p style="margin:0 0 .4em"><strong><code>{html.escape(report.subject)}</code>: '
@@ -204,7 +205,7 @@ def as_html(report):
     return "".join(parts) + "</div>"
 
 
-def _status(result):
+def _status(result: Result) -> str:
     """Return a check's status as HTML, with its name where others wait for it, or the names of those it waits for."""
     status = html.escape(_(STATUS[result.status]).lower())
     if result.status == Status.BLOCKED:
@@ -212,11 +213,11 @@ def _status(result):
     return f"{status} {_code(f'`{result.name}`')}" if result.status == Status.FAILED else status
 
 
-def _inline(message):
+def _inline(message: Any) -> str:
     return _code(shown(message))
 
 
-def _code(text):
+def _code(text: str) -> str:
     """Escape text; what stands between backticks becomes code."""
     pieces = html.escape(text).split("`")
     if len(pieces) % 2 == 0:
@@ -224,7 +225,7 @@ def _code(text):
     return "".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces))
 
 
-def _html_matrices(where):
+def _html_matrices(where: dict[str, Any]) -> str:
     if "got_matrix" not in where:
         return ""
     tables = []
@@ -248,7 +249,7 @@ def _html_matrices(where):
     return f'<div style="overflow-x:auto">{lead}{"".join(tables)}</div>'
 
 
-def _cell(bad):
+def _cell(bad: bool) -> str:
     if bad:
         return "border:1px solid rgb(213,94,0);background:rgba(213,94,0,.18);font-weight:bold"
     return "border:1px solid rgba(128,128,128,.3)"

@@ -224,6 +224,9 @@ class Check(Protocol):
     title: str
     on: str
 
+    def __hash__(self) -> int:
+        """Be a key of what is remembered."""
+
     def __call__(self, under_test: Subject, draw: Draw, /) -> object:
         """Run it; raise `Failed` where it does not hold."""
 

@@ -9,19 +9,21 @@ import contextlib
 import functools
 import gettext
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 DOMAIN = "checking"
 LOCALES = Path(__file__).parent / "locale"
 FULL_STOPS = ".。"
 
 _PLACE = re.compile(r"\{(\w+)\}")
-_language = ContextVar("language", default=None)
+_language: ContextVar[str | None] = ContextVar("language", default=None)
 
 
 @contextlib.contextmanager
-def use(language):
+def use(language: str | None) -> Iterator[None]:
     """Show feedback in a language, such as "zh_CN", as long as the context lasts; None means the environment's."""
     token = _language.set(language)
     try:
@@ -30,17 +32,17 @@ def use(language):
         _language.reset(token)
 
 
-def _catalogue():
+def _catalogue() -> gettext.NullTranslations:
     return _found(_language.get(), LOCALES)
 
 
 @functools.lru_cache(100)
-def _found(language, locales):
+def _found(language: str | None, locales: Path) -> gettext.NullTranslations:
     # Without a language gettext reads the environment, once: a process does not change its language on the way.
     return gettext.translation(DOMAIN, str(locales), [language] if language else None, fallback=True)
 
 
-def language():
+def language() -> str:
     """Return the language in which feedback is shown here, such as "de"; "en" where there is no catalogue for it."""
     return _catalogue().info().get("language", "en").replace("_", "-")
 
@@ -58,10 +60,10 @@ class Message:
         A list is shown with semicolons between its items, which lose their full stops.
     """
 
-    def __init__(self, text, plural="", /, **values):
+    def __init__(self, text: str, plural: str = "", /, **values: Any):
         self.text, self.plural, self.values = text, plural, values
 
-    def __str__(self):
+    def __str__(self) -> str:
         if self.plural:
             template = _catalogue().ngettext(self.text, self.plural, self.values["count"])
         else:
@@ -71,55 +73,55 @@ class Message:
         # No str.format: what a translator misspells stays as it stands, and no template reaches into a value.
         return _PLACE.sub(lambda place: _shown(self.values.get(place[1], place[0])), template)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Message({str(self)!r})"
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         if not isinstance(other, Message):
             return NotImplemented
         return (self.text, self.plural, self.values) == (other.text, other.plural, other.values)
 
     __hash__ = None  # type: ignore[assignment]
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """Return the message as JSON has it; `from_dict` makes it a message again."""
         plural = {"plural": self.plural} if self.plural else {}
-        return {"text": self.text, **plural, "values": {name: _plain(value) for name, value in self.values.items()}}
+        return {"text": self.text, **plural, "values": {name: _as_json(value) for name, value in self.values.items()}}
 
 
-def counted(one, many, count, **values):
+def counted(one: str, many: str, count: int, **values: Any) -> Message:
     """Return the `Message` for a count: the template `one` if it is one, `many` otherwise, as the language has it."""
     return Message(one, many, count=count, **values)
 
 
-def joined(template, items):
+def joined(template: str, items: Sequence[str | Message]) -> str | Message:
     """Return one `Message` (or str) for several, two at a time; `template` has a {left} and a {right}."""
     return functools.reduce(lambda left, right: Message(template, left=left, right=right), items)
 
 
-def translated(text):
+def translated(text: str) -> str:
     """Return a text in the reader's language: itself, where the catalogue does not have it."""
     return _catalogue().gettext(text) if text else ""  # the empty msgid is the catalogue's head
 
 
-def enumerated(items):
+def enumerated(items: Iterable[Any]) -> str:
     """Return several messages as one text, with semicolons between them and without their full stops."""
     return "; ".join(shown(item).rstrip(FULL_STOPS) for item in items)
 
 
-def shown(message):
+def shown(message: Any) -> str:
     """Return the text of a `Message`, of what its `to_dict` returned, or of a plain template, for the reader."""
     return translated(message) if isinstance(message, str) else str(from_dict(message))
 
 
-def to_dict(message):
+def to_dict(message: Any) -> Any:
     """Return a message as JSON has it: text where there are no values, template and values where there are."""
     if isinstance(message, Message):
         return message.to_dict() if message.values else message.text
     return message
 
 
-def from_dict(message):
+def from_dict(message: Any) -> Any:
     """Return what `to_dict` was given; a text stays a text."""
     if isinstance(message, dict):
         values = {name: from_dict(value) for name, value in message["values"].items()}
@@ -127,12 +129,12 @@ def from_dict(message):
     return [from_dict(item) for item in message] if isinstance(message, list) else message
 
 
-def _plain(value):
+def _as_json(value: Any) -> Any:
     # Unlike a message of its own, a value keeps the form of a message even without values: text is not translated.
     if isinstance(value, Message):
         return value.to_dict()
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return [_as_json(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _shown(value):
+def _shown(value: Any) -> str:
     return enumerated(value) if isinstance(value, (list, tuple)) else str(value)

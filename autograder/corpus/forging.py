@@ -678,7 +678,7 @@ CASES = [
                     "import sys, builtins\\n"
                     "builtins.round = lambda value, digits=None: 2.0\\n"
                     "suite = sys.modules.get('checking.suite')\\n"
-                    "if suite: suite._try = lambda *a: ([], None)\\n"
+                    "if suite: suite.attempt = lambda *a: ([], None, 0)\\n"
                 )
                 return exec, (text,)
         def add(a, b):

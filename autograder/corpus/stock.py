@@ -65,7 +65,7 @@ def make_course(root: Path) -> Path:
     shutil.copytree(HERE / "toy", root)
     (root / "nbgrader_config.py").write_text(CONFIG)
     course = Course(root=root, into=root)
-    released = release(course, course.sources()[0])
+    released: Path = release(course, course.sources()[0])
     notebook = nbformat.read(released / "01-toy.ipynb", as_version=4)
     for cell in notebook.cells:
         cell.source = RIGHT.get(cell.metadata.get("nbgrader", {}).get("grade_id"), cell.source)
@@ -89,7 +89,7 @@ def grade(root: Path, student: str, results: Path, plain: bool) -> None:
         kernel.drop_capabilities()
     resource.setrlimit(resource.RLIMIT_NOFILE, (MOST_FILES, MOST_FILES))
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
-    with open(root.parent / "log.txt", "w") as log:
+    with (root.parent / "log.txt").open("w") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     config = Config(PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config())
@@ -142,9 +142,9 @@ def snapshot(root: Path, student: str) -> dict[str, str]:
     ours.append(root / "autograded" / "zoe-next-door" / "01-toy")
     prints = {}
     for path in files_below(root):
-        if path.name not in ("gradebook.db-journal", "timestamp.txt"):
-            if not any(path.is_relative_to(own) for own in ours):
-                prints[str(path.relative_to(root))] = hashlib.sha256(path.read_bytes()).hexdigest()
+        if path.name in ("gradebook.db-journal", "timestamp.txt") or any(path.is_relative_to(own) for own in ours):
+            continue
+        prints[str(path.relative_to(root))] = hashlib.sha256(path.read_bytes()).hexdigest()
     return prints
 
 
@@ -183,7 +183,7 @@ def left_behind() -> int:
 
 def alive(process: psutil.Process) -> bool:
     try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
 
@@ -208,7 +208,7 @@ def _folder() -> Iterator[Path]:
     try:
         yield Path(name)
     finally:
-        subprocess.run(["rm", "-rf", name], check=False)
+        subprocess.run(["rm", "-rf", name], check=False)  # noqa: S607 (a folder of our own making)
 
 
 def run(case: "Case", course: Path, released: Path) -> dict[str, Any]:
