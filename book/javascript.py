@@ -44,7 +44,7 @@ def fetch():
     """
     wanted, stamp = digest(*(BOOK / name for name in NPM_FILES)), NPM / "stamp"
     NPM.mkdir(parents=True, exist_ok=True)
-    with FileLock(BUILD / "npm.lock"):  # tests run in several processes
+    with FileLock(NPM.with_suffix(".lock")):  # tests run in several processes
         if stamp.exists() and stamp.read_text(encoding="utf8") == wanted:
             return False
         for name in NPM_FILES:

@@ -237,5 +237,9 @@ def chapter(tab, site, request):
     tab.goto(site + request.module.PAGE)
     root = tab.locator(request.module.FIGURE)
     root.locator("input, button").first.wait_for(state="attached", timeout=30_000)
-    root.evaluate("(root) => root.scrollIntoView({ block: 'center' })")
+    # Formulas move what is below them, and the theme scrolls gently.
+    root.evaluate("""async (root) => {
+      await Promise.all([document.fonts.ready, window.MathJax?.startup?.promise]);
+      root.scrollIntoView({ block: "center", behavior: "instant" });
+    }""")
     return tab

@@ -1,6 +1,7 @@
 """For tests of interactive figures: their JavaScript under node, the chapter's own Python, a screen of a phone."""
 
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -36,6 +37,13 @@ def in_node(tmp_path, name, expression, cases):
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def percent(share):
+    """Return a share in whole percent, as the figures write it."""
+    if 0 < share < 0.005:
+        return "<1%"
+    return ">99%" if 0.995 < share < 1 else f"{math.floor(100 * share + 0.5)}%"
 
 
 def fits_a_phone(browser, address, figure):

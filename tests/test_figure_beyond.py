@@ -144,8 +144,7 @@ def check_shown(model, one):
             assert abs(float(text) - a) < 0.00501 if a >= 0.1 else text == ""
     left = A[:, 1:].reshape(4, 4, 4)[:, :, :2].sum((1, 2)).mean()
     assert now["left"] == pytest.approx(left)
-    for text, p in zip(one["shares"], expected["chances"].tolist(), strict=True):
-        assert text == (">99%" if p > 0.995 else f"{100 * p:.0f}%")
+    assert one["shares"] == [figure_tools.percent(p) for p in expected["chances"].tolist()]
     assert one["most"] == TEXT[f"shape_{figure.chapter()['SHAPES'][expected['chances'].argmax()]}"]
     assert one["asking"] == (now["from"] > 0)
 

@@ -3,6 +3,7 @@
 import math
 
 import figure_tools
+import javascript
 import pytest
 import torch
 
@@ -39,3 +40,19 @@ def test_powers_of_ten(tmp_path):
 def test_decimals(tmp_path):
     written(tmp_path, "m.show(c)", {0.125: "0.13", -1: "\u22121.00", -0.004: "0.00", 1234.5: "1234.50"})
     written(tmp_path, "m.plain(c)", {0.125: "0.13", -1: "\u22121", 0.5: "0.5", 100: "100"})
+
+
+def test_a_bundle_follows_its_modules_and_names_a_mistake(tmp_path, monkeypatch):
+    monkeypatch.setattr(javascript, "FIGURES", tmp_path)
+    monkeypatch.setattr(javascript, "BUILD", tmp_path / "_build")
+    own, shared = tmp_path / "own.js", tmp_path / "common" / "shared.js"
+    shared.parent.mkdir()
+    shared.write_text("export const size = 3;\n")
+    own.write_text('import { size } from "./common/shared.js";\nexport default { size };\n')
+    first = javascript.bundle("own")
+    assert "size = 3" in first and javascript.bundle("own") == first  # the second time as it is kept
+    shared.write_text("export const size = 4;\n")
+    assert "size = 4" in javascript.bundle("own")
+    own.write_text('import { length } from "./common/shared.js";\nexport default { length };\n')
+    with pytest.raises(RuntimeError, match=r"cannot bundle own.js[^$]*No matching export"):
+        javascript.bundle("own")

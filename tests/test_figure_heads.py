@@ -163,8 +163,8 @@ def shown(page):
         gone: [...root.querySelectorAll(".abh-head-row")].map((row) => row.classList.contains("abh-gone")),
         words: [...root.querySelectorAll(".abh-head-row")].map(
           (row) => [...row.querySelectorAll(".abh-weight-word")].map((cell) => cell.firstChild.textContent)),
-        meters: [...root.querySelectorAll(".abh-meters strong")].map((node) => parseFloat(text(node))),
-        shares: [...root.querySelectorAll(".abh-verbs .abh-share")].map((node) => parseFloat(text(node))),
+        meters: [...root.querySelectorAll(".abh-meters strong")].map(text),
+        shares: [...root.querySelectorAll(".abh-verbs .abh-share")].map(text),
         fits: [...root.querySelectorAll(".abh-verbs li")].map((item) => item.classList.contains("abh-fits")),
       };
     }""")
@@ -177,9 +177,9 @@ def check_shown(course, model, one):
     expected = without(course, model, cut, windows=figure.WINDOWS)
     check_left(now, expected)
     assert one["boxes"] == one["gone"] == [head in cut for head in HEADS]
-    np.testing.assert_allclose(one["meters"][0], expected["loss"], atol=6e-4)
-    np.testing.assert_allclose(one["meters"][1:], [100 * expected["far"], 100 * expected["past"]], atol=0.51)
-    np.testing.assert_allclose(one["shares"], 100 * np.array(expected["forms"][now["reading"]]), atol=0.52)
+    assert float(one["meters"][0]) == pytest.approx(expected["loss"], abs=6e-4)
+    assert one["meters"][1:] == [figure_tools.percent(now[name]) for name in ("far", "past")]
+    assert one["shares"] == [figure_tools.percent(p) for p in now["forms"][now["reading"]]]
     words = (figure.FAR, figure.PAST, figure.NEAR)[now["reading"]].split()
     assert one["words"] == [words] * 8
     assert one["fits"] == [form == (0, 2, 1)[now["reading"]] for form in range(3)]

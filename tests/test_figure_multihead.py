@@ -146,7 +146,7 @@ def shown(page):
         bars: [...root.querySelectorAll(".abh-strip svg")].map((s) => s.querySelectorAll(".abh-number-bar").length),
         parts: questions.map((q) => [...q.querySelectorAll("tbody tr:not(.abh-total)")].map(
           (row) => [...row.querySelectorAll("td")].map((cell) => Number(text(cell))))),
-        shares: questions.map((q) => [...q.querySelectorAll(".abh-total td")].map((cell) => parseFloat(text(cell)))),
+        shares: questions.map((q) => [...q.querySelectorAll(".abh-total td")].map(text)),
         unseen: [".abh-strip-messages", ".abh-strip-mixed", ".abh-questions"].map(
           (name) => getComputedStyle(root.querySelector(name)).visibility === "hidden"),
         record: text(root.querySelector(".abh-record")),
@@ -180,7 +180,7 @@ def check_shown(course, models, one):
     assert one["bars"] == [figure.WIDTH, figure.WIDTH]
     parts = expected["parts"][:, at].reshape(one["heads"], 2, figure.DIGITS).transpose(1, 0, 2)
     np.testing.assert_allclose(one["parts"], parts, atol=0.0501)
-    np.testing.assert_allclose(one["shares"], 100 * expected["answers"][at], atol=0.501)
+    assert one["shares"] == [[figure_tools.percent(p) for p in shares] for shares in now["answers"][at]]
     names = [figure.LETTERS[x] + str(d + 1) for x, d in zip(now["letters"], now["digits"], strict=True)]
     assert one["cards"] == names
     twin = [name[0] for name in names].index(names[at][0].swapcase())
@@ -228,7 +228,7 @@ def test_things_to_try_set_themselves_up(chapter, course, models):
         check_shown(course, models, one)
         shares = figure.correct(models[heads], silent=silent[0] if silent else None)
         for share in shares:
-            assert f"{100 * share:.0f}%" in one["record"]
+            assert figure_tools.percent(share) in one["record"]
     press(chapter, "try_neighbours")
     one = shown(chapter)
     check_shown(course, models, one)

@@ -229,7 +229,7 @@ def test_on_a_phone_the_query_and_the_answer_are_on_one_screen(chapter):
     query = np.array(shown(chapter)["query"])
     chapter.locator(f"{FIGURE} .abh-handle").focus()
     chapter.keyboard.press("ArrowUp")
-    np.testing.assert_allclose(shown(chapter)["query"], query + [0, 0.1])
+    np.testing.assert_allclose(shown(chapter)["query"], np.add(query, [0, 0.1]))
 
 
 @pytest.mark.slow

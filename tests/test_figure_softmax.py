@@ -198,7 +198,7 @@ def test_each_step_fills_its_column_and_says_what_it_does(chapter, course):
 def test_another_word_can_be_nudged(chapter, course):
     chapter.locator(FIGURE).get_by_role("radio", name="2 Slopes").check()
     chapter.locator(FIGURE).get_by_role("radio", name="mouse", exact=True).check()
-    moved = course["softmax"](OWN + [0, 0, 0.1])
+    moved = course["softmax"](np.add(OWN, [0, 0, 0.1]))
     says(chapter, f"mouse {moved[2]:.4f}".rstrip("0"))
     chapter.locator(FIGURE).get_by_role("radio", name="cat", exact=True).check()
 
@@ -254,7 +254,7 @@ def test_keys_move_every_control(chapter, course):
     chapter.locator(FIGURE).get_by_role("slider", name="Score of chased").focus()
     for key in ("ArrowRight", "ArrowRight", "ArrowLeft"):
         chapter.keyboard.press(key)
-    check_shown(course, shown(chapter), OWN + [0, 0.1, 0])
+    check_shown(course, shown(chapter), np.add(OWN, [0, 0.1, 0]))
     chapter.locator(FIGURE).get_by_role("radio", name="5 Gradient").focus()
     chapter.keyboard.press("ArrowLeft")
     assert shown(chapter)["step"] == STEPS - 2

@@ -1,6 +1,5 @@
 """The figure of chapter 07 computes what the chapter's own Python computes, under node and in the browser."""
 
-import math
 import re
 
 import figure_tools
@@ -179,10 +178,6 @@ def says(page, words):
     page.locator(f"{FIGURE} .abh-summary", has_text=words).wait_for(timeout=3000)
 
 
-def rounded(p):
-    return "<1%" if 0 < p < 0.005 else f"{math.floor(100 * p + 0.5)}%"
-
-
 def check_shown(course, model, one):
     """Everything on show follows from the text, the model and the temperature."""
     now, vocabulary = one["now"], course["VOCABULARY"]
@@ -199,7 +194,7 @@ def check_shown(course, model, one):
             assert number is None if weight < SHOWN else number == pytest.approx(weight, abs=0.00501)
     assert one["bars"] == [32] * 5
     for read, p in zip(one["reads"], expected["reads"], strict=True):
-        assert read == f"{vocabulary[p.argmax()]} {rounded(p.max())}"
+        assert read == f"{vocabulary[p.argmax()]} {figure_tools.percent(p.max())}"
     y = torch.tensor(expected["logits"])
     heat = now["temperature"]
     chances = (y / heat).softmax(-1) if heat else torch.nn.functional.one_hot(y.argmax(), len(y)).double()
@@ -207,7 +202,9 @@ def check_shown(course, model, one):
     fits = figure.after([vocabulary[token] for token in now["tokens"][1:]])
     order = chances.argsort(descending=True, stable=True).tolist()[:8]
     if heat:
-        assert one["chances"] == [[vocabulary[w], rounded(chances[w].item()), vocabulary[w] in fits] for w in order]
+        assert one["chances"] == [
+            [vocabulary[w], figure_tools.percent(chances[w].item()), vocabulary[w] in fits] for w in order
+        ]
     assert one["temperature"] == pytest.approx(heat)
     assert one["gone"] == max(0, min(20, len(now["tokens"])) - model.max_len)
 

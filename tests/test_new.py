@@ -81,7 +81,13 @@ def test_a_folder_that_is_no_course_is_refused(tmp_path):
 
 NAME = f"{len(chapters.read(ROOT)) + 1:02}-sparse-attention"  # the next one
 PAGES = [f"book/{NAME}", f"book/{NAME}-deeper"]
-README = "Chapters:\n\n<!-- chapters: made by `make lists` from book/chapters.toml -->\n<!-- end of chapters -->\n\nMore.\n"
+README = """Chapters:
+
+<!-- chapters: made by `make lists` from book/chapters.toml -->
+<!-- end of chapters -->
+
+More.
+"""
 
 
 @pytest.fixture
@@ -111,9 +117,8 @@ def test_a_new_chapter_stands_in_all_lists(with_book):
     assert all(f"Made {path}\n" in done.output for path in made)
     for path in made:
         text = (with_book.root / path).read_text(encoding="utf-8")
-        assert not re.search(r"NAME|TITLE|NN|chapter N\b", text) and all(
-            len(line) <= 170 for line in text.splitlines()
-        )
+        assert not re.search(r"NAME|TITLE|NN|chapter N\b", text), path
+        assert not path.startswith(("book/figures", "tests")) or max(map(len, text.splitlines())) <= 118, path
     contents = (with_book.root / "_toc.yml").read_text(encoding="utf-8")
     assert re.findall(r"file: (book/\d\S+)", contents)[-2:] == PAGES and "book/01-qkv-deeper" in contents
     *_others, last = re.findall(r"^\d+\. .*", (with_book.root / "README.md").read_text(encoding="utf-8"), re.M)
@@ -184,10 +189,11 @@ def built(html, tmp_path_factory):
     course = Course(root=root)
     for command in ("new", "release"):
         assert run(course, command, NAME).exit_code == 0
-    row = (root / chapters.SOURCE).read_text(encoding="utf-8").rpartition("\n[")[2]
-    (root / chapters.SOURCE).write_text(f"[{row}", encoding="utf-8")
-    one, two = PAGES
-    (root / "_toc.yml").write_text(f"format: jb-book\nroot: {one}\nchapters:\n- file: {two}\n", encoding="utf-8")
+    source, contents = root / chapters.SOURCE, root / "_toc.yml"
+    source.write_text("[" + source.read_text(encoding="utf-8").rpartition("\n[")[2], encoding="utf-8")
+    run(course, "lists")
+    contents.write_text(contents.read_text(encoding="utf-8").partition("  - caption: At hand")[0], encoding="utf-8")
+    (root / "book" / "index.md").write_text("# A book\n\nOf one chapter.\n", encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "book/build.py"], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -199,7 +205,7 @@ def test_a_new_chapter_is_built_without_a_warning(built):
     html = built.root / "_build" / "html"
     page = (html / "book" / f"{NAME}.html").read_text(encoding="utf-8")
     for part in ("The idea in a picture", "By hand", "The code", "Common mistakes", "Recap", "The exercise"):
-        assert re.search(rf"<h2>\s*{part}", page), part
+        assert re.search(rf"<h2>.*{part}<", page), part
     assert f"exercise-{NAME}" in page and "[-3.  1.  2.]" in page and 'class="abh-selftest' in page
     assert "1.00 0.51" in (html / f"{PAGES[1]}.html").read_text(encoding="utf-8")
     assert (html / "exercises" / f"{NAME}.zip").exists()

@@ -34,7 +34,8 @@ USES = {
     "tests": "test",
     ".ci": "test",
 }
-GENERATED = {"_build", "__pycache__", "node_modules"}
+# What is no code of the folder that it lies in: generated, or to be copied elsewhere.
+FOREIGN = {"_build", "__pycache__", "node_modules", "templates"}
 
 
 def normal(name):
@@ -55,7 +56,7 @@ def declared(group):
 
 
 def sources(folder):
-    return [path for path in (ROOT / folder).rglob("*.py") if not GENERATED & set(path.parts)]
+    return [path for path in (ROOT / folder).rglob("*.py") if not FOREIGN & set(path.parts)]
 
 
 def imported(folder):

@@ -101,7 +101,7 @@ LISTS: dict[str, Callable[[Chapter], str]] = {"_toc.yml": contents, "README.md":
 
 
 def stale(root: Path) -> dict[str, str]:
-    """Return the files of the course in `root` that list its chapters otherwise than `SOURCE` does, as they should be.
+    """Return the files of the course in `root` that list other chapters than `SOURCE`, as they should be.
 
     A file that is not there, or has not the two marks, lists none.
     """

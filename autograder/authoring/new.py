@@ -63,7 +63,7 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
 
 
 def _words(name: str) -> dict[str, str]:
-    """Return what stands in a template, as a pattern, and what takes its place: the longer before what it begins with."""
+    """Return what stands in a template, as a pattern, and what takes its place; the longer of two comes first."""
     found = NAME.fullmatch(name)
     if found is None:
         raise UserError(

@@ -68,7 +68,10 @@ class ClaimDirective(SphinxDirective):
 
     required_arguments = 1
     has_content = True
-    option_spec = {"verdict": directives.unchanged_required, "cell": directives.unchanged_required}
+    option_spec = {  # noqa: RUF012 (as docutils has it)
+        "verdict": directives.unchanged_required,
+        "cell": directives.unchanged_required,
+    }
 
     def run(self):
         name, where = self.arguments[0], self.get_location()

@@ -200,7 +200,7 @@ def nothing(self, node):
 
 
 def setup(app):
-    others = {name: (nothing, nothing) for name in ("latex", "text", "man", "texinfo")}
+    others = dict.fromkeys(("latex", "text", "man", "texinfo"), (nothing, nothing))
     app.add_node(corpus_details, html=(visit_details, depart_details), **others)
     app.add_directive("corpus-summary", SummaryDirective)
     app.add_directive("corpus", CorpusDirective)

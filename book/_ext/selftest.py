@@ -110,7 +110,7 @@ def nothing(self, node):
 
 
 def setup(app):
-    others = {name: (nothing, nothing) for name in ("latex", "text", "man", "texinfo")}
+    others = dict.fromkeys(("latex", "text", "man", "texinfo"), (nothing, nothing))
     app.add_node(answer_details, html=(visit_details, depart_details), **others)
     app.add_node(answer_summary, html=(visit_summary, depart_summary), **others)
     app.add_directive("selftest", SelftestDirective)

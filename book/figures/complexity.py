@@ -14,9 +14,9 @@ from pathlib import Path
 # not idle the two would else wait for each other for milliseconds. It counts when torch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-import torch  # noqa: E402
-import traitlets  # noqa: E402
-from figures.widget import Figure, script, style  # noqa: E402
+import torch
+import traitlets
+from figures.widget import Figure, script, style
 
 THREADS = 2
 DTYPES = {"float32": 4, "bfloat16": 2}  # bytes per number

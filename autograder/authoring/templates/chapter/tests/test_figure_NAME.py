@@ -26,14 +26,6 @@ def test_the_numbers_are_the_chapters(course, tmp_path):
 # ---- in the browser --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def chapter(page, site):
-    """The chapter, with its figure as at first."""
-    page.goto(site + PAGE)
-    page.locator(f"{FIGURE} input").first.wait_for(state="attached", timeout=30_000)
-    return page
-
-
 def shown(page, kind):
     """The numbers of a row of the table."""
     texts = page.locator(f"{FIGURE} .abh-{kind}").all_text_contents()

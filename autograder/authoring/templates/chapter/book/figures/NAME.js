@@ -1,8 +1,8 @@
 // Numbers, of which the last is to be moved, and the same numbers less their mean.
 //
 // The first part is the mathematics: pure functions, exported, compared with the chapter's Python in
-// tests/test_figure_NAME.py. The second part draws. Nothing here asks a kernel: the same code runs in the book's static
-// page and in JupyterLab.
+// tests/test_figure_NAME.py. The second part draws. Nothing here asks a kernel: the same code runs in the
+// book's static page and in JupyterLab.
 
 import { slider, tries } from "./common/controls.js";
 import { announcer, figure, h } from "./common/elements.js";
@@ -36,7 +36,7 @@ function render({ model, el }) {
   const root = figure("abh-NAME", text.title,
     h("table", {}, h("tbody", {}, ...Object.entries(rows).map(([name, row]) =>
       h("tr", {}, h("th", { scope: "row" }, text[name]), ...row)))),
-    h("div", { class: "abh-sliders" }, last.row),
+    h("div", { class: "abh-sliders" }, last.node),
     summary.node,
     tries(text.try, presses).node);
 
