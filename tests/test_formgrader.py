@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from autograder import cli
 from autograder.authoring import source
 from autograder.authoring.release import release
+from autograder.commands import console
 from autograder.course import ROOT, Course
 
 NAME, PROOF = "02-scaling", "proof_variance"
@@ -50,7 +51,7 @@ def course(isolated, tmp_path_factory):
 
 def run(course, *arguments):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli, "Course", functools.partial(Course, root=course.root))
+        patch.setattr(console, "Course", functools.partial(Course, root=course.root))
         return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
 
 

@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 
 from autograder import archive, cli, gradebook, reasons
 from autograder.authoring.release import release
+from autograder.commands import console
 from autograder.course import ROOT, Course, UserError
 from autograder.grading import backends, batch, notebook
 from autograder.grading.judge import Judge
@@ -147,7 +148,7 @@ def graded(isolated, toy, tmp_path_factory):
 def run(course, *arguments):
     """Run the command line on a course; a UserError comes back as exit code 1 with its message."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli, "out", cli.Console(width=200))
+        patch.setattr(console.out, "_width", 200)
         command = [*map(str, arguments), "--course", str(course.root)]
         result = CliRunner().invoke(cli.app, command)
     if isinstance(result.exception, UserError):

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from autograder import cli
 from autograder.authoring.release import release
+from autograder.commands import console
 from autograder.course import Course, UserError
 
 
@@ -47,7 +48,7 @@ def test_a_grading_that_is_refused_leaves_no_warm_parent(tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     shutil.copy(exercise.notebook, folder)
     (tmp_path / "gradebook.db").write_bytes(b"no database" * 100)
-    monkeypatch.setattr(cli, "Course", functools.partial(Course, root=tmp_path))
+    monkeypatch.setattr(console, "Course", functools.partial(Course, root=tmp_path))
     before = still_running()
     arguments = ["grade", "--submitted", str(tmp_path / "submitted"), "--into", str(tmp_path)]
     refused = CliRunner().invoke(cli.app, arguments)  # what it raised is kept, as a caller that shows it would
