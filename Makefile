@@ -14,7 +14,7 @@ help:
 	@echo "make test     install, and pass the tests"
 	@echo "make serve    open the book on http://127.0.0.1:8000"
 	@echo "make release  solutions/ -> exercises/        make book    build the book"
-	@echo "make sample   make and grade the sample class make lint    style and types (ruff, mypy)"
+	@echo "make sample   make and grade the sample class make lint    style and types (ruff, mypy, ESLint)"
 	@echo "make test-fast   a first answer in a minute   make test-sweep   what takes longer"
 	@echo "make test-exercise NAME=01-qkv   the tests of one exercise"
 	@echo "make coverage   how much of autograder/ the tests run, but for those in a browser"
@@ -80,6 +80,7 @@ lint: install
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
+	@$(PY) book/javascript.py
 
 # Versions that are pinned stay; to let some be newer: .venv/bin/python .ci/lock.py --upgrade NAME
 lock: install
