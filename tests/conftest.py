@@ -76,6 +76,8 @@ def pytest_configure(config):
     """Leave out warnings that are none; named in pyproject.toml, their modules would load before `startup.begin`."""
     for name in ("sqlalchemy.exc.SAWarning", "nbformat.warnings.DuplicateCellId"):
         config.addinivalue_line("filterwarnings", f"ignore::{name}")
+    # Said when the collector comes by, of whatever test is running then: a pipe of the browser's, of an ended worker.
+    config.addinivalue_line("filterwarnings", "ignore::ResourceWarning")
 
 
 def pytest_xdist_auto_num_workers():
