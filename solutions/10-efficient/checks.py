@@ -641,15 +641,18 @@ def KVCache_kept(KVCache, draw):
 def KVCache_refuses(KVCache, draw):
     """Sizes that do not fit what is kept raise, `ValueError` or its like, and leave the cache as it was."""
     b, h, n, d_k, d_v = sizes(draw)
-    first, second = pairs(draw, (b, h), (n, 2), d_k, d_v)
-    for lead, keys, values, d_key, d_value in [
-        ((b, h), 1, 2, d_k, d_v),
-        ((b, h), 2, 1, d_k, d_v),
-        ((b, h), 1, 1, d_k + 1, d_v),
-        ((b, h), 1, 1, d_k, d_v + 1),
-        ((b, h), 1, 1, 1, d_v),
-        ((b + 1, h), 1, 1, d_k, d_v),
-        ((b, h + 1), 1, 1, d_k, d_v),
+    usual, thin = (pairs(draw, (b, h), (n, 2), *widths) for widths in [(d_k, d_v), (1, 1)])
+    for (first, second), lead, keys, values, d_key, d_value in [
+        (usual, (b, h), 1, 2, d_k, d_v),
+        (usual, (b, h), 2, 1, d_k, d_v),
+        (usual, (b, h), 1, 1, d_k + 1, d_v),
+        (usual, (b, h), 1, 1, d_k, d_v + 1),
+        (usual, (b, h), 1, 1, d_k + 1, d_v - 1),  # as wide as before, side by side
+        (usual, (b, h), 1, 1, 1, d_v),
+        (thin, (b, h), 1, 1, d_k, 1),  # what is kept must not be stretched either
+        (thin, (b, h), 1, 1, 1, d_v),
+        (usual, (b + 1, h), 1, 1, d_k, d_v),
+        (usual, (b, h + 1), 1, 1, d_k, d_v),
     ]:
         wrong = tensor(draw, *lead, keys, d_key), tensor(draw, *lead, values, d_value)
         raised, result = KVCache.run_remote(refused, first, wrong, second)
