@@ -7,6 +7,7 @@ check ends in an error; with the author's solutions in its cells it earns all po
 this machine lacks. A notebook that does not is named, and the status is 1.
 """
 
+import copy
 import re
 import shutil
 import sys
@@ -15,8 +16,10 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
+from nbclient.exceptions import CellTimeoutError
 
-SECONDS = 600  # of one cell
+SECONDS = 120  # of one cell
+TRIES = 3  # now and then a kernel's reply is lost on its way, and nbclient waits for it
 
 
 def solutions(text):
@@ -26,6 +29,24 @@ def solutions(text):
     return {title: re.sub(r"^ *### (BEGIN|END) SOLUTION\n", "", code, flags=re.M) for title, code in cells.items()}
 
 
+def executed(notebook, folder):
+    """Return a notebook with its outputs, run in a kernel of its own in a folder."""
+    for tried in range(1, TRIES + 1):
+        client = NotebookClient(
+            copy.deepcopy(notebook),
+            timeout=SECONDS,
+            kernel_name="python3",
+            allow_errors=True,
+            resources={"metadata": {"path": folder}},
+        )
+        try:
+            return client.execute()
+        except CellTimeoutError:
+            if tried == TRIES:
+                raise
+            print(f"{folder.name}: no answer for {SECONDS} seconds; once more, in a new kernel", flush=True)
+
+
 def run(folder, name, answers):
     """Run a released folder's notebook; return points, most points and errors of each check cell."""
     notebook = nbformat.read(folder / f"{name}.ipynb", as_version=4)
@@ -33,10 +54,7 @@ def run(folder, name, answers):
         own = cell.metadata.get("nbgrader", {})
         if own.get("solution") and cell.cell_type == "code" and own["grade_id"] in answers:
             cell.source = answers[own["grade_id"]]
-    client = NotebookClient(
-        notebook, timeout=SECONDS, kernel_name="python3", allow_errors=True, resources={"metadata": {"path": folder}}
-    )
-    client.execute()
+    notebook = executed(notebook, folder)
     found = {}
     for cell in notebook.cells:
         own = cell.metadata.get("nbgrader", {})

@@ -647,7 +647,8 @@ def KVCache_refuses(KVCache, draw):
         (usual, (b, h), 2, 1, d_k, d_v),
         (usual, (b, h), 1, 1, d_k + 1, d_v),
         (usual, (b, h), 1, 1, d_k, d_v + 1),
-        (usual, (b, h), 1, 1, d_k + 1, d_v - 1),  # as wide as before, side by side
+        (usual, (b, h), 1, 1, d_k + 1, d_v - 1),  # side by side as wide as before
+        (usual, (b, h), 1, 1, d_k - 1, d_v + 1),
         (usual, (b, h), 1, 1, 1, d_v),
         (thin, (b, h), 1, 1, d_k, 1),  # what is kept must not be stretched either
         (thin, (b, h), 1, 1, 1, d_v),
