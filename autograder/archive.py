@@ -54,6 +54,15 @@ def is_current(exercise: Exercise) -> bool:
         return False
 
 
+def fault(exercise: Exercise) -> str:
+    """Return what is wrong with the archive of a released exercise, and its mend, in one line; "" if nothing."""
+    if is_current(exercise):
+        return ""
+    state = "older than what it is made from" if exercise.archive.exists() else "missing"
+    path = exercise.archive.relative_to(exercise.root).as_posix()
+    return f"{path} is {state}. Run: python -m autograder release {exercise.name}"
+
+
 def read(path: Path) -> dict[str, bytes]:
     """Return what an archive holds: bytes by name.
 

@@ -32,6 +32,16 @@ def fetch_packages():
         return None, str(error).splitlines()
 
 
+def look_at_downloads():
+    """See that the exercises' archives are there, and theirs, before minutes are spent on the pages' code."""
+    from autograder import archive
+    from autograder.course import Exercise
+
+    notebooks = [path for path in sorted(ROOT.glob("exercises/*/*.ipynb")) if path.stem == path.parent.name]
+    faults = [fault for fault in (archive.fault(Exercise(path.stem, ROOT)) for path in notebooks) if fault]
+    return (None, faults) if faults else (f"{len(notebooks)} exercises", [])
+
+
 def build_pages():
     """Jupyter Book, every warning an error; the whole log goes to _build/book.log."""
     # Not the script of that name: its first line breaks where the path has a space.
@@ -65,7 +75,12 @@ def main():
         for name in ("html", ".doctrees", ".jupyter_cache", "jupyter_execute"):
             shutil.rmtree(BUILD / name, ignore_errors=True)
     BUILD.mkdir(exist_ok=True)
-    steps = {"what npm has": fetch_packages, "code": run_pages.run, "pages": build_pages}
+    steps = {
+        "downloads": look_at_downloads,
+        "what npm has": fetch_packages,
+        "code": run_pages.run,
+        "pages": build_pages,
+    }
     for label, step in steps.items():
         start = time.perf_counter()
         with console.status(f"{label} …") as status:

@@ -100,11 +100,8 @@ def released(app):
 def require_archives(app):
     """Refuse to build downloads in which what the checks import from is missing, or not that of the exercise."""
     for notebook in released(app):
-        exercise = Exercise(notebook.stem, Path(app.srcdir))
-        if not archive.is_current(exercise):
-            state = "older than what it is made from" if exercise.archive.exists() else "missing"
-            path = exercise.archive.relative_to(app.srcdir).as_posix()
-            raise ExtensionError(f"{path} is {state}. Run: python -m autograder release {exercise.name}")
+        if fault := archive.fault(Exercise(notebook.stem, Path(app.srcdir))):
+            raise ExtensionError(fault)
 
 
 def pack(folder, target):
