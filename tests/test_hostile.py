@@ -230,7 +230,7 @@ def test_what_submissions_started_is_gone(corpus):
 
 @pytest.mark.sweep
 @pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="the tests already run as an ordinary user")
-def test_the_corpus_as_an_ordinary_user(isolated, tmp_path):
+def test_the_corpus_as_nobody(isolated, tmp_path):
     """Run by root, the same batch once more as nobody: what root may, must not be what protects."""
     course, submitted = make(tmp_path)
     subprocess.run(["chown", "--recursive", "--no-dereference", "65534:65534", str(tmp_path)], check=True)

@@ -1262,16 +1262,6 @@ class KVCache_stretched:
         )
 
 
-@cache(
-    "assert instead of ValueError",
-    "`assert` raises `AssertionError`, and is left out when Python runs with `-O`. Write `if` and `raise "
-    "ValueError(...)`.",
-)
-class KVCache_asserts:
-    def refuse(self, k, v):
-        assert k.shape[-2] == v.shape[-2]
-
-
 @misconception(
     "KVCache",
     label="lists shared by all caches",
@@ -1287,3 +1277,13 @@ class KVCache_shared:
         self.keys.append(k.clone())
         self.values.append(v.clone())
         return torch.cat(self.keys, -2), torch.cat(self.values, -2)
+
+
+@cache(
+    "assert instead of ValueError",
+    "`assert` raises `AssertionError`, and is left out when Python runs with `-O`. Write `if` and `raise "
+    "ValueError(...)`.",
+)
+class KVCache_asserts:
+    def refuse(self, k, v):
+        assert k.shape[-2] == v.shape[-2]
