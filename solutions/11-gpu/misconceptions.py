@@ -118,7 +118,7 @@ def tiles(q, k, v, causal, fault, block=BLOCK):
             "not_log": total,
         }
         lse[:, :, rows] = ways.get(fault, natural)
-    return out if fault == "float32" else out.to(kind), lse.to(kind) if fault in ("half_lse", "half") else lse
+    return out if fault == "always_float32" else out.to(kind), lse.to(kind) if fault in ("half_lse", "half") else lse
 
 
 FORWARD = {
@@ -161,7 +161,7 @@ FORWARD = {
     "32_columns": ("only 32 columns", "The width of a head is d: make the tile as wide."),
     "half": ("sums kept in 16 bits", "`total`, `acc` and `top` are float32, whatever the inputs are."),
     "half_lse": ("log-sum-exp in 16 bits", "`lse` is float32, whatever the inputs are."),
-    "float32": ("output always in float32", "`out` has the dtype of q: `torch.empty_like(q)`."),
+    "always_float32": ("output always in float32", "`out` has the dtype of q: `torch.empty_like(q)`."),
 }
 
 
