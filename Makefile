@@ -17,7 +17,7 @@ help:
 	@echo "make sample   make and grade the sample class make lint    style and types (ruff, mypy, ESLint)"
 	@echo "make test-fast   a first answer in a minute   make test-sweep   what takes longer"
 	@echo "make test-exercise NAME=01-qkv   the tests of one exercise"
-	@echo "make coverage   how much of autograder/ the tests run, but for those in a browser"
+	@echo "make coverage   how much of autograder/ the fast tests run"
 	@echo "make lists    what lists chapters, from book/chapters.toml"
 	@echo "make lock     requirements.txt, from pyproject.toml       make changes  what is new since the last release"
 
@@ -69,7 +69,7 @@ test-sweep: release
 	@$(PYTEST) --dist worksteal -m sweep
 
 coverage: release
-	@$(PYTEST) -m "not browser and not sweep" --cov --cov-report=term:skip-covered
+	@$(PYTEST) -m "not slow and not browser and not sweep" --cov --cov-report=term:skip-covered
 
 serve: install
 	@test -e _build/html/index.html || { echo "The book is not built yet. Run: make course"; exit 1; }

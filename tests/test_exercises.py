@@ -51,13 +51,20 @@ members = [member for own in spelt for member in getattr(own, "families", ())]
 """
 SUBJECTS = [(folder, subject) for folder in loader.FOLDERS for subject in loader.load(folder).subjects]
 each_exercise = pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
-each_subject = pytest.mark.parametrize(
-    ("folder", "subject"), SUBJECTS, ids=[f"{folder.name}-{subject}" for folder, subject in SUBJECTS]
-)
 
 
 def with_torch(folder):
     return bool(re.search(r"^import torch", (folder / "checks.py").read_text(encoding="utf8"), re.M))
+
+
+def slow_with_torch(folder):
+    return [pytest.mark.slow] if with_torch(folder) else []
+
+
+each_subject = pytest.mark.parametrize(
+    ("folder", "subject"),
+    [pytest.param(*own, id=f"{own[0].name}-{own[1]}", marks=slow_with_torch(own[0])) for own in SUBJECTS],
+)
 
 
 def on_seeds(few, many):
@@ -65,7 +72,7 @@ def on_seeds(few, many):
     found = []
     for folder, subject in SUBJECTS:
         name = f"{folder.name}-{subject}"
-        found.append(pytest.param(folder, subject, few, id=f"{name}-few"))
+        found.append(pytest.param(folder, subject, few, id=f"{name}-few", marks=slow_with_torch(folder)))
         if seeds := many[FEWER::FEWER] if with_torch(folder) else many:
             found.append(pytest.param(folder, subject, seeds, id=f"{name}-sweep", marks=pytest.mark.sweep))
     return pytest.mark.parametrize(("folder", "subject", "seeds"), found)
@@ -247,6 +254,7 @@ def test_cells_to_write_have_one_solution_and_cells_to_play_with_do_nothing_yet(
             assert all(line.startswith("#") for line in cell.source.splitlines() if line), cell.source
 
 
+@pytest.mark.slow
 @each_exercise
 def test_the_solution_runs_as_a_plain_script_with_full_points(folder, tmp_path):
     """From another folder, without a display, without a word on stderr."""

@@ -57,6 +57,7 @@ def test_what_is_handed_in_is_the_released_notebook_with_answers_in_it(sample):
             assert cell.source == given.source or cell.metadata["nbgrader"]["solution"]
 
 
+@pytest.mark.slow
 def test_what_is_wrong_costs_what_it_should(sample, tmp_path):
     command = [sys.executable, "-m", "autograder", "grade", "01-qkv", "--no-sandbox", "--jobs", "1"]
     done = subprocess.run(
