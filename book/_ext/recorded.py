@@ -1,0 +1,46 @@
+"""Says under an experiment that it was recorded: when, with what, and how long it took.
+
+The cells are those tagged `recorded` whose code the page shows; `records` keeps what they gave.
+"""
+
+import sys
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.locale import get_translation
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import records
+
+_ = get_translation("recorded")
+
+
+def say(app, doctree):
+    """Put a line under each experiment of a page."""
+    cells = [node for node in doctree.findall(nodes.container) if node.get("nb_element") == "cell_code"]
+    experiments = [node for node in cells if records.TAG in node["cell_metadata"].get("tags", ())]
+    kept = records.read(Path(app.env.docname).name) if experiments else None
+    if not kept:
+        return
+    app.env.note_dependency(str(records.path_of(Path(app.env.docname).name)))
+    by_code = {cell["code"]: cell["seconds"] for cell in kept["cells"]}
+    made = kept["made"]
+    for node in experiments:
+        source = next(child for child in node.children if child.get("nb_element") == "cell_code_source")
+        seconds = by_code.get(records.digest_of(source.astext()))
+        if seconds is None:
+            continue
+        about = _("Recorded on %s: %.0f s with PyTorch %s and NumPy %s.") % (
+            made["date"],
+            seconds,
+            made["torch"],
+            made["numpy"],
+        )
+        node.parent.insert(node.parent.index(node) + 1, nodes.paragraph("", about, classes=["abh-recorded"]))
+
+
+def setup(app):
+    """Register it."""
+    app.connect("doctree-read", say)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,406 @@
+"""What the long experiments of the book's pages gave, so that a page need not run them each time it is built.
+
+    python book/records.py                      # every experiment anew, into book/data/experiments/
+    python book/records.py 08-heads-deeper ...  # those of these pages
+
+A cell tagged `recorded` is run when its code has changed, and by this command. What it printed, and the values of the
+names that it binds and that other code reads, are kept in `data/experiments/PAGE.json`, with what they were made by.
+At every other time the page has them from there: imports, functions and classes of the cell are run as ever, the rest
+is not. So such a cell
+
+- binds what it makes, and leaves as it is what other cells bound;
+- makes numbers, texts, arrays and tensors, in lists and dicts as deep as you like: no model, no generator;
+- prints, if it likes, and shows nothing else.
+
+Behind it, torch and NumPy draw as after a seed of their own: draws of later cells are the same, recorded or not.
+"""
+
+import ast
+import base64
+import builtins
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import re
+import sys
+import time
+import zlib
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+BOOK = Path(__file__).resolve().parent
+FOLDER = BOOK / "data" / "experiments"
+TAG = "recorded"
+MODULES = "figures"
+NO_MATTER = {"drawing", "prose", "widget"}  # modules of `figures` that no result depends on
+SMALL = 64  # arrays of more numbers are kept as bytes
+MARK = "__recorded__"  # what values that JSON has not are named by
+
+
+# A page's cells.
+
+
+def tags(cell):
+    """Return the tags of a cell."""
+    return set(cell.metadata.get("tags", ()))
+
+
+def cells_of(notebook):
+    """Return the cells of code whose tags have `recorded`, by their number among these."""
+    return dict(enumerate(cell for cell in notebook.cells if cell.cell_type == "code" and TAG in tags(cell)))
+
+
+def imported(source):
+    """Return the names of the modules of `figures` that Python code imports."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module == MODULES:
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{MODULES}."):
+            found.add(node.module.split(".")[1])
+    return found
+
+
+def modules(source):
+    """Return the modules of `figures` behind some code, as paths by name: those that it imports, and so on."""
+    found, todo = {}, imported(source)
+    while todo:
+        name = todo.pop()
+        path = BOOK / MODULES / f"{name}.py"
+        if name not in found and path.exists():
+            found[name] = path
+            todo |= imported(path.read_text(encoding="utf8"))
+    return dict(sorted(found.items()))
+
+
+def digest(notebook):
+    """Return a digest of what a page's records were made by: its code and the modules behind it, without comments.
+
+    Cells that only draw, keep numbers for sentences or assert do not count, unless they are recorded themselves.
+    """
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    counted = [cell.source for cell in cells if TAG in tags(cell) or not {"remove-input", "remove-cell"} & tags(cell)]
+    code = "\n".join(counted)
+    behind = modules("\n".join(cell.source for cell in cells))
+    texts = [code, *(path.read_text(encoding="utf8") for name, path in behind.items() if name not in NO_MATTER)]
+    # A figure's module may take the code of another page.
+    chapters = sorted(set(re.findall(r"of_chapter\(\"([\w-]+)\"", "\n".join(texts))))
+    taken = [chapter_code(name) for name in chapters]
+    plain = [ast.unparse(without_words(ast.parse(text))) for text in [*texts, *taken]]
+    return digest_of("\0".join(plain))
+
+
+def digest_of(text):
+    """Return a digest of a text."""
+    return hashlib.sha256(text.strip().encode()).hexdigest()
+
+
+def without_words(tree):
+    """Return a module without what only people read: docstrings, and the words of a figure."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None:
+            node.body[0] = ast.Pass()
+    tree.body = [
+        node for node in tree.body if not (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "TEXT")
+    ]
+    return tree
+
+
+def chapter_code(name):
+    """Return the code of a chapter that is tagged `course-code`."""
+    import jupytext
+
+    cells = jupytext.read(BOOK / f"{name}.md").cells
+    return "\n".join(cell.source for cell in cells if "course-code" in cell.metadata.get("tags", ()))
+
+
+def bound(source):
+    """Return the names that code binds at its top level: not those of imports, functions and classes."""
+    found = set()
+    for statement in ast.parse(source).body:
+        if not isinstance(statement, DEFINES):
+            own = (node for node in walked(statement) if isinstance(node, ast.Name))
+            found |= {node.id for node in own if isinstance(node.ctx, ast.Store)}
+    return found
+
+
+DEFINES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+SCOPES = (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def walked(node):
+    """Yield a node and those below it, without what has names of its own."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, SCOPES):
+            yield from walked(child)
+
+
+def read_by(source):
+    """Return all names that code reads."""
+    nodes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name))
+    return {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
+
+
+def wanted(notebook, cell):
+    """Return the names that a recorded cell binds and that code outside its own statements reads, in their order."""
+    cells = [one.source for one in notebook.cells if one.cell_type == "code"]
+    at = next(i for i, one in enumerate(c for c in notebook.cells if c.cell_type == "code") if one is cell)
+    within = "\n".join(
+        ast.unparse(node)
+        for source in cells[: at + 1]
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, (ast.FunctionDef, ast.Lambda))
+    )
+    return sorted(bound(cell.source) & (read_by("\n".join(cells[at + 1 :])) | read_by(within)))
+
+
+def definitions(source):
+    """Return what of a recorded cell's code is run each time: imports, functions and classes."""
+    return "\n".join(ast.unparse(node) for node in ast.parse(source).body if isinstance(node, DEFINES))
+
+
+# In the page's kernel. These are called by code that `as_run` puts into a recorded cell.
+
+
+def load(page, number):
+    """Return the values of a recorded cell, by name, and print what it printed."""
+    kept = read(page)["cells"][number]
+    print(kept["printed"], end="")
+    return {name: decoded(value) for name, value in kept["values"].items()}
+
+
+def state(names):
+    """Return a fingerprint of each value that could be recorded, or of a model, by name."""
+    found = {}
+    for name, value in names.items():
+        with contextlib.suppress(TypeError):
+            if not name.startswith("_"):
+                found[name] = fingerprint(value)
+    return found
+
+
+def fingerprint(value):
+    """Return a fingerprint of a value that could be recorded, or of a model; raise TypeError for any other."""
+    if hasattr(value, "state_dict") and not isinstance(value, type):
+        value = value.state_dict()
+    if isinstance(value, dict):
+        value = [part for item in value.items() for part in item]
+    if isinstance(value, (list, tuple)):
+        return hashlib.sha256("".join(map(fingerprint, value)).encode()).hexdigest()
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    kind = type(value).__module__.partition(".")[0]
+    if kind not in ("numpy", builtins.__name__) or callable(value):
+        raise TypeError(f"{type(value)} has no fingerprint")
+    return hashlib.sha256(value.tobytes() if kind == "numpy" else repr(value).encode()).hexdigest()
+
+
+def keep(into, names, wanted, before, began, own):
+    """Write down the values of some names, with what the cell took; complain of what it may not do."""
+    seconds = time.perf_counter() - began
+    after = state({name: value for name, value in names.items() if name in before})
+    changed = sorted(name for name in before.keys() & after.keys() - set(own) if before[name] != after[name])
+    if changed:
+        raise ValueError(
+            f"a recorded cell leaves as it is what other cells bound; this one changes {', '.join(changed)}"
+        )
+    values = {}
+    for name in wanted:
+        try:
+            values[name] = encoded(names[name])
+        except TypeError as error:
+            raise TypeError(f"{name} is read outside of the recorded cell that makes it, and {error}") from None
+    Path(into).write_text(json.dumps({"seconds": round(seconds, 1), "values": values}), encoding="utf8")
+
+
+def reseed(page, number):
+    """Let torch and NumPy draw as they do behind this cell, recorded or not."""
+    seed = zlib.crc32(f"{page} {number}".encode())
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
+
+
+def as_run(notebook, page, folder=None):
+    """Return a page's recorded cells' code as it is to be run, by number: from the record, or anew into a folder."""
+    made = {}
+    for number, cell in cells_of(notebook).items():
+        behind = f"import records as _records\n_records.reseed({page!r}, {number})"
+        if folder is None:
+            first = f"import records as _records\nglobals().update(_records.load({page!r}, {number}))"
+            made[number] = f"{first}\n{definitions(cell.source)}\n{behind}"
+            continue
+        first = (
+            "import records as _records\nimport time as _time\n"
+            "_before, _began = _records.state(globals()), _time.perf_counter()"
+        )
+        last = (
+            f"_records.keep({str(folder / f'{number}.json')!r}, globals(), {wanted(notebook, cell)!r}, "
+            f"_before, _began, {sorted(bound(cell.source))!r})"
+        )
+        made[number] = f"{first}\n{cell.source}\n{last}\n{behind}"
+    return made
+
+
+def printed(cell):
+    """Return what a cell printed; refuse anything else that it showed."""
+    if any(output.output_type != "stream" or output.name != "stdout" for output in cell.outputs):
+        raise ValueError("a recorded cell prints, and shows nothing else: draw in another one")
+    return "".join(output.text for output in cell.outputs)
+
+
+# Values, as JSON.
+
+
+def encoded(value):
+    """Return a value as JSON has it; raise TypeError for one that is not made of numbers, texts, arrays, tensors."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, list):
+        return [encoded(item) for item in value]
+    if isinstance(value, tuple) and type(value) is tuple:
+        return {MARK: "tuple", "items": [encoded(item) for item in value]}
+    if isinstance(value, dict):
+        items = [[encoded(key), encoded(item)] for key, item in value.items()]
+        plain = all(isinstance(key, str) and key != MARK for key in value)
+        return dict(items) if plain else {MARK: "dict", "items": items}
+    kind = type(value).__module__.partition(".")[0]
+    if kind == "torch" and type(value).__name__ in ("Tensor", "Parameter"):
+        return {**encoded(value.detach().cpu().numpy()), MARK: "torch"}
+    if kind == "numpy" and hasattr(value, "dtype") and value.dtype.kind in "biufc":
+        array = value if value.ndim == 0 or value.flags.c_contiguous else value.copy()
+        number = "numpy" if hasattr(value, "flags") and type(value).__name__ == "ndarray" else "number"
+        about = {MARK: number, "dtype": str(array.dtype), "shape": list(array.shape)}
+        if array.size <= SMALL and array.dtype.kind != "c":
+            return {**about, "numbers": array.reshape(-1).tolist()}
+        return {**about, "bytes": base64.b64encode(zlib.compress(array.tobytes(), 9)).decode()}
+    raise TypeError(f"a value of {type(value).__module__}.{type(value).__qualname__} cannot be recorded")
+
+
+def decoded(kept):
+    """Return the value that was encoded."""
+    if isinstance(kept, list):
+        return [decoded(item) for item in kept]
+    if not isinstance(kept, dict):
+        return kept
+    kind = kept.get(MARK)
+    if kind is None:
+        return {key: decoded(item) for key, item in kept.items()}
+    if kind == "tuple":
+        return tuple(decoded(item) for item in kept["items"])
+    if kind == "dict":
+        return {decoded(key): decoded(item) for key, item in kept["items"]}
+    import numpy as np
+
+    if "numbers" in kept:
+        array = np.array(kept["numbers"], dtype=kept["dtype"])
+    else:
+        array = np.frombuffer(zlib.decompress(base64.b64decode(kept["bytes"])), kept["dtype"]).copy()
+    array = array.reshape(kept["shape"])
+    if kind == "number":
+        return array[()]
+    if kind == "torch":
+        import torch
+
+        return torch.from_numpy(array)
+    return array
+
+
+def numbers(value, path=""):
+    """Yield the numbers of a value that was decoded, with the path to each; texts and sizes as well."""
+    if hasattr(value, "tolist"):
+        yield f"{path} shape", str(getattr(value, "shape", ()))
+        value = value.tolist()
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from numbers(item, f"{path}[{key!r}]")
+    elif isinstance(value, (list, tuple)):
+        yield f"{path} length", str(len(value))
+        for place, item in enumerate(value):
+            yield from numbers(item, f"{path}[{place}]")
+    else:
+        yield path, value
+
+
+# The record of a page.
+
+
+def path_of(page):
+    """Return where what is recorded of a page stands."""
+    return FOLDER / f"{page}.json"
+
+
+def read(page):
+    """Return what is recorded of a page; None where nothing is, or nothing that can be read."""
+    try:
+        return json.loads(path_of(page).read_text(encoding="utf8"))
+    except (OSError, ValueError):
+        return None
+
+
+def is_current(page, notebook):
+    """Tell whether what is recorded of a page was made by the code that it has now."""
+    kept = read(page)
+    count = len(cells_of(notebook))
+    return bool(kept) and kept.get("digest") == digest(notebook) and len(kept.get("cells", ())) == count
+
+
+def write(page, notebook, folder):
+    """Write down a page's recorded cells, as they were run with `as_run`, which kept their values in a folder."""
+    cells = []
+    for number, cell in cells_of(notebook).items():
+        kept = json.loads((Path(folder) / f"{number}.json").read_text(encoding="utf8"))
+        cells.append({"code": digest_of(cell.source), "seconds": kept["seconds"], "printed": printed(cell), **kept})
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    made = {"digest": digest(notebook), "made": made_with(), "cells": cells}
+    path_of(page).write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
+
+
+def made_with():
+    """Return what a record is made with."""
+    return {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "python": platform.python_version(),
+        **{name: metadata.version(name).partition("+")[0] for name in ("numpy", "torch")},
+        "processor": processor(),
+        "cores": os.cpu_count(),
+    }
+
+
+def processor():
+    """Return this machine's processor, in words."""
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf8"), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1].strip() if found else platform.processor() or platform.machine()
+
+
+def main():
+    """Make the experiments anew; return the exit status."""
+    import run_pages
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    named = [Path(name).stem for name in sys.argv[1:]]
+    having = {page.stem: page for page in run_pages.pages() if cells_of(run_pages.read(page))}
+    if unknown := [name for name in named if name not in having]:
+        console.print(f"{unknown[0]} has no recorded cell; those that have: {', '.join(having) or 'none'}.")
+        return 2
+    fine = True
+    for name in named or having:
+        with console.status(f"{name} …"):
+            _notebook, seconds, fault = run_pages.execute(having[name], anew=True)
+        fine = fine and not fault
+        console.print(fault if fault else f"{name}: {seconds:.0f} s", markup=False)
+    return 0 if fine else 1
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(BOOK))
+    sys.exit(main())

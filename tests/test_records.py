@@ -1,0 +1,225 @@
+"""What is kept of the book's long experiments: `book/records.py`."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "book"))
+
+import records  # noqa: E402
+import run_pages  # noqa: E402
+
+PAGES = [page for page in run_pages.pages() if records.cells_of(run_pages.read(page))]
+
+
+def notebook(*cells):
+    """A notebook of cells of code: each a text, or a text and its tags."""
+    made = [cell if isinstance(cell, tuple) else (cell,) for cell in cells]
+    return nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(code, metadata={"tags": list(tags)}) for code, *tags in made]
+    )
+
+
+def same(a, b):
+    """Two values are alike: types, dtypes, shapes and numbers."""
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if hasattr(a, "dtype"):
+        alike = type(a) is type(b) and a.dtype == b.dtype and tuple(a.shape) == tuple(b.shape)
+        return alike and bool((a == b).all())
+    return type(a) is type(b) and a == b
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        3,
+        0.1 + 0.2,
+        float("inf"),
+        "π",
+        [1, (2.0, "x"), []],
+        {"a": {1: (2,), "b": None}, (16, "far"): [3]},
+        {records.MARK: "a key that looks like ours"},
+        np.float32(1.5),
+        np.arange(6).reshape(2, 3)[:, ::2],
+        np.zeros((0, 3), dtype=np.float16),
+        np.linspace(0, 1, 500),
+        np.array([True, False]),
+        torch.randn(3, 4, dtype=torch.float64),
+        torch.randn(2, 300).T,
+        torch.tensor(2),
+        {"weights": [torch.ones(100, dtype=torch.float32)]},
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_value_comes_back_as_it_was(value):
+    """Through JSON, as a record is."""
+    assert same(records.decoded(json.loads(json.dumps(records.encoded(value)))), value)
+
+
+@pytest.mark.parametrize("value", [torch.nn.Linear(2, 2), len, {"rng": np.random.default_rng()}, {1, 2}, object()])
+def test_what_is_no_number_is_refused(value):
+    """Models, generators and the like."""
+    with pytest.raises(TypeError, match="cannot be recorded"):
+        records.encoded(value)
+
+
+def test_what_of_a_cell_is_kept_and_what_is_run():
+    """Names that are read elsewhere are kept; definitions are run each time."""
+    cell = (
+        "import math\nwidth, (low, high) = 8, (0, 1)\nrows = []\n"
+        "for step in range(3):\n    rows.append(step)\n    last = step\n"
+        "def far(x):\n    return x + width\nwith open('x') as file:\n    pass\nbest = [n for n in rows]\n"
+    )
+    page = notebook("def early():\n    return last", (cell, "recorded"), "print(rows, best)", "far(low)")
+    recorded = records.cells_of(page)[0]
+    assert records.bound(cell) == {"width", "low", "high", "rows", "step", "last", "file", "best"}
+    assert records.wanted(page, recorded) == ["best", "last", "low", "rows", "width"]
+    assert records.definitions(cell) == "import math\ndef far(x):\n    return x + width".replace(
+        "\ndef", "\n\ndef"
+    ) or ("rows" not in records.definitions(cell))
+
+
+def test_what_changes_a_digest():
+    """Code does, in the cell or before it; comments, drawings and kept numbers do not."""
+    plain = notebook(
+        "n = 3", ("result = n", "recorded"), ("draw(result)", "remove-input"), ("assert n", "remove-cell")
+    )
+    before = records.digest(plain)
+    for place, code in ((0, "n = 3  # words"), (2, "draw(result, 2)"), (3, "assert n == 3")):
+        other = notebook(
+            "n = 3", ("result = n", "recorded"), ("draw(result)", "remove-input"), ("assert n", "remove-cell")
+        )
+        other.cells[place].source = code
+        assert records.digest(other) == before
+    for place, code in ((0, "n = 4"), (1, "result = n + 1")):
+        other = notebook(
+            "n = 3", ("result = n", "recorded"), ("draw(result)", "remove-input"), ("assert n", "remove-cell")
+        )
+        other.cells[place].source = code
+        assert records.digest(other) != before
+
+
+PAGE = """---
+jupytext:
+  text_representation:
+    extension: .md
+    format_name: myst
+    format_version: 0.13
+kernelspec:
+  name: python3
+  display_name: Python 3
+---
+
+# A page
+
+```{code-cell} ipython3
+import numpy as np
+import torch
+
+torch.manual_seed(0)
+given = [1, 2]
+model = torch.nn.Linear(1, 1)
+```
+
+```{code-cell} ipython3
+:tags: [recorded]
+from pathlib import Path
+
+def log(text):
+    with Path("log.txt").open("a") as file:
+        file.write(text)
+
+log("run ")
+made = {"numbers": torch.arange(3.0) / 3, "of": len(given)}
+print("made", made["of"])
+```
+
+```{code-cell} ipython3
+print(made["numbers"].sum().item(), torch.rand(1).item(), np.random.rand(), callable(log))
+```
+"""
+
+RUN = """
+import sys
+from pathlib import Path
+import run_pages
+notebook, seconds, fault = run_pages.execute(Path("page.md").resolve(), anew="anew" in sys.argv)
+print(fault if fault else "|".join(o.text for c in notebook.cells for o in c.get("outputs", ())))
+print([cell.source for cell in notebook.cells if cell.cell_type == "code"][1].splitlines()[0])
+"""
+
+
+@pytest.fixture
+def book(tmp_path):
+    """A book of one page, with what runs it."""
+    for name in ("records.py", "run_pages.py"):
+        shutil.copy(ROOT / "book" / name, tmp_path)
+    (tmp_path / "page.md").write_text(PAGE, encoding="utf8")
+    return tmp_path
+
+
+def run(book, *how):
+    """Run the page as the build does; return what its cells printed, or the last line of what went wrong."""
+    done = subprocess.run([sys.executable, "-c", RUN, *how], cwd=book, capture_output=True, text=True, check=True)
+    said, first = done.stdout.strip().rsplit("\n", 1)
+    assert first == "from pathlib import Path"  # the page's own code is what a reader sees
+    return said
+
+
+@pytest.mark.slow
+def test_a_page_has_an_experiment_from_its_record(book):
+    """Run once, then taken from the record, with the same outputs and draws behind it, until its code changes."""
+    log = book / "log.txt"
+    first = run(book)
+    assert log.read_text() == "run " and "made 2" in first and "True" in first
+    assert run(book) == first
+    assert log.read_text() == "run "
+    assert run(book, "anew") == first
+    assert log.read_text() == "run run "
+    page = book / "page.md"
+    page.write_text(page.read_text(encoding="utf8").replace("given = [1, 2]", "given = [1, 2, 3]"), encoding="utf8")
+    assert "made 3" in run(book)
+    assert log.read_text() == "run run run "
+    record = book / "data" / "experiments" / "page.json"
+    record.write_text("<<<<<<< a merge", encoding="utf8")
+    assert "made 3" in run(book)
+    assert json.loads(record.read_text(encoding="utf8"))["cells"][0]["printed"] == "made 3\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "complaint"),
+    [
+        ("given.append(3)", "this one changes given"),
+        ("with torch.no_grad():\n    model.bias.zero_()", "this one changes model"),
+        ("made = torch.nn.Linear(1, 1)", "made is read outside of the recorded cell that makes it"),
+        ("from IPython.display import display\ndisplay(3)", "a recorded cell prints, and shows nothing else"),
+    ],
+)
+def test_what_a_recorded_cell_may_not_do(book, code, complaint):
+    """One line says it, and nothing is written."""
+    page = book / "page.md"
+    text = page.read_text(encoding="utf8").replace('print("made", made["of"])', code)
+    page.write_text(text, encoding="utf8")
+    assert complaint in run(book)
+    assert not (book / "data").exists()
+
+
+def test_what_is_recorded_is_of_this_code():
+    """If not: run `python book/records.py PAGE`, and commit what it writes. And nothing is kept of other pages."""
+    assert PAGES
+    assert [page.stem for page in PAGES if not records.is_current(page.stem, run_pages.read(page))] == []
+    assert {path.stem for path in records.FOLDER.iterdir()} == {page.stem for page in PAGES}
