@@ -146,7 +146,7 @@ def cells_of(doctree, macros):
                 if source:
                     flush()
                     cells.append(nbformat.v4.new_code_cell(source.astext().strip()))
-            elif "abh-selftest" in child.get("classes", []) or "abh-pointer" in child.get("classes", []):
+            elif {"abh-selftest", "abh-pointer", "abh-recorded"} & set(child.get("classes", [])):
                 continue
             else:
                 visitor = Text(doctree, macros)

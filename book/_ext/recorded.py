@@ -16,6 +16,11 @@ import records
 _ = get_translation("recorded")
 
 
+def holds_code(node):
+    """Tell whether a node holds a cell's code."""
+    return node.get("nb_element") == "cell_code_source"
+
+
 def say(app, doctree):
     """Put a line under each experiment of a page."""
     cells = [node for node in doctree.findall(nodes.container) if node.get("nb_element") == "cell_code"]
@@ -27,8 +32,8 @@ def say(app, doctree):
     by_code = {cell["code"]: cell["seconds"] for cell in kept["cells"]}
     made = kept["made"]
     for node in experiments:
-        source = next(child for child in node.children if child.get("nb_element") == "cell_code_source")
-        seconds = by_code.get(records.digest_of(source.astext()))
+        source = next(filter(holds_code, node.findall(nodes.Element)), None)  # perhaps folded, unless it is removed
+        seconds = source and by_code.get(records.digest_of(source.astext()))
         if seconds is None:
             continue
         about = _("Recorded on %s: %.0f s with PyTorch %s and NumPy %s.") % (
