@@ -19,9 +19,9 @@ def command(request, tmp_path):
     script = tmp_path / "attention-by-hand"
     script.write_text(SCRIPT)
     begin = [str(script)] if request.param == script.name else ["-m", "autograder"]
-    own = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
 
     def run(*arguments):
+        own = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
         whole = [sys.executable, *begin, *map(str, arguments)]
         return subprocess.run(whole, cwd=tmp_path, env=own, capture_output=True, text=True)
 
@@ -42,3 +42,17 @@ def test_a_users_mistake_is_one_line_under_either_name(command, tmp_path):
         done.stderr
         == f"Error: There is no gradebook at {tmp_path}/gradebook.db. Grade first: python -m autograder grade\n"
     )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="grading in several processes needs sockets on Linux")
+def test_a_folder_for_temporary_files_with_too_long_a_name(command, tmp_path, monkeypatch):
+    _, run = command
+    deep = tmp_path / "deep" / ("n" * 100)
+    handed_in = tmp_path / "submitted" / "ada" / "01-qkv"
+    handed_in.mkdir(parents=True)
+    deep.mkdir(parents=True)
+    (handed_in / "01-qkv.ipynb").write_bytes((ROOT / "exercises/01-qkv/01-qkv.ipynb").read_bytes())
+    monkeypatch.setenv("TMPDIR", str(deep))
+    done = run("grade", "01-qkv", "--submitted", tmp_path / "submitted", "--into", tmp_path, "--no-sandbox")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "Set TMPDIR to a shorter one" in done.stderr and len(done.stderr.splitlines()) <= 2

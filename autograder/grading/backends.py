@@ -18,6 +18,7 @@ import queue
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from autograder import cores, imports
+from autograder.course import UserError
 from autograder.grading.worker_config import WorkerConfig
 from autograder.sandbox.guests import GuestPool
 
@@ -177,8 +179,16 @@ def preload(root: Path, exercises: Sequence[str]) -> None:
                 statements = imports.of([{"source": (root / name / file).read_text(encoding="utf-8")}])
                 modules += ["torch"] if any(" torch" in line for line in statements) else []
     forkserver.set_forkserver_preload(list(dict.fromkeys(modules)))
-    with _deaf():
-        forkserver.ensure_running()
+    try:
+        with _deaf():
+            forkserver.ensure_running()
+    except OSError as error:
+        if "too long" not in str(error):
+            raise
+        raise UserError(
+            f"The folder for temporary files, {tempfile.gettempdir()}, has too long a name for a socket in it. "
+            "Set TMPDIR to a shorter one, such as /tmp."
+        ) from None
 
 
 @contextlib.contextmanager
