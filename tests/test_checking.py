@@ -49,7 +49,7 @@ from autograder.checking.expect import (
 )
 from autograder.checking.pieces import fits, scaled, softmax, stretched, transposed
 from autograder.checking.report import first_wrong
-from autograder.checking.subject import Subject, twin
+from autograder.checking.subject import Subject, attempt, twin
 from autograder.course import Exercise
 
 SEED = 5
@@ -1100,3 +1100,27 @@ def test_the_older_word_for_a_blocked_check_is_read(suite):
     assert Report.from_dict(older) == Report.from_dict(kept)
     with pytest.raises(ValueError, match="elsewhere"):
         Status("elsewhere")
+
+
+def test_what_a_listed_class_keeps_for_all_of_its_objects_is_new_in_each_attempt():
+    own = Suite("checks", read={"Collects": "chapter 1"})
+
+    @own.check()
+    def only_its_own(Collects, draw):
+        """One object has what it was given."""
+        first = Collects()
+        expect(first.add(1) == [1], "more than one")
+        expect(Collects().add(2) == [2], "another's as well")
+
+    @misconception("Collects")
+    class Collects_shared:  # noqa: N801 (as listed answers are named)
+        kept = []  # noqa: RUF012 (the mistake)
+
+        def add(self, item):
+            self.kept.append(item)
+            return list(self.kept)
+
+    (check,) = own.checks
+    said = [str(attempt(check, Collects_shared, SEED).failure) for _ in range(2)]
+    assert said == ["another's as well"] * 2
+    assert Collects_shared.kept == []

@@ -16,6 +16,8 @@ from .words import Message
 
 MOST_PARTS = 100
 """Of a result with more, no tensor is looked for among its parts."""
+KEEPS = (list, dict, set)
+"""What a class may keep things in."""
 
 
 @dataclass
@@ -232,8 +234,14 @@ class Check(Protocol):
 
 
 def attempt(check: Check, function: Any, seed: int) -> Attempt:
-    """Run one check on one function."""
-    return run_check(check, Subject(check.subject, function), seed)
+    """Run one check on one function; what a listed class keeps for all of its objects is afterwards as before."""
+    listed = isinstance(function, type) and (hasattr(function, "wrong_for") or hasattr(function, "right_for"))
+    shared = {name: kept for name, kept in vars(function).items() if isinstance(kept, KEEPS)} if listed else {}
+    before = {name: copy.copy(kept) for name, kept in shared.items()}
+    made = run_check(check, Subject(check.subject, function), seed)
+    for name, kept in before.items():
+        setattr(function, name, kept)
+    return made
 
 
 def run_check(check: Check, under_test: Subject, seed: int) -> Attempt:
