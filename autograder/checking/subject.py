@@ -236,11 +236,11 @@ class Check(Protocol):
 def attempt(check: Check, function: Any, seed: int) -> Attempt:
     """Run one check on one function; what a listed class keeps for all of its objects is afterwards as before."""
     listed = isinstance(function, type) and (hasattr(function, "wrong_for") or hasattr(function, "right_for"))
-    shared = {name: kept for name, kept in vars(function).items() if isinstance(kept, KEEPS)} if listed else {}
-    before = {name: copy.copy(kept) for name, kept in shared.items()}
+    shared = vars(function).items() if listed else ()
+    before = {name: copy.copy(value) for name, value in shared if isinstance(value, KEEPS)}
     made = run_check(check, Subject(check.subject, function), seed)
-    for name, kept in before.items():
-        setattr(function, name, kept)
+    for name, value in before.items():
+        setattr(function, name, value)
     return made
 
 

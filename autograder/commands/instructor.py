@@ -1,5 +1,6 @@
 """What instructors run on a class: to grade it, and to see and to take away what came of that."""
 
+import contextlib
 import csv
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +26,8 @@ from autograder.commands.console import (
 from autograder.course import ROOT, Course, UserError
 
 if TYPE_CHECKING:
-    from autograder.grading.session import Waiting
+    from autograder.grading.rehearsal import Change
+    from autograder.grading.session import Session, Waiting
     from autograder.results import Record
 
 
@@ -43,6 +45,9 @@ def grade(
     pending: Annotated[
         bool, typer.Option("--pending", help="Grade again only what has points that wait for what this machine has.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write nothing; show which grades would be new, and which would change.")
+    ] = False,
     jobs: Annotated[int, typer.Option(help="How many to grade at one time.", show_default="one for each core")] = 0,
     no_sandbox: Annotated[
         bool, typer.Option("--no-sandbox", help="At your own risk: run submissions with your rights.")
@@ -57,15 +62,39 @@ def grade(
     A submission that has not changed since it was graded is not graded again. Whatever students handed in,
     every one of them gets a grade and a reason, and the command ends with status 0.
     """
+    from autograder.grading import rehearsal
     from autograder.grading.session import Session, Waiting
 
     where = course_at(course, into, db)
-    session = Session(
-        where, where.exercises(exercises or ()), submitted or where.submitted, jobs, force, redraw, pending
-    )
-    if pending and not session.submissions:
-        _nothing_to_settle(session.waiting)
+    with contextlib.ExitStack() as stack:
+        known = rehearsal.before(where) if dry_run else {}
+        place = stack.enter_context(rehearsal.copied(where)) if dry_run else where
+        session = Session(
+            place,
+            where.exercises(exercises or ()),
+            submitted or where.submitted,
+            jobs,
+            force,
+            redraw,
+            pending,
+            pages=not dry_run,
+            hide=[where.into],
+        )
+        if pending and not session.submissions:
+            _nothing_to_settle(session.waiting)
+            return
+        _grade(session, no_sandbox, fall_back)
+    if dry_run:
+        _show_changes(rehearsal.changes(known, session.records), session)
         return
+    write_timings(session.seconds)
+    _show_grades(where, session.records, session.kept, session.renewed)
+    for line in Waiting([*session.records, *session.waiting.elsewhere]).said():
+        warn(line)
+
+
+def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
+    """Grade with progress shown; Ctrl-C ends the command."""
     session.isolate(wanted=not no_sandbox, fall_back=fall_back, warn=warn)
     warn_of_gpus(session.used)
     try:
@@ -79,12 +108,42 @@ def grade(
                 progress.update(pages, total=session.batch.pages)
                 progress.update(task, visible=True, advance=1, description=f"{record.student} {record.assignment}")
     except KeyboardInterrupt:
-        warn("Stopped. What was graded is kept; the same command goes on from there.")
+        warn(
+            "Stopped. What was graded is kept; the same command goes on from there."
+            if session.pages
+            else "Stopped. Nothing was written."
+        )
         raise typer.Exit(130) from None
-    write_timings(session.seconds)
-    _show_grades(where, session.records, session.kept, session.renewed)
-    for line in Waiting([*session.records, *session.waiting.elsewhere]).said():
-        warn(line)
+
+
+def _show_changes(changes: Sequence["Change"], session: "Session") -> None:
+    """Print whose grades would be other, and through which check; and how many."""
+    from autograder.sanitize import text
+
+    table = Table(show_edge=False, header_style="bold")
+    for name in ("Student", "Exercise", "Now", "Then", "Change", "Through"):
+        table.add_column(name, justify="right" if name in ("Now", "Then", "Change") else "left", overflow="fold")
+    for change in changes:
+        now, then = change.before, change.after
+        waiting = f" + {then.pending:g} waiting" if then.pending else ""
+        through = "\n".join(f"{name}: {how}" for name, how in change.through()) or "–"
+        table.add_row(
+            escape(then.student),
+            then.assignment,
+            f"{now.score:g}" if now else "–",
+            f"{then.score:g}{waiting} / {then.max_score:g}",
+            f"{change.difference:+g}" if now else "new",
+            escape(text.line(str(then.reason)) if then.kind.ungraded else through) if now else "–",
+        )
+    if changes:
+        out.print(table)
+    gains, losses = (sum(1 for c in changes if c.before and sign * c.difference > 0) for sign in (1, -1))
+    new = sum(1 for change in changes if change.before is None)
+    graded, all_of_them = len(session.records) - session.kept, len(session.records)
+    out.print(
+        f"Would grade {graded} of {all_of_them}: {new} new, {gains} gain, {losses} lose. Nothing was written.",
+        highlight=False,
+    )
 
 
 def _nothing_to_settle(waiting: "Waiting") -> None:

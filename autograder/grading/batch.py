@@ -42,10 +42,11 @@ PAGE_DIED = "the process that made it ended"
 
 @dataclass
 class Options:
-    """How a batch grades: `force` what has a grade that holds as well, `redraw` the checks' inputs."""
+    """How a batch grades: `force` what has a grade that holds as well, `redraw` the checks' inputs, make `pages`."""
 
     force: bool = False
     redraw: bool = False
+    pages: bool = True
 
 
 @dataclass
@@ -107,7 +108,7 @@ class Batch:
                 tasks.append(task)
                 assert task.record is not None
                 yield "graded", task.record, task.kept
-            for task in self._with_pages(tasks):
+            for task in self._with_pages(tasks) if self.options.pages else ():
                 assert task.record is not None
                 yield "page", task.record, task.kept
         finally:

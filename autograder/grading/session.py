@@ -85,6 +85,10 @@ class Session:
     force, redraw, pending : bool
         Whether to grade again what has a grade that holds, whether with inputs drawn anew, and whether only what has
         points that wait for a machine with what this one has.
+    pages : bool
+        Whether to make feedback pages.
+    hide : sequence of Path
+        What else of this machine guests must not see.
 
     Attributes
     ----------
@@ -107,12 +111,14 @@ class Session:
         force: bool = False,
         redraw: bool = False,
         pending: bool = False,
+        pages: bool = True,
+        hide: Sequence[Path] = (),
     ):
         self.timer = PhaseTimer()
         if not submitted.is_dir():
             raise UserError(f"There is no folder {submitted}. Name the one with the submissions: --submitted DIR")
         self.course, self.exercises, self.submitted, self.jobs = course, exercises, submitted.resolve(), jobs
-        self.force, self.redraw = force or pending, redraw
+        self.force, self.redraw, self.pages = force or pending, redraw, pages
         # What takes long to load begins now, in other processes: workers here, guests when it is known how they run.
         backends.preload(course.root / "exercises", [exercise.name for exercise in exercises])
         self.submissions = submissions.find(exercises, self.submitted)
@@ -130,7 +136,7 @@ class Session:
             root=str(course.root),
             exercises=tuple(exercise.name for exercise in self.used),
             limits=limits,
-            hidden=(str(course.root), str(course.into), str(self.submitted)),
+            hidden=(str(course.root), str(course.into), str(self.submitted), *map(str, hide)),
             imports=submissions.imported(self.submissions, limits.notebook_mb),
         )
         self.records: list[Record] = []
@@ -202,7 +208,7 @@ class Session:
             gradebook.Writer(self.course, book),
             lambda: backends.Local(jobs, self.setting, pool),
             self.setting,
-            batch.Options(self.force, self.redraw),
+            batch.Options(self.force, self.redraw, self.pages),
             self.timer,
         )
 
