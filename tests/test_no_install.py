@@ -74,10 +74,6 @@ def test_what_is_no_yaml_is_one_line(tmp_path):
     assert "\n" not in str(error.value)
 
 
-def test_this_course_names_no_address():
-    assert published.repository(ROOT) == published.site(ROOT) == ""
-
-
 # The cell.
 
 
