@@ -18,6 +18,9 @@ Notebook = nbformat.NotebookNode
 OUTCOME_ID = "outcome"
 """The id of the cell at the head of a graded notebook that says what happened to it."""
 
+SKIPPED = "skip-execution"
+"""The tag of a cell that is run by hand only; nbclient, and with it nbgrader, passes over it too."""
+
 
 @dataclass(frozen=True)
 class CheckCall:
@@ -63,6 +66,11 @@ def is_read(cell: Cell) -> bool:
 def is_locked(cell: Cell) -> bool:
     """Tell whether a cell comes from the release as it is."""
     return bool(marks(cell)) and not is_answer(cell)
+
+
+def is_skipped(cell: Cell) -> bool:
+    """Tell whether a cell of the release is not run when a submission is graded: it decides nothing."""
+    return is_locked(cell) and not is_graded(cell) and SKIPPED in cell["metadata"].get("tags", [])
 
 
 def is_code(cell: Cell) -> bool:

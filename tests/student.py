@@ -29,8 +29,8 @@ def solutions(text):
     return {title: re.sub(r"^ *### (BEGIN|END) SOLUTION\n", "", code, flags=re.M) for title, code in cells.items()}
 
 
-def executed(notebook, folder):
-    """Return a notebook with its outputs, run in a kernel of its own in a folder."""
+def executed(notebook, folder, **options):
+    """Return a notebook with its outputs, run in a kernel of its own in a folder; nbclient takes further options."""
     for tried in range(1, TRIES + 1):
         client = NotebookClient(
             copy.deepcopy(notebook),
@@ -38,6 +38,7 @@ def executed(notebook, folder):
             kernel_name="python3",
             allow_errors=True,
             resources={"metadata": {"path": folder}},
+            **options,
         )
         try:
             return client.execute()
@@ -49,12 +50,21 @@ def executed(notebook, folder):
 
 def run(folder, name, answers):
     """Run a released folder's notebook; return points, most points and errors of each check cell."""
-    notebook = nbformat.read(folder / f"{name}.ipynb", as_version=4)
+    return earned(executed(answered(folder / f"{name}.ipynb", answers), folder))
+
+
+def answered(path, answers):
+    """Return a released notebook with these answers in its cells."""
+    notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         own = cell.metadata.get("nbgrader", {})
         if own.get("solution") and cell.cell_type == "code" and own["grade_id"] in answers:
             cell.source = answers[own["grade_id"]]
-    notebook = executed(notebook, folder)
+    return notebook
+
+
+def earned(notebook):
+    """Return points, most points, errors, and whether something was not verified, of each check cell that was run."""
     found = {}
     for cell in notebook.cells:
         own = cell.metadata.get("nbgrader", {})

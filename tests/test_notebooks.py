@@ -1,5 +1,8 @@
 """Each chapter downloads as a notebook, which runs where the course is not."""
 
+import re
+import sys
+
 import nbformat
 import pytest
 from conftest import ROOT
@@ -20,6 +23,8 @@ def test_the_page_leads_to_it_and_nothing_of_the_books_own_is_in_it(html, name):
     nbformat.validate(notebook)
     code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     assert "figures" not in code and "measured(" not in code
+    used = {name.split(".")[0] for name in re.findall(r"^\s*(?:import|from) ([\w.]+)", code, re.MULTILINE)}
+    assert used - sys.stdlib_module_names <= {"numpy", "torch", "matplotlib", *(["triton"] if "11-" in name else [])}
     assert max(len(line) for line in code.splitlines()) <= 72
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     assert "{math}" not in text and r"\class" not in text and r"\vv" not in text

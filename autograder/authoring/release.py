@@ -10,7 +10,7 @@ from nbgrader.utils import capture_log
 from traitlets.config import Config
 
 from autograder import archive, gradebook
-from autograder.authoring import source
+from autograder.authoring import published, source
 from autograder.course import Course, Exercise, UserError
 
 
@@ -35,7 +35,9 @@ def release(course: Course, exercise: Exercise, into: Path | None = None) -> Pat
         If nbgrader cannot make the release; the old one is left as it was.
     """
     into = into or exercise.released
-    nbformat.write(source.read(exercise.text), exercise.solution / f"{exercise.name}.ipynb")
+    notebook = source.read(exercise.text)
+    published.add_cell(notebook, course.root, exercise.name)
+    nbformat.write(notebook, exercise.solution / f"{exercise.name}.ipynb")
     archive.write(exercise.solution)
     with gradebook.opened(course):  # nbgrader writes the exercise into it as well: it must be this course's
         pass

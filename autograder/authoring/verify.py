@@ -58,14 +58,17 @@ def _note(course: Course, exercise: Exercise) -> Path:
 def _digests(course: Course, exercise: Exercise) -> dict[str, str]:
     """Return fingerprints of what a release is made from, and of what it made; the gradebook has it as well."""
     from autograder import archive
+    from autograder.authoring import published
 
-    tools = [HERE / name for name in ("release.py", "source.py", "verify.py", "loader.py", "answer_trials.py")]
+    names = ("release.py", "source.py", "verify.py", "loader.py", "answer_trials.py", "published.py")
+    tools = [*(HERE / name for name in names), published.TEMPLATE]
     made_from = [exercise.solution, archive.RUNTIME, course.root / CONFIG, *tools, Path(archive.__file__)]
     made = [exercise.solution / f"{exercise.name}.ipynb", exercise.solution / archive.NAME]
     return {
         "from": _digest(made_from, without=made),
         "made": _digest([exercise.released, *made]),
         "gradebook": str(course.gradebook.exists()),
+        "site": published.site(course.root),
     }
 
 

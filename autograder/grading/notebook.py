@@ -9,7 +9,7 @@ from typing import Any
 
 import nbformat
 
-from autograder.cells import Cell, Notebook, grade_id, is_answer, is_code, is_locked, marks
+from autograder.cells import Cell, Notebook, grade_id, is_answer, is_code, is_locked, is_skipped, marks
 from autograder.checking.words import Message
 from autograder.sanitize import text
 
@@ -182,7 +182,7 @@ def _restored(original: Cell, given: Cell | None, result: Restored) -> Cell:
     if is_code(cell):
         cell.outputs, cell.execution_count = [], None
     if given is None:
-        if grade_id(cell):
+        if grade_id(cell) and not is_skipped(cell):  # an older release may have had none
             result.repairs.append(Message(TEXT if _is_text(cell) else MISSING, cell=grade_id(cell)))
         if is_answer(cell):  # what the student wrote for it may stand elsewhere, and must not be undone
             cell.source = ""
@@ -203,8 +203,8 @@ def _restored(original: Cell, given: Cell | None, result: Restored) -> Cell:
 
 
 def _is_text(cell: Cell) -> bool:
-    """Tell whether a locked cell only says something; such a cell decides nothing."""
-    return is_locked(cell) and not is_code(cell)
+    """Tell whether a locked cell only says something, or is not run; such a cell decides nothing."""
+    return is_locked(cell) and (not is_code(cell) or is_skipped(cell))
 
 
 def _keys(submitted: Notebook, released: Notebook) -> list[str | None]:

@@ -18,6 +18,7 @@ from autograder.cells import (
     grade_id,
     is_check,
     is_code,
+    is_skipped,
     last_graded,
     new_output,
     set_points,
@@ -90,7 +91,7 @@ def execute(
     """
     run = _Run(judge, guests, unit, limits, clock or PhaseTimer())
     end = len(notebook.cells) if limits.run_all_cells else last_graded(notebook.cells) + 1
-    cells = [cell for cell in notebook.cells[:end] if is_code(cell)]
+    cells = [cell for cell in notebook.cells[:end] if is_code(cell) and not is_skipped(cell)]
     judge.begin(unit.seed, run.clock)
     try:
         for place, cell in enumerate(cells):

@@ -2,7 +2,8 @@
 
 * Drops sphinx-thebe, whose script breaks every page and names a CDN.
 * Copies what pages need in the browser (MathJax, fonts, the widgets' runtime) out of `_build/npm/`.
-* `{exercise} 01-qkv` shows an exercise: title, points, one zip to download, how to open it and how to check it.
+* `{exercise} 01-qkv` shows an exercise: title, points, one zip to download and how to open it, or where it opens
+  without an install.
   The page that holds the card also gets a line under its title that leads there.
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import anywidget
 from docutils import nodes
+from elsewhere import links
 from sphinx.errors import ExtensionError
 from sphinx.locale import get_translation
 from sphinx.util import logging
@@ -155,10 +157,14 @@ class ExerciseDirective(SphinxDirective):
         download = nodes.paragraph(classes=["abh-exercise-facts"])
         link = nodes.reference("", _("Download %s") % f"{name}.zip", refuri=f"{up}exercises/{name}.zip")
         link["classes"] = ["abh-button"]
-        download += [link, nodes.inline("", worth, classes=["abh-points"])]
+        elsewhere = links(self.env, f"exercises/{name}/{name}.ipynb", "abh-button", "abh-quiet")
+        download += [link, *elsewhere, nodes.inline("", worth, classes=["abh-points"])]
         card += download
         card += nodes.paragraph("", _("Unpack and open it:"))
         card += shell(f"python -m zipfile -e {name}.zip .\njupyter lab {name}/{name}.ipynb")
+        if elsewhere:
+            note = _("Colab and Binder need no install, and keep nothing: download your notebook before you leave.")
+            card += nodes.paragraph("", note)
         return [card]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 from docutils import nodes
+from elsewhere import links
 from sphinx.locale import get_translation
 from sphinx.util.docutils import SphinxDirective
 
@@ -188,7 +189,7 @@ class NotebookLink(SphinxDirective):
         line = nodes.paragraph(classes=["abh-pointer", "abh-notebook"])
         line += nodes.inline("", _("Notebook"), classes=["abh-kicker"])
         link = chapter_link("", name, refuri=f"{up}{FOLDER}/{name}")
-        line += link
+        line += [link, *links(self.env, f"{FOLDER}/{name}")]
         return [line]
 
 
