@@ -143,6 +143,7 @@ class GuestPool:
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
             self._channels.close()
+            self._log.close()
             self.process = None
 
 
