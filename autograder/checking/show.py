@@ -133,12 +133,13 @@ def text(report: Report) -> str:
     for result in ordered(report):
         note = (
             f"`{result.name}`"
-            if result.status.does_not_hold
+            if result.status == Status.FAILED
             else waits(result)
             if result.status == Status.BLOCKED
             else ""
         )
-        lines.append(f"  {_(STATUS[result.status]):7} {shown(result.title)}{note and f' ({note})'}")
+        status = _(STATUS[result.status]) + (":" if result.status == Status.ADVICE else "")
+        lines.append(f"  {status:7} {shown(result.title)}{note and f' ({note})'}")
         if result.status.does_not_hold or result.status == Status.UNVERIFIED:
             lines.append(f"          {shown(result.message)}")
         if not result.status.does_not_hold:
@@ -223,7 +224,7 @@ def _status(result: Result) -> str:
     status = html.escape(_(STATUS[result.status]).lower())
     if result.status == Status.BLOCKED:
         return f"{status} {_code(waits(result))}"
-    return f"{status} {_code(f'`{result.name}`')}" if result.status.does_not_hold else status
+    return f"{status} {_code(f'`{result.name}`')}" if result.status == Status.FAILED else status
 
 
 def _inline(message: Any) -> str:
