@@ -59,9 +59,9 @@ def test_what_became_of_the_mutants_stands_there(page):
     _summary, table = map(cells, re.findall(r'<table class="abh-counts.*?</table>', page, re.S))
     for name, functions in mutants.recorded().items():
         rows = functions.values()
-        examined, killed, told, equal = (
-            sum(row[kind] for row in rows) for kind in ("examined", "killed", "told", "equal")
-        )
-        assert table[name] == [str(count) for count in (examined, killed, told, equal, examined - killed - equal)]
+        kinds = ("examined", "killed", "told", "advice", "equal")
+        examined, killed, told, advice, equal = (sum(row[kind] for row in rows) for kind in kinds)
+        counts = (examined, killed, told, advice, equal, examined - killed - equal)
+        assert table[name] == [str(count) for count in counts]
         assert examined == killed + equal
     assert {folder.name for folder in loader.FOLDERS} <= set(table)

@@ -102,7 +102,7 @@ class SummaryDirective(_Directive):
 class MutantsDirective(_Directive):
     """What became of the mutants of each exercise, as it was written down."""
 
-    KINDS = ("examined", "killed", "told", "equal", "survived")
+    KINDS = ("examined", "killed", "told", "advice", "equal", "survived")
 
     def run(self):
         self.env.note_dependency(str(loader.ROOT / mutants.RECORD))
@@ -113,13 +113,13 @@ class MutantsDirective(_Directive):
                 for mutant in row["survived"]:
                     message = "%s: no check rejects the mutant %s"
                     logger.warning(message, subject, mutant, location=self.get_location(), type="catches")
-                counts.update({kind: row[kind] for kind in ("examined", "killed", "told", "equal")})
+                counts.update({kind: row[kind] for kind in ("examined", "killed", "told", "advice", "equal")})
                 counts.update(survived=len(row["survived"]))
             body.append([name, *(str(counts[kind]) for kind in self.KINDS)])
             total += counts
         body.append([_("All"), *(str(total[kind]) for kind in self.KINDS)])
-        head = [_("Exercise"), _("Mutants"), _("Killed"), _("Told why"), _("Equal"), _("Passed")]
-        return [table(head, body, (30, 14, 14, 14, 14, 14), "abh-counts", "abh-summed")]
+        head = [_("Exercise"), _("Mutants"), _("Killed"), _("Told why"), _("By advice"), _("Equal"), _("Passed")]
+        return [table(head, body, (28, 12, 12, 12, 12, 12, 12), "abh-counts", "abh-summed")]
 
 
 class CatchesDirective(_Directive):
@@ -162,6 +162,8 @@ class CatchesDirective(_Directive):
             return [answer, "", self.parsed(wrong.hint)]
         (_name, title), *others = wrong.failed
         caught = self.parsed(title)
+        if wrong.advice:
+            caught.append(nodes.paragraph("", _("advice, worth no points"), classes=["abh-quiet"]))
         if others:
             also = ", ".join(words(name, subject) for name, _title in others)
             caught.append(nodes.paragraph("", _("also: %s") % also, classes=["abh-quiet"]))

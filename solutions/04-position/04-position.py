@@ -15,7 +15,7 @@
 # (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
 # it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
 # `checks.run("rotary", points=9, seed=...)` in a cell of your own. Points are partial, and the checks are
-# readable: open `checks.py` beside this notebook.
+# readable: open `checks.py` beside this notebook. *Advice* costs no points.
 #
 # **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
 # sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
@@ -95,8 +95,8 @@ checks.run("by_hand", points=0)
 #
 # - Places and positions are counted from 0. The words of a sequence are the rows of its array: (n, d) is n words of
 #   d numbers each. `...` in front stands for any number of leading batch axes (none, one, several).
-# - If sizes do not fit (each function names its own under *Raises*), raise `ValueError`, also where one of the two is 1.
-#   (NumPy's broadcasting stretches a 1 without a word, and indexing doesn't check lengths: compare the sizes yourself.)
+# - Advice, worth no points: if sizes do not fit (each function names its own under *Raises*), raise `ValueError`, also
+#   where one of the two is 1. (NumPy's broadcasting stretches a 1 without a word, and indexing doesn't check lengths.)
 # - A result that is made from an array `X` has the floating dtype of `X`: float32 in, float32 out, and so
 #   for float16 and float64. Integers in `X` are not asked about.
 # - The inputs are left as they were.
@@ -142,7 +142,7 @@ def permutation_gap(attend, X, permutation):
     Raises
     ------
     ValueError
-        If the permutation has another length than n.
+        Advice, worth no points: if the permutation has another length than n.
     """
     ### BEGIN SOLUTION
     if len(permutation) != len(X):
@@ -203,7 +203,7 @@ def sinusoidal_encoding(n, d_model):
     Raises
     ------
     ValueError
-        If d_model is odd.
+        Advice, worth no points: if d_model is odd.
     """
     ### BEGIN SOLUTION
     if d_model % 2:
@@ -271,7 +271,7 @@ def rotary(X, positions, base=10000.0):
     Raises
     ------
     ValueError
-        If d is odd, or the number of positions differs from n.
+        Advice, worth no points: if d is odd, or the number of positions differs from n.
     """
     ### BEGIN SOLUTION
     n, d = X.shape[-2:]

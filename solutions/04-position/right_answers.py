@@ -1,4 +1,7 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them."""
+"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+
+Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+"""
 
 import math
 
@@ -32,8 +35,6 @@ def gap_undone(attend, X, permutation):
 
 @right("permutation_gap")
 def gap_by_matrix(attend, X, permutation):
-    if sorted(permutation) != list(range(X.shape[0])):
-        raise ValueError("no permutation of the rows")
     P = np.eye(len(X))[permutation]
     return float(np.linalg.norm((attend(P @ X) - P @ attend(X)).ravel(), np.inf))
 
@@ -79,7 +80,6 @@ def sinusoidal_loops(n, d_model):
 
 @right("sinusoidal_encoding")
 def sinusoidal_by_exp(n, d_model):
-    even(d_model)
     angles = np.arange(n)[:, None] * np.exp(np.arange(0, d_model, 2) * (-np.log(10000.0) / d_model))
     P = np.empty((n, d_model))
     P[:, 0::2], P[:, 1::2] = np.sin(angles), np.cos(angles)
@@ -137,7 +137,6 @@ def sinusoidal_turned_step_by_step(n, d_model):
 
 @right("rotary")
 def rotary_by_complex_numbers(X, positions, base=10000.0):
-    sizes_fit(X, positions)
     Z = (X[..., 0::2] + 1j * X[..., 1::2]) * np.exp(1j * np.outer(positions, speeds(X.shape[-1], base)))
     result = np.empty_like(X)
     result[..., 0::2], result[..., 1::2] = Z.real, Z.imag

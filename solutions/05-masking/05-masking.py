@@ -17,7 +17,7 @@
 # (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
 # it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
 # `checks.run("causal_mask", points=4, seed=...)` in a cell of your own. Points are partial, and the checks are
-# readable: open `checks.py` beside this notebook.
+# readable: open `checks.py` beside this notebook. *Advice* costs no points.
 #
 # **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
 # sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
@@ -96,8 +96,9 @@ checks.run("by_hand", points=0)
 #   arguments that have it. A mask *broadcasts* to the scores: it may have fewer leading axes, and a size of 1
 #   where the scores have more. Not asked about are a mask that has more axes than the scores, a plain `True` in
 #   place of an array. You may assume that `Q`, `K` and `V` have the same leading axes.
-# - If sizes do not fit (each function names its own under *Raises*), raise `ValueError`, also where one of the two
-#   is 1. Only the mask may be stretched to the scores, never the scores to the mask.
+# - A mask that does not broadcast to the scores raises `ValueError`; NumPy does that by itself. Advice, worth no
+#   points: so do other sizes that do not fit (each function names its own under *Raises*), also where one of the two is
+#   1. Only the mask may be stretched to the scores, never the scores to the mask.
 # - The result has the inputs' floating dtype: float32 in, float32 out, and float16 as well. Integers and arguments
 #   of different dtypes are not asked about.
 # - The inputs are left as they were.
@@ -186,7 +187,7 @@ def padding_mask(lengths, n):
     Raises
     ------
     ValueError
-        If a length is above n.
+        Advice, worth no points: if a length is above n.
     """
     ### BEGIN SOLUTION
     lengths = np.asarray(lengths)
@@ -245,7 +246,7 @@ def masked_softmax(S, mask):
     Raises
     ------
     ValueError
-        If the mask does not broadcast to the shape of `S`.
+        If the mask does not broadcast to the scores. Advice, worth no points: also if `S` would be stretched to it.
     """
     ### BEGIN SOLUTION
     mask = np.broadcast_to(mask, S.shape)  # raises where it does not fit, and never stretches S
@@ -296,13 +297,13 @@ def masked_attention(Q, K, V, mask=None):
     Z : array, shape (..., n_q, d_v)
         Row i is the sum of the values, weighted with row i of `A`.
     A : array, shape (..., n_q, n_k)
-        The weights. Both come in a tuple, in this order.
+        The weights. Both come in a tuple, in this order. (A list will do.)
 
     Raises
     ------
     ValueError
-        If the two sizes d_k differ, or the numbers of keys and values, or if the mask does not broadcast to
-        (..., n_q, n_k).
+        If the mask does not broadcast to the scores. Advice, worth no points: if the two sizes d_k differ, or the
+        numbers of keys and values, or if the scores would be stretched to the mask.
     """
     ### BEGIN SOLUTION
     S = scaled_scores(Q, K)

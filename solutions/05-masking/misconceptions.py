@@ -683,6 +683,16 @@ def masked_softmax_stretches_scores(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="mask cut to the scores",
+    hint="A mask that is larger than the scores was cut to its first rows and columns, where it may be another one. "
+    "Leave it as it is: NumPy raises `ValueError` where it does not fit.",
+)
+def masked_softmax_cuts_mask(S, mask):
+    return share(S, mask[..., : S.shape[-2], : S.shape[-1]])
+
+
+@misconception(
+    "masked_softmax",
     label="tiny number added to the sum",
     hint="A number such as 1e-9 keeps the sum from being 0. In float16 it is 0 itself, and 0 / 0 is NaN. Divide by "
     "1 where the sum is 0: `np.where(total > 0, total, 1)`.",
@@ -958,6 +968,16 @@ def masked_attention_stretches_scores(Q, K, V, mask=None):
     S = scaled(Q, K)
     A = masked_softmax_stretches_scores(S, every(S) if mask is None else mask)
     return A @ V, A
+
+
+@misconception(
+    "masked_attention",
+    label="mask cut to the scores",
+    hint="A mask that is larger than (n_q, n_k) was cut to its first rows and columns, where it may be another one. "
+    "Leave it as it is: `np.broadcast_to` raises `ValueError` where it does not fit.",
+)
+def masked_attention_cuts_mask(Q, K, V, mask=None):
+    return attend(Q, K, V, None if mask is None else mask[..., : Q.shape[-2], : K.shape[-2]])
 
 
 @misconception(

@@ -1,4 +1,7 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them."""
+"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+
+Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+"""
 
 import numpy as np
 
@@ -63,7 +66,6 @@ def padding_mask_loops(lengths, n):
 
 @right("padding_mask")
 def padding_mask_outer(lengths, n):
-    fits(int(np.minimum(lengths, n).sum()), int(lengths.sum()), "number of tokens")
     return np.greater.outer(lengths, np.arange(n)).reshape(-1, 1, n)
 
 
@@ -89,7 +91,7 @@ def masked_softmax_row_by_row(S, mask):
 
 @right("masked_softmax")
 def masked_softmax_nan_to_num(S, mask):
-    return np.nan_to_num(softmax(hidden(S, mask)))
+    return np.nan_to_num(softmax(np.where(mask, S, S.dtype.type(-np.inf))))
 
 
 @right("masked_softmax")
@@ -145,8 +147,6 @@ def masked_softmax_torch(S, mask):
 
 @right("masked_attention")
 def masked_attention_einsum(Q, K, V, mask=None):
-    fits(Q.shape[-1], K.shape[-1], "d_k")
-    fits(K.shape[-2], V.shape[-2], "number of keys and values")
     S = np.einsum("...qd,...kd->...qk", Q, K) / Q.shape[-1] ** 0.5
     A = share(S, True if mask is None else mask)
     return np.einsum("...qk,...kd->...qd", A, V), A

@@ -18,6 +18,7 @@
 # it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
 # `checks.run("split_heads", points=2, seed=...)` in a cell of your own. Points are partial, and the checks are
 # readable: open `checks.py` beside this notebook. Later classes may use earlier functions, so mend from the top.
+# *Advice* costs no points.
 #
 # **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
 # sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
@@ -106,9 +107,9 @@ checks.run("by_hand", points=0)
 #   (b, 1, n_k), one for each sequence; or four axes that fit (b, h, n_q, n_k), each of the first three in full or 1.
 #   Not asked about: two axes (1, n_k), and three of which the first is 1 while b is not.
 # - A query that may attend to nothing gets weights 0, and so the weighted sum 0; `W_o` and its bias come after that.
-# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`, `RuntimeError` or
-#   `IndexError`, as PyTorch itself does. A size of 1 is a size too: it must not be stretched to fit another. What becomes of
-#   batches of different size is not asked about.
+# - What does not fit raises `ValueError`, `RuntimeError` or `IndexError`; each function names it under *Raises*. PyTorch
+#   itself does so nearly everywhere. Advice, worth no points: where it would stretch a size of 1 to fit another, raise too.
+#   What becomes of batches of different size is not asked about.
 # - The result has the floating dtype of inputs and parameters, which is one for all. Integers are not asked about.
 # - Gradients flow from the result to every input and every parameter: no `detach`, no `.data`, no NumPy on the way.
 # - The inputs are left as they were; nothing is dropped at random, in training mode either.
@@ -221,7 +222,7 @@ checks.run("merge_heads", points=2)
 # in the same cell, or take an `nn.ModuleDict`. What a new `nn.Linear` draws is good enough to begin with.
 #
 # A single head has scores (b, n_q, n_k). Of a mask with four axes it gets its own part: entry i of the second axis, or the
-# only one where that axis is 1. With any other number of entries the mask does not fit.
+# only one where that axis is 1. (With more entries than heads the mask does not fit; to raise there is advice.)
 #
 # By hand, with d_model = 2 and h = 2, so d_head = 1, without biases: head i reads column i alone, from queries, keys and values.
 # The query $(\ln 3, \ln 3)$ meets the keys $(1, 0)$ and $(0, 1)$ with the values $(4, 0)$ and $(8, 12)$.
@@ -253,7 +254,7 @@ class MultiHeadAttentionLoop(nn.Module):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        If d_model is no multiple of num_heads.
+        Advice, worth no points: if d_model is no multiple of num_heads.
     """
 
     def __init__(self, d_model, num_heads, bias=True):
@@ -291,8 +292,8 @@ class MultiHeadAttentionLoop(nn.Module):
         Raises
         ------
         ValueError, RuntimeError or IndexError
-            If the last size of query, key or value is not d_model, if the numbers of keys and values differ, or if the
-            mask does not fit.
+            If the mask is for other numbers of queries or keys. Advice, worth no points: if the last size of query, key or
+            value is not d_model, if the numbers of keys and values differ, or if a 1 would have to be stretched.
         """
         ### BEGIN SOLUTION
         key = query if key is None else key
@@ -360,7 +361,7 @@ class MultiHeadAttention(nn.Module):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        If d_model is no multiple of num_heads.
+        Advice, worth no points: if d_model is no multiple of num_heads.
     """
 
     def __init__(self, d_model, num_heads, bias=True):
@@ -397,8 +398,8 @@ class MultiHeadAttention(nn.Module):
         Raises
         ------
         ValueError, RuntimeError or IndexError
-            If the last size of query, key or value is not d_model, if the numbers of keys and values differ, or if the
-            mask does not fit.
+            If the mask is for other numbers of queries or keys. Advice, worth no points: if the last size of query, key or
+            value is not d_model, if the numbers of keys and values differ, or if a 1 would have to be stretched.
         """
         ### BEGIN SOLUTION
         key = query if key is None else key

@@ -186,6 +186,7 @@ def split_heads_ones(split_heads, draw):
 @check(weight=1)
 def split_heads_refuses(split_heads, draw):
     """A width d that is no multiple of `num_heads` raises `ValueError`, `RuntimeError` or `IndexError`."""
+    # Worth points: heads that are cut out of such a width lose columns without a word. A reshape raises by itself.
     b, n, *_ = sizes(draw)
     for d, h in [(7, 3), (6, 4), (5, 2), (3, 6), (1, 2)]:
         expect_raises(REFUSED, split_heads, tensor(draw, b, n, d), h, because=f"d is {d}, and there are {h} heads")
@@ -341,7 +342,7 @@ def parameters_without_bias(made, draw):
     expect_parameters(made.module(d_model, h, False), shapes(named(made, parameters(draw, d_model, bias=False), h)))
 
 
-@of_both(weight=1)
+@of_both(weight=0)
 def refuses_heads(made, draw):
     """A d_model that is no multiple of num_heads raises when the layer is made: `ValueError` or its like."""
     for d_model, h in [(7, 3), (6, 4), (8, 3), (3, 6)]:
@@ -533,8 +534,19 @@ def dtype(made, draw):
 
 
 @of_both(weight=1, needs=[values])
+def refuses_masks(made, draw):
+    """A mask for another number of queries or keys raises `ValueError`, `RuntimeError` or `IndexError`."""
+    # Worth points: whoever cuts such a mask takes one for another. PyTorch raises by itself.
+    b, n_q, n_k, h, d_head = sizes(draw)
+    layer = loaded(made, parameters(draw, h * d_head), h)
+    inputs = tokens(draw, b, n_q, n_k, h * d_head)
+    for shape in [(n_q, n_k + 1), (n_q + 1, n_k), (b, n_q + 1, n_k)]:
+        expect_raises(REFUSED, layer, *inputs, some(draw, *shape), because=f"the mask is {shape}")
+
+
+@of_both(weight=0, needs=[values])
 def refuses_sizes(made, draw):
-    """Sizes that do not fit raise: another width, other numbers of keys and values, a mask that does not fit."""
+    """Another width, other numbers of keys and values, and a mask for more heads raise; no size of 1 is stretched."""
     b, n_q, n_k, h, d_head = sizes(draw)
     d_model = h * d_head
     layer = loaded(made, parameters(draw, d_model), h)
@@ -546,7 +558,7 @@ def refuses_sizes(made, draw):
     for keys, values in [(n_k, n_k + 1), (n_k, 1), (1, n_k)]:
         inputs = query, tensor(draw, b, keys, d_model), tensor(draw, b, values, d_model)
         expect_raises(REFUSED, layer, *inputs, because=f"{keys} keys, values: {values}")
-    for shape in [(n_q, n_k + 1), (n_q + 1, n_k), (n_q, 1), (b, n_q + 1, n_k), (1, h + 1, n_q, n_k), (b, h, n_q, 1)]:
+    for shape in [(n_q, 1), (b, h, n_q, 1), (1, h + 1, n_q, n_k)]:
         expect_raises(REFUSED, layer, query, key, value, some(draw, *shape), because=f"the mask is {shape}")
     for queries, keys in [(1, n_k), (n_q, 1)]:  # these may not be stretched to the mask
         inputs = tokens(draw, b, queries, keys, d_model)

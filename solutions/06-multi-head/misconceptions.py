@@ -807,6 +807,16 @@ class mask_stretched:
         return share(S, None if mask is None else mask.expand(*mask.shape[:-1], S.shape[-1]))
 
 
+@of_both(
+    label="mask cut to fit",
+    hint="A mask for more tokens was cut to the first n_q rows and n_k columns, where it may be another one: a "
+    "causal mask is aligned at the end. Leave it as it is; PyTorch raises where it does not fit.",
+)
+class mask_cut:
+    def weigh(self, S, mask):
+        return share(S, None if mask is None else mask[..., : S.shape[-2], : S.shape[-1]])
+
+
 # Both classes, wrong: what the heads found
 
 

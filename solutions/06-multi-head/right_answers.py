@@ -1,4 +1,7 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them."""
+"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+
+Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+"""
 
 import copy
 import math
@@ -70,7 +73,10 @@ def merge_heads_filled(X):
 class OneHead(Head):
     def forward(self, query, key, value, mask):
         q, k, v = self.W_q(query), self.W_k(key), self.W_v(value)
-        A = share(q @ k.mT / math.sqrt(q.size(-1)), mask)
+        S = q @ k.mT / math.sqrt(q.size(-1))
+        if mask is not None:
+            S = S.masked_fill(~mask, -torch.inf)
+        A = S.softmax(-1).nan_to_num(0.0)
         return A @ v, A
 
 
@@ -78,8 +84,6 @@ class OneHead(Head):
 class MultiHeadAttentionLoop_head_by_head(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
         super().__init__()
-        if d_model % num_heads != 0:
-            raise ValueError("not divisible")
         self.d_model = d_model
         self.num_heads = num_heads
         self.heads = nn.ModuleList()
@@ -96,7 +100,7 @@ class MultiHeadAttentionLoop_head_by_head(nn.Module):
         for i, head in enumerate(self.heads):
             own = mask
             if mask is not None and mask.dim() == 4:
-                own = mask.expand(-1, self.num_heads, -1, -1)[:, i]
+                own = mask[:, i if mask.shape[1] > 1 else 0]
             z, A = head(query, key, value, own)
             outs.append(z)
             weights.append(A)
@@ -145,8 +149,6 @@ class MultiHeadAttentionLoop_sequence_by_sequence(MultiHeadAttentionLoop):
 class MultiHeadAttention_view(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
         super().__init__()
-        if d_model % num_heads != 0:
-            raise ValueError("not divisible")
         self.d_model = d_model
         self.num_heads = num_heads
         self.depth = d_model // num_heads
@@ -170,11 +172,9 @@ class MultiHeadAttention_view(nn.Module):
         v = self.split(self.W_v(value), batch_size)
         scores = torch.matmul(q, k.transpose(-2, -1)) / self.root
         if mask is not None:
-            if mask.size(-1) != key.size(1):
-                raise ValueError("mask")
             if mask.dim() == 3:
                 mask = mask.unsqueeze(1)
-            scores = scores.masked_fill(~mask.expand_as(scores), float("-inf"))
+            scores = scores.masked_fill(~mask, float("-inf"))
         weights = torch.nan_to_num(torch.softmax(scores, dim=-1))
         context = torch.matmul(weights, v).transpose(1, 2).contiguous().view(batch_size, -1, self.d_model)
         return self.W_o(context), weights
@@ -184,8 +184,6 @@ class MultiHeadAttention_view(nn.Module):
 class MultiHeadAttention_einsum(MultiHeadAttention):
     def forward(self, query, key=None, value=None, mask=None):
         query, key, value = self.sources(query, key, value)
-        if key.shape[:2] != value.shape[:2]:
-            raise ValueError("as many values as keys")
         h = self.num_heads
         q, k, v = (
             own(X).unflatten(-1, (h, -1)) for own, X in ((self.W_q, query), (self.W_k, key), (self.W_v, value))
@@ -202,13 +200,8 @@ class MultiHeadAttention_sdpa(MultiHeadAttention):
     def forward(self, query, key=None, value=None, mask=None):
         query, key, value = self.sources(query, key, value)
         q, k, v = self.apart(query, key, value)
-        if k.shape[-2] != v.shape[-2]:
-            raise ValueError("as many values as keys")
         if mask is not None:
-            mask = self.four(mask)
-            if mask.shape[-1] != k.shape[-2]:
-                raise ValueError("another number of keys")
-            mask = mask.expand(len(q), self.num_heads, q.shape[-2], k.shape[-2])
+            mask = self.four(mask).expand(len(q), self.num_heads, q.shape[-2], k.shape[-2])
             seen = mask.any(-1, keepdim=True)
             mask = mask | ~seen
         one_each = torch.eye(k.shape[-2], dtype=k.dtype).expand(*k.shape[:2], -1, -1)

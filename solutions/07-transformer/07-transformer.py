@@ -17,6 +17,7 @@
 # it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
 # `checks.run("FeedForward", points=2, seed=...)` in a cell of your own. Points are partial, and the checks are
 # readable: open `checks.py` beside this notebook. Later classes may use earlier ones, so mend from the top.
+# *Advice* costs no points.
 #
 # **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
 # sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
@@ -174,7 +175,8 @@ checks.run("by_hand", points=0)
 # - `nn.LayerNorm` and `nn.Linear` are used as they come, with biases. There is no dropout; in training mode the results are the same.
 # - Parameters have the names of the text, because weights are moved by name: `self_attn.W_q.weight`, `feed_forward.linear1.bias`. In
 #   `TinyGPT` they are yours to choose.
-# - Sizes that do not fit raise `ValueError`, `RuntimeError` or `IndexError`, as PyTorch itself does.
+# - A mask for another number of tokens raises `ValueError`, `RuntimeError` or `IndexError`, as the given attention does. Advice, worth
+#   no points: so does whatever else does not fit; each class names it under *Raises*.
 # - The result has the floating dtype of the parameters, gradients flow to everything, and the inputs are left as they were.
 
 # %% ask_FeedForward [markdown]
@@ -232,7 +234,7 @@ class FeedForward(nn.Module):
         Raises
         ------
         ValueError, RuntimeError or IndexError
-            If the last size is not d_model.
+            Advice, worth no points: if the last size is not d_model.
         """
         ### BEGIN SOLUTION
         return self.linear2(nn.functional.gelu(self.linear1(x)))  # (b, n, d_model) -> (b, n, d_ff) -> (b, n, d_model)
@@ -280,7 +282,7 @@ class EncoderLayer(nn.Module):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        If d_model is no multiple of num_heads.
+        Advice, worth no points: if d_model is no multiple of num_heads.
     """
 
     def __init__(self, d_model, num_heads, d_ff):
@@ -308,7 +310,8 @@ class EncoderLayer(nn.Module):
         Raises
         ------
         ValueError, RuntimeError or IndexError
-            If the last size is not d_model, or the mask does not fit.
+            If the mask is for another number of tokens. Advice, worth no points: if the last size is not d_model, or a
+            mask of one key would have to be stretched.
         """
         ### BEGIN SOLUTION
         out, _ = self.self_attn(self.norm1(x), mask=mask)
@@ -360,7 +363,7 @@ class DecoderLayer(nn.Module):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        If d_model is no multiple of num_heads.
+        Advice, worth no points: if d_model is no multiple of num_heads.
     """
 
     def __init__(self, d_model, num_heads, d_ff):
@@ -393,7 +396,8 @@ class DecoderLayer(nn.Module):
         Raises
         ------
         ValueError, RuntimeError or IndexError
-            If a last size is not d_model, or a mask does not fit.
+            If a mask is for another number of tokens. Advice, worth no points: if a last size is not d_model, or a mask of
+            one key would have to be stretched.
         """
         ### BEGIN SOLUTION
         out, _ = self.self_attn(self.norm1(x), mask=mask)
@@ -453,7 +457,7 @@ class TinyGPT(nn.Module):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        If d_model is no multiple of num_heads.
+        Advice, worth no points: if d_model is no multiple of num_heads.
     """
 
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -483,7 +487,7 @@ class TinyGPT(nn.Module):
         Raises
         ------
         ValueError, RuntimeError or IndexError
-            If there are more than max_len tokens.
+            Advice, worth no points: if there are more than max_len tokens.
         """
         ### BEGIN SOLUTION
         n = tokens.shape[1]

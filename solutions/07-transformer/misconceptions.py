@@ -775,6 +775,16 @@ class mask_stretched:
 
 
 @of_both(
+    label="mask cut to fit",
+    hint="A mask for more tokens was cut to the first n rows and columns, where it may be another one: a causal mask "
+    "is aligned at the end. Hand it on as it is; attention raises where it does not fit.",
+)
+class mask_cut:
+    def own(self, x, mask):
+        return super().own(x, None if mask is None else mask[..., : x.shape[1], : x.shape[1]])
+
+
+@of_both(
     label="mask given as the key",
     hint="The mask stands where the key belongs: `self_attn(h, mask)`. Name it: `self_attn(h, mask=mask)`.",
 )
@@ -1106,6 +1116,17 @@ class DecoderLayer_memory_mask_stretched(DecoderLayer):
         if mask is not None and mask.shape[-1] == 1:
             mask = mask.expand(*mask.shape[:-1], memory.shape[1])
         return super().cross(x, memory, mask)
+
+
+@misconception(
+    "DecoderLayer",
+    label="memory_mask cut to fit",
+    hint="A `memory_mask` for a longer memory was cut to its first m columns. Hand it on as it is; attention raises "
+    "where it does not fit.",
+)
+class DecoderLayer_memory_mask_cut(DecoderLayer):
+    def cross(self, x, memory, mask):
+        return super().cross(x, memory, None if mask is None else mask[..., : x.shape[1], : memory.shape[1]])
 
 
 # DecoderLayer: right

@@ -1,4 +1,7 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them."""
+"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+
+Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+"""
 
 import math
 
@@ -124,8 +127,6 @@ class EncoderLayer_sdpa(EncoderLayer):
         if mask is None:
             found = functional.scaled_dot_product_attention(q, k, v)
         else:
-            if mask.shape[-1] != x.shape[1]:
-                raise ValueError("another number of keys")
             mask = (mask[:, None] if mask.dim() == 3 else mask).expand(len(x), own.num_heads, x.shape[1], x.shape[1])
             seen = mask.any(-1, keepdim=True)
             found = functional.scaled_dot_product_attention(q, k, v, mask | ~seen) * seen
@@ -248,8 +249,6 @@ class TinyGPT_log_probabilities(TinyGPT):
 class TinyGPT_torchs_layers(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
         super().__init__()
-        if d_model % num_heads:
-            raise ValueError("not divisible")
         self.max_len = max_len
         self.wte = nn.Embedding(vocab_size, d_model)
         self.wpe = nn.Embedding(max_len, d_model)
@@ -261,8 +260,6 @@ class TinyGPT_torchs_layers(nn.Module):
 
     def forward(self, idx):
         n = idx.size(1)
-        if n > self.max_len:
-            raise ValueError("too long")
         x = self.wte(idx) + self.wpe.weight[:n]
         return self.lm_head(self.blocks(x, mask=torch.ones(n, n, dtype=torch.bool).triu(1)))
 

@@ -15,7 +15,7 @@
 # (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
 # it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
 # `checks.run("ablate_head", points=6, seed=...)` in a cell of your own. Points are partial, and the checks are
-# readable: open `checks.py` beside this notebook.
+# readable: open `checks.py` beside this notebook. *Advice* costs no points.
 #
 # **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
 # sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
@@ -128,7 +128,7 @@ checks.run("by_hand", points=0)
 # ## Four rules for this notebook
 #
 # - Heads are counted from 0, and so are tokens. A head that is not there, such as −1 or h, raises `ValueError`, `RuntimeError` or
-#   `IndexError`; so do sizes that do not fit.
+#   `IndexError`. What else has to, and what is advice, stands under *Raises*.
 # - The layer that you are given is left as it was: its parameters, and its mode.
 # - A score has the floating dtype of its weights, and gradients flow through it.
 # - Same inputs, same result: nothing is drawn.
@@ -159,7 +159,8 @@ def previous_token_score(A):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        If A is not square in its last two axes, or if n is 1: then there is no token before another.
+        Advice, worth no points: if A is not square in its last two axes, or if n is 1: then there is no token before
+        another.
     """
     ### BEGIN SOLUTION
     if A.shape[-2] != A.shape[-1] or A.shape[-1] < 2:
@@ -205,7 +206,7 @@ def effective_rank(A, energy=0.9):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        If A has not two axes.
+        If A has not two axes: the ranks of several heads are no single number.
     """
     ### BEGIN SOLUTION
     if A.dim() != 2:

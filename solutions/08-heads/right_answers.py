@@ -1,4 +1,7 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them."""
+"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+
+Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+"""
 
 import copy
 
@@ -31,7 +34,6 @@ def previous_token_score_loop(A):
 
 @right("previous_token_score")
 def previous_token_score_indexed(A):
-    square(A)
     i = torch.arange(1, A.shape[-1])
     return over_batch(A[..., i, i - 1].mean(-1), A.dim())
 

@@ -16,7 +16,7 @@
 # (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when it
 # recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
 # `checks.run("attention_flops", points=5, seed=...)` in a cell of your own. Points are partial, and the checks are
-# readable: open `checks.py` beside this notebook.
+# readable: open `checks.py` beside this notebook. *Advice* costs no points.
 #
 # **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
 # sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
@@ -99,8 +99,8 @@ checks.run("by_hand", points=0)
 #   d_head = d_model / num_heads wide, and has attention weights (n, n) of its own. There is no mask.
 # - A sum of k products counts as k multiplications and k additions, **2k FLOPs**. So the product of an array (a, k)
 #   with an array (k, b) counts 2 a k b. Only matrix products are counted: no softmax, no scaling, no biases.
-# - Sizes are whole numbers from 1. In the functions that take both, num_heads divides d_model; if it does not, they
-#   raise `ValueError`.
+# - Sizes are whole numbers from 1. In the functions that take both, num_heads divides d_model. Advice, worth no
+#   points: if it does not, raise `ValueError`.
 # - Results are whole numbers, not in thousands or millions. (`6.0` is as good as `6`.)
 # - n may be a million. So count by formula, with Python's own numbers: no array of that size fits into memory, and a
 #   number of 32 bits is too small for what comes out.
@@ -138,7 +138,7 @@ def attention_flops(n, d_model, num_heads):
     Raises
     ------
     ValueError
-        If num_heads does not divide d_model.
+        Advice, worth no points: if num_heads does not divide d_model.
     """
     ### BEGIN SOLUTION
     if d_model % num_heads:
@@ -191,7 +191,7 @@ def attention_bytes(n, d_model, num_heads, bytes_per_value):
     Raises
     ------
     ValueError
-        If num_heads does not divide d_model.
+        Advice, worth no points: if num_heads does not divide d_model.
     """
     ### BEGIN SOLUTION
     if d_model % num_heads:
@@ -329,7 +329,7 @@ def fit_exponent(lengths, seconds):
     Raises
     ------
     ValueError
-        If there are not as many seconds as lengths, even if one of the two has length 1.
+        Advice, worth no points: if there are not as many seconds as lengths, even if one of the two has length 1.
     """
     ### BEGIN SOLUTION
     x, y = np.log(lengths), np.log(seconds)

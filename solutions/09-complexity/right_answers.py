@@ -1,4 +1,7 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them."""
+"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+
+Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+"""
 
 import math
 
@@ -39,8 +42,6 @@ def attention_flops_of_products(n, d_model, num_heads):
 @right("attention_flops")
 def attention_flops_floating(n, d_model, num_heads):
     d_head = d_model / num_heads
-    if d_head != int(d_head):
-        raise ValueError(f"d_model {d_model} is not {num_heads} times a whole number")
     return 8.0 * n * d_model**2 + num_heads * 4 * n**2 * d_head
 
 
@@ -71,8 +72,6 @@ def attention_bytes_head_by_head(n, d_model, num_heads, bytes_per_value):
 
 @right("attention_bytes")
 def attention_bytes_floating(n, d_model, num_heads, bytes_per_value):
-    if d_model / num_heads % 1:
-        raise ValueError(f"d_head would be {d_model / num_heads}")
     return math.pow(n, 2) * num_heads * bytes_per_value
 
 
@@ -147,8 +146,6 @@ def crossover_length_roots(d_model):
 
 @right("fit_exponent")
 def fit_exponent_polyfit(lengths, seconds):
-    if len(lengths) != len(seconds):
-        raise ValueError("as many seconds as lengths are needed")
     slope, _ = np.polyfit(np.log(lengths), np.log(seconds), 1)
     return slope
 

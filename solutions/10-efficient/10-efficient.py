@@ -16,7 +16,7 @@
 # (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
 # it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
 # `checks.run("chunked_attention", points=6, seed=...)` in a cell of your own. Points are partial, and the checks are
-# readable: open `checks.py` beside this notebook.
+# readable: open `checks.py` beside this notebook. *Advice* costs no points.
 #
 # **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
 # sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
@@ -95,9 +95,9 @@ checks.run("by_hand", points=0)
 #   thirds of a byte for each pair of tokens. Views cost nothing. What counts is the call forward, without gradients.
 # - Causal means aligned at the end: query i sees key j where j ≤ i + n_k − n_q. A query that sees nothing gets 0, never NaN.
 # - Scores are divided by $\sqrt{d_k}$, except in linear attention.
-# - Sizes that do not fit (each function names its own under *Raises*) raise `ValueError`, `RuntimeError` or
-#   `IndexError`. A size of 1 is a size too: it must not be stretched to fit another. What becomes of leading axes that
-#   differ is not asked about.
+# - Advice, worth no points: sizes that do not fit (each function names its own under *Raises*) raise `ValueError`,
+#   `RuntimeError` or `IndexError`, and a size of 1 is not stretched to fit another. Heads that do not fit in 10.5 are worth
+#   points. What becomes of leading axes that differ is not asked about.
 # - The result has the floating dtype of the inputs. Integers are not asked about.
 # - Gradients flow from the result to every input: no `detach`, no `.data`, no NumPy on the way. The inputs are left as they
 #   were.
@@ -147,7 +147,8 @@ def chunked_attention(Q, K, V, chunk_size, causal=False):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        If `chunk_size` is below 1, if queries and keys differ in width, or if keys and values differ in number.
+        Advice, worth no points: if `chunk_size` is below 1, if queries and keys differ in width, or if keys and values
+        differ in number.
     """
     ### BEGIN SOLUTION
     n_q, n_k = Q.shape[-2], K.shape[-2]
@@ -218,7 +219,8 @@ def local_attention(Q, K, V, window):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        If `window` is below 0, or if numbers of queries, keys and values, or widths of queries and keys, differ.
+        Advice, worth no points: if `window` is below 0, or if numbers of queries, keys and values, or widths of queries
+        and keys, differ.
     """
     ### BEGIN SOLUTION
     n = Q.shape[-2]
@@ -283,7 +285,7 @@ def linear_attention(Q, K, V):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        If queries and keys differ in width, or if keys and values differ in number.
+        Advice, worth no points: if queries and keys differ in width, or if keys and values differ in number.
     """
     ### BEGIN SOLUTION
     q, k = nn.functional.elu(Q) + 1, nn.functional.elu(K) + 1
@@ -330,7 +332,7 @@ def causal_linear_attention(Q, K, V):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        If numbers of queries, keys and values, or widths of queries and keys, differ.
+        Advice, worth no points: if numbers of queries, keys and values, or widths of queries and keys, differ.
     """
     ### BEGIN SOLUTION
     if not Q.shape[-2] == K.shape[-2] == V.shape[-2] or Q.shape[-1] != K.shape[-1]:
@@ -380,7 +382,8 @@ def grouped_query_attention(Q, K, V):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        If h_q is no multiple of h_kv, if keys and values differ in heads or number, or queries and keys in width.
+        If h_q is no multiple of h_kv. Advice, worth no points: if h_kv is larger than h_q, if keys and values differ in
+        heads or number, or queries and keys in width.
     """
     ### BEGIN SOLUTION
     heads, shared = Q.shape[1], K.shape[1]
@@ -437,8 +440,8 @@ class KVCache:
         Raises
         ------
         ValueError, RuntimeError or IndexError
-            If there are more keys than values or fewer, or if a size other than n_new is not that of what is kept.
-            The cache is then as it was before.
+            Advice, worth no points: if there are more keys than values or fewer, or if a size other than n_new is not that
+            of what is kept. The cache is then as it was before.
         """
         ### BEGIN SOLUTION
         if k.shape[-2] != v.shape[-2]:

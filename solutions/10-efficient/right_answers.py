@@ -1,4 +1,7 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them."""
+"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+
+Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+"""
 
 import math
 
@@ -67,7 +70,6 @@ def chunked_attention_log_sum_exp(Q, K, V, chunk_size, causal=False):
 
 @right("chunked_attention")
 def chunked_attention_of_queries(Q, K, V, chunk_size, causal=False):
-    sized(Q, K, V, size=chunk_size)
     n_q, n_k, found = Q.shape[-2], K.shape[-2], []
     for start in range(0, n_q, chunk_size):
         own = Q[..., start : start + chunk_size, :]
@@ -97,7 +99,6 @@ def chunked_attention_of_torch(Q, K, V, chunk_size, causal=False):
 
 @right("local_attention")
 def local_attention_row_by_row(Q, K, V, window):
-    sized(Q, K, V, alike=True, size=window, least=0)
     found = []
     for i in range(Q.shape[-2]):
         k, v = (X[..., max(i - window, 0) : i + window + 1, :] for X in (K, V))
@@ -144,7 +145,6 @@ def local_attention_diagonals(Q, K, V, window):
 
 @right("linear_attention")
 def linear_attention_einsum(Q, K, V):
-    sized(Q, K, V)
     q, k = phi(Q), phi(K)
     state = torch.einsum("...nd,...ne->...de", k, V)
     return (
@@ -210,7 +210,6 @@ def causal_linear_attention_chunks(Q, K, V):
 
 @right("causal_linear_attention")
 def causal_linear_attention_column_of_ones(Q, K, V):
-    sized(Q, K, V, alike=True)
     wide = torch.cat([V, torch.ones_like(V[..., :1])], -1)
     both = (phi(Q).unsqueeze(-1) * (phi(K).unsqueeze(-1) * wide.unsqueeze(-2)).cumsum(-3)).sum(-2)
     return both[..., :-1] / both[..., -1:]
@@ -228,7 +227,6 @@ def grouped_query_attention_unflattened(Q, K, V):
 
 @right("grouped_query_attention")
 def grouped_query_attention_expanded(Q, K, V):
-    fits(Q, K, V)
     b, h_q, h_kv = Q.shape[0], Q.shape[1], K.shape[1]
     k, v = (X[:, :, None].expand(b, h_kv, h_q // h_kv, *X.shape[2:]).reshape(b, h_q, *X.shape[2:]) for X in (K, V))
     return scored(Q, k).softmax(-1) @ v
@@ -244,7 +242,6 @@ def grouped_query_attention_heads(Q, K, V):
 
 @right("grouped_query_attention")
 def grouped_query_attention_einsum(Q, K, V):
-    fits(Q, K, V)
     q = Q.reshape(len(Q), K.shape[1], -1, *Q.shape[2:]) / math.sqrt(Q.shape[-1])
     A = torch.einsum("bhgid,bhjd->bhgij", q, K).softmax(-1)
     return torch.einsum("bhgij,bhje->bhgie", A, V).reshape(*Q.shape[:-1], V.shape[-1])
@@ -252,7 +249,6 @@ def grouped_query_attention_einsum(Q, K, V):
 
 @right("grouped_query_attention")
 def grouped_query_attention_of_torch(Q, K, V):
-    fits(Q, K, V)
     return nn.functional.scaled_dot_product_attention(Q, K, V, enable_gqa=True)
 
 
@@ -265,12 +261,9 @@ class KVCache_parts:
         self.keys, self.values = [], []
 
     def append(self, k, v):
-        if k.shape[-2] != v.shape[-2]:
-            raise ValueError(f"{k.shape[-2]} keys and {v.shape[-2]} values")
-        keys, values = [*self.keys, k.clone()], [*self.values, v.clone()]
-        result = torch.cat(keys, dim=-2), torch.cat(values, dim=-2)
-        self.keys, self.values = keys, values
-        return result
+        self.keys.append(k.clone())
+        self.values.append(v.clone())
+        return torch.cat(self.keys, dim=-2), torch.cat(self.values, dim=-2)
 
 
 @right("KVCache")
