@@ -1,7 +1,9 @@
 """What instructors run on a class: to grade it, and to see and to take away what came of that."""
 
 import csv
+import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,8 +27,100 @@ from autograder.commands.console import (
 from autograder.course import ROOT, Course, UserError
 
 if TYPE_CHECKING:
+    from autograder.collecting.hand_ins import Plan
     from autograder.grading.session import Waiting
     from autograder.results import Record
+
+
+def collect(
+    archives: Annotated[
+        list[Path], typer.Argument(help="Zips or folders that a school's system made.", show_default=False)
+    ],
+    roster: Annotated[
+        Path | None, typer.Option(help="CSV with the class: id, name, email.", show_default="names of the files")
+    ] = None,
+    exercise: Annotated[
+        str, typer.Option(help="Collect this exercise alone.", show_default="what each notebook is")
+    ] = "",
+    submitted: Annotated[
+        Path | None, typer.Option(help="Folder to write STUDENT/EXERCISE/ into.", show_default="submitted/")
+    ] = None,
+    into: Into = None,
+    db: Database = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Write without asking.")] = False,
+    anonymous: Annotated[
+        bool, typer.Option("--anonymous", help="No names in what is shown, for showing to others.")
+    ] = False,
+    course: Root = ROOT,
+) -> None:
+    """Take what Moodle, Canvas, Gradescope or students handed over, and put it where `grade` looks for it.
+
+    A table shows who is who before anything is written. With a list of the class, students are matched against it,
+    and nbgrader's table of students is filled from it. A submission that is there is replaced by a newer one alone.
+    """
+    from autograder import gradebook
+    from autograder import roster as rosters
+    from autograder.collecting.archives import opened
+    from autograder.collecting.hand_ins import Collector
+    from autograder.collecting.layouts import Exercises
+    from autograder.limits import Limits
+
+    where = course_at(course, into, db)
+    known = where.exercises()
+    where.exercises([exercise] if exercise else [])
+    people = rosters.read(roster) if roster else None
+    target = submitted or where.submitted
+    collector = Collector(Exercises(known), people, exercise, target, Limits.configured(where.config))
+    with ExitStack() as held:
+        plan = collector.plan([held.enter_context(opened(archive)) for archive in archives])
+        _show_plan(plan, anonymous)
+        count = len(plan.to_write)
+        if count and not yes:
+            if not sys.stdin.isatty():
+                raise UserError(
+                    "Nothing was written, since nobody can be asked here. Look at the table, then add --yes."
+                )
+            if not typer.confirm(f"Write {count} submission{'s' * (count > 1)} to {short(target, where)}?"):
+                raise UserError("Nothing was written.")
+        where.into.mkdir(parents=True, exist_ok=True)
+        enrolled = gradebook.enrol(where, people.people) if people else 0
+        collector.write(plan.to_write)
+    done = f"{count} written to {short(target, where)}, {len(plan.chosen) - count} left as they were"
+    if enrolled:
+        done += f", {enrolled} students entered in {short(where.db_url, where)}"
+    out.print(f"{done}, {len(plan.unplaced)} files not placed.", highlight=False, soft_wrap=True)
+
+
+def _show_plan(plan: "Plan", anonymous: bool) -> None:
+    """Show who is who in what was handed over, and what could not be placed."""
+    from autograder import records
+    from autograder.sanitize import text
+
+    names = records.numbered(hand_in.student for hand_in, _ in plan.chosen) if anonymous else {}
+    table = Table(show_edge=False, header_style="bold")
+    for name in ("Student", "Exercise", "File", "Handed in", "Layout", "What becomes of it"):
+        table.add_column(name, overflow="fold")
+    for hand_in, fate in plan.chosen:
+        time = f"{hand_in.time.astimezone():%Y-%m-%d %H:%M}" if hand_in.time else "–"
+        table.add_row(
+            escape(names.get(hand_in.student, text.line(hand_in.student))),
+            hand_in.exercise,
+            "" if names else escape(text.line(hand_in.where)),
+            (time if hand_in.told else f"? (file: {time})") + (" late" if hand_in.late else ""),
+            hand_in.layout,
+            fate.value,
+        )
+    if plan.chosen:
+        out.print(table)
+    if plan.unplaced and not anonymous:
+        table = Table(title="Not placed", title_justify="left", show_edge=False, header_style="bold")
+        table.add_column("File", overflow="fold")
+        table.add_column("Why", overflow="fold")
+        for file, reason in plan.unplaced:
+            table.add_row(escape(text.line(file)), escape(text.line(reason)))
+        out.print(table)
+    if not plan.chosen and not plan.unplaced:
+        raise UserError("There is no notebook in what you named. Name the zip or the folder that you downloaded.")
 
 
 def grade(
