@@ -1,11 +1,10 @@
 """What instructors run on a class: to grade it, and to see and to take away what came of that."""
 
-import csv
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -28,6 +27,7 @@ from autograder.course import ROOT, Course, UserError
 
 if TYPE_CHECKING:
     from autograder.collecting.hand_ins import Plan
+    from autograder.exporting import Exported, System
     from autograder.grading.session import Waiting
     from autograder.results import Record
 
@@ -249,25 +249,91 @@ def report(
 
 
 def export(
+    exercises: Names = None,
+    system: Annotated[str, typer.Option("--for", help="csv, moodle, canvas or gradescope.")] = "csv",
+    sheet: Annotated[
+        Path | None,
+        typer.Option(help="Moodle's grading worksheet or Canvas's gradebook, to be filled in.", show_default=False),
+    ] = None,
+    since: Annotated[
+        Path | None, typer.Option(help="An earlier export: only what has changed since.", show_default="all grades")
+    ] = None,
+    feedback: Annotated[
+        Path | None, typer.Option(help="Zip to write, with everybody's feedback page.", show_default="none")
+    ] = None,
     into: Into = None,
     db: Database = "",
-    to: Annotated[Path | None, typer.Option(help="File to write.", show_default="grades.csv in --into")] = None,
+    anonymous: Annotated[
+        bool, typer.Option("--anonymous", help="No names and no addresses, for showing to others.")
+    ] = False,
+    to: Annotated[
+        Path | None, typer.Option(help="File to write.", show_default="grades.csv or grades-SYSTEM.csv in --into")
+    ] = None,
     course: Root = ROOT,
 ) -> None:
-    """Write the grades as CSV, in the columns of nbgrader's own export."""
-    from autograder import records
-    from autograder.sanitize import text
+    """Write the grades as CSV: in the columns of nbgrader's own export, or in those of a school's system.
+
+    Moodle and Canvas take back a file that they gave, with the grades filled in: name it with --sheet.
+    """
+    from autograder import exporting, records
+    from autograder.exporting import System
 
     where = course_at(course, into, db)
+    if system not in list(System):
+        raise UserError(f"There is no system {system!r}. Name one of {', '.join(System)}.")
+    if feedback and anonymous:
+        raise UserError("Feedback pages name their students. Leave out --feedback, or --anonymous.")
+    if since and anonymous and system in (System.CSV, System.GRADESCOPE):
+        raise UserError("Without names nothing tells which grades have changed. Leave out --since, or --anonymous.")
     if not where.db and not where.gradebook.exists():
         raise UserError(f"There is no gradebook at {where.gradebook}. Grade first: python -m autograder grade")
-    rows = records.rows(where)
-    if not rows:
-        raise UserError(f"There is no grade in {where.db_url} yet. Run: python -m autograder grade")
-    path = to or where.into / "grades.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({name: text.cell_of_table(value) for name, value in row.items()})
-    out.print(f"{len(rows)} grades: {short(path, where)}", highlight=False)
+    grades = [row for row in records.rows(where) if not exercises or row["assignment"] in exercises]
+    if not grades:
+        named = f" for {', '.join(exercises)}" if exercises else ""
+        raise UserError(f"There is no grade{named} in {where.db_url} yet. Run: python -m autograder grade")
+    made = _exported(where, System(system), grades, sheet, anonymous)
+    if since:
+        made.changed_since(since)
+        if not made.lines:
+            out.print(f"No grade has changed since {short(since, where)}. Nothing was written.", highlight=False)
+            return
+    path = to or where.into / ("grades.csv" if system == System.CSV else f"grades-{system}.csv")
+    made.write(path)
+    written = [grade for line in made.lines for grade in line.grades]
+    out.print(f"{len(written)} grades: {short(path, where)}", highlight=False)
+    if feedback:
+        lacking = exporting.feedback(where, made, System(system), feedback)
+        out.print(f"{len(written) - len(lacking)} pages: {short(feedback, where)}", highlight=False)
+        if lacking:
+            warn(f"{len(lacking)} have no page, such as {lacking[0]}. Run: python -m autograder grade")
+    if made.missing and anonymous:
+        warn(f"{len(made.missing)} students have grades and are not in it.")
+    for student, reason in () if anonymous else made.missing:
+        warn(f"{student} is not in it: {reason}.")
+    waiting = exporting.waiting(written)
+    if waiting and system != System.CSV:
+        warn(f"{waiting} of these grades may still rise: points wait for a person, or for a machine.")
+
+
+def _exported(
+    where: Course, system: "System", grades: list[dict[str, Any]], sheet: Path | None, anonymous: bool
+) -> "Exported":
+    """Return grades as a system takes them."""
+    from autograder import exporting, roster
+    from autograder.collecting.layouts import Exercises
+    from autograder.exporting import System
+
+    if system in exporting.WHERE:
+        if sheet is None:
+            raise UserError(
+                f"{system.title()} takes back a file that it gave. Name {exporting.WHERE[system]} with --sheet."
+            )
+        filled = roster.read_sheet(sheet)
+        if system == System.MOODLE:
+            return exporting.to_moodle(grades, filled, anonymous)
+        return exporting.to_canvas(grades, filled, Exercises(where.exercises()), anonymous)
+    if sheet is not None:
+        raise UserError("--sheet is for Moodle and Canvas. Add --for moodle or --for canvas, or leave it out.")
+    if system == System.GRADESCOPE:
+        return exporting.to_gradescope(grades, anonymous)
+    return exporting.to_csv(grades, anonymous)
