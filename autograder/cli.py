@@ -65,7 +65,7 @@ def doctor(course: Root = ROOT) -> None:
 
 COMMANDS = {
     "Students": (student.check, student.explain),
-    "Instructors": (instructor.grade, instructor.report, instructor.export),
+    "Instructors": (instructor.collect, instructor.grade, instructor.report, instructor.export),
     "Authors": (
         author.new,
         author.release,

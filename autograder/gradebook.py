@@ -1,7 +1,7 @@
 """The one writer of nbgrader's gradebook, and what is read from it. Nothing but SQL, through nbgrader's own API."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -28,6 +28,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from autograder.course import Course, Exercise, UserError
 from autograder.results import Kind, Outcome, Saved, SavedCell, Standing
+from autograder.roster import Person
 
 QUIET = logging.getLogger("autograder.nbgrader")
 QUIET.setLevel(logging.CRITICAL)
@@ -351,6 +352,27 @@ def _waits(row: dict[str, Any]) -> bool:
     """
     only_pending = row.get("auto_score") is not None and row.get("manual_score") is None
     return bool(row["needs_manual_grade"]) and not only_pending
+
+
+def enrol(course: Course, people: Iterable[Person]) -> int:
+    """Write a class into nbgrader's table of students; return how many of them it did not have so.
+
+    What the list says nothing of stays as it is, and so does a student who isn't in the list.
+    """
+    changed = 0
+    with opened(course) as gradebook:
+        known = {student.id: student for student in gradebook.students}
+        for person in people:
+            said = {name: getattr(person, name) for name in ("first_name", "last_name", "email")}
+            said = {name: value for name, value in said.items() if value}
+            student = known.get(person.id)
+            if student is None:
+                gradebook.db.add(Student(id=person.id, **said))
+            changed += student is None or any(getattr(student, name) != value for name, value in said.items())
+            for name, value in said.items() if student else ():
+                setattr(student, name, value)
+        gradebook.db.commit()
+    return changed
 
 
 def rows(course: Course) -> list[tuple[dict[str, Any], set[str]]]:

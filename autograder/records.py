@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 import json
+import random
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,13 @@ def history(path: Path) -> list[dict[str, Any]]:
         with contextlib.suppress(OSError):
             path.replace(path.with_name(f"{path.name}.unreadable"))
         return []
+
+
+def numbered(students: Iterable[str]) -> dict[str, str]:
+    """Return a number for each student, in an order that tells nothing of names or grades."""
+    shuffled = sorted(set(students))
+    random.SystemRandom().shuffle(shuffled)
+    return {student: f"Student {number}" for number, student in enumerate(shuffled, 1)}
 
 
 # With what the gradebook says today.

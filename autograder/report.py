@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import os
-import random
 import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
@@ -136,7 +135,7 @@ def write(course: Course, path: Path, anonymous: bool = False) -> None:
     graded = records.all_of(course)
     if not graded:
         raise UserError(f"Nothing is graded in {course.into} yet. Run: python -m autograder grade")
-    names = _numbers(graded) if anonymous else {}
+    names = records.numbered(record.student for record in graded) if anonymous else {}
     environment = Environment(
         loader=PackageLoader("autograder"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -255,13 +254,6 @@ def _marks(record: Record, columns: list[Column]) -> list[tuple[str, Column]]:
             mark = "open" if record.needs_manual_grade else "passed"
         marks.append((mark, column))
     return marks
-
-
-def _numbers(records: list[Record]) -> dict[str, str]:
-    """Return a number for each student, in an order that tells nothing of names or grades."""
-    students = sorted({record.student for record in records})
-    random.SystemRandom().shuffle(students)
-    return {student: f"Student {number}" for number, student in enumerate(students, 1)}
 
 
 def _histogram(shares: list[float]) -> list[Bar]:

@@ -1,10 +1,10 @@
 """What instructors run on a class: to grade it, and to see and to take away what came of that."""
 
-import contextlib
-import csv
+import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -26,9 +26,102 @@ from autograder.commands.console import (
 from autograder.course import ROOT, Course, UserError
 
 if TYPE_CHECKING:
+    from autograder.collecting.hand_ins import Plan
+    from autograder.exporting import Exported, System
     from autograder.grading.rehearsal import Change
     from autograder.grading.session import Session, Waiting
     from autograder.results import Record
+
+
+def collect(
+    archives: Annotated[
+        list[Path], typer.Argument(help="Zips or folders that a school's system made.", show_default=False)
+    ],
+    roster: Annotated[
+        Path | None, typer.Option(help="CSV with the class: id, name, email.", show_default="names of the files")
+    ] = None,
+    exercise: Annotated[
+        str, typer.Option(help="Collect this exercise alone.", show_default="what each notebook is")
+    ] = "",
+    submitted: Annotated[
+        Path | None, typer.Option(help="Folder to write STUDENT/EXERCISE/ into.", show_default="submitted/")
+    ] = None,
+    into: Into = None,
+    db: Database = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Write without asking.")] = False,
+    anonymous: Annotated[
+        bool, typer.Option("--anonymous", help="No names in what is shown, for showing to others.")
+    ] = False,
+    course: Root = ROOT,
+) -> None:
+    """Take what Moodle, Canvas, Gradescope or students handed over, and put it where `grade` looks for it.
+
+    A table shows who is who before anything is written. With a list of the class, students are matched against it,
+    and nbgrader's table of students is filled from it. A submission that is there is replaced by a newer one alone.
+    """
+    from autograder import gradebook
+    from autograder import roster as rosters
+    from autograder.collecting.archives import opened
+    from autograder.collecting.hand_ins import Collector
+    from autograder.collecting.layouts import Exercises
+    from autograder.limits import Limits
+
+    where = course_at(course, into, db)
+    known = where.exercises()
+    where.exercises([exercise] if exercise else [])
+    people = rosters.read(roster) if roster else None
+    target = submitted or where.submitted
+    collector = Collector(Exercises(known), people, exercise, target, Limits.configured(where.config))
+    with ExitStack() as held:
+        plan = collector.plan([held.enter_context(opened(archive)) for archive in archives])
+        _show_plan(plan, anonymous)
+        count = len(plan.to_write)
+        if count and not yes:
+            if not sys.stdin.isatty():
+                raise UserError(
+                    "Nothing was written, since nobody can be asked here. Look at the table, then add --yes."
+                )
+            if not typer.confirm(f"Write {count} submission{'s' * (count > 1)} to {short(target, where)}?"):
+                raise UserError("Nothing was written.")
+        where.into.mkdir(parents=True, exist_ok=True)
+        enrolled = gradebook.enrol(where, people.people) if people else 0
+        collector.write(plan.to_write)
+    done = f"{count} written to {short(target, where)}, {len(plan.chosen) - count} left as they were"
+    if enrolled:
+        done += f", {enrolled} students entered in {short(where.db_url, where)}"
+    out.print(f"{done}, {len(plan.unplaced)} files not placed.", highlight=False, soft_wrap=True)
+
+
+def _show_plan(plan: "Plan", anonymous: bool) -> None:
+    """Show who is who in what was handed over, and what could not be placed."""
+    from autograder import records
+    from autograder.sanitize import text
+
+    names = records.numbered(hand_in.student for hand_in, _ in plan.chosen) if anonymous else {}
+    table = Table(show_edge=False, header_style="bold")
+    for name in ("Student", "Exercise", "File", "Handed in", "Layout", "What becomes of it"):
+        table.add_column(name, overflow="fold")
+    for hand_in, fate in plan.chosen:
+        time = f"{hand_in.time.astimezone():%Y-%m-%d %H:%M}" if hand_in.time else "–"
+        table.add_row(
+            escape(names.get(hand_in.student, text.line(hand_in.student))),
+            hand_in.exercise,
+            "" if names else escape(text.line(hand_in.where)),
+            (time if hand_in.told else f"? (file: {time})") + (" late" if hand_in.late else ""),
+            hand_in.layout,
+            fate.value,
+        )
+    if plan.chosen:
+        out.print(table)
+    if plan.unplaced and not anonymous:
+        table = Table(title="Not placed", title_justify="left", show_edge=False, header_style="bold")
+        table.add_column("File", overflow="fold")
+        table.add_column("Why", overflow="fold")
+        for file, reason in plan.unplaced:
+            table.add_row(escape(text.line(file)), escape(text.line(reason)))
+        out.print(table)
+    if not plan.chosen and not plan.unplaced:
+        raise UserError("There is no notebook in what you named. Name the zip or the folder that you downloaded.")
 
 
 def grade(
@@ -66,7 +159,7 @@ def grade(
     from autograder.grading.session import Session, Waiting
 
     where = course_at(course, into, db)
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
         known = rehearsal.before(where) if dry_run else {}
         place = stack.enter_context(rehearsal.copied(where)) if dry_run else where
         session = Session(
@@ -214,25 +307,91 @@ def report(
 
 
 def export(
+    exercises: Names = None,
+    system: Annotated[str, typer.Option("--for", help="csv, moodle, canvas or gradescope.")] = "csv",
+    sheet: Annotated[
+        Path | None,
+        typer.Option(help="Moodle's grading worksheet or Canvas's gradebook, to be filled in.", show_default=False),
+    ] = None,
+    since: Annotated[
+        Path | None, typer.Option(help="An earlier export: only what has changed since.", show_default="all grades")
+    ] = None,
+    feedback: Annotated[
+        Path | None, typer.Option(help="Zip to write, with everybody's feedback page.", show_default="none")
+    ] = None,
     into: Into = None,
     db: Database = "",
-    to: Annotated[Path | None, typer.Option(help="File to write.", show_default="grades.csv in --into")] = None,
+    anonymous: Annotated[
+        bool, typer.Option("--anonymous", help="No names and no addresses, for showing to others.")
+    ] = False,
+    to: Annotated[
+        Path | None, typer.Option(help="File to write.", show_default="grades.csv or grades-SYSTEM.csv in --into")
+    ] = None,
     course: Root = ROOT,
 ) -> None:
-    """Write the grades as CSV, in the columns of nbgrader's own export."""
-    from autograder import records
-    from autograder.sanitize import text
+    """Write the grades as CSV: in the columns of nbgrader's own export, or in those of a school's system.
+
+    Moodle and Canvas take back a file that they gave, with the grades filled in: name it with --sheet.
+    """
+    from autograder import exporting, records
+    from autograder.exporting import System
 
     where = course_at(course, into, db)
+    if system not in list(System):
+        raise UserError(f"There is no system {system!r}. Name one of {', '.join(System)}.")
+    if feedback and anonymous:
+        raise UserError("Feedback pages name their students. Leave out --feedback, or --anonymous.")
+    if since and anonymous and system in (System.CSV, System.GRADESCOPE):
+        raise UserError("Without names nothing tells which grades have changed. Leave out --since, or --anonymous.")
     if not where.db and not where.gradebook.exists():
         raise UserError(f"There is no gradebook at {where.gradebook}. Grade first: python -m autograder grade")
-    rows = records.rows(where)
-    if not rows:
-        raise UserError(f"There is no grade in {where.db_url} yet. Run: python -m autograder grade")
-    path = to or where.into / "grades.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({name: text.cell_of_table(value) for name, value in row.items()})
-    out.print(f"{len(rows)} grades: {short(path, where)}", highlight=False)
+    grades = [row for row in records.rows(where) if not exercises or row["assignment"] in exercises]
+    if not grades:
+        named = f" for {', '.join(exercises)}" if exercises else ""
+        raise UserError(f"There is no grade{named} in {where.db_url} yet. Run: python -m autograder grade")
+    made = _exported(where, System(system), grades, sheet, anonymous)
+    if since:
+        made.changed_since(since)
+        if not made.lines:
+            out.print(f"No grade has changed since {short(since, where)}. Nothing was written.", highlight=False)
+            return
+    path = to or where.into / ("grades.csv" if system == System.CSV else f"grades-{system}.csv")
+    made.write(path)
+    written = [grade for line in made.lines for grade in line.grades]
+    out.print(f"{len(written)} grades: {short(path, where)}", highlight=False)
+    if feedback:
+        lacking = exporting.feedback(where, made, System(system), feedback)
+        out.print(f"{len(written) - len(lacking)} pages: {short(feedback, where)}", highlight=False)
+        if lacking:
+            warn(f"{len(lacking)} have no page, such as {lacking[0]}. Run: python -m autograder grade")
+    if made.missing and anonymous:
+        warn(f"{len(made.missing)} students have grades and are not in it.")
+    for student, reason in () if anonymous else made.missing:
+        warn(f"{student} is not in it: {reason}.")
+    waiting = exporting.waiting(written)
+    if waiting and system != System.CSV:
+        warn(f"{waiting} of these grades may still rise: points wait for a person, or for a machine.")
+
+
+def _exported(
+    where: Course, system: "System", grades: list[dict[str, Any]], sheet: Path | None, anonymous: bool
+) -> "Exported":
+    """Return grades as a system takes them."""
+    from autograder import exporting, roster
+    from autograder.collecting.layouts import Exercises
+    from autograder.exporting import System
+
+    if system in exporting.WHERE:
+        if sheet is None:
+            raise UserError(
+                f"{system.title()} takes back a file that it gave. Name {exporting.WHERE[system]} with --sheet."
+            )
+        filled = roster.read_sheet(sheet)
+        if system == System.MOODLE:
+            return exporting.to_moodle(grades, filled, anonymous)
+        return exporting.to_canvas(grades, filled, Exercises(where.exercises()), anonymous)
+    if sheet is not None:
+        raise UserError("--sheet is for Moodle and Canvas. Add --for moodle or --for canvas, or leave it out.")
+    if system == System.GRADESCOPE:
+        return exporting.to_gradescope(grades, anonymous)
+    return exporting.to_csv(grades, anonymous)

@@ -37,6 +37,8 @@ REFUSED = "our own fault: the gradebook does not take this submission ({reason})
 MOST_REASON = 200
 MOST_HEAD = 1000
 """Characters of a page in which it says what it was made of."""
+EXCHANGED = "submission_secret.txt"
+"""By which nbgrader's exchange gives feedback to the student whose it is, and to nobody else."""
 PAGE_DIED = "the process that made it ended"
 
 
@@ -191,6 +193,8 @@ class Batch:
             place.page.unlink(missing_ok=True)  # a page of an earlier grade; the second pass makes the new one
             if unit.stamp is not None:
                 write(place.stamp, unit.stamp)
+            if EXCHANGED in unit.files:  # for nbgrader's generate_feedback, which takes it on from here
+                write(place.folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace"))
             write(place.notebook, outcome.notebook)
             write(place.record, records.to_text(task.record))
 
@@ -252,7 +256,15 @@ class Batch:
             with self.timer("files"):
                 self._place(task).page.parent.mkdir(parents=True, exist_ok=True)
                 write(self._place(task).page, answer)
+                self._for_exchange(task)
             yield task
+
+    def _for_exchange(self, task: _Task) -> None:
+        """Put what nbgrader's `release_feedback` asks for beside a page, if the submission came by its exchange."""
+        folder, unit = self._place(task).page.parent, task.unit
+        if EXCHANGED in unit.files:
+            write(folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace"))
+            write(folder / "timestamp.txt", unit.stamp or "")
 
     def _is_current(self, task: _Task, saved: Saved) -> bool:
         """Tell whether a submission has a page that says what the gradebook says."""

@@ -20,7 +20,7 @@ IMPORTS_TORCH = re.compile(rb"\b(?:import|from) +torch\b")
 PASSED_OVER = (".ipynb_checkpoints", "__pycache__")
 MOST_FILES = 1000
 MOST_DEPTH = 20
-MOST_NAME = 120
+MOST_NAME = text.MOST_NAME
 STAMP_MB = 0.001
 UNREAD_STAMP = Message("timestamp.txt could not be read as a date; the submission counts as in time.")
 

@@ -8,6 +8,7 @@ import re
 MOST_LINE = 2_000
 MOST_BLOCK = 100_000
 MOST_WORD = 200
+MOST_NAME = 120  # bytes: every file system and the gradebook's columns take that
 
 # Control codes move a terminal's cursor or ring its bell; bidirectional marks make a line read backwards.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -17,7 +18,10 @@ _ACTING = re.compile(
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _WORD = re.compile(rf"\S{{{MOST_WORD + 1},}}")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# What Windows allows in no name, whatever folder or ending it has.
+_NOT_IN_NAMES = re.compile(r'[<>:"/\\|?*]')
+_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
 
 
 def block(text: str, most: int = MOST_BLOCK) -> str:
@@ -60,9 +64,25 @@ def _percent(letter: str) -> bytes:
     return letter.encode()
 
 
+def unfit(name: str) -> str:
+    """Return why a name can't be that of a file or folder on every system, to stand behind it; "" if it can."""
+    found = _NOT_IN_NAMES.search(name)
+    if not name.strip(". ") or name[0] in ". " or name[-1] in ". ":
+        return "cannot be a folder's name: it is empty, or has a dot or blank at an end"
+    if found:
+        return f"cannot be a folder's name: it has the character {found[0]}"
+    if _DEVICES.match(name):
+        return "cannot be a folder's name: Windows has a device of that name"
+    if name != valid(name) or _CONTROL.search(name) or _BIDIRECTIONAL.search(name) or set(name) & {"\n", "\t"}:
+        return "cannot be a folder's name: it has characters that do not show"
+    if len(name.encode()) > MOST_NAME:
+        return f"cannot be a folder's name: it is longer than {MOST_NAME} bytes"
+    return ""
+
+
 def cell_of_table(value: object) -> object:
     """Return a value for a CSV file: text that a spreadsheet would run as a formula is quoted by an apostrophe."""
-    if isinstance(value, str) and value.startswith(_FORMULA):
+    if isinstance(value, str) and value.startswith(FORMULA):
         return "'" + value
     return value
 

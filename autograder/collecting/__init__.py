@@ -1,0 +1,1 @@
+"""What schools hand over, archives and folders, made into nbgrader's `submitted/`."""

@@ -1,0 +1,344 @@
+"""Who is who in what was handed over, and what becomes of it: planned first, then written, each submission whole."""
+
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+import psutil
+from dateutil import parser
+
+from autograder.collecting.archives import File, Refused, Source
+from autograder.collecting.layouts import Author, Exercises, authors_of, submitters_in
+from autograder.grading.submissions import MOST_FILES, OURS, STAMP_MB, beside, read_file
+from autograder.limits import Limits
+from autograder.roster import Person, Roster, key, same_folder
+from autograder.sanitize import text
+
+STAMP = "timestamp.txt"
+STAMP_FORMAT = "%Y-%m-%d %H:%M:%S.%f UTC"
+"""As nbgrader's exchange writes it."""
+STAGE = ".collecting-"
+
+
+class Fate(StrEnum):
+    """What becomes of a submission: what is there already, if anything, decides."""
+
+    NEW = "new"
+    NEWER = "replaces an older one"
+    SAME = "there already"
+    OLDER = "left: a newer one is there"
+
+
+@dataclass(frozen=True)
+class HandIn:
+    """One student's submission of one exercise.
+
+    Attributes
+    ----------
+    where : str
+        The file that it comes from, for people: archive and path.
+    time : datetime or None
+        When it was handed in, or else the time of its file, which is mostly that of the download.
+    told : bool
+        Whether that is when it was handed in; only then it is written into `timestamp.txt`.
+    beside : dict
+        The other files that belong to it, by relative path.
+    """
+
+    student: str
+    exercise: str
+    where: str
+    layout: str
+    time: datetime | None
+    told: bool
+    late: bool
+    order: int
+    notebook: File
+    beside: dict[str, File]
+
+    def newer_than(self) -> tuple[float, int, bool]:
+        """Return what grows with how new this is, among those of one student and exercise."""
+        plain = self.notebook.path.rpartition("/")[2] == f"{self.exercise}.ipynb"
+        return self.time.timestamp() if self.time else 0.0, self.order, plain
+
+
+@dataclass
+class Plan:
+    """What is to be done: each submission with its fate, and the files that could not be placed, with the reason."""
+
+    chosen: list[tuple[HandIn, Fate]] = field(default_factory=list)
+    unplaced: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def to_write(self) -> list[HandIn]:
+        """The submissions that are not there yet."""
+        return [hand_in for hand_in, fate in self.chosen if fate in (Fate.NEW, Fate.NEWER)]
+
+
+class Collector:
+    """Plans what becomes of what was handed over.
+
+    Parameters
+    ----------
+    exercises : Exercises
+    roster : Roster or None
+        The class; where there is none, students are called what the files say.
+    only : str
+        The one exercise that is collected, which a notebook is where nothing tells; "" for all, and none.
+    submitted : Path
+        Where submissions lie.
+    limits : Limits
+        How large a notebook and the files beside it may be.
+    """
+
+    def __init__(self, exercises: Exercises, roster: Roster | None, only: str, submitted: Path, limits: Limits):
+        self.exercises, self.roster, self.only = exercises, roster, only
+        self.submitted, self.limits = submitted, limits
+
+    def plan(self, sources: Iterable[Source]) -> Plan:
+        """Return what is to be done with some archives and folders; nothing is written."""
+        plan, found = Plan(), list[HandIn]()
+        for source in sources:
+            plan.unplaced += [(f"{source.name}: {path}", reason) for path, reason in source.refused]
+            found += self._of(source, plan)
+        several: dict[tuple[str, str], list[HandIn]] = defaultdict(list)
+        for hand_in in found:
+            several[same_folder(hand_in.student), hand_in.exercise].append(hand_in)
+        for whose in sorted(several):
+            *older, newest = _by_age(several[whose])
+            plan.unplaced += [
+                (hand_in.where, f"{newest.student} handed in a newer one, {newest.where}") for hand_in in older
+            ]
+            try:
+                plan.chosen.append((newest, self._fate(newest)))
+            except Refused as error:
+                plan.unplaced.append((newest.where, str(error)))
+        return plan
+
+    def _of(self, source: Source, plan: Plan) -> Iterator[HandIn]:
+        """Yield the submissions of one archive or folder."""
+        try:
+            submitters = submitters_in(source.files)
+        except Refused as error:
+            plan.unplaced.append((source.name, str(error)))
+            submitters = {}
+        parts: dict[tuple[str, ...], list[tuple[Author, File]]] = defaultdict(list)
+        for file in source.files:
+            authors, reason = authors_of(file, self.exercises, submitters)
+            for author in authors:
+                loose = () if author.layout != "by name" else (file.path.rpartition("/")[0],)
+                parts[(author.layout, author.own, author.number, *loose)].append((author, file))
+            if not authors and _is_notebook(file.path):
+                plan.unplaced.append((f"{source.name}: {file.path}", reason))
+        numbers = defaultdict(set)
+        for part in parts.values():
+            numbers[_called(part[0][0])].add(part[0][0].number)
+        for part in parts.values():
+            yield from self._of_one(source, part, plan, alone=len(numbers[_called(part[0][0])]) == 1)
+
+    def _of_one(self, source: Source, part: list[tuple[Author, File]], plan: Plan, alone: bool) -> Iterator[HandIn]:
+        """Yield the submissions among the files of one student; `alone` tells that nobody else is called the same."""
+        notebooks = [(author, file) for author, file in part if _is_notebook(file.path)]
+        first = f"{source.name}: {part[0][1].path}"
+        if not notebooks:
+            if part[0][0].layout != "by name":
+                plan.unplaced.append((first, f"no notebook among the files of {part[0][0].own}"))
+            return
+        homes = {author.rest.rpartition("/")[0] for author, _ in notebooks}
+        for author, file in notebooks:
+            where = f"{source.name}: {file.path}"
+            try:
+                exercise = self._exercise(file, alone=len(notebooks) == 1)
+                student, person = self._student(author, alone)
+                time = author.handed_in or _stamp_of(file, part)
+            except Refused as error:
+                plan.unplaced.append((where, str(error)))
+                continue
+            if author.layout == "Moodle" and author.clues.number in (person.numbers if person else ()):
+                time = _time_of(person)
+            files = _beside(author.rest, part, homes)
+            try:
+                _contents(files, self.limits)
+            except Refused:
+                most = self.limits.beside_mb
+                plan.unplaced.append(
+                    (where, f"is taken without what lies beside it: more than {most} MB, or unreadable")
+                )
+                files = {}
+            yield HandIn(
+                student, exercise, where, author.layout, time or file.time, time is not None, author.late,
+                author.order, file, files,
+            )  # fmt: skip
+
+    def _exercise(self, file: File, alone: bool) -> str:
+        found = self.exercises.named(file.path.rpartition("/")[2])
+        if not found:
+            found = self.exercises.holding(file.read(self.limits.notebook_mb * 1_000_000))
+        if not found and alone:
+            found = self.only
+        if not found:
+            raise Refused("neither its name nor its cells are those of an exercise")
+        if self.only and found != self.only:
+            raise Refused(f"is {found}, and only {self.only} is collected")
+        return found
+
+    def _student(self, author: Author, alone: bool) -> tuple[str, Person | None]:
+        if self.roster:
+            person, reason = self.roster.find(author.clues)
+            if person is None:
+                raise Refused(reason)
+            if not alone and author.clues.number not in person.numbers:
+                raise Refused(f"may be {person.id}, but several students are called so")
+            return person.id, person
+        if not alone and author.layout == "Moodle":
+            raise Refused(f"several students are called {author.own}: name a list of the class with --roster")
+        unfit = text.unfit(author.own)
+        if unfit:
+            raise Refused(f"{author.own} {unfit}; name a list of the class with --roster")
+        return author.own, None
+
+    def _fate(self, hand_in: HandIn) -> Fate:
+        """Tell what becomes of a submission, by what lies in its place.
+
+        Raises
+        ------
+        Refused
+            If the notebook cannot be read.
+        """
+        target = self.submitted / hand_in.student / hand_in.exercise
+        new = hand_in.notebook.read(self.limits.notebook_mb * 1_000_000)
+        if not os.path.lexists(target):
+            return Fate.NEW
+        notebook = target / f"{hand_in.exercise}.ipynb"
+        there, _ = read_file(notebook, self.limits.notebook_mb)
+        if there == new and beside(target, self.limits.beside_mb)[0] == _contents(hand_in.beside, self.limits):
+            return Fate.SAME
+        raw, _ = read_file(target / STAMP, STAMP_MB)
+        since = _date(raw.decode("utf-8", "replace")) if raw else None
+        if since is None:
+            files = [notebook] if there is not None else [path for path in target.glob("*") if path.is_file()]
+            times = [path.stat().st_mtime for path in files]
+            since = datetime.fromtimestamp(max(times, default=0), UTC)
+        return Fate.NEWER if hand_in.time and hand_in.time > since else Fate.OLDER
+
+    def write(self, hand_ins: Iterable[HandIn]) -> int:
+        """Write submissions into nbgrader's layout, each whole or not at all; return how many.
+
+        All are written into a folder that nothing looks at, and put into their places when they are complete.
+        """
+        self.submitted.mkdir(parents=True, exist_ok=True)
+        for left in self.submitted.glob(f"{STAGE}[0-9]*"):  # of a run that was killed
+            process = int(left.name.removeprefix(STAGE))
+            if process == os.getpid() or not psutil.pid_exists(process):
+                shutil.rmtree(left)
+        stage = self.submitted / f"{STAGE}{os.getpid()}"
+        stage.mkdir()
+        try:
+            staged = [
+                (hand_in, self._staged(hand_in, stage / str(number))) for number, hand_in in enumerate(hand_ins)
+            ]
+            for hand_in, folder in staged:
+                target = self.submitted / hand_in.student / hand_in.exercise
+                target.parent.mkdir(exist_ok=True)
+                if os.path.lexists(target):
+                    target.replace(stage / f"{folder.name}.old")
+                folder.replace(target)
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+        return len(staged)
+
+    def _staged(self, hand_in: HandIn, folder: Path) -> Path:
+        notebook = folder / f"{hand_in.exercise}.ipynb"
+        folder.mkdir()
+        notebook.write_bytes(hand_in.notebook.read(self.limits.notebook_mb * 1_000_000))
+        for relative, data in _contents(hand_in.beside, self.limits).items():
+            path = folder / relative
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        if hand_in.time and hand_in.told:
+            (folder / STAMP).write_text(hand_in.time.astimezone(UTC).strftime(STAMP_FORMAT), encoding="utf-8")
+        if hand_in.time:
+            os.utime(notebook, (hand_in.time.timestamp(),) * 2)  # by which a later run knows what is newer
+        return folder
+
+
+def _by_age(hand_ins: list[HandIn]) -> list[HandIn]:
+    """Return submissions of one student and exercise, the newest last.
+
+    Where one system counts them all, its count decides: in its archives all files have the time of the download.
+    """
+    if all(hand_in.order for hand_in in hand_ins):
+        return sorted(hand_ins, key=lambda hand_in: hand_in.order)
+    return sorted(hand_ins, key=HandIn.newer_than)
+
+
+def _called(author: Author) -> tuple[str, str]:
+    """Return what is equal for two authors that only a number could tell apart."""
+    return author.layout, key(author.clues.names[0]) or author.own
+
+
+def _beside(notebook: str, part: list[tuple[Author, File]], homes: set[str]) -> dict[str, File]:
+    """Return the files in a notebook's folder and below, but for those in the folder of another notebook."""
+    home = notebook.rpartition("/")[0]
+    found: dict[str, File] = {}
+    for author, file in part:
+        inside = [other for other in homes if not other or author.rest.startswith(f"{other}/")]
+        relative = author.rest.removeprefix(f"{home}/") if home else author.rest
+        names = relative.split("/")
+        if not inside or max(inside, key=len) != home or relative.lower().endswith((".ipynb", ".zip")):
+            continue
+        if names[0] not in OURS and len(relative.encode()) <= text.MOST_NAME and not any(map(text.unfit, names)):
+            found[relative] = file
+    # A zip can hold a file and, as if it were a folder, files in it.
+    folders = {same_folder(str(parent)) for relative in found for parent in Path(relative).parents}
+    found = {relative: file for relative, file in found.items() if same_folder(relative) not in folders}
+    return dict(list(found.items())[:MOST_FILES])
+
+
+def _contents(files: dict[str, File], limits: Limits) -> dict[str, bytes]:
+    """Return the files beside a notebook, as bytes by relative path.
+
+    Raises
+    ------
+    Refused
+        If they are more than grading takes, or if one cannot be read.
+    """
+    found: dict[str, bytes] = {}
+    left = limits.beside_mb * 1_000_000
+    for relative, file in files.items():
+        found[relative] = file.read(left)
+        left -= len(found[relative])
+    return found
+
+
+def _is_notebook(path: str) -> bool:
+    return path.lower().endswith(".ipynb")
+
+
+def _stamp_of(notebook: File, part: list[tuple[Author, File]]) -> datetime | None:
+    """Return the time in nbgrader's `timestamp.txt` beside a notebook, if there is one that can be read."""
+    wanted = "/".join([*notebook.path.split("/")[:-1], STAMP])
+    for _, file in part:
+        if file.path == wanted:
+            return _date(file.read(int(STAMP_MB * 1_000_000)).decode("utf-8", "replace"))
+    return None
+
+
+def _time_of(person: Person | None) -> datetime | None:
+    """Return when somebody handed in by Moodle's worksheet, which gives local times."""
+    return _date(person.handed_in, local=True) if person and person.handed_in else None
+
+
+def _date(said: str, local: bool = False) -> datetime | None:
+    try:
+        found: datetime = parser.parse(text.line(said, 100))
+    except Exception:  # dateutil has many ways to stumble over what is no date
+        return None
+    if found.tzinfo is None:
+        return found.astimezone() if local else found.replace(tzinfo=UTC)
+    return found

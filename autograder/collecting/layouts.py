@@ -1,0 +1,207 @@
+"""How schools' systems lay out what they hand over: who handed in a file, and which exercise it is.
+
+A row of `LAYOUTS` is a pattern of paths. A new system is a new row.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import yaml
+
+from autograder import cells
+from autograder.collecting.archives import File, Refused
+from autograder.course import Exercise
+from autograder.roster import Clues
+
+METADATA = "submission_metadata.yml"
+MOST_METADATA_MB = 50
+"""Gradescope's list holds what its own autograder said of each student as well."""
+
+COPY = r"(?:-\d{1,2}(?![^\W_])| ?\(\d+\)|[-_ ]copy ?\d*| - copy)?"
+"""What browsers, Jupyter, systems and Canvas put behind the name of a second copy."""
+
+
+@dataclass(frozen=True)
+class Author:
+    """Who handed something in, as far as its path tells.
+
+    Attributes
+    ----------
+    layout : str
+        Which layout it is, for people.
+    clues : Clues
+        By which the list of the class is asked.
+    own : str
+        What the student is called where there is no list; "" if nothing tells.
+    number : str
+        What two of one name differ in; "" if nothing tells.
+    rest : str
+        The path below what names the author.
+    order : int
+        Where a system counts what comes in, the number of this: the higher, the newer.
+    handed_in : datetime or None
+        When, where the system says so.
+    late : bool
+        Whether the system says that it is late.
+    """
+
+    layout: str
+    clues: Clues
+    own: str
+    rest: str
+    number: str = ""
+    order: int = 0
+    handed_in: datetime | None = None
+    late: bool = False
+
+
+LAYOUTS = (
+    # Moodle, "Download all submissions": a folder for each student; on request, and before 3.1, files side by side.
+    # Before 4.1 the folder's name ends in a further underscore. Moodle has no underscore in names.
+    ("Moodle", re.compile(r"(?:.*?/)?(?P<name>[^/_]+)_(?P<number>\d+)_assignsubmission_file(?:_?/|_)(?P<rest>.+)")),
+    # Canvas, "Download Submissions": last and first name in one word, then the numbers of the student and the file.
+    ("Canvas", re.compile(
+        r"(?:.*?/)?(?:(?P<name>[^\W\d][^/]*?)(?P<late>_LATE)?_(?P<number>\d+)|(?:LATE_)?(?P<anonymous>anon_[^/_]+))"
+        r"_(?P<order>\d+)_(?P<rest>.+)"
+    )),
+    # Gradescope, "Export Submissions": folders by number; who it is stands in a file beside them.
+    ("Gradescope", re.compile(r"(?:.*?/)?(?P<folder>submission_\d+)/(?P<rest>.+)")),
+)  # fmt: skip
+"""The layouts that tell an author, in the order in which they are tried; the first that fits counts."""
+
+
+def authors_of(file: File, exercises: "Exercises", submitters: dict[str, list[Author]]) -> tuple[list[Author], str]:
+    """Return who handed in a file, several for a group; or nobody, and why not."""
+    for layout, pattern in LAYOUTS:
+        found = pattern.fullmatch(file.path)
+        if not found:
+            continue
+        part = {name: value or "" for name, value in found.groupdict().items()}
+        if layout == "Gradescope":
+            named = [replace(author, rest=part["rest"]) for author in submitters.get(part["folder"], [])]
+            return named, "" if named else f"no {METADATA} says who handed in {part['folder']}"
+        name, number = part["name"] or part.get("anonymous", ""), part["number"]
+        author = Author(
+            layout=layout,
+            clues=Clues((layout.lower(), number), names=(part["name"],)),
+            # Moodle numbers a class anew for each assignment; a number of Canvas's is one student's.
+            own=f"{name}_{number}" if layout == "Canvas" and number else name,
+            rest=part["rest"],
+            number=number,
+            order=int(part.get("order") or 0),
+            late=bool(part.get("late")) or file.path.rpartition("/")[2].startswith("LATE_"),
+        )
+        return [author], ""
+    return _loose(file, exercises)
+
+
+def _loose(file: File, exercises: "Exercises") -> tuple[list[Author], str]:
+    """Return who is named by a file itself, `ada_01-qkv.ipynb`, or by a folder, `ada/01-qkv/01-qkv.ipynb`."""
+    *folders, base = file.path.split("/")
+    said = [name for name in map(exercises.without, [base, *reversed(folders)]) if name]
+    if not said:
+        return [], "neither its name nor a folder's says whose it is"
+    # `Untitled.ipynb` in a folder tells less of its author than the folder does.
+    own = said[1] if len(said) > 1 and exercises.without(base) and not exercises.named(base) else said[0]
+    return [Author("by name", Clues(ids=tuple(said), names=tuple(said)), own, base)], ""
+
+
+def submitters_in(files: Iterable[File]) -> dict[str, list[Author]]:
+    """Return who handed in each folder of Gradescope's export, as its `submission_metadata.yml` says.
+
+    Raises
+    ------
+    Refused
+        If that is no YAML, or is too large.
+    """
+    found = {}
+    for file in files:
+        if file.path.rpartition("/")[2] != METADATA:
+            continue
+        try:
+            # As texts alone: no dates, and none of the merged maps in which a small file may hold a huge one.
+            loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+            said = yaml.load(file.read(MOST_METADATA_MB * 1_000_000), Loader=loader)  # noqa: S506
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            raise Refused(f"has a {METADATA} that cannot be read: {str(error).splitlines()[0]}") from None
+        for folder, entry in said.items() if isinstance(said, dict) else ():
+            if isinstance(folder, str) and isinstance(entry, dict):
+                found[folder] = _submitters(entry)
+    return found
+
+
+def _submitters(entry: dict[str, Any]) -> list[Author]:
+    when = _time(entry.get(":created_at"))
+    authors = []
+    listed = entry.get(":submitters")
+    for person in listed if isinstance(listed, list) else ():
+        if not isinstance(person, dict):
+            continue
+        sid, email, name = (
+            value.strip() if isinstance(value := person.get(key), str) and value != "null" else ""
+            for key in (":sid", ":email", ":name")
+        )
+        own = sid or email or name
+        authors.append(Author("Gradescope", Clues(ids=(sid, email), names=(name,)), own, "", handed_in=when))
+    return [author for author in authors if author.own]
+
+
+def _time(said: Any) -> datetime | None:
+    """Return a time as Ruby writes it into YAML, such as `2026-11-02 09:17:36.193420000 -08:00`; None for others."""
+    try:
+        time = datetime.fromisoformat(re.sub(r" (?=(Z|UTC|[+-]\d\d:?\d\d)$)", "", str(said)).replace("UTC", "Z"))
+    except ValueError:
+        return None
+    return time if time.tzinfo else None
+
+
+class Exercises:
+    """The course's exercises, and how a notebook of one is recognised."""
+
+    def __init__(self, exercises: Sequence[Exercise]):
+        self.all = {exercise.name: exercise for exercise in exercises}
+        # "01-qkv", "01_qkv" and "01 qkv", but neither "101-qkv" nor "01-qkv2".
+        self._patterns = {
+            name: re.compile(
+                rf"(?<![^\W_]){'[-_ ]?'.join(map(re.escape, name.split('-')))}(?![^\W_]){COPY}", re.IGNORECASE
+            )
+            for name in self.all
+        }
+
+    def named(self, name: str) -> str:
+        """Return the exercise that a file's or folder's name has in it; "" for none and for several."""
+        found = [exercise for exercise, pattern in self._patterns.items() if pattern.search(name)]
+        return found[0] if len(found) == 1 else ""
+
+    def without(self, name: str) -> str:
+        """Return what is left of a file's or folder's name without exercise, ending and marks of a copy."""
+        stem = re.sub(r"( ?\(\d+\))?(\.ipynb|\.zip)+$", "", name, flags=re.IGNORECASE)
+        for pattern in self._patterns.values():
+            stem = pattern.sub("", stem)
+        return stem.strip(" _-.+")
+
+    def holding(self, data: bytes) -> str:
+        """Return the exercise whose cells a notebook has, whatever it is called; "" for none and for several."""
+        ids = _grade_ids(data)
+        shared = sorted(((len(ids & own), name) for name, own in self._ids.items()), reverse=True)
+        if not shared or not shared[0][0] or (len(shared) > 1 and shared[0][0] == shared[1][0]):
+            return ""
+        return shared[0][1]
+
+    @cached_property
+    def _ids(self) -> dict[str, set[str]]:
+        return {name: _grade_ids(exercise.notebook.read_bytes()) for name, exercise in self.all.items()}
+
+
+def _grade_ids(data: bytes) -> set[str]:
+    """Return the grade ids of a notebook's cells; none if it is no notebook."""
+    try:
+        listed = json.loads(data)["cells"]
+        return {found for cell in listed if (found := cells.grade_id(cell))}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return set()

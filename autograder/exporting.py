@@ -1,0 +1,334 @@
+"""Grades and feedback on their way back to a school's system: the columns and the file names that it takes.
+
+Moodle and Canvas know a row by numbers of their own. So their files are filled in, not made: Moodle's grading
+worksheet, and Canvas's gradebook. What they would take and is not a grade, such as a comment, is left out.
+"""
+
+import contextlib
+import csv
+import io
+import re
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from autograder import records, roster
+from autograder.collecting.layouts import Exercises
+from autograder.course import Course, UserError
+from autograder.roster import Clues, Roster, Sheet
+from autograder.sanitize import text
+
+Grade = dict[str, Any]
+"""A grade under nbgrader's own names, as `records.rows` has it."""
+
+
+class System(StrEnum):
+    """Where grades go."""
+
+    CSV = "csv"
+    MOODLE = "moodle"
+    CANVAS = "canvas"
+    GRADESCOPE = "gradescope"
+
+
+WHERE = {
+    System.MOODLE: "Moodle's grading worksheet (in English: Submissions, Download grading worksheet)",
+    System.CANVAS: "Canvas's gradebook (Grades: Export, Export Entire Gradebook)",
+}
+GRADESCOPE = ["First Name", "Last Name", "SID", "Email", "Total Score", "Max Points", "Status"]
+PERSONAL = ("student_id", "last_name", "first_name", "email", "timestamp")
+MAIL_MERGE = "mail-merge.csv"
+NUMBERS = (roster.IDENTIFIER, "grade", "maximum grade", "last modified (grade)")
+PEOPLE = ("full name", "id number", "username", "email address", "status")
+"""What is kept of Moodle's worksheet: what its importer asks for, and by what people know a row."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a file, and the grades in it."""
+
+    cells: list[str]
+    grades: list[Grade]
+
+
+@dataclass
+class Exported:
+    """What is exported.
+
+    Attributes
+    ----------
+    key, values : list of int
+        The columns by which a row is known, and those with its grades.
+    above : list of list of str
+        Rows between the headings and the students.
+    missing : list of (str, str)
+        Whose grades are not in it, and why.
+    """
+
+    headings: list[str]
+    lines: list[Line]
+    key: list[int]
+    values: list[int]
+    above: list[list[str]] = field(default_factory=list)
+    missing: list[tuple[str, str]] = field(default_factory=list)
+
+    def changed_since(self, path: Path) -> None:
+        """Leave out the rows whose grades are those of an earlier file.
+
+        Raises
+        ------
+        UserError
+            If that has other columns.
+        """
+        earlier = roster.read_sheet(path)
+        names = [self.headings[at] for at in (*self.key, *self.values)]
+        if not set(names) <= set(earlier.headings):
+            raise UserError(f"{path} has other columns than this export: name a file that the same command wrote.")
+        where = [earlier.headings.index(name) for name in names]
+        known = {tuple(row[at].strip() for at in where) for row in earlier.rows}
+        self.lines = [
+            line
+            for line in self.lines
+            if tuple(line.cells[at].strip() for at in (*self.key, *self.values)) not in known
+        ]
+
+    def write(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        with _whole(path) as new, new.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([self.headings, *self.above, *(line.cells for line in self.lines)])
+
+
+def to_csv(grades: list[Grade], anonymous: bool) -> Exported:
+    """Return all grades in the columns of nbgrader's own export."""
+    if anonymous:
+        names = records.numbered(grade["student_id"] for grade in grades)
+        hidden = dict.fromkeys(PERSONAL, "")
+        grades = [{**grade, **hidden, "student_id": names[grade["student_id"]]} for grade in grades]
+        grades.sort(key=lambda grade: (grade["assignment"], int(grade["student_id"].rpartition(" ")[2])))
+    headings = list(grades[0])
+    lines = [Line([_cell(value) for value in grade.values()], [grade]) for grade in grades]
+    values = [headings.index(name) for name in ("score", "max_score", "needs_manual_grade", "pending")]
+    return Exported(headings, lines, [headings.index("assignment"), headings.index("student_id")], values)
+
+
+def to_gradescope(grades: list[Grade], anonymous: bool) -> Exported:
+    """Return the grades of one exercise in the columns in which Gradescope gives its own."""
+    _only_exercise(grades)
+    names = records.numbered(grade["student_id"] for grade in grades) if anonymous else {}
+    lines = []
+    for grade in grades:
+        person = [grade["first_name"], grade["last_name"], grade["student_id"], grade["email"]]
+        if names:
+            person = ["", "", names[grade["student_id"]], ""]
+        cells = [*person, _points(grade["score"]), _points(grade["max_score"]), "Graded"]
+        lines.append(Line([_cell(value) for value in cells], [grade]))
+    if names:
+        lines.sort(key=lambda line: int(line.cells[2].rpartition(" ")[2]))
+    return Exported(GRADESCOPE, lines, [2, 3], [4, 5])
+
+
+def to_moodle(grades: list[Grade], sheet: Sheet, anonymous: bool) -> Exported:
+    """Return Moodle's worksheet of an assignment with the grades in it.
+
+    Raises
+    ------
+    UserError
+        If it is no worksheet, or its assignment has other points than the exercise.
+    """
+    exercise = _only_exercise(grades)
+    own, points = sheet.column(roster.IDENTIFIER), sheet.column("grade")
+    if own < 0 or points < 0:
+        raise UserError(f"{sheet.path} has no columns Identifier and Grade. Name {WHERE[System.MOODLE]}.")
+    matched, missing = _matched(grades, sheet, System.MOODLE)
+    most = sheet.column("maximum grade")
+    lines = []
+    for row, (grade,) in matched.items():
+        cells = list(sheet.rows[row])
+        if most >= 0:
+            _check_points(cells[most], grade, exercise, "Moodle's assignment")
+        cells[points] = _points(grade["score"])
+        lines.append(Line([_cell(value) for value in cells], [grade]))
+    kept = [sheet.column(name) for name in (NUMBERS if anonymous else (*NUMBERS, *PEOPLE))]
+    made = Exported(sheet.headings, lines, [own], [points], missing=missing)
+    return _columns(made, sorted(at for at in kept if at >= 0))
+
+
+def to_canvas(grades: list[Grade], sheet: Sheet, known: Exercises, anonymous: bool) -> Exported:
+    """Return Canvas's gradebook with the grades in it: who they are, and a column for each exercise.
+
+    An exercise's column is the one that has its name or its title; where there is none, Canvas offers to make one.
+
+    Raises
+    ------
+    UserError
+        If it is no gradebook of Canvas's, or its assignment has other points than the exercise.
+    """
+    if not sheet.is_canvas:
+        raise UserError(f"{sheet.path} has no columns Student, ID and Section. Name {WHERE[System.CANVAS]}.")
+    own, last = sheet.column("id"), sheet.column("section")
+    columns = {
+        name: _assignment(sheet, name, known) for name in dict.fromkeys(grade["assignment"] for grade in grades)
+    }
+    matched, missing = _matched(grades, sheet, System.CANVAS)
+    headings = sheet.headings[: last + 1] + [sheet.headings[at] if at >= 0 else name for name, at in columns.items()]
+    worth = {grade["assignment"]: grade for grade in grades}
+    above = []
+    for row in sheet.rows[:3]:
+        if row[0].strip().startswith("Points Possible"):
+            for name, at in columns.items():
+                _check_points(row[at] if at >= 0 else "", worth[name], name, "Canvas's assignment")
+            above = [row[: last + 1] + [_points(worth[name]["max_score"]) for name in columns]]
+    lines = []
+    for row_at, own_grades in matched.items():
+        row = sheet.rows[row_at]
+        given = {grade["assignment"]: _points(grade["score"]) for grade in own_grades}
+        cells = [*row[: last + 1], *(given.get(name, row[at] if at >= 0 else "") for name, at in columns.items())]
+        lines.append(Line([_cell(value) for value in cells], own_grades))
+    made = Exported(headings, lines, [own], list(range(last + 1, len(headings))), above, missing)
+    if anonymous:  # the columns stay, since Canvas asks for them; its number alone says whose a row is
+        for line in made.lines:
+            line.cells[: last + 1] = [value if at == own else "" for at, value in enumerate(line.cells[: last + 1])]
+    return made
+
+
+def feedback(course: Course, exported: Exported, system: System, path: Path) -> list[str]:
+    """Write the feedback pages of what is exported into one zip; return whose pages there are none of.
+
+    For Moodle they are named as its "Upload multiple feedback files in a zip" takes them. For others each has the
+    student's and the exercise's name, and a CSV file beside them lists addresses, points and pages, for a mail merge.
+    """
+    lacking, listed = [], []
+    with _whole(path) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as made:
+        for line in exported.lines:
+            for grade in line.grades:
+                student, exercise = grade["student_id"], grade["assignment"]
+                page = course.graded(student, exercise).page
+                if not page.exists():
+                    lacking.append(f"{student} {exercise}")
+                    continue
+                if system == System.MOODLE:
+                    number = re.sub(r"\D", "", line.cells[exported.key[0]])
+                    name = f"{_file_name(student).replace('_', ' ')}_{number}_assignfeedback_file_{exercise}.html"
+                else:
+                    name = f"{_file_name(student)}_{exercise}.html"
+                    whose = [grade[key] for key in ("email", "first_name", "last_name", "student_id", "assignment")]
+                    points = [_points(grade["score"]), _points(grade["max_score"])]
+                    listed.append([_cell(value) for value in (*whose, *points, name)])
+                made.write(page, name)
+        if system != System.MOODLE:
+            buffer = io.StringIO()
+            headings = ["Email", "First Name", "Last Name", "Student", "Exercise", "Points", "Of", "Attachment"]
+            csv.writer(buffer).writerows([headings, *listed])
+            made.writestr(MAIL_MERGE, buffer.getvalue())
+    return lacking
+
+
+def waiting(grades: Iterable[Grade]) -> int:
+    """Return how many grades may still rise: points of theirs wait for a person or for a machine."""
+    return sum(bool(grade["needs_manual_grade"] or grade["pending"]) for grade in grades)
+
+
+def _only_exercise(grades: Sequence[Grade]) -> str:
+    names = sorted({grade["assignment"] for grade in grades})
+    if len(names) > 1:
+        raise UserError(f"This file is of one exercise. Name one of {', '.join(names)}.")
+    return str(names[0])
+
+
+def _matched(
+    grades: list[Grade], sheet: Sheet, system: System
+) -> tuple[dict[int, list[Grade]], list[tuple[str, str]]]:
+    """Return the grades by the row of the sheet that they belong into, in its order, and who is in none."""
+    people = roster.of_sheet(sheet)
+    found: dict[int, list[Grade]] = {}
+    missing: dict[str, str] = {}
+    for grade in grades:
+        person, reason = _person(grade, people, system)
+        if person is None:
+            missing[grade["student_id"]] = reason.replace("the list of the class", sheet.path.name)
+            continue
+        there = found.setdefault(person.row, [])
+        if any(other["student_id"] != grade["student_id"] for other in there):
+            both = f"{there[0]['student_id']} and {grade['student_id']}"
+            raise UserError(
+                f"{both} are both {person.id} in {sheet.path}. Mend the list of the class, and collect again."
+            )
+        there.append(grade)
+    if not found:
+        raise UserError(f"Nobody who has a grade is in {sheet.path}. Name {WHERE[system]}.")
+    return dict(sorted(found.items())), sorted(missing.items())
+
+
+def _person(grade: Grade, people: Roster, system: System) -> tuple[roster.Person | None, str]:
+    """Return whose a grade is, by what the gradebook has of its student."""
+    student = grade["student_id"]
+    number = re.search(r"_(\d+)$", student)  # as `collect` calls students of Canvas's without a list of the class
+    return people.find(
+        Clues(
+            (system.value, number[1]) if number and system == System.CANVAS else ("", ""),
+            ids=(student, grade["email"]),
+            names=(f"{grade['first_name']} {grade['last_name']}", student),
+        )
+    )
+
+
+def _assignment(sheet: Sheet, name: str, known: Exercises) -> int:
+    """Return the column of an exercise in Canvas's gradebook, by its name or its title; -1 if there is none."""
+    title = roster.key(known.all[name].title) if name in known.all else ""
+    found = []
+    for at, heading in enumerate(sheet.headings):
+        own = re.sub(r" \(\d+\)$", "", heading)
+        if known.named(own) == name or own == name or (title and roster.key(own) == title):
+            found.append(at)
+    if len(found) > 1:
+        columns = " and ".join(sheet.headings[at] for at in found)
+        raise UserError(f"{sheet.path} has several columns for {name}: {columns}. Take out all but one.")
+    return found[0] if found else -1
+
+
+def _check_points(said: str, grade: Grade, exercise: str, whose: str) -> None:
+    """Refuse a scale that isn't the exercise's: the points would be read as others than they are."""
+    with contextlib.suppress(ValueError):
+        most = float(said.replace(",", "."))
+        if abs(most - grade["max_score"]) > 0.005:
+            own = _points(grade["max_score"])
+            raise UserError(
+                f"{whose} has {most:g} points and {exercise} has {own}. Set it to {own} there, and export it anew."
+            )
+
+
+def _columns(made: Exported, kept: list[int]) -> Exported:
+    """Return an export with some of its columns alone."""
+    lines = [Line([line.cells[at] for at in kept], line.grades) for line in made.lines]
+    headings = [made.headings[at] for at in kept]
+    key, values = ([kept.index(at) for at in those] for those in (made.key, made.values))
+    return Exported(headings, lines, key, values, missing=made.missing)
+
+
+def _points(points: float) -> str:
+    return f"{points:.2f}".rstrip("0").rstrip(".")
+
+
+def _cell(value: object) -> str:
+    """Return a value as text that a spreadsheet won't take for a formula; "-" is none."""
+    if isinstance(value, str) and value != "-":
+        return str(text.cell_of_table(value))
+    return str(value)
+
+
+def _file_name(student: str) -> str:
+    return re.sub(r'^[-=+@]|[<>:"/\\|?*]', "_", text.name(student))  # a mail merge's list has it as a cell, too
+
+
+@contextlib.contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """Give a file to be written, which takes its place when that is done, or is gone."""
+    new = path.with_name(f"{path.name}.new")
+    try:
+        yield new
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)

@@ -1,0 +1,290 @@
+"""A school's list of a class, from a CSV file: who is who, by id, e-mail or name.
+
+Moodle's grading worksheet and Canvas's gradebook are such lists, too. They have the numbers by which these systems
+name the files that they hand over.
+"""
+
+import csv
+import io
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from autograder.course import UserError
+from autograder.sanitize import text
+
+MOST_MB = 20
+"""A class of ten thousand with a long row each has 5 MB; more is no list of a class."""
+
+COLUMNS = {
+    "id": (
+        "student id", "id number", "idnumber", "sis user id", "sid", "username", "user name", "login",
+        "sis login id", "matriculation number", "matrikelnummer", "id",
+    ),
+    "name": ("name", "full name", "student", "student name"),
+    "first_name": ("first name", "firstname", "given name", "vorname"),
+    "last_name": ("last name", "lastname", "surname", "family name", "nachname"),
+    "email": ("email", "e-mail", "email address", "e-mail address", "mail"),
+}  # fmt: skip
+"""What columns are called, in lower case and with blanks; of several, the first that has a value in a row counts."""
+
+IDENTIFIER, SUBMITTED = "identifier", "last modified (submission)"
+"""Moodle's columns for its number of a student in one assignment, and for when they handed in."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """One student of a class; what is not known is "".
+
+    Attributes
+    ----------
+    id : str
+        The student's folder, and their id in the gradebook.
+    numbers : tuple of (str, str)
+        A system and its number of them: ("moodle", "1234").
+    row : int
+        Where they stand in the file, counted from 0 below the headings.
+    handed_in : str
+        When they handed in, as Moodle's worksheet says it.
+    """
+
+    id: str
+    first_name: str = ""
+    last_name: str = ""
+    email: str = ""
+    numbers: tuple[tuple[str, str], ...] = ()
+    row: int = 0
+    handed_in: str = ""
+
+
+class Clues(NamedTuple):
+    """What a file tells of its author: a system's number, what may be an id or e-mail, and what may be a name."""
+
+    number: tuple[str, str] = ("", "")
+    ids: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A CSV file: its headings as they stand there, and its rows, each as long as these."""
+
+    path: Path
+    headings: list[str]
+    rows: list[list[str]]
+
+    def column(self, *names: str) -> int:
+        """Return where the first of these headings stands, in whatever case; -1 if none does."""
+        plain = [_plain(heading) for heading in self.headings]
+        return next((plain.index(name) for name in names if name in plain), -1)
+
+    @property
+    def is_canvas(self) -> bool:
+        """Whether this is Canvas's gradebook, whose `ID` is a number of its own."""
+        return {"student", "id", "section"} <= {_plain(heading) for heading in self.headings}
+
+
+def read_sheet(path: Path) -> Sheet:
+    """Read a CSV file: with or without a mark of its encoding, with commas, semicolons or tabs.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read as one.
+    """
+    with path.open("rb") as file:
+        data = file.read(MOST_MB * 1_000_000 + 1)
+    if len(data) > MOST_MB * 1_000_000:
+        raise UserError(f"{path} has more than {MOST_MB} MB, and is no list of a class.")
+    said = _decoded(data)
+    if "\0" in said:
+        raise UserError(f"{path} is no CSV file. Save the list as CSV (in a spreadsheet: Save As, CSV UTF-8).")
+    first = said.partition("\n")[0]
+    delimiter = max(",;\t", key=first.count)
+    try:
+        rows = [row for row in csv.reader(io.StringIO(said, newline=""), delimiter=delimiter) if any(row)]
+    except csv.Error as error:
+        raise UserError(
+            f"{path} is no CSV file: {error}. Save the list as CSV (in a spreadsheet: Save As)."
+        ) from None
+    if not rows:
+        raise UserError(f"{path} is empty.")
+    headings = [heading.strip() for heading in rows[0]]
+    width = len(headings)
+    return Sheet(path, headings, [(row + [""] * width)[:width] for row in rows[1:]])
+
+
+def _decoded(data: bytes) -> str:
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16", "replace")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:  # as spreadsheets of Western Europe write CSV
+        return data.decode("cp1252", "replace")
+
+
+def _plain(heading: str) -> str:
+    return " ".join(heading.replace("_", " ").split()).casefold()
+
+
+def key(name: str) -> str:
+    """Return a name for comparison: letters and digits alone, without accents, in one case."""
+    letters = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", name).casefold())
+    return "".join(letter for letter in letters if letter.isalnum())
+
+
+@dataclass
+class Roster:
+    """A class, and who of it is meant by what a file tells."""
+
+    people: list[Person]
+    path: Path = Path()
+    _known: dict[str, dict[str, list[Person]]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        tables: dict[str, defaultdict[str, list[Person]]] = {
+            kind: defaultdict(list) for kind in ("number", "id", "email", "mailbox", "name")
+        }
+        for person in self.people:
+            for number in person.numbers:
+                tables["number"][" ".join(number)].append(person)
+            tables["id"][person.id.casefold()].append(person)
+            if person.email:
+                tables["email"][person.email.casefold()].append(person)
+                tables["mailbox"][person.email.partition("@")[0].casefold()].append(person)
+            for name in _names(person):
+                tables["name"][name].append(person)
+        self._known = {kind: dict(table) for kind, table in tables.items()}
+
+    def find(self, clues: Clues) -> tuple[Person | None, str]:
+        """Return who is meant, or None and why nobody is; never one of several."""
+        names = {key(name) for name in clues.names} - {""}
+        found = self._known["number"].get(" ".join(clues.number), [])
+        if len(found) == 1 and clues.number[0] == "moodle" and names and _names(found[0]).isdisjoint(names):
+            # Moodle numbers a class anew for each assignment.
+            return None, f"the list has its number for {found[0].id}: is it the worksheet of another assignment?"
+        if not found:
+            found = self._by_words(clues, names)
+        if len(found) == 1:
+            return found[0], ""
+        if found:
+            return None, f"may be {' or '.join(person.id for person in found[:5])}"
+        return None, "not in the list of the class"
+
+    def _by_words(self, clues: Clues, names: set[str]) -> list[Person]:
+        """Return who is meant by ids and e-mails, and else by names; all of them where these disagree."""
+        asked = [(kind, word.casefold()) for word in clues.ids for kind in ("id", "email", "mailbox")]
+        by_id = self._all(asked)
+        by_name = self._all([("name", name) for name in sorted(names)])
+        if by_id and by_name and not any(person in by_name for person in by_id):
+            return by_id + by_name
+        return by_id or by_name
+
+    def _all(self, asked: list[tuple[str, str]]) -> list[Person]:
+        found = (person for kind, word in asked for person in self._known[kind].get(word, []))
+        return list(dict.fromkeys(found))
+
+
+def _names(person: Person) -> set[str]:
+    """Return all that a person's name may read, by `key`: first name first, last name first, and so on."""
+    words = f"{person.first_name} {person.last_name}".split()
+    return {key("".join(words[cut:] + words[:cut])) for cut in range(len(words))}
+
+
+def read(path: Path) -> Roster:
+    """Read the list of a class from a CSV file.
+
+    Raises
+    ------
+    UserError
+        If it has no column that names a student, or if ids are there twice, or cannot be names of folders.
+    """
+    return of_sheet(read_sheet(path))
+
+
+def of_sheet(sheet: Sheet) -> Roster:
+    """Return the class in a sheet; see `read`."""
+    where = {field: _where(sheet, names) for field, names in COLUMNS.items()}
+    number = sheet.column(IDENTIFIER), "moodle"
+    if sheet.is_canvas:
+        number = sheet.column("id"), "canvas"
+        where["id"].remove(number[0])
+    if not where["id"] and not where["email"] and number[0] < 0:
+        listed = ", ".join(text.line(heading, 40) for heading in sheet.headings[:12])
+        raise UserError(
+            f"{sheet.path} has no column that tells students apart, such as id or email. Its headings are: {listed}."
+        )
+    people: list[Person] = []
+    lines: dict[str, int] = {}
+    for index, row in enumerate(sheet.rows):
+        person = _person(sheet, row, index, where, number)
+        if person is None:
+            continue
+        line = f"{sheet.path}, row {index + 2}"
+        unfit = text.unfit(person.id)
+        if unfit:
+            raise UserError(f"{line}: the id {text.line(person.id, 60)!r} {unfit}. Mend it in the list.")
+        earlier = lines.setdefault(same_folder(person.id), index + 2)
+        if earlier != index + 2:
+            raise UserError(f"{line}: the id {person.id!r} stands in row {earlier} already. Mend it in the list.")
+        people.append(person)
+    if not people:
+        raise UserError(f"{sheet.path} has no students.")
+    return Roster(people, sheet.path)
+
+
+def same_folder(name: str) -> str:
+    """Return what is equal for two names that are one folder on some system."""
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def _where(sheet: Sheet, names: Sequence[str]) -> list[int]:
+    plain = [_plain(heading) for heading in sheet.headings]
+    return [plain.index(name) for name in names if name in plain]
+
+
+def _person(
+    sheet: Sheet, row: Sequence[str], index: int, where: dict[str, list[int]], number: tuple[int, str]
+) -> Person | None:
+    """Return who stands in a row; None where nobody does, as in Canvas's rows about the assignments."""
+
+    def said(column: str) -> str:
+        return next((found for at in where[column] if (found := _value(row[at]))), "")
+
+    if row and row[0].strip().startswith("Points Possible"):
+        return None
+    own = _value(row[number[0]]) if number[0] >= 0 else ""
+    digits = re.search(r"\d+$", own)
+    identity = said("id") or said("email") or own
+    if not identity:
+        return None
+    first, last = said("first_name"), said("last_name")
+    if not (first and last):
+        first, last = _parted(said("name")) if said("name") else (first, last)
+    return Person(
+        id=identity,
+        first_name=first,
+        last_name=last,
+        email=said("email"),
+        numbers=((number[1], digits[0]),) if digits else (),
+        row=index,
+        handed_in=row[at].strip() if (at := sheet.column(SUBMITTED)) >= 0 else "",
+    )
+
+
+def _value(cell: str) -> str:
+    """Return a cell without the apostrophe that keeps a spreadsheet from taking it for a formula."""
+    value = cell.strip()
+    return value[1:] if value[:1] == "'" and value[1:2] in text.FORMULA else value
+
+
+def _parted(name: str) -> tuple[str, str]:
+    """Return first and last name of a whole one: as the comma parts it, else before its last word."""
+    last, comma, first = name.partition(",")
+    if not comma:
+        first, _, last = name.rpartition(" ")
+    return first.strip(), last.strip()

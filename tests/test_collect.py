@@ -1,0 +1,614 @@
+"""What schools hand over becomes `submitted/`: layouts, lists of a class, hostile archives, nothing half written."""
+
+import io
+import json
+import os
+import re
+import shutil
+import stat
+import struct
+import sys
+import zipfile
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autograder import cli, gradebook, roster
+from autograder.collecting import archives
+from autograder.collecting.archives import opened
+from autograder.collecting.hand_ins import STAGE, Collector, Fate
+from autograder.collecting.layouts import Exercises
+from autograder.course import ROOT, Course, UserError
+from autograder.limits import Limits
+from autograder.roster import Clues
+from autograder.sanitize import text
+
+
+def notebook(*grade_ids, note=""):
+    """Return the bytes of a notebook with cells of these grade ids."""
+    cells = [
+        {"cell_type": "code", "source": note, "metadata": {"nbgrader": {"grade_id": grade_id}}, "outputs": []}
+        for grade_id in grade_ids
+    ]
+    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
+
+
+QKV = notebook("by_hand", "project", "scores")
+SCALING = notebook("by_hand", "scale", "proof")
+
+
+def zip_of(path, files, **attributes):
+    """Write a zip with these files, each with its bytes or an entry and its bytes; return its path or bytes."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, data in files.items():
+            entry = zipfile.ZipInfo(name, (2026, 11, 2, 9, 0, 0))
+            for attribute, value in attributes.items():
+                setattr(entry, attribute, value)
+            made.writestr(entry, data)
+    return path
+
+
+def zipped(files, **attributes):
+    buffer = io.BytesIO()
+    zip_of(buffer, files, **attributes)
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def course(tmp_path):
+    """A course with two exercises, as far as collecting looks at it."""
+    root = tmp_path / "course"
+    for name, data in (("01-qkv", QKV), ("02-scaling", SCALING)):
+        folder = root / "exercises" / name
+        folder.mkdir(parents=True)
+        (folder / f"{name}.ipynb").write_bytes(data)
+        (folder / "checking.zip").write_bytes(b"")
+    shutil.copy(ROOT / "nbgrader_config.py", root)
+    return Course(root=root)
+
+
+@pytest.fixture
+def collect(course):
+    """Return a function that plans what becomes of archives, and then writes it."""
+
+    def run(*paths, people="", only="", write=True):
+        known = None
+        if people:
+            (course.root / "students.csv").write_text(people, encoding="utf-8")
+            known = roster.read(course.root / "students.csv")
+        collector = Collector(Exercises(course.exercises()), known, only, course.submitted, Limits())
+        sources = [opened(path) for path in paths]
+        plan = collector.plan([source.__enter__() for source in sources])
+        if write:
+            collector.write(plan.to_write)
+        for source in sources:
+            source.__exit__(None, None, None)
+        return plan
+
+    return run
+
+
+def placed(plan):
+    return {(hand_in.student, hand_in.exercise): hand_in.layout for hand_in, _ in plan.chosen}
+
+
+def reasons(plan):
+    return {path.rpartition(": ")[2]: reason for path, reason in plan.unplaced}
+
+
+def tree(folder):
+    """Return every file below a folder, with its bytes and its time."""
+    return {
+        path.relative_to(folder).as_posix(): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+PEOPLE = (
+    "id,name,email\nal1,Ada Lovelace,ada.lovelace@example.edu\ncb2,Charles Babbage,cb@example.edu\njm3,Jörg Müller,\n"
+)
+
+
+# Layouts.
+
+
+@pytest.mark.parametrize(
+    "path, layout",
+    [
+        ("Ada Lovelace_12345_assignsubmission_file/01-qkv.ipynb", "Moodle"),
+        ("Ada Lovelace_12345_assignsubmission_file_/01-qkv.ipynb", "Moodle"),
+        ("Ada Lovelace_12345_assignsubmission_file_01-qkv.ipynb", "Moodle"),
+        ("Course-Exercise 1-77/Ada Lovelace_12345_assignsubmission_file_/work/01-qkv (1).ipynb", "Moodle"),
+        ("lovelaceada_12345_67890_01-qkv.ipynb", "Canvas"),
+        ("lovelaceada_LATE_12345_67890_01-qkv.ipynb", "Canvas"),
+        ("submissions/lovelaceada_12345_67890_01-qkv-2.ipynb", "Canvas"),
+        ("al1_01-qkv.ipynb", "by name"),
+        ("01-qkv_al1 (2).ipynb", "by name"),
+        ("Ada Lovelace - 01-qkv-Copy1.ipynb", "by name"),
+        ("Lovelace, Ada/01-qkv (1).ipynb", "by name"),
+        ("all/al1/01-qkv/01-qkv.ipynb", "by name"),
+        ("ada.lovelace/01_qkv.ipynb", "by name"),
+        ("ada.lovelace@example.edu.ipynb", "by name"),
+        ("al1/Untitled.ipynb", "by name"),
+    ],
+)
+def test_each_layout_tells_whose_and_which_it_is(collect, tmp_path, path, layout):
+    plan = collect(zip_of(tmp_path / "all.zip", {path: QKV}), people=PEOPLE)
+    assert placed(plan) == {("al1", "01-qkv"): layout} and not plan.unplaced
+    assert (tmp_path / "course/submitted/al1/01-qkv/01-qkv.ipynb").read_bytes() == QKV
+
+
+METADATA = """---
+submission_501:
+  :submitters:
+  - :name: Ada Lovelace
+    :sid: al1
+    :email: ada@example.edu
+  - :name: Charles Babbage
+    :sid: null
+    :email: cb@example.edu
+  :created_at: 2026-11-02 09:17:36.193420000 -08:00
+  :status: processed
+"""
+
+
+def test_gradescope_says_who_handed_in_and_when_also_for_two(collect, tmp_path):
+    files = {
+        "assignment_9_export/submission_metadata.yml": METADATA,
+        "assignment_9_export/submission_501/01-qkv.ipynb": QKV,
+        "assignment_9_export/submission_501/data/numbers.csv": "1,2\n",
+        "assignment_9_export/submission_502/01-qkv.ipynb": QKV,
+    }
+    plan = collect(zip_of(tmp_path / "export.zip", files))
+    assert placed(plan) == {("al1", "01-qkv"): "Gradescope", ("cb@example.edu", "01-qkv"): "Gradescope"}
+    assert "submission_502" in reasons(plan)["assignment_9_export/submission_502/01-qkv.ipynb"]
+    folder = tmp_path / "course/submitted/al1/01-qkv"
+    assert (folder / "timestamp.txt").read_text() == "2026-11-02 17:17:36.193420 UTC"
+    assert (folder / "data/numbers.csv").read_text() == "1,2\n"
+
+
+@pytest.mark.parametrize("yaml", ["a: [", "- 1", "&a [*a]", "submission_501: {':submitters': 3}", "\x00"])
+def test_a_list_of_gradescopes_that_is_none_places_nobody(collect, tmp_path, yaml):
+    files = {"submission_metadata.yml": yaml, "submission_501/01-qkv.ipynb": QKV}
+    plan = collect(zip_of(tmp_path / "export.zip", files))
+    assert not plan.chosen and "submission_501/01-qkv.ipynb" in reasons(plan)
+
+
+def test_a_folder_is_taken_as_a_zip_is(collect, tmp_path):
+    folder = tmp_path / "unzipped" / "Ada Lovelace_1_assignsubmission_file_"
+    folder.mkdir(parents=True)
+    (folder / "01-qkv.ipynb").write_bytes(QKV)
+    (folder / ".DS_Store").write_bytes(b"x")
+    plan = collect(tmp_path / "unzipped", people=PEOPLE)
+    assert placed(plan) == {("al1", "01-qkv"): "Moodle"} and not plan.unplaced
+
+
+def test_a_students_zip_is_opened_and_what_is_the_courses_stays_out(collect, tmp_path):
+    inner = {
+        "01-qkv/01-qkv.ipynb": QKV,
+        "01-qkv/checks.py": "x",
+        "01-qkv/checking.zip": "no zip",
+        "01-qkv/own.py": "a = 1",
+    }
+    files = {"Ada Lovelace_1_assignsubmission_file_/my work.zip": zipped(inner)}
+    plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
+    assert placed(plan) == {("al1", "01-qkv"): "Moodle"} and not plan.unplaced
+    there = tree(tmp_path / "course/submitted")
+    assert sorted(there) == ["al1/01-qkv/01-qkv.ipynb", "al1/01-qkv/own.py"]
+
+
+# Exercises.
+
+
+def test_a_renamed_notebook_is_known_by_its_cells(collect, tmp_path):
+    files = {
+        "Ada Lovelace_1_assignsubmission_file_/Untitled3.ipynb": SCALING,
+        "Charles Babbage_2_assignsubmission_file_/homework.ipynb": notebook("other"),
+        "Jörg Müller_3_assignsubmission_file_/02-scaling.ipynb": b"no notebook at all",
+    }
+    plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
+    assert set(placed(plan)) == {("al1", "02-scaling"), ("jm3", "02-scaling")}
+    assert "cells" in reasons(plan)["Charles Babbage_2_assignsubmission_file_/homework.ipynb"]
+    plan = collect(tmp_path / "all.zip", people=PEOPLE, only="01-qkv")
+    assert set(placed(plan)) == {("cb2", "01-qkv")}  # where nothing tells, it is the one that is collected
+    assert "is 02-scaling" in reasons(plan)["Jörg Müller_3_assignsubmission_file_/02-scaling.ipynb"]
+
+
+def test_names_that_only_look_like_an_exercises(course):
+    exercises = Exercises(course.exercises())
+    assert [exercises.named(name) for name in ("101-qkv.ipynb", "01-qkv2.ipynb", "01-qkv 02-scaling.ipynb")] == [
+        ""
+    ] * 3
+    assert exercises.without("01-qkv_al-12.ipynb") == "al-12"  # the end of an id is no mark of a copy
+
+
+# Several of one student.
+
+
+def test_the_newest_is_kept_and_the_others_are_named(collect, tmp_path):
+    newer = notebook("project", note="newer")
+    files = {"lovelaceada_5_91_01-qkv-1.ipynb": newer, "lovelaceada_5_90_01-qkv.ipynb": QKV}
+    plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
+    assert (tmp_path / "course/submitted/al1/01-qkv/01-qkv.ipynb").read_bytes() == newer
+    assert "01-qkv-1.ipynb" in reasons(plan)["lovelaceada_5_90_01-qkv.ipynb"]
+
+
+def test_what_is_there_is_replaced_by_a_newer_one_alone(collect, tmp_path):
+    newer = notebook("project", note="newer")
+    first, second = tmp_path / "monday.zip", tmp_path / "tuesday.zip"
+    zip_of(first, {"al1_01-qkv.ipynb": QKV})
+    zip_of(second, {"al1_01-qkv.ipynb": newer}, date_time=(2026, 11, 3, 9, 0, 0))
+    fates = [collect(path).chosen[0][1] for path in (first, second, first, second)]
+    assert fates == [Fate.NEW, Fate.NEWER, Fate.OLDER, Fate.SAME]
+    there = tmp_path / "course/submitted/al1/01-qkv"
+    assert (there / "01-qkv.ipynb").read_bytes() == newer
+    assert not (there / "timestamp.txt").exists()  # the time of a download is not when it was handed in
+    (there / "timestamp.txt").write_text("2026-11-20 10:00:00 UTC")
+    zip_of(first, {"al1_01-qkv.ipynb": QKV}, date_time=(2026, 11, 10, 9, 0, 0))
+    assert collect(first).chosen[0][1] == Fate.OLDER
+
+
+def test_a_second_run_changes_nothing(collect, tmp_path):
+    files = {
+        "al1/01-qkv/01-qkv.ipynb": QKV,
+        "al1/01-qkv/own.py": "a = 1",
+        "al1/01-qkv/timestamp.txt": "2026-11-02 10:00:00 UTC",
+    }
+    collect(zip_of(tmp_path / "all.zip", files))
+    before = tree(tmp_path / "course/submitted")
+    assert before["al1/01-qkv/timestamp.txt"][0] == b"2026-11-02 10:00:00.000000 UTC" and len(before) == 3
+    assert collect(tmp_path / "all.zip").to_write == [] and tree(tmp_path / "course/submitted") == before
+
+
+def test_a_run_that_fails_or_is_killed_leaves_nothing_half_written(collect, tmp_path, monkeypatch):
+    files = {"al1_01-qkv.ipynb": QKV, "cb2_01-qkv.ipynb": QKV}
+    zip_of(tmp_path / "all.zip", files)
+    submitted = tmp_path / "course/submitted"
+    (submitted / f"{STAGE}{2**22 + 1}" / "0").mkdir(parents=True)  # of a process that is gone
+    written = Path.write_bytes
+
+    def full(path, data):
+        if path.parent.name == "1":
+            raise OSError(28, "No space left on device")
+        return written(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError):
+        collect(tmp_path / "all.zip")
+    assert list(submitted.iterdir()) == []
+    monkeypatch.undo()
+    collect(tmp_path / "all.zip")
+    assert sorted(path.name for path in submitted.iterdir()) == ["al1", "cb2"]
+
+
+# The list of a class.
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "\ufeffID;Name;E-Mail\njm3;Müller, Jörg;jm@example.edu\n".encode(),
+        "Matrikelnummer;Vorname;Nachname;E-Mail\njm3;Jörg;Müller;jm@example.edu\n".encode("cp1252"),
+        "student_id\tfirst_name\tlast_name\temail\njm3\tJörg\tMüller\tjm@example.edu\n".encode("utf-16"),
+        'Identifier,"Full name","ID number"\r\n"Participant 77","Jörg Müller",jm3\r\n'.encode(),
+        'Student,ID,SIS User ID,Section\n"    Points Possible",,,\n"Müller, Jörg",77,jm3,A\n'.encode(),
+    ],
+)
+def test_lists_are_read_as_schools_write_them(tmp_path, data):
+    (tmp_path / "class.csv").write_bytes(data)
+    (person,) = roster.read(tmp_path / "class.csv").people
+    assert (person.id, person.first_name, person.last_name, person.email.partition("@")[0] or "jm") == (
+        "jm3", "Jörg", "Müller", "jm",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "data, line",
+    [
+        (b"", "is empty"),
+        (b"id,name\n", "has no students"),
+        (b"colour,size\nred,3\n", "no column that tells students apart"),
+        (b"id\nada\nAda\n", "stands in row 2 already"),
+        (b"id\n../ada\n", "row 2: the id '../ada' cannot be a folder's name"),
+        (b"id\n.\n", "cannot be a folder's name"),
+        (b"id\nnul\n", "Windows has a device"),
+        (b"PK\x03\x04\x00\x00", "is no CSV file"),
+        (b'id,name\n"' + b"x" * 200_000, "is no CSV file"),
+    ],
+)
+def test_a_list_that_is_none_is_refused_in_one_line(tmp_path, data, line):
+    (tmp_path / "class.csv").write_bytes(data)
+    with pytest.raises(UserError, match=re.escape(line)) as refused:
+        roster.read(tmp_path / "class.csv")
+    assert "class.csv" in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_nobody_is_taken_for_one_of_several():
+    people = roster.Roster(
+        [roster.Person("a1", "Ada", "Lovelace"), roster.Person("a2", "Ada", "Lovelace"), roster.Person("bob")]
+    )
+    assert people.find(Clues(names=("lovelaceada",))) == (None, "may be a1 or a2")
+    assert people.find(Clues(ids=("a2",), names=("Ada Lovelace",)))[0].id == "a2"
+    assert people.find(Clues(ids=("bob",), names=("Ada Lovelace",)))[0] is None  # bob named a file after Ada
+    assert people.find(Clues(ids=("", "ada"), names=("Ada",))) == (None, "not in the list of the class")
+
+
+def test_two_of_one_name_are_told_apart_by_the_systems_number_alone(collect, tmp_path):
+    files = {f"Ada Lovelace_{n}_assignsubmission_file_/01-qkv.ipynb": QKV for n in (1, 2)}
+    archive = zip_of(tmp_path / "all.zip", files)
+    for people in ("", PEOPLE):
+        plan = collect(archive, people=people)
+        assert not plan.chosen and all("several students are called" in reason for reason in reasons(plan).values())
+    sheet = "Identifier,Full name,Email address,Last modified (submission)\n"
+    sheet += 'Participant 1,Ada Lovelace,a@example.edu,"Monday, 2 November 2026, 10:11 AM"\n'
+    sheet += "Participant 2,Ada Lovelace,b@example.edu,-\n"
+    plan = collect(archive, people=sheet)
+    assert set(placed(plan)) == {("a@example.edu", "01-qkv"), ("b@example.edu", "01-qkv")}
+    stamp = (tmp_path / "course/submitted/a@example.edu/01-qkv/timestamp.txt").read_text()
+    local = datetime(2026, 11, 2, 10, 11).astimezone(UTC)
+    assert stamp == f"{local:%Y-%m-%d %H:%M}:00.000000 UTC"
+    assert not (tmp_path / "course/submitted/b@example.edu/01-qkv/timestamp.txt").exists()
+
+
+def test_the_worksheet_of_another_assignment_places_nobody(collect, tmp_path):
+    files = {"Ada Lovelace_1_assignsubmission_file_/01-qkv.ipynb": QKV}
+    sheet = "Identifier,Full name,Email address\nParticipant 1,Charles Babbage,cb@example.edu\n"
+    plan = collect(zip_of(tmp_path / "all.zip", files), people=sheet)
+    assert not plan.chosen and "worksheet of another assignment" in plan.unplaced[0][1]
+
+
+def test_nbgraders_table_of_students_is_filled_and_nothing_is_taken_from_it(course):
+    people = [roster.Person("al1", "Ada", "Lovelace", "ada@example.edu"), roster.Person("cb2")]
+    assert gradebook.enrol(course, people) == 2 and gradebook.enrol(course, people) == 0
+    assert gradebook.enrol(course, [roster.Person("al1", "Ada", "King"), roster.Person("cb2")]) == 1
+    with gradebook.opened(course) as book:
+        found = {student.id: (student.first_name, student.last_name, student.email) for student in book.students}
+    assert found == {"al1": ("Ada", "King", "ada@example.edu"), "cb2": (None, None, None)}
+
+
+# Hostile archives.
+
+
+def link(path):
+    return zip_of(
+        path, {"al1_01-qkv.ipynb": "/etc/passwd"}, create_system=3, external_attr=(stat.S_IFLNK | 0o777) << 16
+    )
+
+
+def device(path):
+    return zip_of(path, {"al1_01-qkv.ipynb": b""}, create_system=3, external_attr=(stat.S_IFCHR | 0o666) << 16)
+
+
+def encrypted(path):
+    data = bytearray(zipped({"al1_01-qkv.ipynb": QKV}))
+    for sign, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(sign) + place] |= 1
+    path.write_bytes(data)
+    return path
+
+
+def twice(path):
+    with zipfile.ZipFile(path, "w") as made, pytest.warns(UserWarning, match="Duplicate"):
+        made.writestr("al1_01-qkv.ipynb", QKV)
+        made.writestr("al1_01-qkv.ipynb", SCALING)
+    return path
+
+
+def bomb(path):
+    """A zip that says of a small file that it unpacks to 4 GB, twice."""
+    data = bytearray(zipped({"al1_01-qkv.ipynb": QKV, "cb2_01-qkv.ipynb": QKV}))
+    at = -1
+    while (at := data.find(b"PK\x01\x02", at + 1)) >= 0:
+        data[at + 24 : at + 28] = struct.pack("<I", 4_000_000_000)
+    path.write_bytes(data)
+    return path
+
+
+def cut_off(path):
+    path.write_bytes(zipped({"al1_01-qkv.ipynb": QKV})[:-30])
+    return path
+
+
+def text_file(path):
+    path.write_bytes(b"Dear sir, here is my homework.")
+    return path
+
+
+HOSTILE = {
+    "outside of it": lambda path: zip_of(path, {"al1_01-qkv.ipynb": QKV, "../../evil.ipynb": QKV}),
+    "that would lie outside": lambda path: zip_of(path, {"/etc/evil.ipynb": QKV}),
+    "would lie outside": lambda path: zip_of(path, {"C:\\evil.ipynb": QKV}),
+    "lie outside of it, ..": lambda path: zip_of(path, {"..\\evil.ipynb": QKV}),
+    "a link or device": link,
+    "link or device": device,
+    "is encrypted": encrypted,
+    "two files named": twice,
+    "MB is the most": bomb,
+    "cannot be unpacked": cut_off,
+    "File is not a zip": text_file,
+    "folders in one another": lambda path: zip_of(path, {"a/" * 30 + "01-qkv.ipynb": QKV}),
+}
+
+
+@pytest.mark.parametrize("line", HOSTILE)
+def test_a_hostile_archive_is_refused_whole_in_one_line(collect, tmp_path, line):
+    path = HOSTILE[line](tmp_path / "all.zip")
+    with pytest.raises(UserError, match=re.escape(line)) as refused:
+        collect(path)
+    assert str(path) in str(refused.value) and "\n" not in str(refused.value)
+    assert not (tmp_path / "course/submitted").exists()
+
+
+def test_too_many_files_are_refused(collect, tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "MOST_ENTRIES", 3)
+    with pytest.raises(UserError, match="holds 4 files; 3 is the most"):
+        collect(zip_of(tmp_path / "all.zip", {f"{n}.txt": b"" for n in range(4)}))
+
+
+@pytest.mark.parametrize("line", [line for line in HOSTILE if line != "folders in one another"])
+def test_a_students_hostile_zip_is_theirs_alone(collect, tmp_path, line):
+    data = HOSTILE[line](tmp_path / "inner.zip").read_bytes()
+    files = {
+        "Ada Lovelace_1_assignsubmission_file_/work.zip": data,
+        "Charles Babbage_2_assignsubmission_file_/01-qkv.ipynb": QKV,
+    }
+    plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
+    assert set(placed(plan)) == {("cb2", "01-qkv")}
+    assert list(reasons(plan)) == ["Ada Lovelace_1_assignsubmission_file_/work.zip"]
+
+
+def test_a_zip_in_a_students_zip_is_not_opened(collect, tmp_path):
+    inner = zipped({"more.zip": zipped({"01-qkv.ipynb": QKV})})
+    plan = collect(
+        zip_of(tmp_path / "all.zip", {"Ada Lovelace_1_assignsubmission_file_/work.zip": inner}), people=PEOPLE
+    )
+    assert not plan.chosen and "no notebook" in plan.unplaced[0][1]
+
+
+def test_a_bomb_of_many_entries_is_refused_before_it_is_listed(collect, tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "MOST_ENTRIES_OF_ONE", 3)
+    inner = zipped({f"{n}.txt": b"" for n in range(4)})
+    plan = collect(zip_of(tmp_path / "all.zip", {"Ada Lovelace_1_assignsubmission_file_/work.zip": inner}))
+    assert plan.unplaced == [("all.zip: Ada Lovelace_1_assignsubmission_file_/work.zip", "holds more than 3 files")]
+
+
+def test_a_notebook_that_is_too_large_is_not_placed(collect, tmp_path, monkeypatch):
+    files = {"al1_01-qkv.ipynb": b" " * 3_000_000, "cb2_01-qkv.ipynb": QKV}
+    collector_limits = Limits(notebook_mb=2)
+    monkeypatch.setattr("test_collect.Limits", lambda: collector_limits)
+    plan = collect(zip_of(tmp_path / "all.zip", files))
+    assert set(placed(plan)) == {("cb2", "01-qkv")} and "2 MB is the most" in reasons(plan)["al1_01-qkv.ipynb"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_links_and_pipes_in_a_folder_are_never_read(collect, tmp_path):
+    folder = tmp_path / "all"
+    folder.mkdir()
+    (folder / "al1_01-qkv.ipynb").symlink_to(ROOT / "exercises/01-qkv/01-qkv.ipynb")
+    (folder / "more").symlink_to(tmp_path)
+    os.mkfifo(folder / "cb2_01-qkv.ipynb")
+    plan = collect(folder)
+    assert not plan.chosen and set(reasons(plan).values()) == {"is a link or device"} and len(plan.unplaced) == 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names are text")
+def test_names_that_are_no_text(collect, tmp_path):
+    folder = os.fsencode(tmp_path / "all") + b"/M\xfcller"
+    Path(os.fsdecode(folder)).mkdir(parents=True)
+    Path(os.fsdecode(folder + b"/01-qkv.ipynb")).write_bytes(QKV)
+    raw = zip_of(tmp_path / "latin.zip", {"Muller_01-qkv.ipynb": QKV}).read_bytes()
+    (tmp_path / "latin.zip").write_bytes(raw.replace(b"Muller", b"M\x81ller"))  # cp437, as Windows writes it
+    assert set(placed(collect(tmp_path / "all", tmp_path / "latin.zip"))) == {
+        ("M%FCller", "01-qkv"),
+        ("Müller", "01-qkv"),
+    }
+
+
+@pytest.mark.parametrize("name", ["..", ".ssh", "con", "a:b", "x" * 200, "ada ", "al\u202e1"])
+def test_a_name_that_would_leave_the_folder_is_not_placed(collect, tmp_path, name):
+    files = {
+        "submission_metadata.yml": json.dumps({"submission_1": {":submitters": [{":sid": name}]}}),
+        "submission_1/01-qkv.ipynb": QKV,
+    }
+    plan = collect(zip_of(tmp_path / "all.zip", files))
+    there = [hand_in.student for hand_in, _ in plan.chosen]
+    assert there in ([], ["ada"]) and all(text.unfit(student) == "" for student in there)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+        | st.sampled_from(["..", ".", "", "C:", "a\\b", "01-qkv"]),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_whatever_a_path_is_it_stays_within(parts):
+    """A path in a zip is refused, passed over, or read as one that lies below the folder."""
+    path = "/".join(parts)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as made:
+        made.writestr(zipfile.ZipInfo(path or "x"), b"x")
+    try:
+        with zipfile.ZipFile(io.BytesIO(buffer.getvalue())) as again:
+            files = archives._of_zip(again, 10, 10)
+    except archives.Refused:
+        return
+    for file in files:
+        read = PurePosixPath(file.path)
+        assert not read.is_absolute() and ".." not in read.parts and "\\" not in file.path and "\0" not in file.path
+        assert file.path == text.name(file.path)
+
+
+# The command.
+
+
+class Typed(io.StringIO):
+    """What somebody types, at a terminal if they type anything."""
+
+    def isatty(self):
+        return bool(self.getvalue())
+
+
+@pytest.fixture
+def command(course, tmp_path, monkeypatch, capsys):
+    """Return a function that runs the command, and returns its status and what it said on both ways out."""
+
+    def run(*arguments, typed=""):
+        monkeypatch.setattr(
+            sys, "argv", ["autograder", "collect", *map(str, arguments), "--course", str(course.root)]
+        )
+        monkeypatch.setenv("COLUMNS", "200")
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "stdin", Typed(typed))
+        try:
+            cli.main()
+            status = 0
+        except SystemExit as ended:
+            status = ended.code or 0
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def test_the_command_shows_asks_writes_and_enters_the_class(command, course, tmp_path):
+    archive = zip_of(tmp_path / "all.zip", {"al1_01-qkv.ipynb": QKV, "who_01-qkv.ipynb": QKV})
+    (tmp_path / "class.csv").write_text(PEOPLE, encoding="utf-8")
+    status, said, wrong = command(archive, "--roster", tmp_path / "class.csv")
+    assert status == 1 and "al1" in said and "not in the list of the class" in said
+    assert len(wrong.splitlines()) == 1 and "--yes" in wrong and not course.submitted.exists()
+    status, said, _ = command(archive, "--roster", tmp_path / "class.csv", "--yes", "--anonymous")
+    assert status == 0 and "Student 1" in said and "al1" not in said and "who" not in said
+    assert (course.submitted / "al1/01-qkv/01-qkv.ipynb").exists()
+    with gradebook.opened(course) as book:
+        assert {student.id for student in book.students} == {"al1", "cb2", "jm3"}
+    assert command(archive, "--roster", tmp_path / "class.csv")[0] == 0  # nothing to write, nobody to be asked
+
+
+def test_somebody_at_a_terminal_is_asked(command, course, tmp_path):
+    archive = zip_of(tmp_path / "all.zip", {"al1_01-qkv.ipynb": QKV})
+    assert command(archive, typed="n\n")[0] == 1 and not course.submitted.exists()
+    assert command(archive, typed="y\n")[0] == 0 and (course.submitted / "al1/01-qkv/01-qkv.ipynb").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, line",
+    [
+        (["nowhere.zip"], "There is no nowhere.zip"),
+        (["class.csv"], "class.csv cannot be unpacked"),
+        (["all.zip", "--exercise", "07-none"], "There is no exercise '07-none'"),
+        (["all.zip", "--roster", "none.csv"], "none.csv"),
+        (["empty"], "There is no notebook"),
+    ],
+)
+def test_a_users_mistake_is_one_line(command, tmp_path, arguments, line):
+    zip_of(tmp_path / "all.zip", {"al1_01-qkv.ipynb": QKV})
+    (tmp_path / "class.csv").write_text(PEOPLE, encoding="utf-8")
+    (tmp_path / "empty").mkdir()
+    status, _, wrong = command(*arguments)
+    assert status == 1 and line in wrong and len(wrong.splitlines()) == 1

@@ -1,0 +1,88 @@
+"""nbgrader's exchange, from end to end: two students' folders, the course's, and the engine in between."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbgrader.api import Gradebook
+
+from autograder.course import ROOT, Course
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="nbgrader has no exchange on Windows"),
+]
+NAME = "01-qkv"
+SETTINGS = """
+c.Exchange.root = {exchange!r}
+"""
+OF_A_STUDENT = """
+c = get_config()
+c.CourseDirectory.course_id = "attention-by-hand"
+c.CourseDirectory.student_id = {student!r}
+"""
+PROJECT = "import numpy as np\n\ndef project(X, W):\n    return X @ W\n"
+
+
+def run(folder, *command):
+    """Run a command in somebody's folder, which is also their home."""
+    own = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(folder),
+        "JUPYTER_DATA_DIR": str(folder / "data"),
+    }
+    done = subprocess.run([sys.executable, "-m", *command], cwd=folder, env=own, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def places(tmp_path):
+    """The course's folder and two students', which share nothing but the exchange."""
+    exchange = SETTINGS.format(exchange=str(tmp_path / "exchange"))
+    course = tmp_path / "course"
+    shutil.copytree(ROOT / "exercises" / NAME, course / "exercises" / NAME)
+    text = (ROOT / "nbgrader_config.py").read_text(encoding="utf-8")
+    (course / "nbgrader_config.py").write_text(text + exchange, encoding="utf-8")
+    students = []
+    for student in ("ada", "bob"):
+        students.append(tmp_path / student)
+        students[-1].mkdir()
+        (students[-1] / "nbgrader_config.py").write_text(OF_A_STUDENT.format(student=student) + exchange)
+    return course, *students
+
+
+def test_an_exercise_goes_out_and_feedback_comes_back_by_the_exchange(isolated, places):
+    course, ada, bob = places
+    run(course, "nbgrader", "release_assignment", NAME)
+    for folder in (ada, bob):
+        run(folder, "nbgrader", "fetch_assignment", NAME)
+        assert (folder / NAME / "checking.zip").exists()
+    path = ada / NAME / f"{NAME}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if cell.metadata.get("nbgrader", {}).get("grade_id") == "project":
+            cell.source = PROJECT
+    nbformat.write(notebook, path)
+    for folder in (ada, bob):
+        run(folder, "nbgrader", "submit", NAME)
+    run(course, "nbgrader", "collect", NAME)
+    stamps = {name: (course / "submitted" / name / NAME / "timestamp.txt").read_text() for name in ("ada", "bob")}
+    run(course, "autograder", "grade", "--course", str(course), "--jobs", "1")
+    with Gradebook(Course(root=course).db_url, "attention-by-hand") as book:
+        scores = {found.student.id: found.score for found in book.find_assignment(NAME).submissions}
+        assert all(found.timestamp for found in book.find_assignment(NAME).submissions)
+    assert scores["ada"] > scores["bob"] == 0
+    run(course, "nbgrader", "release_feedback", NAME)
+    for folder, other in ((ada, "bob"), (bob, "ada")):
+        run(folder, "nbgrader", "fetch_feedback", NAME)
+        (page,) = folder.glob(f"{NAME}/feedback/*/{NAME}.html")
+        assert page.parent.name == stamps[folder.name]
+        text = page.read_text(encoding="utf-8")
+        assert f"<title>{NAME}: {folder.name}</title>" in text and f": {other}</title>" not in text
