@@ -24,6 +24,7 @@ import json
 import os
 import platform
 import re
+import symtable
 import sys
 import time
 import zlib
@@ -140,9 +141,13 @@ def walked(node):
 
 
 def read_by(source):
-    """Return all names that code reads."""
-    nodes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name))
-    return {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
+    """Return the names of the page that code reads, in functions too: not those that a function has for itself."""
+    found, todo = set(), [symtable.symtable(source, "cell", "exec")]
+    while todo:
+        table = todo.pop()
+        todo += table.get_children()
+        found |= {one.get_name() for one in table.get_symbols() if one.is_global() and one.is_referenced()}
+    return found
 
 
 def wanted(notebook, cell):
