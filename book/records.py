@@ -151,16 +151,17 @@ def read_by(source):
 
 
 def wanted(notebook, cell):
-    """Return the names that a recorded cell binds and that code outside its own statements reads, in their order."""
-    cells = [one.source for one in notebook.cells if one.cell_type == "code"]
-    at = next(i for i, one in enumerate(c for c in notebook.cells if c.cell_type == "code") if one is cell)
+    """Return the names that a recorded cell binds and that other code reads which is run each time, in their order."""
+    cells = [one for one in notebook.cells if one.cell_type == "code"]
+    at = next(i for i, one in enumerate(cells) if one is cell)
     within = "\n".join(
         ast.unparse(node)
-        for source in cells[: at + 1]
-        for node in ast.walk(ast.parse(source))
+        for one in cells[: at + 1]
+        for node in ast.walk(ast.parse(one.source))
         if isinstance(node, (ast.FunctionDef, ast.Lambda))
     )
-    return sorted(bound(cell.source) & (read_by("\n".join(cells[at + 1 :])) | read_by(within)))
+    behind = "\n".join(definitions(one.source) if TAG in tags(one) else one.source for one in cells[at + 1 :])
+    return sorted(bound(cell.source) & (read_by(behind) | read_by(within)))
 
 
 def definitions(source):

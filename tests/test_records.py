@@ -83,7 +83,13 @@ def test_what_of_a_cell_is_kept_and_what_is_run():
         "for step in range(3):\n    rows.append(step)\n    last = step\n"
         "def far(x):\n    return x + width\nwith open('x') as file:\n    pass\nbest = [n for n in rows]\n"
     )
-    page = notebook("def early(step):\n    return last + step", (cell, "recorded"), "print(rows, best)", "far(low)")
+    page = notebook(
+        "def early(step):\n    return last + step",
+        (cell, "recorded"),
+        "print(rows, best)",
+        "far(low)",
+        ("more = high + 1", "recorded"),
+    )
     recorded = records.cells_of(page)[0]
     assert records.bound(cell) == {"width", "low", "high", "rows", "step", "last", "file", "best"}
     assert records.wanted(page, recorded) == ["best", "last", "low", "rows", "width"]
