@@ -154,14 +154,14 @@ def wanted(notebook, cell):
     """Return the names that a recorded cell binds and that other code reads which is run each time, in their order."""
     cells = [one for one in notebook.cells if one.cell_type == "code"]
     at = next(i for i, one in enumerate(cells) if one is cell)
+    run = [definitions(one.source) if TAG in tags(one) else one.source for one in cells]  # though all is recorded
     within = "\n".join(
         ast.unparse(node)
-        for one in cells[: at + 1]
-        for node in ast.walk(ast.parse(one.source))
+        for source in run[: at + 1]
+        for node in ast.walk(ast.parse(source))
         if isinstance(node, (ast.FunctionDef, ast.Lambda))
     )
-    behind = "\n".join(definitions(one.source) if TAG in tags(one) else one.source for one in cells[at + 1 :])
-    return sorted(bound(cell.source) & (read_by(behind) | read_by(within)))
+    return sorted(bound(cell.source) & (read_by("\n".join(run[at + 1 :])) | read_by(within)))
 
 
 def definitions(source):
