@@ -151,7 +151,7 @@ def read_by(source):
 
 
 def wanted(notebook, cell):
-    """Return the names that a recorded cell binds and that other code reads which is run each time, in their order."""
+    """Return the names that a recorded cell binds and that code reads which is run each time, in their order."""
     cells = [one for one in notebook.cells if one.cell_type == "code"]
     at = next(i for i, one in enumerate(cells) if one is cell)
     run = [definitions(one.source) if TAG in tags(one) else one.source for one in cells]  # though all is recorded
@@ -180,7 +180,7 @@ def load(page, number):
 
 
 def state(names):
-    """Return a fingerprint of each value that could be recorded, or of a model, by name."""
+    """Return a fingerprint of each value that could be recorded, and of each model and generator, by name."""
     found = {}
     for name, value in names.items():
         with contextlib.suppress(TypeError):
@@ -190,19 +190,25 @@ def state(names):
 
 
 def fingerprint(value):
-    """Return a fingerprint of a value that could be recorded, or of a model; raise TypeError for any other."""
-    if hasattr(value, "state_dict") and not isinstance(value, type):
+    """Return a fingerprint of what could be recorded, of a model, or a generator; raise TypeError for all else."""
+    if isinstance(value, type):
+        raise TypeError(f"{value} has no fingerprint")
+    if hasattr(value, "state_dict"):
         value = value.state_dict()
+    if hasattr(value, "bit_generator"):  # NumPy's
+        value = value.bit_generator.state
+    if hasattr(value, "get_state"):  # torch's
+        value = value.get_state()
     if isinstance(value, dict):
         value = [part for item in value.items() for part in item]
     if isinstance(value, (list, tuple)):
         return hashlib.sha256("".join(map(fingerprint, value)).encode()).hexdigest()
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
-    kind = type(value).__module__.partition(".")[0]
-    if kind not in ("numpy", builtins.__name__) or callable(value):
+    numbers = hasattr(value, "tobytes")
+    if callable(value) or not (numbers or type(value).__module__ == builtins.__name__):
         raise TypeError(f"{type(value)} has no fingerprint")
-    return hashlib.sha256(value.tobytes() if kind == "numpy" else repr(value).encode()).hexdigest()
+    return hashlib.sha256(value.tobytes() if numbers else repr(value).encode()).hexdigest()
 
 
 def keep(into, names, wanted, before, began, own):

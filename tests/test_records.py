@@ -138,6 +138,7 @@ import torch
 torch.manual_seed(0)
 given = [1, 2]
 model = torch.nn.Linear(1, 1)
+rng, draws = np.random.default_rng(0), torch.Generator()
 ```
 
 ```{code-cell} ipython3
@@ -211,6 +212,7 @@ def test_a_page_has_an_experiment_from_its_record(book):
     [
         ("given.append(3)", "this one changes given"),
         ("with torch.no_grad():\n    model.bias.zero_()", "this one changes model"),
+        ("rng.random(), torch.rand(1, generator=draws)", "this one changes draws, rng"),
         ("made = torch.nn.Linear(1, 1)", "made is read outside of the recorded cell that makes it"),
         ("from IPython.display import display\ndisplay(3)", "a recorded cell prints, and shows nothing else"),
     ],
