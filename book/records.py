@@ -129,6 +129,7 @@ def bound(source):
 
 
 DEFINES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+AT_ONCE = {"listcomp", "setcomp", "dictcomp", "genexpr"}
 SCOPES = (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -140,13 +141,18 @@ def walked(node):
             yield from walked(child)
 
 
-def read_by(source):
-    """Return the names of the page that code reads, in functions too: not those that a function has for itself."""
-    found, todo = set(), [symtable.symtable(source, "cell", "exec")]
+def read_by(source, called=False):
+    """Return the names of the page that code reads, in functions too: not those that a function has for itself.
+
+    With `called`, only those that its functions read, when they are called.
+    """
+    found, todo = set(), [(symtable.symtable(source, "cell", "exec"), not called)]
     while todo:
-        table = todo.pop()
-        todo += table.get_children()
-        found |= {one.get_name() for one in table.get_symbols() if one.is_global() and one.is_referenced()}
+        table, counts = todo.pop()
+        counts = counts or (table.get_type() == "function" and table.get_name().strip("<>") not in AT_ONCE)
+        todo += [(child, counts) for child in table.get_children()]
+        if counts:
+            found |= {one.get_name() for one in table.get_symbols() if one.is_global() and one.is_referenced()}
     return found
 
 
@@ -155,13 +161,8 @@ def wanted(notebook, cell):
     cells = [one for one in notebook.cells if one.cell_type == "code"]
     at = next(i for i, one in enumerate(cells) if one is cell)
     run = [definitions(one.source) if TAG in tags(one) else one.source for one in cells]  # though all is recorded
-    within = "\n".join(
-        ast.unparse(node)
-        for source in run[: at + 1]
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, (ast.FunctionDef, ast.Lambda))
-    )
-    return sorted(bound(cell.source) & (read_by("\n".join(run[at + 1 :])) | read_by(within)))
+    before, behind = "\n".join(run[: at + 1]), "\n".join(run[at + 1 :])
+    return sorted(bound(cell.source) & (read_by(before, called=True) | read_by(behind)))
 
 
 def definitions(source):

@@ -84,7 +84,7 @@ def test_what_of_a_cell_is_kept_and_what_is_run():
         "def far(x):\n    return x + width\nwith open('x') as file:\n    pass\nbest = [n for n in rows]\n"
     )
     page = notebook(
-        "def early(step):\n    return last + step",
+        "def early(step):\n    file = step\n    return lambda: last + file\nolder = [step for step in ()]",
         (cell, "recorded"),
         "print(rows, best)",
         "far(low)",
