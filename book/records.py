@@ -325,9 +325,9 @@ def decoded(kept):
 
 
 def numbers(value, path=""):
-    """Yield the numbers of a value that was decoded, with the path to each; texts and sizes as well."""
+    """Yield the numbers of a value that was decoded, with the path to each; texts, sizes and types as well."""
     if hasattr(value, "tolist"):
-        yield f"{path} shape", str(getattr(value, "shape", ()))
+        yield f"{path} shape", f"{value.dtype} {tuple(value.shape)}"
         value = value.tolist()
     if isinstance(value, dict):
         for key, item in value.items():
@@ -343,15 +343,15 @@ def numbers(value, path=""):
 # The record of a page.
 
 
-def path_of(page):
-    """Return where what is recorded of a page stands."""
-    return FOLDER / f"{page}.json"
+def path_of(page, records=FOLDER):
+    """Return where what is recorded of a page stands, in a folder of records."""
+    return Path(records) / f"{page}.json"
 
 
-def read(page):
+def read(page, records=FOLDER):
     """Return what is recorded of a page; None where nothing is, or nothing that can be read."""
     try:
-        return json.loads(path_of(page).read_text(encoding="utf8"))
+        return json.loads(path_of(page, records).read_text(encoding="utf8"))
     except (OSError, ValueError):
         return None
 
@@ -363,15 +363,16 @@ def is_current(page, notebook):
     return bool(kept) and kept.get("digest") == digest(notebook) and len(kept.get("cells", ())) == count
 
 
-def write(page, notebook, folder):
+def write(page, notebook, folder, records=FOLDER):
     """Write down a page's recorded cells, as they were run with `as_run`, which kept their values in a folder."""
     cells = []
     for number, cell in cells_of(notebook).items():
         kept = json.loads((Path(folder) / f"{number}.json").read_text(encoding="utf8"))
         cells.append({"code": digest_of(cell.source), "seconds": kept["seconds"], "printed": printed(cell), **kept})
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    path = path_of(page, records)
+    path.parent.mkdir(parents=True, exist_ok=True)
     made = {"digest": digest(notebook), "made": made_with(), "cells": cells}
-    path_of(page).write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
+    path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
 
 
 def made_with():
