@@ -24,6 +24,7 @@ import json
 import os
 import platform
 import re
+import symtable
 import sys
 import time
 import zlib
@@ -128,6 +129,7 @@ def bound(source):
 
 
 DEFINES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+AT_ONCE = {"listcomp", "setcomp", "dictcomp", "genexpr"}
 SCOPES = (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -139,23 +141,28 @@ def walked(node):
             yield from walked(child)
 
 
-def read_by(source):
-    """Return all names that code reads."""
-    nodes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name))
-    return {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
+def read_by(source, called=False):
+    """Return the names of the page that code reads, in functions too: not those that a function has for itself.
+
+    With `called`, only those that its functions read, when they are called.
+    """
+    found, todo = set(), [(symtable.symtable(source, "cell", "exec"), not called)]
+    while todo:
+        table, counts = todo.pop()
+        counts = counts or (table.get_type() == "function" and table.get_name().strip("<>") not in AT_ONCE)
+        todo += [(child, counts) for child in table.get_children()]
+        if counts:
+            found |= {one.get_name() for one in table.get_symbols() if one.is_global() and one.is_referenced()}
+    return found
 
 
 def wanted(notebook, cell):
-    """Return the names that a recorded cell binds and that code outside its own statements reads, in their order."""
-    cells = [one.source for one in notebook.cells if one.cell_type == "code"]
-    at = next(i for i, one in enumerate(c for c in notebook.cells if c.cell_type == "code") if one is cell)
-    within = "\n".join(
-        ast.unparse(node)
-        for source in cells[: at + 1]
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, (ast.FunctionDef, ast.Lambda))
-    )
-    return sorted(bound(cell.source) & (read_by("\n".join(cells[at + 1 :])) | read_by(within)))
+    """Return the names that a recorded cell binds and that code reads which is run each time, in their order."""
+    cells = [one for one in notebook.cells if one.cell_type == "code"]
+    at = next(i for i, one in enumerate(cells) if one is cell)
+    run = [definitions(one.source) if TAG in tags(one) else one.source for one in cells]  # though all is recorded
+    before, behind = "\n".join(run[: at + 1]), "\n".join(run[at + 1 :])
+    return sorted(bound(cell.source) & (read_by(before, called=True) | read_by(behind)))
 
 
 def definitions(source):
@@ -174,7 +181,7 @@ def load(page, number):
 
 
 def state(names):
-    """Return a fingerprint of each value that could be recorded, or of a model, by name."""
+    """Return a fingerprint of each value that could be recorded, and of each model and generator, by name."""
     found = {}
     for name, value in names.items():
         with contextlib.suppress(TypeError):
@@ -184,19 +191,25 @@ def state(names):
 
 
 def fingerprint(value):
-    """Return a fingerprint of a value that could be recorded, or of a model; raise TypeError for any other."""
-    if hasattr(value, "state_dict") and not isinstance(value, type):
+    """Return a fingerprint of what could be recorded, of a model, or a generator; raise TypeError for all else."""
+    if isinstance(value, type):
+        raise TypeError(f"{value} has no fingerprint")
+    if hasattr(value, "state_dict"):
         value = value.state_dict()
+    if hasattr(value, "bit_generator"):  # NumPy's
+        value = value.bit_generator.state
+    if hasattr(value, "get_state"):  # torch's
+        value = value.get_state()
     if isinstance(value, dict):
         value = [part for item in value.items() for part in item]
     if isinstance(value, (list, tuple)):
         return hashlib.sha256("".join(map(fingerprint, value)).encode()).hexdigest()
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
-    kind = type(value).__module__.partition(".")[0]
-    if kind not in ("numpy", builtins.__name__) or callable(value):
+    numbers = hasattr(value, "tobytes")
+    if callable(value) or not (numbers or type(value).__module__ == builtins.__name__):
         raise TypeError(f"{type(value)} has no fingerprint")
-    return hashlib.sha256(value.tobytes() if kind == "numpy" else repr(value).encode()).hexdigest()
+    return hashlib.sha256(value.tobytes() if numbers else repr(value).encode()).hexdigest()
 
 
 def keep(into, names, wanted, before, began, own):
@@ -312,9 +325,9 @@ def decoded(kept):
 
 
 def numbers(value, path=""):
-    """Yield the numbers of a value that was decoded, with the path to each; texts and sizes as well."""
+    """Yield the numbers of a value that was decoded, with the path to each; texts, sizes and types as well."""
     if hasattr(value, "tolist"):
-        yield f"{path} shape", str(getattr(value, "shape", ()))
+        yield f"{path} shape", f"{value.dtype} {tuple(value.shape)}"
         value = value.tolist()
     if isinstance(value, dict):
         for key, item in value.items():
@@ -330,15 +343,15 @@ def numbers(value, path=""):
 # The record of a page.
 
 
-def path_of(page):
-    """Return where what is recorded of a page stands."""
-    return FOLDER / f"{page}.json"
+def path_of(page, records=FOLDER):
+    """Return where what is recorded of a page stands, in a folder of records."""
+    return Path(records) / f"{page}.json"
 
 
-def read(page):
+def read(page, records=FOLDER):
     """Return what is recorded of a page; None where nothing is, or nothing that can be read."""
     try:
-        return json.loads(path_of(page).read_text(encoding="utf8"))
+        return json.loads(path_of(page, records).read_text(encoding="utf8"))
     except (OSError, ValueError):
         return None
 
@@ -350,15 +363,16 @@ def is_current(page, notebook):
     return bool(kept) and kept.get("digest") == digest(notebook) and len(kept.get("cells", ())) == count
 
 
-def write(page, notebook, folder):
+def write(page, notebook, folder, records=FOLDER):
     """Write down a page's recorded cells, as they were run with `as_run`, which kept their values in a folder."""
     cells = []
     for number, cell in cells_of(notebook).items():
         kept = json.loads((Path(folder) / f"{number}.json").read_text(encoding="utf8"))
         cells.append({"code": digest_of(cell.source), "seconds": kept["seconds"], "printed": printed(cell), **kept})
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    path = path_of(page, records)
+    path.parent.mkdir(parents=True, exist_ok=True)
     made = {"digest": digest(notebook), "made": made_with(), "cells": cells}
-    path_of(page).write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
+    path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
 
 
 def made_with():
