@@ -33,9 +33,10 @@ def train(steps=None):
 
 def rebuilt(numbers):
     """Return the model with such numbers, by name, as `state_dict` has them; in float64, and rounded."""
-    model = chapter()["ViT"]().double().requires_grad_(False)
+    with as_the_page(seed=0):
+        model = chapter()["ViT"]()
     model.load_state_dict({name: value.double().round(decimals=3) for name, value in numbers.items()})
-    return model
+    return model.requires_grad_(False)
 
 
 def picture(*shapes):
