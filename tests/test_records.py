@@ -223,3 +223,17 @@ def test_what_is_recorded_is_of_this_code():
     assert PAGES
     assert [page.stem for page in PAGES if not records.is_current(page.stem, run_pages.read(page))] == []
     assert {path.stem for path in records.FOLDER.iterdir()} == {page.stem for page in PAGES}
+
+
+@pytest.mark.parametrize("value", ["two words", 3, 0.1 + 0.2, np.float32(1.5), torch.tensor(2.5)])
+def test_a_number_for_a_sentence_is_kept_as_the_build_keeps_one(value, monkeypatch):
+    """As `glue` writes it, whose import takes long."""
+    from figures import prose
+    from myst_nb.ext import glue
+
+    shown = []
+    for module, name in ((prose, "display"), (glue, "ipy_display")):
+        monkeypatch.setattr(module, name, lambda *what, **how: shown.append((what, how)))
+    prose.measured("name", value)
+    glue.glue("name", value if isinstance(value, str) else float(value), display=False)
+    assert shown[0] == shown[1]
