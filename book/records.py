@@ -4,12 +4,13 @@
     python book/records.py 08-heads-deeper ...  # those of these pages
 
 A cell tagged `recorded` is run when its code has changed, and by this command. What it printed, and the values of the
-names that it binds and that other code reads, are kept in `data/experiments/PAGE.json`, with what they were made by.
-At every other time the page has them from there: imports, functions and classes of the cell are run as ever, the rest
-is not. So such a cell
+names that it binds and that code outside of such cells reads, are kept in `data/experiments/PAGE.json`, with what
+they were made by. At every other time the page has them from there: imports, functions and classes of the cell are
+run as ever, the rest is not. So such a cell
 
 - binds what it makes, and leaves as it is what other cells bound;
-- makes numbers, texts, arrays and tensors, in lists and dicts as deep as you like: no model, no generator;
+- makes numbers, texts, arrays and tensors, in lists and dicts as deep as you like, for cells that are not recorded:
+  models and generators only for those that are;
 - prints, if it likes, and shows nothing else.
 
 Behind it, torch and NumPy draw as after a seed of their own: draws of later cells are the same, recorded or not.
@@ -151,16 +152,18 @@ def read_by(source):
 
 
 def wanted(notebook, cell):
-    """Return the names that a recorded cell binds and that code outside its own statements reads, in their order."""
-    cells = [one.source for one in notebook.cells if one.cell_type == "code"]
-    at = next(i for i, one in enumerate(c for c in notebook.cells if c.cell_type == "code") if one is cell)
-    within = "\n".join(
-        ast.unparse(node)
-        for source in cells[: at + 1]
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, (ast.FunctionDef, ast.Lambda))
-    )
-    return sorted(bound(cell.source) & (read_by("\n".join(cells[at + 1 :])) | read_by(within)))
+    """Return the names that a recorded cell binds and that code reads which is run each time, in their order."""
+    cells = [one for one in notebook.cells if one.cell_type == "code"]
+    at = next(place for place, one in enumerate(cells) if one is cell)
+    texts = [definitions(one.source) if TAG in tags(one) else one.source for one in cells]
+    before = ast.parse("\n".join(texts[: at + 1]))
+    lambdas = [ast.unparse(node) for node in ast.walk(before) if isinstance(node, ast.Lambda)]
+    needed = read_by("\n".join([*texts[at + 1 :], *lambdas]))
+    defined = [node for node in before.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    functions = {node.name: read_by(ast.unparse(node)) for node in defined}
+    while more := set().union(*(functions[name] for name in needed & functions.keys())) - needed:
+        needed |= more
+    return sorted(bound(cell.source) & needed)
 
 
 def definitions(source):
@@ -179,19 +182,21 @@ def load(page, number):
 
 
 def state(names):
-    """Return a fingerprint of each value that could be recorded, or of a model, by name."""
+    """Return a fingerprint of each value that could be recorded, of a model or a generator of NumPy, by name."""
     found = {}
     for name, value in names.items():
-        with contextlib.suppress(TypeError):
+        with contextlib.suppress(TypeError, NotImplementedError):  # the latter for tensors without numbers
             if not name.startswith("_"):
                 found[name] = fingerprint(value)
     return found
 
 
 def fingerprint(value):
-    """Return a fingerprint of a value that could be recorded, or of a model; raise TypeError for any other."""
+    """Return a fingerprint of what `state` says; raise TypeError for anything else."""
     if hasattr(value, "state_dict") and not isinstance(value, type):
         value = value.state_dict()
+    if hasattr(value, "bit_generator"):
+        value = str(value.bit_generator.state)
     if isinstance(value, dict):
         value = [part for item in value.items() for part in item]
     if isinstance(value, (list, tuple)):

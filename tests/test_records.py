@@ -83,7 +83,10 @@ def test_what_of_a_cell_is_kept_and_what_is_run():
         "for step in range(3):\n    rows.append(step)\n    last = step\n"
         "def far(x):\n    return x + width\nwith open('x') as file:\n    pass\nbest = [n for n in rows]\n"
     )
-    page = notebook("def early(step):\n    return last + step", (cell, "recorded"), "print(rows, best)", "far(low)")
+    page = notebook(
+        "def early(step):\n    return last + step\ndef unused():\n    return high", (cell, "recorded"),
+        "print(rows, best)", ("print(file)", "recorded"), "far(early(low))",
+    )  # fmt: skip
     recorded = records.cells_of(page)[0]
     assert records.bound(cell) == {"width", "low", "high", "rows", "step", "last", "file", "best"}
     assert records.wanted(page, recorded) == ["best", "last", "low", "rows", "width"]
@@ -132,6 +135,7 @@ import torch
 torch.manual_seed(0)
 given = [1, 2]
 model = torch.nn.Linear(1, 1)
+rng = np.random.default_rng(0)
 ```
 
 ```{code-cell} ipython3
@@ -204,6 +208,7 @@ def test_a_page_has_an_experiment_from_its_record(book):
     ("code", "complaint"),
     [
         ("given.append(3)", "this one changes given"),
+        ("made = rng.random()", "this one changes rng"),
         ("with torch.no_grad():\n    model.bias.zero_()", "this one changes model"),
         ("made = torch.nn.Linear(1, 1)", "made is read outside of the recorded cell that makes it"),
         ("from IPython.display import display\ndisplay(3)", "a recorded cell prints, and shows nothing else"),
