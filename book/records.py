@@ -4,12 +4,13 @@
     python book/records.py 08-heads-deeper ...  # those of these pages
 
 A cell tagged `recorded` is run when its code has changed, and by this command. What it printed, and the values of the
-names that it binds and that other code reads, are kept in `data/experiments/PAGE.json`, with what they were made by.
-At every other time the page has them from there: imports, functions and classes of the cell are run as ever, the rest
-is not. So such a cell
+names that it binds and that code outside of such cells reads, are kept in `data/experiments/PAGE.json`, with what
+they were made by. At every other time the page has them from there: imports, functions and classes of the cell are
+run as ever, the rest is not. So such a cell
 
 - binds what it makes, and leaves as it is what other cells bound;
-- makes numbers, texts, arrays and tensors, in lists and dicts as deep as you like: no model, no generator;
+- makes numbers, texts, arrays and tensors, in lists and dicts as deep as you like, for cells that are not recorded:
+  models and generators only for those that are;
 - prints, if it likes, and shows nothing else.
 
 Behind it, torch and NumPy draw as after a seed of their own: draws of later cells are the same, recorded or not.
@@ -184,7 +185,7 @@ def state(names):
     """Return a fingerprint of each value that could be recorded, and of each model and generator, by name."""
     found = {}
     for name, value in names.items():
-        with contextlib.suppress(TypeError):
+        with contextlib.suppress(TypeError, NotImplementedError):  # the latter for tensors without numbers
             if not name.startswith("_"):
                 found[name] = fingerprint(value)
     return found
