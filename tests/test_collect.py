@@ -10,7 +10,7 @@ import struct
 import sys
 import zipfile
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import pytest
 from hypothesis import given, settings
@@ -593,6 +593,13 @@ def test_whatever_a_path_is_it_stays_within(parts):
         read = PurePosixPath(file.path)
         assert not read.is_absolute() and ".." not in read.parts and "\\" not in file.path and "\0" not in file.path
         assert file.path == text.name(file.path)
+
+
+@given(st.text(max_size=20) | st.sampled_from(["..", "a/b", "a\\b", "C:", "\0"]))
+def test_a_name_that_fits_is_one_folder_below(name):
+    if not text.unfit(name):
+        assert Path("submitted", name).parent == Path("submitted") and PurePosixPath("x", name).name == name
+        assert PureWindowsPath("x", name).parts == ("x", name)
 
 
 # The command.
