@@ -22,8 +22,8 @@ MOST_MB = 20
 
 COLUMNS = {
     "id": (
-        "student id", "id number", "idnumber", "sis user id", "sid", "username", "user name", "login",
-        "sis login id", "matriculation number", "matrikelnummer", "id",
+        "id", "student id", "id number", "idnumber", "sis user id", "sid", "username", "user name", "login",
+        "sis login id", "matriculation number", "matrikelnummer",
     ),
     "name": ("name", "full name", "student", "student name"),
     "first_name": ("first name", "firstname", "given name", "vorname"),
@@ -46,6 +46,8 @@ class Person:
         The student's folder, and their id in the gradebook.
     numbers : tuple of (str, str)
         A system and its number of them: ("moodle", "1234").
+    also : tuple of str
+        Other ids that the list has of them, such as a login.
     row : int
         Where they stand in the file, counted from 0 below the headings.
     handed_in : str
@@ -57,6 +59,7 @@ class Person:
     last_name: str = ""
     email: str = ""
     numbers: tuple[tuple[str, str], ...] = ()
+    also: tuple[str, ...] = ()
     row: int = 0
     handed_in: str = ""
 
@@ -152,7 +155,8 @@ class Roster:
         for person in self.people:
             for number in person.numbers:
                 tables["number"][" ".join(number)].append(person)
-            tables["id"][person.id.casefold()].append(person)
+            for name in {person.id.casefold(), *map(str.casefold, person.also)}:
+                tables["id"][name].append(person)
             if person.email:
                 tables["email"][person.email.casefold()].append(person)
                 tables["mailbox"][person.email.partition("@")[0].casefold()].append(person)
@@ -164,7 +168,8 @@ class Roster:
         """Return who is meant, or None and why nobody is; never one of several."""
         names = {key(name) for name in clues.names} - {""}
         found = self._known["number"].get(" ".join(clues.number), [])
-        if len(found) == 1 and clues.number[0] == "moodle" and names and _names(found[0]).isdisjoint(names):
+        own = _names(found[0]) if len(found) == 1 else set()  # none where the system grades blindly
+        if clues.number[0] == "moodle" and names and own and own.isdisjoint(names):
             # Moodle numbers a class anew for each assignment.
             return None, f"the list has its number for {found[0].id}: is it the worksheet of another assignment?"
         if not found:
@@ -271,6 +276,7 @@ def _person(
         last_name=last,
         email=said("email"),
         numbers=((number[1], digits[0]),) if digits else (),
+        also=tuple(filter(None, (_value(row[at]) for at in where["id"]))),
         row=index,
         handed_in=row[at].strip() if (at := sheet.column(SUBMITTED)) >= 0 else "",
     )

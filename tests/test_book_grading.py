@@ -37,8 +37,10 @@ def built(tmp_path_factory):
             (root / "exercises" / "99-new" / "99-new.ipynb").touch()
             myst = 'myst_enable_extensions = ["colon_fence", "deflist"]\nexclude_patterns = ["benchmarks"]\n'
             (root / "conf.py").write_text(f"extensions = ['myst_parser', 'corpus', 'grading']\n{myst}")
-            (root / "index.md").write_text("# Book\n\n```{toctree}\nbook/grading\nbook/hostile\n```\n")
-            for name in ("grading", "hostile"):
+            (root / "index.md").write_text(
+                "# Book\n\n```{toctree}\nbook/grading\nbook/collecting\nbook/hostile\n```\n"
+            )
+            for name in ("grading", "collecting", "hostile"):
                 shutil.copy(ROOT / "book" / f"{name}.md", root / "book")
             (root / "book" / "hostile.md").open("a").write(more)
             patch.setattr(grading, "BENCHMARKS", root / "benchmarks")

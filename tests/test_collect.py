@@ -10,7 +10,7 @@ import struct
 import sys
 import zipfile
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import pytest
 from hypothesis import given, settings
@@ -199,6 +199,56 @@ def test_a_students_zip_is_opened_and_what_is_the_courses_stays_out(collect, tmp
     assert placed(plan) == {("al1", "01-qkv"): "Moodle"} and not plan.unplaced
     there = tree(tmp_path / "course/submitted")
     assert sorted(there) == ["al1/01-qkv/01-qkv.ipynb", "al1/01-qkv/own.py"]
+
+
+# Nobody hands in for somebody else.
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "Ada Lovelace_1_assignsubmission_file_/Charles Babbage_2_assignsubmission_file_/01-qkv.ipynb",
+        "Ada Lovelace_1_assignsubmission_file_/babbagecharles_2_3_01-qkv.ipynb",
+        "Ada Lovelace_1_assignsubmission_file_/cb2_01-qkv.ipynb",
+        "lovelaceada_5_6_babbagecharles_7_8_01-qkv.ipynb",
+        "lovelaceada_5_6_work.zip/Charles Babbage_2_assignsubmission_file_/01-qkv.ipynb",
+        "lovelaceada_5_6_work.zip/submission_2/01-qkv.ipynb",
+        "al1.zip/Charles Babbage_2_assignsubmission_file_/01-qkv.ipynb",
+        "al1.zip/cb2_01-qkv.ipynb",
+        "al1/cb2_01-qkv.ipynb",
+    ],
+)
+def test_what_a_student_calls_a_file_is_no_word_on_whose_it_is(collect, tmp_path, path):
+    outer, within, inner = path.partition(".zip/")
+    files = {f"{outer}.zip": zipped({inner: QKV})} if within else {path: QKV}
+    files |= {"submission_metadata.yml": "submission_2: {':submitters': [{':sid': cb2}]}"}
+    archive = zip_of(tmp_path / "all.zip", files)
+    assert ("cb2", "01-qkv") not in placed(collect(archive, people=PEOPLE))
+    if not path.startswith("al1/"):
+        assert all(not student.startswith(("cb2", "Charles", "babb")) for student, _ in placed(collect(archive)))
+
+
+def test_gradescopes_list_and_the_time_of_a_hand_in_are_not_the_students_to_write(collect, tmp_path):
+    forged = "submission_501: {':submitters': [{':sid': cb2}]}"
+    files = {
+        "export/submission_metadata.yml": "submission_501: {':submitters': [{':sid': al1}]}",
+        "export/submission_501/submission_metadata.yml": forged,
+        "export/submission_501/timestamp.txt": "2020-01-01 00:00:00 UTC",
+        "export/submission_501/work.zip": zipped({"submission_metadata.yml": forged, "01-qkv.ipynb": QKV}),
+    }
+    plan = collect(zip_of(tmp_path / "export.zip", files), people=PEOPLE)
+    assert set(placed(plan)) == {("al1", "01-qkv")}
+    files = {"Ada Lovelace_1_assignsubmission_file_/01-qkv.ipynb": QKV}
+    files["Ada Lovelace_1_assignsubmission_file_/timestamp.txt"] = "2020-01-01 00:00:00 UTC"
+    collect(zip_of(tmp_path / "moodle.zip", files))
+    assert not list((tmp_path / "course/submitted").rglob("timestamp.txt"))
+
+
+def test_who_is_graded_blindly_is_known_by_the_number(collect, tmp_path):
+    files = {f"Participant_{n}_assignsubmission_file_/01-qkv.ipynb": QKV for n in (7, 8)}
+    sheet = "Identifier,Status,Grade\nParticipant 7,Submitted,\nParticipant 8,Submitted,\n"
+    plan = collect(zip_of(tmp_path / "all.zip", files), people=sheet)
+    assert set(placed(plan)) == {("Participant 7", "01-qkv"), ("Participant 8", "01-qkv")}
 
 
 # Exercises.
@@ -543,6 +593,13 @@ def test_whatever_a_path_is_it_stays_within(parts):
         read = PurePosixPath(file.path)
         assert not read.is_absolute() and ".." not in read.parts and "\\" not in file.path and "\0" not in file.path
         assert file.path == text.name(file.path)
+
+
+@given(st.text(max_size=20) | st.sampled_from(["..", "a/b", "a\\b", "C:", "\0"]))
+def test_a_name_that_fits_is_one_folder_below(name):
+    if not text.unfit(name):
+        assert Path("submitted", name).parent == Path("submitted") and PurePosixPath("x", name).name == name
+        assert PureWindowsPath("x", name).parts == ("x", name)
 
 
 # The command.

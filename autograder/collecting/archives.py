@@ -32,6 +32,8 @@ MOST_ENTRIES_OF_ONE = 1_000
 """Files in a zip that one student handed in; grading reads no more beside a notebook."""
 MOST_MB_OF_ONE = 70
 """What one student's zip has and unpacks to: the largest notebook that is graded, and files beside it."""
+MOST_PATH = 1_000
+"""Letters of a path; systems take no more, and patterns of paths need time that grows with them."""
 MOST_DEPTH = 20
 """Folders in folders; grading looks no deeper."""
 
@@ -200,6 +202,8 @@ def _path(entry: zipfile.ZipInfo) -> str:
         raise Refused(f"holds a file that would lie outside of it, {shown}")
     if "\0" in raw:
         raise Refused(f"holds a file with a zero byte in its name, {shown}")
+    if len(raw) > MOST_PATH:
+        raise Refused(f"holds a path of more than {MOST_PATH} letters, {shown}")
     if len(parts) > MOST_DEPTH:
         raise Refused(f"holds more than {MOST_DEPTH} folders in one another, {shown}")
     return "/".join(text.name(part) for part in parts if part not in ("", ".")) + ("/" if entry.is_dir() else "")

@@ -14,6 +14,7 @@ from dateutil import parser
 
 from autograder.collecting.archives import File, Refused, Source
 from autograder.collecting.layouts import Author, Exercises, authors_of, submitters_in
+from autograder.course import UserError
 from autograder.grading.submissions import MOST_FILES, OURS, STAMP_MB, beside, read_file
 from autograder.limits import Limits
 from autograder.roster import Person, Roster, key, same_folder
@@ -155,7 +156,7 @@ class Collector:
             try:
                 exercise = self._exercise(file, alone=len(notebooks) == 1)
                 student, person = self._student(author, alone)
-                time = author.handed_in or _stamp_of(file, part)
+                time = author.handed_in or (_stamp_of(file, part) if author.layout == "by name" else None)
             except Refused as error:
                 plan.unplaced.append((where, str(error)))
                 continue
@@ -255,8 +256,12 @@ class Collector:
     def _staged(self, hand_in: HandIn, folder: Path) -> Path:
         notebook = folder / f"{hand_in.exercise}.ipynb"
         folder.mkdir()
-        notebook.write_bytes(hand_in.notebook.read(self.limits.notebook_mb * 1_000_000))
-        for relative, data in _contents(hand_in.beside, self.limits).items():
+        try:
+            notebook.write_bytes(hand_in.notebook.read(self.limits.notebook_mb * 1_000_000))
+            contents = _contents(hand_in.beside, self.limits)
+        except Refused as error:  # it could be read a moment ago
+            raise UserError(f"{hand_in.where} {error}. Nothing was written.") from None
+        for relative, data in contents.items():
             path = folder / relative
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
@@ -321,7 +326,12 @@ def _is_notebook(path: str) -> bool:
 
 
 def _stamp_of(notebook: File, part: list[tuple[Author, File]]) -> datetime | None:
-    """Return the time in nbgrader's `timestamp.txt` beside a notebook, if there is one that can be read."""
+    """Return the time in nbgrader's `timestamp.txt` beside a notebook, if there is one that can be read.
+
+    One in a student's zip is the student's word.
+    """
+    if ".zip/" in notebook.path.lower():
+        return None
     wanted = "/".join([*notebook.path.split("/")[:-1], STAMP])
     for _, file in part:
         if file.path == wanted:

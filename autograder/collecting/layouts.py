@@ -19,6 +19,8 @@ from autograder.course import Exercise
 from autograder.roster import Clues
 
 METADATA = "submission_metadata.yml"
+METADATA_PATH = re.compile(rf"(?:(?!submission_\d+/)[^/]+(?<!\.zip)/)?{re.escape(METADATA)}", re.IGNORECASE)
+"""Where the list lies: at the top, or in the one folder of an export. Elsewhere a student wrote it."""
 MOST_METADATA_MB = 50
 """Gradescope's list holds what its own autograder said of each student as well."""
 
@@ -63,41 +65,49 @@ class Author:
 LAYOUTS = (
     # Moodle, "Download all submissions": a folder for each student; on request, and before 3.1, files side by side.
     # Before 4.1 the folder's name ends in a further underscore. Moodle has no underscore in names.
-    ("Moodle", re.compile(r"(?:.*?/)?(?P<name>[^/_]+)_(?P<number>\d+)_assignsubmission_file(?:_?/|_)(?P<rest>.+)")),
+    ("Moodle", re.compile(r"(?:.*?/)??(?P<name>[^/_]+)_(?P<number>\d+)_assignsubmission_file(?:_?/|_)(?P<rest>.+)")),
     # Canvas, "Download Submissions": last and first name in one word, then the numbers of the student and the file.
     ("Canvas", re.compile(
-        r"(?:.*?/)?(?:(?P<name>[^\W\d][^/]*?)(?P<late>_LATE)?_(?P<number>\d+)|(?:LATE_)?(?P<anonymous>anon_[^/_]+))"
+        r"(?:.*?/)??(?:(?P<name>[^\W\d][^/]*?)(?P<late>_LATE)?_(?P<number>\d+)|(?P<first>LATE_)?(?P<hidden>anon_[^/_]+))"
         r"_(?P<order>\d+)_(?P<rest>.+)"
     )),
     # Gradescope, "Export Submissions": folders by number; who it is stands in a file beside them.
-    ("Gradescope", re.compile(r"(?:.*?/)?(?P<folder>submission_\d+)/(?P<rest>.+)")),
+    ("Gradescope", re.compile(r"(?:.*?/)??(?P<folder>submission_\d+)/(?P<rest>.+)")),
 )  # fmt: skip
-"""The layouts that tell an author, in the order in which they are tried; the first that fits counts."""
+"""The layouts that tell an author. Of several that fit a path, the one counts that does so nearest to its beginning.
+
+What lies further on, and whatever is in a zip, was named by the student.
+"""
 
 
 def authors_of(file: File, exercises: "Exercises", submitters: dict[str, list[Author]]) -> tuple[list[Author], str]:
     """Return who handed in a file, several for a group; or nobody, and why not."""
-    for layout, pattern in LAYOUTS:
-        found = pattern.fullmatch(file.path)
-        if not found:
-            continue
-        part = {name: value or "" for name, value in found.groupdict().items()}
-        if layout == "Gradescope":
-            named = [replace(author, rest=part["rest"]) for author in submitters.get(part["folder"], [])]
-            return named, "" if named else f"no {METADATA} says who handed in {part['folder']}"
-        name, number = part["name"] or part.get("anonymous", ""), part["number"]
-        author = Author(
-            layout=layout,
-            clues=Clues((layout.lower(), number), names=(part["name"],)),
-            # Moodle numbers a class anew for each assignment; a number of Canvas's is one student's.
-            own=f"{name}_{number}" if layout == "Canvas" and number else name,
-            rest=part["rest"],
-            number=number,
-            order=int(part.get("order") or 0),
-            late=bool(part.get("late")) or file.path.rpartition("/")[2].startswith("LATE_"),
-        )
-        return [author], ""
-    return _loose(file, exercises)
+    matches = [(layout, found) for layout, pattern in LAYOUTS if (found := pattern.fullmatch(file.path))]
+    matches = [(layout, found) for layout, found in matches if ".zip/" not in file.path[: _begin(found)].lower()]
+    if not matches:
+        return _loose(file, exercises)
+    layout, found = min(matches, key=lambda match: _begin(match[1]))
+    part = {name: value or "" for name, value in found.groupdict().items()}
+    if layout == "Gradescope":
+        named = [replace(author, rest=part["rest"]) for author in submitters.get(part["folder"], [])]
+        return named, "" if named else f"no {METADATA} says who handed in {part['folder']}"
+    name, number = part["name"] or part.get("hidden", ""), part["number"]
+    author = Author(
+        layout=layout,
+        clues=Clues((layout.lower(), number), names=(part["name"],)),
+        # Moodle numbers a class anew for each assignment; a number of Canvas's is one student's.
+        own=f"{name}_{number}" if layout == "Canvas" and number else name,
+        rest=part["rest"],
+        number=number,
+        order=int(part.get("order") or 0),
+        late=bool(part.get("late") or part.get("first")),
+    )
+    return [author], ""
+
+
+def _begin(found: re.Match[str]) -> int:
+    """Return where what names an author begins in a path."""
+    return min(found.start(name) for name, value in found.groupdict().items() if value)
 
 
 def _loose(file: File, exercises: "Exercises") -> tuple[list[Author], str]:
@@ -108,6 +118,9 @@ def _loose(file: File, exercises: "Exercises") -> tuple[list[Author], str]:
         return [], "neither its name nor a folder's says whose it is"
     # `Untitled.ipynb` in a folder tells less of its author than the folder does.
     own = said[1] if len(said) > 1 and exercises.without(base) and not exercises.named(base) else said[0]
+    # What a zip is called says whose it is rather than what is in it.
+    zips = [exercises.without(folder) for folder in folders if folder.lower().endswith(".zip")]
+    own = next(filter(None, zips), own)
     return [Author("by name", Clues(ids=tuple(said), names=tuple(said)), own, base)], ""
 
 
@@ -121,7 +134,7 @@ def submitters_in(files: Iterable[File]) -> dict[str, list[Author]]:
     """
     found = {}
     for file in files:
-        if file.path.rpartition("/")[2] != METADATA:
+        if not METADATA_PATH.fullmatch(file.path):
             continue
         try:
             # As texts alone: no dates, and none of the merged maps in which a small file may hold a huge one.

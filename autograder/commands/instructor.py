@@ -120,8 +120,11 @@ def _show_plan(plan: "Plan", anonymous: bool) -> None:
         for file, reason in plan.unplaced:
             table.add_row(escape(text.line(file)), escape(text.line(reason)))
         out.print(table)
-    if not plan.chosen and not plan.unplaced:
-        raise UserError("There is no notebook in what you named. Name the zip or the folder that you downloaded.")
+    if not plan.chosen:
+        found = f"None of {len(plan.unplaced)} files could be placed" if plan.unplaced else "There is no notebook"
+        raise UserError(
+            f"{found} in what you named. Name the zip or folder that you downloaded, and the class's list."
+        )
 
 
 def grade(
