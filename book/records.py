@@ -4,12 +4,13 @@
     python book/records.py 08-heads-deeper ...  # those of these pages
 
 A cell tagged `recorded` is run when its code has changed, and by this command. What it printed, and the values of the
-names that it binds and that other code reads, are kept in `data/experiments/PAGE.json`, with what they were made by.
-At every other time the page has them from there: imports, functions and classes of the cell are run as ever, the rest
-is not. So such a cell
+names that it binds and that code outside of such cells reads, are kept in `data/experiments/PAGE.json`, with what
+they were made by. At every other time the page has them from there: imports, functions and classes of the cell are
+run as ever, the rest is not. So such a cell
 
 - binds what it makes, and leaves as it is what other cells bound;
-- makes numbers, texts, arrays and tensors, in lists and dicts as deep as you like: no model, no generator;
+- makes numbers, texts, arrays and tensors, in lists and dicts as deep as you like, for cells that are not recorded:
+  models and generators only for those that are;
 - prints, if it likes, and shows nothing else.
 
 Behind it, torch and NumPy draw as after a seed of their own: draws of later cells are the same, recorded or not.
@@ -128,7 +129,8 @@ def bound(source):
     return found
 
 
-DEFINES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+NAMED = (ast.FunctionDef, ast.ClassDef)
+DEFINES = (ast.Import, ast.ImportFrom, *NAMED)
 AT_ONCE = {"listcomp", "setcomp", "dictcomp", "genexpr"}
 SCOPES = (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -159,10 +161,15 @@ def read_by(source, called=False):
 def wanted(notebook, cell):
     """Return the names that a recorded cell binds and that code reads which is run each time, in their order."""
     cells = [one for one in notebook.cells if one.cell_type == "code"]
-    at = next(i for i, one in enumerate(cells) if one is cell)
-    run = [definitions(one.source) if TAG in tags(one) else one.source for one in cells]  # though all is recorded
-    before, behind = "\n".join(run[: at + 1]), "\n".join(run[at + 1 :])
-    return sorted(bound(cell.source) & (read_by(before, called=True) | read_by(behind)))
+    at = next(place for place, one in enumerate(cells) if one is cell)
+    texts = [definitions(one.source) if TAG in tags(one) else one.source for one in cells]
+    before = ast.parse("\n".join(texts[: at + 1])).body
+    functions = {node.name: read_by(ast.unparse(node)) for node in before if isinstance(node, NAMED)}
+    rest = "\n".join(ast.unparse(node) for node in before if not isinstance(node, NAMED))
+    needed = read_by("\n".join(texts[at + 1 :])) | read_by(rest, called=True)
+    while more := set().union(*(functions[name] for name in needed & functions.keys())) - needed:
+        needed |= more
+    return sorted(bound(cell.source) & needed)
 
 
 def definitions(source):
@@ -184,14 +191,14 @@ def state(names):
     """Return a fingerprint of each value that could be recorded, and of each model and generator, by name."""
     found = {}
     for name, value in names.items():
-        with contextlib.suppress(TypeError):
+        with contextlib.suppress(TypeError, NotImplementedError):  # the latter for tensors without numbers
             if not name.startswith("_"):
                 found[name] = fingerprint(value)
     return found
 
 
 def fingerprint(value):
-    """Return a fingerprint of what could be recorded, of a model, or a generator; raise TypeError for all else."""
+    """Return a fingerprint of what `state` says; raise TypeError for anything else."""
     if isinstance(value, type):
         raise TypeError(f"{value} has no fingerprint")
     if hasattr(value, "state_dict"):

@@ -85,11 +85,12 @@ def test_what_of_a_cell_is_kept_and_what_is_run():
         "def far(x):\n    return x + width\nwith open('x') as file:\n    pass\nbest = [n for n in rows]\n"
     )
     page = notebook(
-        "def early(step):\n    file = step\n    return lambda: last + file\nolder = [step for step in ()]",
+        "def early(step):\n    file = step\n    return lambda: last + file\ndef unused():\n    return high\n"
+        "older = [high for one in ()]",
         (cell, "recorded"),
-        "print(rows, best)",
-        "far(low)",
-        ("more = high + 1", "recorded"),
+        "print(rows, best, [step for step in ()])",
+        ("print(file)", "recorded"),
+        "far(early(low))",
     )
     recorded = records.cells_of(page)[0]
     assert records.bound(cell) == {"width", "low", "high", "rows", "step", "last", "file", "best"}
@@ -331,3 +332,17 @@ def test_what_is_recorded_is_of_this_code():
     assert PAGES
     assert [page.stem for page in PAGES if not records.is_current(page.stem, run_pages.read(page))] == []
     assert {path.stem for path in records.FOLDER.iterdir()} == {page.stem for page in PAGES}
+
+
+@pytest.mark.parametrize("value", ["two words", 3, 0.1 + 0.2, np.float32(1.5), torch.tensor(2.5)])
+def test_a_number_for_a_sentence_is_kept_as_the_build_keeps_one(value, monkeypatch):
+    """As `glue` writes it, whose import takes long."""
+    from figures import prose
+    from myst_nb.ext import glue
+
+    shown = []
+    for module, name in ((prose, "display"), (glue, "ipy_display")):
+        monkeypatch.setattr(module, name, lambda *what, **how: shown.append((what, how)))
+    prose.measured("name", value)
+    glue.glue("name", value if isinstance(value, str) else float(value), display=False)
+    assert shown[0] == shown[1]

@@ -28,10 +28,15 @@ def train(steps=None):
     with as_the_page(page["SEED"], torch.float32):
         model, (images, left) = page["ViT"](), page["pictures"](0, 8000)
         page["train"](model, page["patches"](images, 4), left, page["STEPS"] if steps is None else steps)
-    model.double().requires_grad_(False)
-    for parameter in model.parameters():
-        parameter.copy_(parameter.round(decimals=3))
-    return model
+    return rebuilt(model.state_dict())
+
+
+def rebuilt(numbers):
+    """Return the model with such numbers, by name, as `state_dict` has them; in float64, and rounded."""
+    with as_the_page(seed=0):
+        model = chapter()["ViT"]()
+    model.load_state_dict({name: value.double().round(decimals=3) for name, value in numbers.items()})
+    return model.requires_grad_(False)
 
 
 def picture(*shapes):

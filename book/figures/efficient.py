@@ -96,9 +96,7 @@ def train(num_kv_heads=HEADS, core=attend, steps=400, batch=64, rate=0.01, seed=
             loss.backward()
             optimizer.step()
             schedule.step()
-    model = model.double().requires_grad_(False)
-    for parameter in model.parameters():
-        parameter.copy_(parameter.round(decimals=3))
+    model = rebuilt(model.state_dict(), num_kv_heads)
     if num_kv_heads == HEADS:
         left, twin = looks(model)
         order = (twin - left).argsort()  # who looks left first, who looks for twins last: nothing else changes
@@ -107,6 +105,14 @@ def train(num_kv_heads=HEADS, core=attend, steps=400, batch=64, rate=0.01, seed=
             parts = getattr(model, name).chunk(HEADS, axis)
             getattr(model, name).copy_(torch.cat([parts[t] for t in order], axis))
     return model
+
+
+def rebuilt(numbers, num_kv_heads=HEADS):
+    """Return the model with such numbers, by name, as `state_dict` has them; in float64, and rounded."""
+    with as_the_page(seed=0):
+        model = Cards(num_kv_heads)
+    model.load_state_dict({name: value.double().round(decimals=3) for name, value in numbers.items()})
+    return model.requires_grad_(False)
 
 
 @torch.no_grad()

@@ -99,10 +99,15 @@ def train(num_heads, seed=0, steps=500, batch=128, rate=0.01):
             loss.backward()
             optimizer.step()
             schedule.step()
-    model = model.double().requires_grad_(False)
-    for parameter in model.parameters():
-        parameter.copy_(parameter.round(decimals=3))
-    return model
+    return rebuilt(num_heads, model.state_dict())
+
+
+def rebuilt(num_heads, numbers):
+    """Return the model with such numbers, by name, as `state_dict` has them; in float64, and rounded."""
+    with as_the_page(seed=0):
+        model = Cards(num_heads)
+    model.load_state_dict({name: value.double().round(decimals=3) for name, value in numbers.items()})
+    return model.requires_grad_(False)
 
 
 TEXT = {
