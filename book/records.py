@@ -129,7 +129,8 @@ def bound(source):
     return found
 
 
-DEFINES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+NAMED = (ast.FunctionDef, ast.ClassDef)
+DEFINES = (ast.Import, ast.ImportFrom, *NAMED)
 AT_ONCE = {"listcomp", "setcomp", "dictcomp", "genexpr"}
 SCOPES = (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -160,10 +161,15 @@ def read_by(source, called=False):
 def wanted(notebook, cell):
     """Return the names that a recorded cell binds and that code reads which is run each time, in their order."""
     cells = [one for one in notebook.cells if one.cell_type == "code"]
-    at = next(i for i, one in enumerate(cells) if one is cell)
-    run = [definitions(one.source) if TAG in tags(one) else one.source for one in cells]  # though all is recorded
-    before, behind = "\n".join(run[: at + 1]), "\n".join(run[at + 1 :])
-    return sorted(bound(cell.source) & (read_by(before, called=True) | read_by(behind)))
+    at = next(place for place, one in enumerate(cells) if one is cell)
+    texts = [definitions(one.source) if TAG in tags(one) else one.source for one in cells]
+    before = ast.parse("\n".join(texts[: at + 1])).body
+    functions = {node.name: read_by(ast.unparse(node)) for node in before if isinstance(node, NAMED)}
+    rest = "\n".join(ast.unparse(node) for node in before if not isinstance(node, NAMED))
+    needed = read_by("\n".join(texts[at + 1 :])) | read_by(rest, called=True)
+    while more := set().union(*(functions[name] for name in needed & functions.keys())) - needed:
+        needed |= more
+    return sorted(bound(cell.source) & needed)
 
 
 def definitions(source):
@@ -192,7 +198,7 @@ def state(names):
 
 
 def fingerprint(value):
-    """Return a fingerprint of what could be recorded, of a model, or a generator; raise TypeError for all else."""
+    """Return a fingerprint of what `state` says; raise TypeError for anything else."""
     if isinstance(value, type):
         raise TypeError(f"{value} has no fingerprint")
     if hasattr(value, "state_dict"):

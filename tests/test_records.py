@@ -85,11 +85,12 @@ def test_what_of_a_cell_is_kept_and_what_is_run():
         "def far(x):\n    return x + width\nwith open('x') as file:\n    pass\nbest = [n for n in rows]\n"
     )
     page = notebook(
-        "def early(step):\n    file = step\n    return lambda: last + file\nolder = [step for step in ()]",
+        "def early(step):\n    file = step\n    return lambda: last + file\ndef unused():\n    return high\n"
+        "older = [high for one in ()]",
         (cell, "recorded"),
-        "print(rows, best)",
-        "far(low)",
-        ("more = high + 1", "recorded"),
+        "print(rows, best, [step for step in ()])",
+        ("print(file)", "recorded"),
+        "far(early(low))",
     )
     recorded = records.cells_of(page)[0]
     assert records.bound(cell) == {"width", "low", "high", "rows", "step", "last", "file", "best"}
