@@ -156,11 +156,15 @@ def wanted(notebook, cell):
     cells = [one for one in notebook.cells if one.cell_type == "code"]
     at = next(place for place, one in enumerate(cells) if one is cell)
     texts = [definitions(one.source) if TAG in tags(one) else one.source for one in cells]
-    before = ast.parse("\n".join(texts[: at + 1]))
-    lambdas = [ast.unparse(node) for node in ast.walk(before) if isinstance(node, ast.Lambda)]
-    needed = read_by("\n".join([*texts[at + 1 :], *lambdas]))
-    defined = [node for node in before.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-    functions = {node.name: read_by(ast.unparse(node)) for node in defined}
+    needed, functions = read_by("\n".join(texts[at + 1 :])), {}
+    for node in ast.parse("\n".join(texts[: at + 1])).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            functions[node.name] = read_by(ast.unparse(node))
+        else:
+            needed |= {
+                name for one in ast.walk(node) if isinstance(one, ast.Lambda) for name in read_by(ast.unparse(one))
+            }
+    # A function matters that is called each time, and those that it calls.
     while more := set().union(*(functions[name] for name in needed & functions.keys())) - needed:
         needed |= more
     return sorted(bound(cell.source) & needed)
@@ -182,7 +186,7 @@ def load(page, number):
 
 
 def state(names):
-    """Return a fingerprint of each value that could be recorded, of a model or a generator of NumPy, by name."""
+    """Return a fingerprint of each value that could be recorded, and of each model and generator, by name."""
     found = {}
     for name, value in names.items():
         with contextlib.suppress(TypeError, NotImplementedError):  # the latter for tensors without numbers
@@ -192,21 +196,25 @@ def state(names):
 
 
 def fingerprint(value):
-    """Return a fingerprint of what `state` says; raise TypeError for anything else."""
-    if hasattr(value, "state_dict") and not isinstance(value, type):
+    """Return a fingerprint of what could be recorded, of a model, or a generator; raise TypeError for all else."""
+    if isinstance(value, type):
+        raise TypeError(f"{value} has no fingerprint")
+    if hasattr(value, "state_dict"):
         value = value.state_dict()
-    if hasattr(value, "bit_generator"):
-        value = str(value.bit_generator.state)
+    if hasattr(value, "bit_generator"):  # NumPy's
+        value = value.bit_generator.state
+    if hasattr(value, "get_state"):  # torch's
+        value = value.get_state()
     if isinstance(value, dict):
         value = [part for item in value.items() for part in item]
     if isinstance(value, (list, tuple)):
         return hashlib.sha256("".join(map(fingerprint, value)).encode()).hexdigest()
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
-    kind = type(value).__module__.partition(".")[0]
-    if kind not in ("numpy", builtins.__name__) or callable(value):
+    numbers = hasattr(value, "tobytes")
+    if callable(value) or not (numbers or type(value).__module__ == builtins.__name__):
         raise TypeError(f"{type(value)} has no fingerprint")
-    return hashlib.sha256(value.tobytes() if kind == "numpy" else repr(value).encode()).hexdigest()
+    return hashlib.sha256(value.tobytes() if numbers else repr(value).encode()).hexdigest()
 
 
 def keep(into, names, wanted, before, began, own):
@@ -322,9 +330,9 @@ def decoded(kept):
 
 
 def numbers(value, path=""):
-    """Yield the numbers of a value that was decoded, with the path to each; texts and sizes as well."""
+    """Yield the numbers of a value that was decoded, with the path to each; texts, sizes and types as well."""
     if hasattr(value, "tolist"):
-        yield f"{path} shape", str(getattr(value, "shape", ()))
+        yield f"{path} shape", f"{value.dtype} {tuple(value.shape)}"
         value = value.tolist()
     if isinstance(value, dict):
         for key, item in value.items():
@@ -340,15 +348,15 @@ def numbers(value, path=""):
 # The record of a page.
 
 
-def path_of(page):
-    """Return where what is recorded of a page stands."""
-    return FOLDER / f"{page}.json"
+def path_of(page, records=FOLDER):
+    """Return where what is recorded of a page stands, in a folder of records."""
+    return Path(records) / f"{page}.json"
 
 
-def read(page):
+def read(page, records=FOLDER):
     """Return what is recorded of a page; None where nothing is, or nothing that can be read."""
     try:
-        return json.loads(path_of(page).read_text(encoding="utf8"))
+        return json.loads(path_of(page, records).read_text(encoding="utf8"))
     except (OSError, ValueError):
         return None
 
@@ -360,15 +368,16 @@ def is_current(page, notebook):
     return bool(kept) and kept.get("digest") == digest(notebook) and len(kept.get("cells", ())) == count
 
 
-def write(page, notebook, folder):
+def write(page, notebook, folder, records=FOLDER):
     """Write down a page's recorded cells, as they were run with `as_run`, which kept their values in a folder."""
     cells = []
     for number, cell in cells_of(notebook).items():
         kept = json.loads((Path(folder) / f"{number}.json").read_text(encoding="utf8"))
         cells.append({"code": digest_of(cell.source), "seconds": kept["seconds"], "printed": printed(cell), **kept})
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    path = path_of(page, records)
+    path.parent.mkdir(parents=True, exist_ok=True)
     made = {"digest": digest(notebook), "made": made_with(), "cells": cells}
-    path_of(page).write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
+    path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
 
 
 def made_with():

@@ -77,14 +77,16 @@ def quiet():
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def execute(page, anew=False):
+def execute(page, anew=False, into=records.FOLDER):
     """Run a page's cells in a kernel of its own; return the notebook, the seconds, and what went wrong.
 
     Parameters
     ----------
     page : Path
     anew : bool
-        Make its experiments anew, though its record is of this code. The record is written where they were made.
+        Make its experiments anew, though its record is of this code.
+    into : Path
+        The folder that the record is written into, where they are made anew.
     """
     notebook = read(page)
     recorded = records.cells_of(notebook)
@@ -100,7 +102,7 @@ def execute(page, anew=False):
         fault = done.exc_string and f"{page.name}: {done.exc_string}"
         if anew and not fault:
             try:
-                records.write(page.stem, notebook, folder)
+                records.write(page.stem, notebook, folder, into)
             except ValueError as error:
                 fault = f"{page.name}: {error}"
     return done.nb, done.time, fault

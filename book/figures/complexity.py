@@ -1,4 +1,4 @@
-"""What chapter 09 measures of the machine that builds it, what was recorded of a GPU, and the figure made of both.
+"""What chapter 09 measures of a machine, what was recorded of a GPU, and the figure made of both.
 
 The figure computes in JavaScript (complexity.js), so it answers in a page without a kernel. Everything a reader sees
 comes from `TEXT`, so that a translation passes another dictionary.
@@ -6,14 +6,15 @@ comes from `TEXT`, so that a translation passes another dictionary.
 
 import json
 import os
-import platform
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 # A thread that waits for the other lets other programs run, instead of turning round and round: on a machine that is
 # not idle the two would else wait for each other for milliseconds. It counts when torch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+import records
 import torch
 import traitlets
 from figures.widget import Figure, script, style
@@ -52,24 +53,23 @@ def shortest(f, budget=0.2):
     return min(times)
 
 
-def load():
-    """Return how many programs at a time wanted a core of this machine in the last minute."""
-    return os.getloadavg()[0]
+def what():
+    """Return what this machine is measured with."""
+    return f"{THREADS} threads, PyTorch {torch.__version__.partition('+')[0]}"
 
 
-def cores():
-    """Return how many cores there are for this process."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+def conditions():
+    """Return when and where times are taken now, as sentences have it: `date`, `machine`, `load`, `cores`.
 
-
-def processor():
-    """Return the name of this machine's processor."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    The load is how many programs at a time wanted a core in the last minute.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "machine": f"{records.processor()}, {what()}",
+        "load": f"{os.getloadavg()[0]:.1f}",
+        "cores": str(cores),
+    }
 
 
 def here(size=1536, megabytes=128):
@@ -92,8 +92,8 @@ def here(size=1536, megabytes=128):
     bandwidth = 2 * 4 * len(source) / shortest(lambda: target.copy_(source))
     torch.set_num_threads(threads)
     return {
-        "name": processor(),
-        "what": f"{THREADS} threads, PyTorch {torch.__version__.partition('+')[0]}",
+        "name": records.processor(),
+        "what": what(),
         "speed": speed,
         "bandwidth": bandwidth,
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
