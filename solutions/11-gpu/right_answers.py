@@ -38,6 +38,40 @@ def flash_attention_forward_float32(q, k, v, causal=False):
     return attend_by(q, k, v, causal, 32, 16, "float32")
 
 
+# tiled_backward
+
+
+@right("tiled_backward")
+def tiled_backward_pairs(q, k, v, d_out, lse, D, causal=False):
+    """One walk over pairs of blocks for all three."""
+    dq, dk, dv = (torch.zeros_like(own) for own in (q, k, v))
+    for i in torch.arange(len(q)).split(32):
+        for j in torch.arange(len(k)).split(32):
+            scores = torch.einsum("id,jd->ij", q[i], k[j]) / len(q[0]) ** 0.5
+            if causal:
+                scores = scores.masked_fill(j > i[:, None], -torch.inf)
+            P = (scores - lse[i].unsqueeze(1)).exp()
+            dS = P * (d_out[i] @ v[j].mT - D[i].unsqueeze(1)) / len(q[0]) ** 0.5
+            dq[i] += dS @ k[j]
+            dk[j] += dS.mT @ q[i]
+            dv[j] += P.mT @ d_out[i]
+    return dq, dk, dv
+
+
+@right("tiled_backward")
+def tiled_backward_blocks(q, k, v, d_out, lse, D, causal=False):
+    """A block of queries beside all keys, and no block shorter than another."""
+    dk, dv, found = 0, 0, []
+    for i in range(0, len(q), 16):
+        own, upstream = q[i : i + 16] / math.sqrt(q.shape[1]), d_out[i : i + 16]
+        P = torch.exp(own @ k.T - lse[i : i + 16, None])
+        P = torch.where(torch.arange(len(k)) > torch.arange(i, i + len(own))[:, None], 0, P) if causal else P
+        dS = P * (upstream @ v.T) - P * D[i : i + 16, None]
+        found.append(dS @ k / math.sqrt(q.shape[1]))
+        dk, dv = dk + dS.T @ own, dv + P.T @ upstream
+    return torch.cat(found), dk, dv
+
+
 # flash_attention
 
 
