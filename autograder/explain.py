@@ -294,7 +294,7 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
     yield f"{report.subject}: {show.points(report)}, seed {report.seed}", "bold"
     for explained in explanation.checks:
         result = explained.result
-        style = {Status.PASSED: "green", Status.FAILED: "red"}.get(result.status, "dim")
+        style = {Status.PASSED: "green", Status.FAILED: "red", Status.ADVICE: "cyan"}.get(result.status, "dim")
         yield f"  {result.status}  {result.name}", style
         yield f"    {text.line(str(result.title))}", ""
         if result.message:
@@ -311,11 +311,11 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
                 yield f"      {show.element(result.where)}", ""
             yield from _of_value("expected", explained.failure.expected)
             yield from _of_value("got", explained.failure.got)
-        if explained.alike and (result.status == Status.FAILED or whole):
+        if explained.alike and (result.status.does_not_hold or whole):
             yield f"    does here what these listed answers do: {'; '.join(explained.alike)}", "cyan"
         elif explained.alike:
             yield f"    {len(explained.alike)} listed wrong answers do the same here, and pass it too", "dim"
-        elif result.status == Status.FAILED:
+        elif result.status.does_not_hold:
             yield "    no listed answer does the same here", "cyan"
 
 

@@ -34,7 +34,8 @@ NO_NOTEBOOK = Message("not a notebook")
 class Column:
     """One check in the picture of a class, or a cell that has no checks.
 
-    It counts how many failed it, for how many it was blocked, and for how many a machine was wanting.
+    It counts how many failed it, for how many it was blocked, for how many a machine was wanting, and for how many it
+    was advice.
     """
 
     cell: str
@@ -45,6 +46,7 @@ class Column:
     failed: int = 0
     blocked: int = 0
     unverified: int = 0
+    advised: int = 0
 
 
 @dataclass(frozen=True)
@@ -192,9 +194,9 @@ def costs(records: list[Record]) -> tuple[list[Lost], list[Met]]:
             total = sum(check.weight for check in cell.checks) or 1
             causes = set()
             for check in cell.checks:
-                if check.status in (Status.PASSED, Status.UNVERIFIED):
+                if not check.status.costs_points:
                     continue
-                if cell.max_points:
+                if cell.max_points and check.weight:
                     key = (cell.subject, check.title)
                     lost[key] += cell.max_points * check.weight / total
                     students[key] += 1
@@ -225,6 +227,7 @@ def _columns(records: list[Record]) -> list[Column]:
                 column.failed += check.status == Status.FAILED
                 column.blocked += check.status == Status.BLOCKED
                 column.unverified += check.status == Status.UNVERIFIED
+                column.advised += check.status == Status.ADVICE
     return [column for columns in found.values() for column in columns.values()]
 
 
@@ -233,11 +236,12 @@ def _telling(columns: list[Column], records: list[Record]) -> tuple[list[Column]
     tried = sum(any(cell.checks for cell in record.cells.values()) for record in records)
     checks = [column for column in columns if column.check and tried > 1]
     hard = [column for column in checks if column.failed >= NEARLY_ALL * tried]
-    return hard, [column for column in checks if not (column.failed or column.blocked or column.unverified)]
+    met = [column.failed or column.blocked or column.unverified or column.advised for column in checks]
+    return hard, [column for column, anybody in zip(checks, met, strict=True) if not anybody]
 
 
 def _marks(record: Record, columns: list[Column]) -> list[tuple[str, Column]]:
-    """Return how a submission came out in each column: passed, failed, blocked, unverified, open, or nothing."""
+    """Return how a submission came out in each column: a status, open, or nothing."""
     marks = []
     for column in columns:
         cell = record.cells.get(column.cell)

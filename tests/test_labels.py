@@ -67,7 +67,7 @@ def test_labels_say_more_than_the_function_s_name(folder, subject, catches):
 
 def test_without_a_label_the_page_shows_the_name_in_words(catches):
     def wrong(label):
-        return answer_trials.Wrong("scores_keys_first", label, "", [], False, [])
+        return answer_trials.Wrong("scores_keys_first", label, "", [], False, [], False)
 
     assert catches.mistake(wrong(""), "scores") == "keys first"
     assert catches.mistake(wrong("keys and queries swapped"), "scores") == "keys and queries swapped"

@@ -33,6 +33,8 @@ class Wrong:
         Whether the first of these names it as the cause.
     passes : list of int
         The seeds with which it fails no check: there should be none.
+    advice : bool
+        Whether it is told by advice alone, and loses no points.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Wrong:
     failed: list[list[str]]
     recognised: bool
     passes: list[int]
+    advice: bool
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,8 @@ def tried(exercise: loader.Loaded, subject: str) -> Tried:
                 passes.append(seed)
         recognised = bool(failed) and failed[0].cause == answer.__name__
         named = [[result.name, result.title] for result in failed]
-        wrong.append(Wrong(answer.__name__, answer.label, answer.hint, named, recognised, passes))
+        advice = all(result.status == Status.ADVICE for result in failed)
+        wrong.append(Wrong(answer.__name__, answer.label, answer.hint, named, recognised, passes, advice))
     right = []
     for answer in suite.listed("right_for", subject):
         reports = (suite.examine(subject, answer, seed=seed) for seed in SEEDS)
@@ -84,7 +88,7 @@ def tried(exercise: loader.Loaded, subject: str) -> Tried:
 def lost(report: Report) -> str:
     """Return in words the first check that cost points, as in "does not pass ..."; "" if none did."""
     for result in report.results:
-        if result.status not in (Status.PASSED, Status.UNVERIFIED):
+        if result.status.costs_points:
             return f"does not pass the check {result.name} (seed {report.seed}): {result.message}"
     return ""
 

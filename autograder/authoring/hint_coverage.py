@@ -12,7 +12,6 @@ from pathlib import Path
 from rich.table import Table
 
 from autograder.authoring import loader
-from autograder.checking import Status
 from autograder.checking.diagnosis import Diagnosis
 from autograder.checking.subject import attempt
 
@@ -26,7 +25,7 @@ def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[tupl
     for wrong in exercise.suite.listed("wrong_for", subject):
         diagnosis.without = [wrong]
         report = exercise.suite.examine(subject, wrong, seed=seed, attempt=remembered, diagnosis=diagnosis)
-        result = next(result for result in report.results if result.status == Status.FAILED)
+        result = next(result for result in report.results if result.status.does_not_hold)
         if result.cause:
             yield wrong.__name__, "cause", str(result.label)
         elif result.relation:

@@ -12,7 +12,7 @@ from typing import Any
 from autograder import imports
 from autograder.authoring import source
 from autograder.cells import Cell, Notebook, call_of
-from autograder.checking import Result, Status, Suite
+from autograder.checking import Result, Suite
 from autograder.checking.diagnosis import Diagnosis
 from autograder.checking.subject import attempt
 
@@ -92,7 +92,7 @@ def load(folder: Path) -> Loaded:
 
 
 def caught(exercise: Loaded, subject: str, seed: int) -> Iterator[tuple[Any, list[Result]]]:
-    """Yield each wrong answer listed for a function, and the results of the checks that it fails, in order.
+    """Yield each wrong answer listed for a function, and the results of the checks that do not hold, in order.
 
     What a listed answer does in a check is the same each time it is compared with another, and is remembered.
     """
@@ -100,4 +100,4 @@ def caught(exercise: Loaded, subject: str, seed: int) -> Iterator[tuple[Any, lis
     diagnosis = Diagnosis(remembered)
     for wrong in exercise.suite.listed("wrong_for", subject):
         report = exercise.suite.examine(subject, wrong, seed=seed, attempt=remembered, diagnosis=diagnosis)
-        yield wrong, [result for result in report.results if result.status == Status.FAILED]
+        yield wrong, [result for result in report.results if result.status.does_not_hold]

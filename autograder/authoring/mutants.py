@@ -135,12 +135,14 @@ class Outcome:
 
     `first` has the check that failed first under each seed, "" where all passed. `raised` tells whether the function
     ended in an error of its own there, which the student reads; `cause` and `relation` whether one of them was named.
+    `advice` tells whether advice alone rejected it under some seed, so that no point was lost.
     """
 
     first: list[str] = field(default_factory=list)
     raised: bool = False
     cause: bool = False
     relation: bool = False
+    advice: bool = False
     ended: bool = True
 
     @property
@@ -470,7 +472,12 @@ def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Out
     for number, seed in enumerate(seeds):
         # To look for a cause takes most of the time of a wrong answer.
         report = exercise.suite.examine(mutant.subject, subject, 1.0, seed, diagnosis=number == 0)
-        failed = [result for result in report.results if result.status in (Status.FAILED, Status.BLOCKED)]
+        failed = [result for result in report.results if result.status.costs_points]
+        advice = [result for result in report.results if result.status == Status.ADVICE]
+        if advice and not failed:
+            known = _not_taken(folder, mutant.subject, mutant.answer, seed)
+            failed = [result for result in advice if result.name not in known]
+            outcome.advice |= bool(failed)
         outcome.first.append(failed[0].name if failed else "")
         if number == 0 and failed:
             outcome.raised = failed[0].raised
@@ -478,6 +485,15 @@ def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Out
             outcome.relation = any(getattr(result, "relation", None) for result in failed)
     gc.collect()  # one that filled the memory must not leave it full: the next would be rejected for that
     return outcome
+
+
+@functools.cache
+def _not_taken(folder: Path, subject: str, answer: str, seed: int) -> set[str]:
+    """Return the checks whose advice the original of a mutant does not take."""
+    exercise = _loaded(folder)
+    original = reference(folder)[subject] if answer == "reference" else vars(_listed(exercise)[answer][0])[answer]
+    report = exercise.suite.examine(subject, original, seed=seed, diagnosis=False)
+    return {result.name for result in report.results if result.status == Status.ADVICE}
 
 
 def examined(
@@ -514,7 +530,8 @@ def marks(folder: Path) -> dict[str, dict[Change, str]]:
 class Row:
     """What became of the mutants of one function.
 
-    `told` counts those of the killed whose author reads why: an error of their own, a cause or else a relation.
+    `told` counts those of the killed whose author reads why: an error of their own, a cause or else a relation;
+    `advice` those that only advice told from their original, under some seed.
     Of those that the checks did not reject under every seed, `equal` counts what is marked, and `survived` names the
     others.
     """
@@ -526,6 +543,7 @@ class Row:
     cause: int
     relation: int
     told: int
+    advice: int
     endless: int
     equal: int
     survived: list[str]
@@ -548,6 +566,7 @@ def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int, marked: It
         cause=sum(outcome.cause for outcome in dead),
         relation=sum(outcome.relation and not outcome.cause for outcome in dead),
         told=sum(outcome.raised or outcome.cause or outcome.relation for outcome in dead),
+        advice=sum(outcome.advice for outcome in dead),
         endless=sum(not outcome.ended for outcome in dead),
         equal=len(passed) - len(survived),
         survived=survived,

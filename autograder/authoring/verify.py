@@ -210,6 +210,13 @@ def _speak_of_the_same(exercise: "loader.Loaded") -> None:
                 f"{_of(folder / 'checks.py', check)}: no check cell runs the check {check.__name__}; "
                 f'add one to the notebook that ends in checks.run("{check.subject}", points=...).'
             )
+    for tested in subjects:
+        own = exercise.suite.of(tested)
+        if not any(check.weight for check in own):
+            raise UserError(
+                f"{_of(folder / 'checks.py', own[0])}: no check of {tested} is worth points; "
+                "give one of them a weight above 0."
+            )
     for answer in (answer for module in exercise.answers for answer in vars(module).values()):
         subject = getattr(answer, "wrong_for", None) or getattr(answer, "right_for", None)
         if isinstance(subject, str) and subject not in subjects:

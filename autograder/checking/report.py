@@ -17,14 +17,25 @@ MIME = "application/vnd.checking.report+json"
 class Status(StrEnum):
     """How a check came out.
 
-    A blocked one was not run: it needs another check first, or the function is still to be written. An unverified one
-    needs what this machine does not have.
+    One that does not hold is failed, or is advice if it is worth no points. A blocked one was not run: it needs
+    another check first, or the function is still to be written. An unverified one needs what this machine lacks.
     """
 
     PASSED = "passed"
     FAILED = "failed"
+    ADVICE = "advice"
     BLOCKED = "blocked"
     UNVERIFIED = "unverified"
+
+    @property
+    def does_not_hold(self) -> bool:
+        """Whether the check was run and does not hold: it failed, or is advice."""
+        return self in (Status.FAILED, Status.ADVICE)
+
+    @property
+    def costs_points(self) -> bool:
+        """Whether what the check is worth is lost."""
+        return self in (Status.FAILED, Status.BLOCKED)
 
     @classmethod
     def _missing_(cls, value: object) -> "Status | None":

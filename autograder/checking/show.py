@@ -17,6 +17,7 @@ WITHOUT_POINTS = {
 STATUS = {
     Status.PASSED: "passed",
     Status.FAILED: "FAILED",
+    Status.ADVICE: "advice, worth no points",
     Status.BLOCKED: "waits",
     Status.UNVERIFIED: "not verified here",
 }
@@ -27,10 +28,17 @@ BOX = "border:1px solid rgba(128,128,128,.45);border-radius:6px;padding:.6em .9e
 COLOUR = {
     Status.PASSED: "0,158,115",
     Status.FAILED: "213,94,0",
+    Status.ADVICE: "0,114,178",
     Status.BLOCKED: "128,128,128",
     Status.UNVERIFIED: "128,128,128",
 }
-MARK = {Status.PASSED: "&#10003;", Status.FAILED: "&#10007;", Status.BLOCKED: "&#8230;", Status.UNVERIFIED: "?"}
+MARK = {
+    Status.PASSED: "&#10003;",
+    Status.FAILED: "&#10007;",
+    Status.ADVICE: "i",
+    Status.BLOCKED: "&#8230;",
+    Status.UNVERIFIED: "?",
+}
 
 
 def number(value: Any) -> str:
@@ -61,9 +69,9 @@ def points(report: Report) -> str:
 def standing(report: Report) -> Status:
     """Return how a `Report` stands: passed if all of it holds, blocked if no check could begin, else failed.
 
-    It is unverified if all holds but for what could not be verified here.
+    It is unverified if all holds but for what could not be verified here. Advice makes no difference.
     """
-    statuses = {result.status for result in report.results}
+    statuses = {result.status for result in report.results} - {Status.ADVICE}
     if statuses <= {Status.PASSED, Status.UNVERIFIED}:
         return Status.UNVERIFIED if Status.UNVERIFIED in statuses else Status.PASSED
     return Status.BLOCKED if statuses == {Status.BLOCKED} else Status.FAILED
@@ -72,6 +80,11 @@ def standing(report: Report) -> Status:
 def mends(report: Report) -> bool:
     """Tell whether there is something to mend in what a `Report` stands for, as far as it could be verified."""
     return standing(report) not in (Status.PASSED, Status.UNVERIFIED)
+
+
+def ordered(report: Report) -> list[Result]:
+    """Return a `Report`'s results, and advice below what is worth points."""
+    return sorted(report.results, key=lambda result: result.status == Status.ADVICE)
 
 
 def cause(result: Result) -> str:
@@ -117,18 +130,18 @@ def text(report: Report) -> str:
     if unwritten(report):
         return "\n".join([*lines, f"  {shown(unwritten(report))}"])
     hinted = set()
-    for result in report.results:
+    for result in ordered(report):
         note = (
             f"`{result.name}`"
-            if result.status == Status.FAILED
+            if result.status.does_not_hold
             else waits(result)
             if result.status == Status.BLOCKED
             else ""
         )
         lines.append(f"  {_(STATUS[result.status]):7} {shown(result.title)}{note and f' ({note})'}")
-        if result.status in (Status.FAILED, Status.UNVERIFIED):
+        if result.status.does_not_hold or result.status == Status.UNVERIFIED:
             lines.append(f"          {shown(result.message)}")
-        if result.status != Status.FAILED:
+        if not result.status.does_not_hold:
             continue
         if result.held:
             lines.append(f"          {_('Held:')} {enumerated(result.held)}.")
@@ -174,13 +187,13 @@ def as_html(report: Report) -> str:
         return f"{parts[0]}{_inline(unwritten(report))}</div>"
     parts.append('<ul style="list-style:none;margin:0;padding:0">')
     hinted = set()
-    for result in report.results:
+    for result in ordered(report):
         colour = COLOUR[result.status]
         parts.append(
             f'<li style="margin:.25em 0;padding:.2em .6em;border-left:4px solid rgb({colour});'
             f'background:rgba({colour},.08)">{MARK[result.status]} {_status(result)}: {_inline(result.title)}'
         )
-        if result.status == Status.FAILED:
+        if result.status.does_not_hold:
             parts.append(f'<div style="margin:.3em 0 .3em 1.4em">{_inline(result.message)}')
             if result.held:
                 parts.append(f"<br>{html.escape(_('Held:'))} {_code(enumerated(result.held))}.")
@@ -210,7 +223,7 @@ def _status(result: Result) -> str:
     status = html.escape(_(STATUS[result.status]).lower())
     if result.status == Status.BLOCKED:
         return f"{status} {_code(waits(result))}"
-    return f"{status} {_code(f'`{result.name}`')}" if result.status == Status.FAILED else status
+    return f"{status} {_code(f'`{result.name}`')}" if result.status.does_not_hold else status
 
 
 def _inline(message: Any) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import inspect
+import math
 import os
 import secrets
 import sys
@@ -100,16 +101,17 @@ class Suite:
     ) -> Callable[[Any], Any]:
         """Declare a check: its first parameter names the function under test, its docstring is its title.
 
-        `weight` is relative to the function's other checks. `needs` are the checks that must hold before this
-        one says anything useful, the functions themselves or their names; until they do, this one is blocked. `on` is
-        what it needs of the machine: "gpu", one that torch can use, or "triton". Where there is none, neither it nor
-        what needs it is run, and their points wait for a machine that has one.
+        `weight` is relative to the function's other checks; with 0, the check is advice: what it finds is said, and
+        costs nothing. `needs` are the checks that must hold before this one says anything useful, the functions
+        themselves or their names; until they do, this one is blocked. `on` is what it needs of the machine: "gpu",
+        one that torch can use, or "triton". Where there is none, neither it nor what needs it is run, and their
+        points wait for a machine that has one.
 
         Raises
         ------
         ValueError
-            If the check has no docstring or another's name, needs what no earlier check of the function is called, or
-            is to run on what there is no name for.
+            If the check has no docstring or another's name, needs what no earlier check of the function is called or
+            what is only advice, is to run on what there is no name for, or its weight is negative or not finite.
         """
 
         def declare(function: Any) -> Any:
@@ -117,7 +119,10 @@ class Suite:
             subject = next(iter(inspect.signature(function).parameters))
             if not title:
                 raise ValueError(f"the check {name} has no docstring: write there the sentence that students read")
-            earlier = [check.__name__ for check in self.of(subject)]
+            if not (math.isfinite(weight) and weight >= 0):
+                raise ValueError(f"the check {name} has weight {weight}: give a positive number, or 0 for advice")
+            weights = {check.__name__: check.weight for check in self.of(subject)}
+            earlier = list(weights)
             if name in earlier:
                 raise ValueError(f"{subject} has two checks called {name}: give the second another name")
             several = [needs] if isinstance(needs, str) or callable(needs) else needs
@@ -129,6 +134,8 @@ class Suite:
                         f"the check {name} needs {need!r}, and no check of {subject} declared before it is called "
                         f"that; those are: {known}"
                     )
+                if not weights[need]:
+                    raise ValueError(f"the check {name} needs {need!r}, which is advice: points may not wait for it")
             function.weight, function.needs, function.subject, function.title = weight, needed, subject, title
             function.on = machine.known(on, f"the check {name}")
             self.checks.append(function)
@@ -238,9 +245,10 @@ class Suite:
             attempts[name] = made
             if made.failure is not None:
                 lacking[name] = [name]
-                result.status, result.message, result.held = Status.FAILED, made.failure.message, made.failure.held
+                result.status = Status.FAILED if check.weight else Status.ADVICE
+                result.message, result.held = made.failure.message, made.failure.held
                 result.where, result.raised = first_wrong(made.failure), made.failure.raised
-        total = sum(check.weight for check in checks)
+        total = sum(check.weight for check in checks) or 1
         earned = sum(result.weight for result in results.values() if result.status == Status.PASSED)
         unverified = sum(result.weight for result in results.values() if result.status == Status.UNVERIFIED)
         score, most = (round(float(points) * weight / total, 2) for weight in (earned, earned + unverified))

@@ -127,10 +127,10 @@ def mutants(
     for exercise in course_at(course).sources(exercises or ()):
         found = look_at(exercise, function, jobs or None)
         table = Table(title=exercise.name, title_justify="left")
-        for head in ("function", "mutants", "examined", "killed", "told why", "equal", "survived"):
+        for head in ("function", "mutants", "examined", "killed", "told why", "by advice", "equal", "survived"):
             table.add_column(head, justify="left" if head == "function" else "right")
         for subject, row in found.rows.items():
-            counts = row.made, row.examined, row.killed, row.told, row.equal, len(row.survived)
+            counts = row.made, row.examined, row.killed, row.told, row.advice, row.equal, len(row.survived)
             table.add_row(subject, *map(str, counts))
         for subject, lines in found.unmarked.items() if survivors else ():
             text = "\n".join([f'[{subject}."why"]', *lines])

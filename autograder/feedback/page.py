@@ -123,6 +123,7 @@ def _environment() -> Environment:
     )
     made.filters.update(code=inline_code, number=_number)
     made.globals.update(_=words.translated, Kind=Kind, Message=Message, counted=words.counted, shown=words.shown)
+    made.globals.update(ordered=show.ordered)
     return made
 
 
@@ -162,6 +163,7 @@ def _function(cell: Cell, saved: Saved, room: formulas.Room) -> Function:
         worth=_points(score, most) if most else words.translated(show.WITHOUT_POINTS[standing]),
         left=most - score - pending,
         holds=score + pending >= most - 1e-9 if most else standing in (Status.PASSED, Status.UNVERIFIED),
+        advised=report is not None and any(result.status == Status.ADVICE for result in report.results),
         share=100 * max(0.0, min(1.0, score / (most or 1))),
     )
 
@@ -235,7 +237,7 @@ def _cards(function: Function) -> Iterator[Card]:
             yield replace(lost, message=Message("These points were given by a person."))
         return
     failed = [result for result in report.results if result.status == Status.FAILED]
-    blocked = [result for result in report.results if result.status == Status.BLOCKED]
+    blocked = [result for result in report.results if result.status == Status.BLOCKED and result.weight]
     if not failed:
         yield replace(lost, message=blocked[0].message if blocked else "")
         return

@@ -36,6 +36,7 @@ class Function:
 
     It `waits` for a person, or one gave its points (`manual`); it is `unwritten` if no check could be tried. `worth`
     is its points in words, `left` what is lost, `share` per cent of what it could have; it `holds` if none is lost.
+    `advised` tells whether there is advice, which costs nothing.
     `ending` is what there is to say of a cell without a report.
     """
 
@@ -55,6 +56,7 @@ class Function:
     worth: str
     left: float
     holds: bool
+    advised: bool
     share: float
 
 

@@ -162,6 +162,8 @@ class CatchesDirective(_Directive):
             return [answer, "", self.parsed(wrong.hint)]
         (_name, title), *others = wrong.failed
         caught = self.parsed(title)
+        if wrong.advice:
+            caught.append(nodes.paragraph("", _("advice, worth no points"), classes=["abh-quiet"]))
         if others:
             also = ", ".join(words(name, subject) for name, _title in others)
             caught.append(nodes.paragraph("", _("also: %s") % also, classes=["abh-quiet"]))
