@@ -413,6 +413,9 @@ checks.run("flash_attention", points=7)
 #
 # With a cache, `k, v = cache.append(k, v)` takes this call's keys and values, (b, h_kv, n, d_head), once, and returns all so
 # far, n_k of them. The last n of those are this call's own: token i stands at n_k - n + i, and causality counts from there.
+#
+# To refuse sizes that do not fit, of heads or of a mask, is advice here: feedback says what was taken all the same, and it
+# costs no points. PyTorch's own attention stretches such a mask too.
 
 # %% MultiHeadLayer
 class MultiHeadLayer(nn.Module):
@@ -429,7 +432,7 @@ class MultiHeadLayer(nn.Module):
     Raises
     ------
     ValueError
-        If d_model is not divisible by num_heads, or num_heads not by num_kv_heads.
+        If d_model is not divisible by num_heads, or num_heads not by num_kv_heads: advice, worth no points.
 
     Attributes
     ----------
@@ -469,7 +472,7 @@ class MultiHeadLayer(nn.Module):
         Raises
         ------
         ValueError, RuntimeError or IndexError
-            If a mask does not fit.
+            If a mask does not fit: advice, worth no points.
         """
         ### BEGIN SOLUTION
         b, n, _ = x.shape

@@ -668,12 +668,17 @@ def layer_values(MultiHeadLayer, draw):
         expect_close(loaded(MultiHeadLayer, values, 24, 4, 4, bias)(x), expected)
 
 
-@check(weight=0.5, needs=[layer_parameters])
-def layer_refuses(MultiHeadLayer, draw):
-    """Heads that do not divide d_model, key heads that do not divide these, and masks that do not fit are refused."""
+@check(weight=0, needs=[layer_parameters])
+def layer_refuses_heads(MultiHeadLayer, draw):
+    """Heads that do not divide d_model are refused, and key heads that do not divide these."""
     for d_model, h, h_kv in [(24, 5, 5), (24, 4, 3), (20, 8, 4)]:
         because = f"{d_model} columns, {h} heads, {h_kv} of keys"
         expect_raises(REFUSED, MultiHeadLayer, d_model, h, h_kv, because=because)
+
+
+@check(weight=0, needs=[layer_parameters])
+def layer_refuses_masks(MultiHeadLayer, draw):
+    """A mask that does not fit is refused, and not stretched until it does."""
     layer = loaded(MultiHeadLayer, parameters(draw, 24, 4, 4), 24, 4, 4)
     for shape in [(7, 6), (7, 1), (1, 7), (2, 1, 6)]:
         mask = torch.ones(shape, dtype=torch.bool)

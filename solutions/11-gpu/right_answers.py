@@ -146,6 +146,30 @@ class MultiHeadLayer_separate(MultiHeadLayer_fused):
 
 
 @right("MultiHeadLayer")
+class MultiHeadLayer_stretched(MultiHeadLayer_separate):
+    """What does not fit is left to PyTorch, which stretches it or raises what it likes."""
+
+    def __init__(self, d_model, num_heads, num_kv_heads=None, bias=True):
+        assert d_model % num_heads == 0 and num_heads % (num_kv_heads or num_heads) == 0
+        super().__init__(d_model, num_heads, num_kv_heads, bias)
+
+    def forward(self, x, mask=None, is_causal=False, cache=None):
+        q, k, v = self.project(x)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        n, n_k = q.shape[2], k.shape[2]
+        if mask is not None and mask.dim() == 3:
+            mask = mask[:, None]
+        if is_causal and (mask is not None or 1 < n < n_k):
+            causal = torch.ones(n, n_k, dtype=torch.bool, device=x.device).tril(n_k - n)
+            mask = causal if mask is None else causal & mask
+        k, v = (own.repeat_interleave(self.h // self.h_kv, dim=1) for own in (k, v))
+        is_causal = is_causal and mask is None and n > 1
+        z = functional.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal)
+        return self.W_o(z.transpose(1, 2).flatten(2))
+
+
+@right("MultiHeadLayer")
 class MultiHeadLayer_chunks(MultiHeadLayer_separate):
     """A chunk of queries at a time: never n x n."""
 
