@@ -12,7 +12,7 @@
 #
 # **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
 # (something that it builds on does not hold yet). Points are partial, and the checks are readable: open `checks.py`
-# beside this notebook.
+# beside this notebook. *Advice* costs no points.
 #
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
 # has, `11-gpu.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
@@ -77,11 +77,11 @@ checks.run("by_hand", points=0)
 # Nothing else guards a pointer. A store without its mask writes into whatever lies behind the tensor, and the notebook's
 # process may end without a word: *the kernel died*. Run the check then, which finds such a store without following it.
 #
-# **To look into a kernel.** In the interpreter, `print(tile)` within a kernel shows the numbers of a tile, and
-# `print(columns < n)` what a mask lets through, once for each program and each turn of its loop; behind `if row == 0:` one
-# program speaks alone. A single number such as `n` comes in brackets, and a pointer as addresses. On a GPU,
-# `tl.device_print("tile", tile)` does it, with a line for each number; in the interpreter it says as well which program
-# speaks. Take it out again before you hand in.
+# **To look into a kernel.** In the interpreter, `print(tile)` within a kernel shows the numbers of a tile, of a large one
+# the corners, and `print(columns < n)` what a mask lets through, once for each program and each turn of its loop; behind
+# `if row == 0:` one program speaks alone. A single number such as `n` comes in brackets, and a pointer as addresses. On a
+# GPU, `tl.device_print("tile", tile)` does it, with a line for each number; in the interpreter it says as well which
+# program speaks. Take it out again before you hand in.
 #
 # In a kernel, `if` on a `tl.constexpr` is decided as the kernel is compiled; of numbers that come as it runs, `tl.minimum`
 # and `tl.maximum` take one. Outside, `triton.cdiv(n, TILE)` rounds n / TILE up. `x.dtype.element_ty` is the dtype that the
@@ -414,8 +414,8 @@ checks.run("flash_attention", points=7)
 # With a cache, `k, v = cache.append(k, v)` takes this call's keys and values, (b, h_kv, n, d_head), once, and returns all so
 # far, n_k of them. The last n of those are this call's own: token i stands at n_k - n + i, and causality counts from there.
 #
-# To refuse sizes that do not fit, of heads or of a mask, is advice here: feedback says what was taken all the same, and it
-# costs no points. PyTorch's own attention stretches such a mask too.
+# Advice, worth no points: if sizes do not fit, of heads or of a mask, raise an error. PyTorch's own attention stretches
+# such a mask, and yours may too.
 
 # %% MultiHeadLayer
 class MultiHeadLayer(nn.Module):
@@ -432,7 +432,7 @@ class MultiHeadLayer(nn.Module):
     Raises
     ------
     ValueError
-        If d_model is not divisible by num_heads, or num_heads not by num_kv_heads: advice, worth no points.
+        Advice, worth no points: if d_model is not divisible by num_heads, or num_heads not by num_kv_heads.
 
     Attributes
     ----------
@@ -472,7 +472,7 @@ class MultiHeadLayer(nn.Module):
         Raises
         ------
         ValueError, RuntimeError or IndexError
-            If a mask does not fit: advice, worth no points.
+            Advice, worth no points: if a mask does not fit.
         """
         ### BEGIN SOLUTION
         b, n, _ = x.shape

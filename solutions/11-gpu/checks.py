@@ -409,14 +409,14 @@ def expect_tiled(tiled_backward, draw, n, causal):
 @check()
 def tiled_gradients(tiled_backward, draw):
     """All three gradients are right, whether the tokens fill their tiles or not."""
-    for n in (2 * BLOCK, ragged(draw)[0]):
+    for n in (BLOCK, 2 * BLOCK, ragged(draw)[0]):
         expect_tiled(tiled_backward, draw, n, False)
 
 
 @check(needs=[tiled_gradients])
 def tiled_causal(tiled_backward, draw):
     """With `causal`, all three gradients are right."""
-    for n in (2 * BLOCK, ragged(draw)[0]):
+    for n in (BLOCK, 2 * BLOCK, ragged(draw)[0]):
         expect_tiled(tiled_backward, draw, n, True)
 
 

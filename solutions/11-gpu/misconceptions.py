@@ -389,7 +389,7 @@ def gradients(q, k, v, D, lse, P, d_out, fault):
     return dq, dk, dv
 
 
-AGAIN = {"skipped", "unmasked", "keys_unmasked", "lse_along_keys", "unscaled"}
+AGAIN = {"skipped", "unmasked", "keys_unmasked", "lse_along_keys", "no_lse", "unscaled"}
 
 
 def weights_again(q, k, v, causal, fault):
@@ -404,6 +404,8 @@ def weights_again(q, k, v, causal, fault):
         scores = scores.masked_fill(i[None, :] > i[:, None], -math.inf)
     if fault == "unscaled":
         scores = scores * math.sqrt(q.shape[-1])
+    if fault == "no_lse":
+        lse = 0
     return torch.exp(scores - (lse.mT if fault == "lse_along_keys" else lse))
 
 
@@ -465,6 +467,10 @@ BACKWARD = {
         "log-sum-exp along the keys",
         "L has a number for each query, a row of the tile: `[:, None]`.",
     ),
+    "no_lse": (
+        "log-sum-exp not subtracted",
+        "P = exp(S - L): without L, its rows do not sum to 1.",
+    ),
     "unscaled": (
         "scores not scaled on the way back",
         "S = q k^T * scale again: else P is not what it was.",
@@ -481,7 +487,7 @@ for _name, (_label, _hint) in BACKWARD.items():
 # What is computed wrongly is computed so in PyTorch's tiles as well.
 IN_TILES = ("no_D", "plus_D", "outside", "D_along_keys", "dk_not_transposed", "dv_not_transposed", "swapped")
 IN_TILES += ("dq_scale", "dk_scale", "dq_twice", "dv_of_v", "upstream", "unscaled", "lse_along_keys", "unmasked")
-IN_TILES += ("skipped",)
+IN_TILES += ("skipped", "no_lse")
 
 
 def tiled_of(fault):

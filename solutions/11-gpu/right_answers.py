@@ -1,4 +1,7 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them."""
+"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+
+Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+"""
 
 import math
 
