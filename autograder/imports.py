@@ -20,13 +20,17 @@ def of(cells: Iterable[Any]) -> list[str]:
 
 
 def modules(released: Path) -> list[str]:
-    """Return the modules that the given code cells of a released notebook import."""
-    cells = json.loads(released.read_text(encoding="utf-8"))["cells"]
-    given = [
-        {"source": "".join(cell["source"])}
-        for cell in cells
-        if cell["cell_type"] == "code" and not cell["metadata"].get("nbgrader", {}).get("solution")
+    """Return the modules that the given code cells of a released notebook import, up to its last check.
+
+    What draws stands behind that, and no grade waits for it.
+    """
+    marked = [
+        ("".join(cell["source"]), cell["metadata"].get("nbgrader", {}))
+        for cell in json.loads(released.read_text(encoding="utf-8"))["cells"]
+        if cell["cell_type"] == "code"
     ]
+    end = 1 + max((place for place, (_, marks) in enumerate(marked) if marks.get("grade")), default=-1)
+    given = [{"source": source} for source, marks in marked[:end] if not marks.get("solution")]
     names = [name for line in of(given) for name in _names(ast.parse(line).body[0])]
     return list(dict.fromkeys(names))
 

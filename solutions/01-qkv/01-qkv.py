@@ -25,7 +25,6 @@
 # has, `01-qkv.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
 
 # %% given
-import matplotlib.pyplot as plt
 import numpy as np
 
 
@@ -327,6 +326,8 @@ checks.run("soft_lookup", points=5)
 # one word's weights over all five, and they come from your functions.
 
 # %% demo_sentence
+import matplotlib.pyplot as plt
+
 words = ["Ada", "bakes", "Boris", "fresh", "bread"]
 X = np.array([[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 0.4, 0], [0, 1, 0]], dtype=float)
 W_q = np.array([[0, 2], [0, 2], [3, 0]], dtype=float)  # (3, 2): nouns ask for actions, actions for nouns

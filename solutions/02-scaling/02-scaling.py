@@ -29,7 +29,6 @@
 # %% given
 import math
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 
@@ -310,6 +309,8 @@ checks.run("weights_entropy", points=5)
 # scaling, every query ends up looking at one key alone as d_k grows; with scaling, the width makes no difference.
 
 # %% demo_widths
+import matplotlib.pyplot as plt
+
 widths = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
 n = 64
 rng = np.random.default_rng(2)

@@ -28,7 +28,6 @@
 # like.
 
 # %% given
-import matplotlib.pyplot as plt
 import numpy as np
 
 # %% ask_by_hand [markdown]
@@ -335,6 +334,8 @@ checks.run("attention_backward", points=8)
 # weight takes everything, and the paler the Jacobian: where softmax is certain, it no longer learns.
 
 # %% demo_saturation
+import matplotlib.pyplot as plt
+
 scores = np.array([0.2, 1.0, -0.5, 0.6, 0.0])
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
 for panel, factor in zip(panels, (1, 4, 16), strict=True):

@@ -25,7 +25,6 @@
 # has, `04-position.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
 
 # %% given
-import matplotlib.pyplot as plt
 import numpy as np
 
 
@@ -305,6 +304,8 @@ checks.run("rotary", points=9)
 # hunts and the other flees. With your encoding added to the words, attention can tell.
 
 # %% demo_cat_and_mouse
+import matplotlib.pyplot as plt
+
 words = ["cat", "chases", "mouse"]
 X = np.random.default_rng(4).standard_normal((3, 8))  # (3, 8): a vector for each word
 turned_round = np.array([2, 1, 0])  # mouse chases cat

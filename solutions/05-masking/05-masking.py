@@ -29,7 +29,6 @@
 # %% given
 import math
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 
@@ -329,6 +328,8 @@ checks.run("masked_attention", points=6)
 # a key is attended to when both masks allow it. All four pictures come from your functions.
 
 # %% demo_sentences
+import matplotlib.pyplot as plt
+
 words = [["Ada", "bakes", "Boris", "fresh", "bread"], ["Boris", "sleeps", "well", "·", "·"]]
 lengths, n, d = np.array([5, 3]), 5, 8
 X = np.random.default_rng(1).standard_normal((2, n, d))

@@ -30,7 +30,6 @@
 # %% given
 import math
 
-import matplotlib.pyplot as plt
 import torch
 from torch import nn
 
@@ -555,6 +554,8 @@ checks.run("from_torch", points=2)
 # The layer is built as a list of heads, and fused by your function.
 
 # %% demo_two_messages
+import matplotlib.pyplot as plt
+
 sentence = "the cat saw the big dog".split()
 vocabulary = sorted(set(sentence))
 n, d_head = len(sentence), 6

@@ -29,7 +29,6 @@
 # %% given
 import math
 
-import matplotlib.pyplot as plt
 import torch
 from torch import nn
 
@@ -572,6 +571,8 @@ checks.run("generate", points=3)
 # perfect model cannot know what comes: its loss is above 0.
 
 # %% demo_training
+import matplotlib.pyplot as plt
+
 words = ". the that cat cats dog dogs sees see".split()
 number = {word: i for i, word in enumerate(words)}
 

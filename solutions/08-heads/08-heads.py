@@ -28,7 +28,6 @@
 import copy
 import math
 
-import matplotlib.pyplot as plt
 import torch
 from torch import nn
 
@@ -355,6 +354,8 @@ print("importance:          ", [round(i, 2) for i in head_importance(layer, loss
 print("effective rank of 12:", [effective_rank(A) for A in weights[0]])
 
 # %% demo_weights
+import matplotlib.pyplot as plt
+
 figure, panels = plt.subplots(1, 4, figsize=(10, 2.8), layout="constrained")
 for head, axes in enumerate(panels):
     axes.imshow(weights[:, head].mean(0), vmin=0, vmax=1, cmap="Purples")

@@ -29,7 +29,6 @@
 import math
 import time
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 
@@ -357,6 +356,8 @@ checks.run("fit_exponent", points=5)
 # float16: the attention weights of one sequence, beside the parameters, which are the same for each length.
 
 # %% demo_counted
+import matplotlib.pyplot as plt
+
 d_model, num_heads = 1024, 16
 lengths = [2**i for i in range(5, 18)]
 projections = [2 * n * parameter_count(d_model, False) for n in lengths]

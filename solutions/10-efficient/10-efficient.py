@@ -28,7 +28,6 @@
 # %% given
 import math
 
-import matplotlib.pyplot as plt
 import torch
 from torch import nn
 
@@ -491,6 +490,8 @@ print(f"largest difference: {(torch.cat(steps, 2) - at_once).abs().max():.1g}")
 # are exact, a window is so when it holds everything, and linear attention is another function.
 
 # %% demo_kinds
+import matplotlib.pyplot as plt
+
 queries, keys, values = torch.randn(3, n, d, generator=generator)
 exact = full_attention(queries, keys, values)
 

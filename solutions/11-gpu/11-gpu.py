@@ -5,14 +5,14 @@
 # (`flash_attention`), and then `MultiHeadLayer`, the layer that this course ends with. Without a GPU, the same kernels run
 # in Triton's interpreter: slowly, and with the same numbers. Triton itself is for Linux.
 #
-# *About 165 minutes · hard ●●●*
+# *About 175 minutes · hard ●●●*
 #
 # **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` by your
 # code, run that cell, then run the check below it. It draws new inputs every time.
 #
 # **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
 # (something that it builds on does not hold yet). Points are partial, and the checks are readable: open `checks.py`
-# beside this notebook.
+# beside this notebook. *Advice* costs no points.
 #
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
 # has, `11-gpu.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
@@ -77,6 +77,12 @@ checks.run("by_hand", points=0)
 # Nothing else guards a pointer. A store without its mask writes into whatever lies behind the tensor, and the notebook's
 # process may end without a word: *the kernel died*. Run the check then, which finds such a store without following it.
 #
+# **To look into a kernel.** In the interpreter, `print(tile)` within a kernel shows the numbers of a tile, of a large one
+# the corners, and `print(columns < n)` what a mask lets through, once for each program and each turn of its loop; behind
+# `if row == 0:` one program speaks alone. A single number such as `n` comes in brackets, and a pointer as addresses. On a
+# GPU, `tl.device_print("tile", tile)` does it, with a line for each number; in the interpreter it says as well which
+# program speaks. Take it out again before you hand in.
+#
 # In a kernel, `if` on a `tl.constexpr` is decided as the kernel is compiled; of numbers that come as it runs, `tl.minimum`
 # and `tl.maximum` take one. Outside, `triton.cdiv(n, TILE)` rounds n / TILE up. `x.dtype.element_ty` is the dtype that the
 # pointer `x` points at, and `.to(...)` converts a tile.
@@ -116,6 +122,9 @@ if hasattr(triton, "cdiv"):
 #
 # The tensors are float32, float16 or bfloat16, and may lie in memory as they like: `.contiguous()`. Sums are kept in
 # float32, whatever came: `tl.dot` gives float32, and takes two tiles of one dtype (`weights.to(values.dtype)`).
+# **Begin with lengths that fill their tiles**, multiples of `BLOCK`: most checks have such, and what speaks of any length
+# is worth a point or two.
+#
 # The interpreter cannot multiply bfloat16; a GPU can. Checks of what only a GPU shows say *not verified here* without one,
 # and their points wait. The same holds for all checks of kernels where Triton is not installed.
 
@@ -191,10 +200,10 @@ import checks
 
 checks.run("flash_attention_forward", points=9)
 
-# %% ask_flash_attention [markdown]
-# ## 11.2 `flash_attention`: the way back
+# %% ask_tiled_backward [markdown]
+# ## Before the next kernels: `tiled_backward`, in PyTorch
 #
-# *About 50 minutes · hard ●●●*
+# *About 20 minutes · medium ●●○*
 #
 # Nothing n x n was kept, and nothing needs to be: with the log-sum-exp L, each tile of weights comes again as
 # P = exp(S - L). Let dO be the gradient of the output, and D = rowsum(O * dO), one number per query. Then
@@ -203,12 +212,72 @@ checks.run("flash_attention_forward", points=9)
 # dV = P^\top dO \qquad dS = P \circ (dO\,V^\top - D) \qquad dQ = dS\,K / \sqrt d \qquad dK = dS^\top Q / \sqrt d
 # $$
 #
-# In the chapter's letters, P is A and O is Z, and its dS has the factor 1 / sqrt(d) that comes here with dQ and dK. In the
-# kernels, `D` now points at the row sums, and the width of a head is `WIDTH`.
+# In the chapter's letters, P is A and O is Z, and its dS has the factor 1 / sqrt(d) that comes here with dQ and dK.
+#
+# Two kernels are to compute that, and a kernel is hard to look into. So write it in PyTorch first, for one head. It brings
+# no points and costs none; what is wrong with a formula shows here, and what is wrong in a kernel afterwards is its
+# pointers and masks. Two loops over tiles give dQ: the outer one over blocks of queries, which will be the programs,
+# and the inner one over blocks of keys, which a program walks through. Two more give dK and dV, with the outer one
+# over blocks of keys. A slice `q[first : first + BLOCK]` ends where the tensor ends; in a kernel, masks see to that. With
+# `causal`, `P.tril(first - start)` keeps what queries from `first` on see of keys from `start` on.
+
+# %% tiled_backward
+def tiled_backward(q, k, v, d_out, lse, D, causal=False):
+    """Go back through the attention of one head, with a tile of BLOCK x BLOCK weights at a time.
+
+    Parameters
+    ----------
+    q, k, v, d_out : tensor, shape (n, d)
+        `d_out` is the gradient of the output, dO.
+    lse, D : tensor, shape (n,)
+        L and D, one number for each query.
+    causal : bool
+
+    Returns
+    -------
+    dq, dk, dv : tensor, shape (n, d)
+    """
+    ### BEGIN SOLUTION
+    n, scale = len(q), 1 / math.sqrt(q.shape[1])
+    dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+    for first in range(0, n, BLOCK):  # what a program of `backward_queries` will do
+        rows = slice(first, first + BLOCK)
+        for start in range(0, first + 1 if causal else n, BLOCK):
+            own = slice(start, start + BLOCK)
+            P = torch.exp(q[rows] @ k[own].T * scale - lse[rows, None])
+            if causal:
+                P = P.tril(first - start)
+            dS = P * (d_out[rows] @ v[own].T - D[rows, None])
+            dq[rows] += dS @ k[own] * scale
+    for start in range(0, n, BLOCK):  # and one of `backward_keys`
+        own = slice(start, start + BLOCK)
+        for first in range(start if causal else 0, n, BLOCK):
+            rows = slice(first, first + BLOCK)
+            P = torch.exp(q[rows] @ k[own].T * scale - lse[rows, None])
+            if causal:
+                P = P.tril(first - start)
+            dS = P * (d_out[rows] @ v[own].T - D[rows, None])
+            dv[own] += P.T @ d_out[rows]
+            dk[own] += dS.T @ q[rows] * scale
+    return dq, dk, dv
+    ### END SOLUTION
+
+# %% check_tiled_backward
+import checks
+
+checks.run("tiled_backward", points=0)
+
+# %% ask_flash_attention [markdown]
+# ## 11.2 `flash_attention`: the way back
+#
+# *About 40 minutes · hard ●●●*
+#
+# The same as kernels. In them, `D` points at the row sums, and the width of a head is `WIDTH`.
 #
 # `backward_queries` owns a block of queries and walks over keys, for dQ; `backward_keys` owns a block of keys and walks
 # over queries, for dK and dV. With `CAUSAL`, the first ends at its own block, and the second begins there. P is 0 where the
-# score was -inf: behind the query, and beyond n too, since exp(0 - L) overflows where L is far below 0.
+# score was -inf: behind the query, and beyond n too, since exp(0 - L) overflows where L is far below 0. In the interpreter,
+# `print(P)` in a kernel beside `print(P)` in the loops above shows where they part.
 # The cell below gives the frame: it computes D and launches both, with the grid of 11.1.
 
 # %% given_backward
@@ -344,6 +413,9 @@ checks.run("flash_attention", points=7)
 #
 # With a cache, `k, v = cache.append(k, v)` takes this call's keys and values, (b, h_kv, n, d_head), once, and returns all so
 # far, n_k of them. The last n of those are this call's own: token i stands at n_k - n + i, and causality counts from there.
+#
+# Advice, worth no points: if sizes do not fit, of heads or of a mask, raise an error. PyTorch's own attention stretches
+# such a mask, and yours may too.
 
 # %% MultiHeadLayer
 class MultiHeadLayer(nn.Module):
@@ -360,7 +432,7 @@ class MultiHeadLayer(nn.Module):
     Raises
     ------
     ValueError
-        If d_model is not divisible by num_heads, or num_heads not by num_kv_heads.
+        Advice, worth no points: if d_model is not divisible by num_heads, or num_heads not by num_kv_heads.
 
     Attributes
     ----------
@@ -400,7 +472,7 @@ class MultiHeadLayer(nn.Module):
         Raises
         ------
         ValueError, RuntimeError or IndexError
-            If a mask does not fit.
+            Advice, worth no points: if a mask does not fit.
         """
         ### BEGIN SOLUTION
         b, n, _ = x.shape

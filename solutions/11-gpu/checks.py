@@ -46,6 +46,7 @@ suite = Suite(
     read={
         "by_hand": "chapter 11, By hand",
         "flash_attention_forward": "chapter 11, The kernel",
+        "tiled_backward": "chapter 11, Backward",
         "flash_attention": "chapter 11, Backward",
         "MultiHeadLayer": "chapter 11, The layer",
     },
@@ -55,6 +56,9 @@ check, run = suite.check, suite.run
 KINDS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 REFUSED = (ValueError, RuntimeError, IndexError)
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+# The side of a tile in the notebook. Most checks of kernels take as many tokens as fill their tiles, so that a mask
+# that is missing where they do not costs what the `ragged` checks are worth.
+BLOCK = 32
 # Of results whose largest number is about 1, in units of that. Sums are kept in float32. In float32 without TF32 they
 # end within 1e-5 of float64 for these lengths, and with TF32, which has 10 bits, further away. In 16 bits the weights
 # and the result are rounded once each: half a unit in the last place is 2**-11 in float16, 2**-8 in bfloat16, and a
@@ -164,86 +168,100 @@ def outside(function, q, k, v, causal, way_back):
     return None if result is None else (reads[0], writes[0])
 
 
-def expect_inside(function, draw, way_back, what):
-    def count_of(n):
+def expect_inside(function, draw, way_back, what, sizes):
+    """Fail if, for one of these numbers of tokens, something is read or written outside of the tensors."""
+    for n in sizes:
         came = function.run_remote(outside, *heads(draw, n, b=1, h=2), True, way_back)
         if came is None:
             raise Failed("Nothing is returned.")
-        return came[what == "written"]
-
-    for n in (int(draw.rng.integers(33, 63)), 7):
-        count = count_of(n)
+        count = came[what == "written"]
         if count:
             mend = f"mask each `tl.{'load' if what == 'read' else 'store'}`"
-            if count_of(64):
-                mend = "also where 64 tokens fill their tiles, so look where each head begins, in each tensor"
+            if n % BLOCK == 0:
+                mend = f"{n} tokens fill their tiles, so look where each head begins, in each tensor"
             raise Failed(f"For {n} tokens in 2 heads, {count} numbers were {what} outside of the tensors: {mend}.")
 
 
-@check(weight=0.5, on="triton")
+def ragged(draw):
+    """Return two numbers of tokens that do not fill their tiles: of one tile, and of two."""
+    return int(draw.rng.integers(BLOCK + 1, 2 * BLOCK - 1)), 7
+
+
+@check(weight=0.25, on="triton")
 def forward_writes(flash_attention_forward, draw):
-    """Nothing is written outside of the tensors, whatever the length."""
-    expect_inside(flash_attention_forward, draw, False, "written")
+    """Where the tokens fill their tiles, nothing is written outside of the tensors."""
+    expect_inside(flash_attention_forward, draw, False, "written", [2 * BLOCK])
+
+
+@check(weight=0.25, needs=[forward_writes], on="triton")
+def forward_ragged_writes(flash_attention_forward, draw):
+    """Whatever the length, nothing is written outside of the tensors."""
+    expect_inside(flash_attention_forward, draw, False, "written", ragged(draw))
 
 
 @check(weight=0.5, needs=[forward_writes], on="triton")
 def forward_reads(flash_attention_forward, draw):
-    """Nothing is read outside of the tensors, even if it is masked later."""
-    expect_inside(flash_attention_forward, draw, False, "read")
+    """Whatever the length, nothing is read outside of the tensors, even if it is masked later."""
+    expect_inside(flash_attention_forward, draw, False, "read", [2 * BLOCK, *ragged(draw)])
 
 
 @check(weight=0.5, needs=[forward_writes], on="triton")
 def forward_shapes(flash_attention_forward, draw):
     """The results are a tuple, `out` of shape (b, h, n, d) and `lse` of shape (b, h, n), in float32 for float32."""
-    n = int(draw.rng.integers(3, 12))
-    result = flash_attention_forward(*heads(draw, n, h=3), False)
+    result = flash_attention_forward(*heads(draw, BLOCK, h=3), False)
     expect_tuple(result, ("out", "lse"))
-    expect_tensor(result[0], (2, 3, n, 16), torch.float32, what="out")
-    expect_tensor(result[1], (2, 3, n), torch.float32, what="lse")
+    expect_tensor(result[0], (2, 3, BLOCK, 16), torch.float32, what="out")
+    expect_tensor(result[1], (2, 3, BLOCK), torch.float32, what="lse")
 
 
 @check(weight=2, needs=[forward_shapes], on="triton")
 def forward_one_tile(flash_attention_forward, draw):
     """Where one tile has all keys, 32 of them, `out` is what attention gives, for heads of 16 and of 32 numbers."""
     for d in (16, 32):
-        expect_forward(flash_attention_forward, heads(draw, 32, h=2, d=d), False, parts=[0])
+        expect_forward(flash_attention_forward, heads(draw, BLOCK, h=2, d=d), False, parts=[0])
 
 
 @check(weight=1.5, needs=[forward_one_tile], on="triton")
 def forward_tiles(flash_attention_forward, draw):
     """Where the keys come in several whole tiles, `out` is what attention gives, whichever has the largest score."""
     for shares in [(1, 4), (4, 1)]:
-        q, k, v = heads(draw, 64, b=1)
-        k = k.abs() * torch.tensor(shares, device=DEVICE).repeat_interleave(32)[:, None]
+        q, k, v = heads(draw, 2 * BLOCK, b=1)
+        k = k.abs() * torch.tensor(shares, device=DEVICE).repeat_interleave(BLOCK)[:, None]
         expect_forward(flash_attention_forward, [q.abs(), k, v], False, parts=[0])
 
 
-@check(weight=1, needs=[forward_tiles], on="triton")
+@check(weight=1, needs=[forward_tiles, forward_ragged_writes], on="triton")
 def forward_ragged(flash_attention_forward, draw):
     """A length that is no multiple of a tile's side leaves nothing out and adds nothing; n = 1 is one."""
-    for n in (1, int(draw.rng.integers(33, 63))):
+    for n in (ragged(draw)[0], 1):
         expect_forward(flash_attention_forward, heads(draw, n), False, parts=[0])
 
 
 @check(weight=1.5, needs=[forward_tiles], on="triton")
 def forward_causal(flash_attention_forward, draw):
     """With `causal`, query i sees the keys up to its own, and no others, within a tile and beyond it."""
-    for n in (64, 32, int(draw.rng.integers(65, 95))):
+    for n in (2 * BLOCK, BLOCK, 3 * BLOCK):
         expect_forward(flash_attention_forward, heads(draw, n, b=1), True, parts=[0])
 
 
 @check(weight=1, needs=[forward_one_tile], on="triton")
 def forward_lse(flash_attention_forward, draw):
     """`lse` is the natural logarithm of the sum of exp(scores), the maximum counted in, for each head."""
-    q, k, v = heads(draw, 40, b=1, h=2)
+    q, k, v = heads(draw, 2 * BLOCK, b=1, h=2)
     expect_forward(flash_attention_forward, [2 * q, k, v], False, parts=[1])
+
+
+@check(weight=0.5, needs=[forward_ragged_writes, forward_causal, forward_lse], on="triton")
+def forward_ragged_causal(flash_attention_forward, draw):
+    """Both results are right where the last tile is not full and `causal` is set."""
+    expect_forward(flash_attention_forward, heads(draw, ragged(draw)[0], h=2), True)
 
 
 @check(weight=0.5, needs=[forward_lse, forward_tiles], on="triton")
 def forward_large_scores(flash_attention_forward, draw):
     """Scores above 100 and below -100 overflow nowhere, nor do both in one row."""
-    q, k, v = heads(draw, 40, b=1)
-    later = torch.tensor((1, -1), device=DEVICE).repeat_interleave(32)[:40, None]
+    q, k, v = heads(draw, 2 * BLOCK, b=1)
+    later = torch.tensor((1, -1), device=DEVICE).repeat_interleave(BLOCK)[:, None]
     for sign in (1, -1, later, -later):
         expect_forward(flash_attention_forward, [7 * q.abs(), sign * 7 * k.abs(), v], False)
 
@@ -252,25 +270,26 @@ def forward_large_scores(flash_attention_forward, draw):
 def forward_wide(flash_attention_forward, draw):
     """Heads may have 64 numbers, or 128."""
     for d in (64, 128):
-        expect_forward(flash_attention_forward, heads(draw, 9, b=1, d=d), False, parts=[0])
+        expect_forward(flash_attention_forward, heads(draw, BLOCK, b=1, d=d), False, parts=[0])
 
 
 @check(weight=0.5, needs=[forward_one_tile], on="triton")
 def forward_layout(flash_attention_forward, draw):
     """Inputs may lie in memory as they like: as views with axes exchanged, and each in its own way."""
-    q, k, v = heads(draw, 20, h=3)
+    q, k, v = heads(draw, BLOCK, h=3)
     q = q.transpose(1, 2).contiguous().transpose(1, 2)
     v = v.mT.contiguous().mT
     expect_forward(flash_attention_forward, [q, k, v], False, parts=[0])
 
 
-@check(weight=1, needs=[forward_ragged], on="triton")
+@check(weight=1, needs=[forward_tiles], on="triton")
 def forward_half(flash_attention_forward, draw):
     """In float16, `out` is float16 and `lse` float32, and sums are kept in float32."""
-    q, k, v = heads(draw, 70, b=1, kind=torch.float16)
+    n = 3 * BLOCK
+    q, k, v = heads(draw, n, b=1, kind=torch.float16)
     result = flash_attention_forward(q, k, v + 4, False)
-    expect_tensor(result[0], (1, 1, 70, 16), torch.float16, what="out")
-    expect_tensor(result[1], (1, 1, 70), torch.float32, what="lse")
+    expect_tensor(result[0], (1, 1, n, 16), torch.float16, what="out")
+    expect_tensor(result[1], (1, 1, n), torch.float32, what="lse")
     for place, own in enumerate(attended(*map(exact, (q, k, v + 4)))):
         # A weight is rounded once, the result once; the log-sum-exp is never in 16 bits.
         rtol = (2 * 2.0**-11, 1e-5)[place]
@@ -345,22 +364,70 @@ def launches(function, q, k, v, way_back):
     return [min(forward, 1), min(count[0], 1)]
 
 
-@check(weight=3, needs=[forward_ragged, forward_causal], on="triton")
+@check(weight=3, needs=[forward_tiles], on="triton")
 def forward_is_a_kernel(flash_attention_forward, draw):
     """The work is done by a kernel of Triton's, which is launched."""
-    if not flash_attention_forward.run_remote(launches, *heads(draw, 3), False)[0]:
+    if not flash_attention_forward.run_remote(launches, *heads(draw, BLOCK), False)[0]:
         raise Failed("The numbers are right, and no kernel of Triton's was launched: `kernel[grid](...)` does it.")
 
 
-@check(weight=1.5, needs=[forward_is_a_kernel], on="gpu")
-def forward_on_a_gpu(flash_attention_forward, draw):
-    """On a GPU, both results for 300 tokens are right in float32 (without TF32), float16 and bfloat16."""
+def expect_forward_on_a_gpu(function, draw, n):
     for kind, rtol in TOLERANCES.items():
         for d, causal in [(64, False), (128, True)]:
-            inputs = heads(draw, 300, h=2, d=d, kind=kind)
-            result = flash_attention_forward(*inputs, causal)
-            expect_tensor(result[0], (2, 2, 300, d), kind, what="out")
-            expect_forward(flash_attention_forward, inputs, causal, rtol=rtol)
+            inputs = heads(draw, n, h=2, d=d, kind=kind)
+            result = function(*inputs, causal)
+            expect_tensor(result[0], (2, 2, n, d), kind, what="out")
+            expect_forward(function, inputs, causal, rtol=rtol)
+
+
+@check(weight=1, needs=[forward_is_a_kernel, forward_causal, forward_lse], on="gpu")
+def forward_on_a_gpu(flash_attention_forward, draw):
+    """On a GPU, both results for 320 tokens are right in float32 (without TF32), float16 and bfloat16."""
+    expect_forward_on_a_gpu(flash_attention_forward, draw, 10 * BLOCK)
+
+
+@check(weight=0.5, needs=[forward_on_a_gpu, forward_ragged], on="gpu")
+def forward_ragged_on_a_gpu(flash_attention_forward, draw):
+    """On a GPU, both results for 300 tokens are right, which do not fill their last tile."""
+    expect_forward_on_a_gpu(flash_attention_forward, draw, 300)
+
+
+# tiled_backward
+
+
+def expect_tiled(tiled_backward, draw, n, causal):
+    q, k, v, d_out = (tensor(draw, n, 16) for _ in range(4))
+    leaves = [own[None, None].clone().requires_grad_() for own in (q, k, v)]
+    out, lse = attended(*leaves, earlier(n) if causal else None)
+    (out * d_out).sum().backward()
+    result = tiled_backward(q, k, v, d_out, lse[0, 0].detach(), (out[0, 0] * d_out).sum(-1).detach(), causal)
+    expect_tuple(result, ("dq", "dk", "dv"))
+    for name, got, leaf in zip(("dq", "dk", "dv"), result, leaves, strict=True):
+        expect_close(got, leaf.grad[0, 0], what=name)
+
+
+@check()
+def tiled_gradients(tiled_backward, draw):
+    """All three gradients are right, whether the tokens fill their tiles or not."""
+    for n in (BLOCK, 2 * BLOCK, ragged(draw)[0]):
+        expect_tiled(tiled_backward, draw, n, False)
+
+
+@check(needs=[tiled_gradients])
+def tiled_causal(tiled_backward, draw):
+    """With `causal`, all three gradients are right."""
+    for n in (BLOCK, 2 * BLOCK, ragged(draw)[0]):
+        expect_tiled(tiled_backward, draw, n, True)
+
+
+@check(needs=[tiled_gradients])
+def tiled_held(tiled_backward, draw):
+    """Nothing n x n is held in memory."""
+    n = 256
+    inputs = [tensor(draw, *shape, kind=torch.float32) for shape in [(n, 16)] * 4 + [(n,)] * 2]
+    most = tiled_backward.run_remote(most_bytes, *inputs)
+    if most > 0.9 * n * n:  # n x n booleans have more
+        raise Failed(f"For {n} tokens torch made a tensor of {most} bytes: nothing of {n} x {n} stands in memory.")
 
 
 # flash_attention
@@ -390,72 +457,90 @@ def expect_gradients_of(function, inputs, upstream, causal=False, names="QKV", r
             expect_close(exact(got), leaf.grad, what=f"the gradient of {name}", **more)
 
 
-@check(weight=0.5, on="triton")
+@check(weight=0.25, on="triton")
 def flash_writes(flash_attention, draw):
-    """Nothing is written outside of the tensors, on the way back either."""
-    expect_inside(flash_attention, draw, True, "written")
+    """Where the tokens fill their tiles, nothing is written outside of the tensors, on the way back either."""
+    expect_inside(flash_attention, draw, True, "written", [2 * BLOCK])
+
+
+@check(weight=0.25, needs=[flash_writes], on="triton")
+def flash_ragged_writes(flash_attention, draw):
+    """Whatever the length, nothing is written outside of the tensors, on the way back either."""
+    expect_inside(flash_attention, draw, True, "written", ragged(draw))
 
 
 @check(weight=0.5, needs=[flash_writes], on="triton")
 def flash_reads(flash_attention, draw):
-    """Nothing is read outside of the tensors, on the way back either."""
-    expect_inside(flash_attention, draw, True, "read")
+    """Whatever the length, nothing is read outside of the tensors, on the way back either."""
+    expect_inside(flash_attention, draw, True, "read", [2 * BLOCK, *ragged(draw)])
 
 
 @check(weight=1, needs=[flash_writes], on="triton")
 def flash_values(flash_attention, draw):
     """The result is that of attention, in the dtype of the inputs."""
-    inputs = heads(draw, 20)
+    inputs = heads(draw, BLOCK)
     result = flash_attention(*inputs)
-    expect_tensor(result, (2, 1, 20, 16), torch.float32)
+    expect_tensor(result, (2, 1, BLOCK, 16), torch.float32)
     expect_close(exact(result), attended(*map(exact, inputs))[0])
 
 
 @check(weight=0.5, needs=[flash_values], on="triton")
 def flash_causal_values(flash_attention, draw):
     """With `causal`, query i sees the keys up to its own."""
-    inputs = heads(draw, 20)
-    expect_close(exact(flash_attention(*inputs, True)), attended(*map(exact, inputs), earlier(20))[0])
+    inputs = heads(draw, BLOCK)
+    expect_close(exact(flash_attention(*inputs, True)), attended(*map(exact, inputs), earlier(BLOCK))[0])
 
 
 @check(weight=2, needs=[flash_values], on="triton")
 def flash_dv(flash_attention, draw):
     """The gradient of V is P^T dO."""
-    expect_backward(flash_attention, draw, 20, False, "V")
+    expect_backward(flash_attention, draw, BLOCK, False, "V")
 
 
 @check(weight=2, needs=[flash_values], on="triton")
 def flash_dq(flash_attention, draw):
     """The gradient of Q is dS K / sqrt(d)."""
-    expect_backward(flash_attention, draw, 20, False, "Q")
+    expect_backward(flash_attention, draw, BLOCK, False, "Q")
 
 
 @check(weight=2, needs=[flash_values], on="triton")
 def flash_dk(flash_attention, draw):
     """The gradient of K is dS^T Q / sqrt(d)."""
-    expect_backward(flash_attention, draw, 20, False, "K")
+    expect_backward(flash_attention, draw, BLOCK, False, "K")
 
 
 @check(weight=1, needs=[flash_dv, flash_dq, flash_dk], on="triton")
 def flash_tiles(flash_attention, draw):
     """Where queries and keys come in several tiles, all three gradients are right."""
-    expect_backward(flash_attention, draw, int(draw.rng.integers(33, 60)), False, "QKV")
+    expect_backward(flash_attention, draw, 2 * BLOCK, False, "QKV")
 
 
 @check(weight=1, needs=[flash_causal_values, flash_dv, flash_dq, flash_dk], on="triton")
 def flash_causal_gradients(flash_attention, draw):
-    """With `causal`, and heads of 32 numbers, all three gradients are right, in whole tiles and others."""
-    for n in (64, int(draw.rng.integers(33, 60))):
-        expect_backward(flash_attention, draw, n, True, "QKV", d=32)
+    """With `causal`, and heads of 32 numbers, all three gradients are right."""
+    expect_backward(flash_attention, draw, 2 * BLOCK, True, "QKV", d=32)
+
+
+@check(weight=1, needs=[flash_tiles, flash_ragged_writes], on="triton")
+def flash_ragged(flash_attention, draw):
+    """A length that is no multiple of a tile's side leaves all three gradients right; n = 1 is one."""
+    for n in (ragged(draw)[0], 1):
+        expect_backward(flash_attention, draw, n, False, "QKV")
+
+
+@check(weight=0.5, needs=[flash_ragged_writes, flash_causal_gradients], on="triton")
+def flash_ragged_causal(flash_attention, draw):
+    """All three gradients are right where the last tile is not full and `causal` is set."""
+    expect_backward(flash_attention, draw, ragged(draw)[0], True, "QKV", d=32)
 
 
 @check(weight=0.5, needs=[flash_dv, flash_dq, flash_dk], on="triton")
 def flash_layout(flash_attention, draw):
     """Gradients are right where inputs, or the gradient that comes from above, lie in memory in another order."""
-    expect_backward(flash_attention, draw, 20, False, "QKV", layout=True)
+    expect_backward(flash_attention, draw, BLOCK, False, "QKV", layout=True)
 
 
-@check(weight=0.5, needs=[flash_tiles, flash_causal_gradients], on="triton")
+@check(weight=0.5, needs=[flash_ragged], on="triton")
 def flash_large_scores(flash_attention, draw):
     """Scores above 100 and below -100 leave all three gradients right, where the last tile is not full either."""
     for sign in (-1, 1):
@@ -469,24 +554,34 @@ def flash_large_scores(flash_attention, draw):
 def flash_half(flash_attention, draw):
     """In float16, all three gradients are right: sums are kept in float32, and rounded once."""
     rtol = TOLERANCES[torch.float16]
-    expect_backward(flash_attention, draw, 40, True, "QKV", kind=torch.float16, rtol=rtol)
+    expect_backward(flash_attention, draw, 2 * BLOCK, True, "QKV", kind=torch.float16, rtol=rtol)
 
 
 @check(weight=2.5, needs=[flash_dv, flash_dq, flash_dk], on="triton")
 def flash_is_a_kernel(flash_attention, draw):
     """Kernels of Triton's do the work, on the way back too."""
-    ways = flash_attention.run_remote(launches, *heads(draw, 3), True)
+    ways = flash_attention.run_remote(launches, *heads(draw, BLOCK), True)
     for way, ran in zip(("", " on the way back"), ways, strict=True):
         if not ran:
             raise Failed(f"The numbers are right, and no kernel of Triton's was launched{way}.")
 
 
-@check(weight=1.5, needs=[flash_tiles, flash_causal_gradients, flash_is_a_kernel], on="gpu")
-def flash_on_a_gpu(flash_attention, draw):
-    """On a GPU, gradients of 300 tokens are right in float32 (without TF32), float16 and bfloat16, causal or not."""
+def expect_backward_on_a_gpu(function, draw, n):
     for kind, rtol in TOLERANCES.items():
         for d, causal in [(64, False), (128, True)]:
-            expect_backward(flash_attention, draw, 300, causal, "QKV", d=d, kind=kind, rtol=rtol)
+            expect_backward(function, draw, n, causal, "QKV", d=d, kind=kind, rtol=rtol)
+
+
+@check(weight=1, needs=[flash_tiles, flash_causal_gradients, flash_is_a_kernel], on="gpu")
+def flash_on_a_gpu(flash_attention, draw):
+    """On a GPU, gradients of 320 tokens are right in float32 (without TF32), float16 and bfloat16, causal or not."""
+    expect_backward_on_a_gpu(flash_attention, draw, 10 * BLOCK)
+
+
+@check(weight=0.5, needs=[flash_on_a_gpu, flash_ragged], on="gpu")
+def flash_ragged_on_a_gpu(flash_attention, draw):
+    """On a GPU, gradients of 300 tokens are right, which do not fill their last tile."""
+    expect_backward_on_a_gpu(flash_attention, draw, 300)
 
 
 # MultiHeadLayer
@@ -573,12 +668,17 @@ def layer_values(MultiHeadLayer, draw):
         expect_close(loaded(MultiHeadLayer, values, 24, 4, 4, bias)(x), expected)
 
 
-@check(weight=0.5, needs=[layer_parameters])
-def layer_refuses(MultiHeadLayer, draw):
-    """Heads that do not divide d_model, key heads that do not divide these, and masks that do not fit are refused."""
+@check(weight=0, needs=[layer_parameters])
+def layer_refuses_heads(MultiHeadLayer, draw):
+    """Heads that do not divide d_model are refused, and key heads that do not divide these."""
     for d_model, h, h_kv in [(24, 5, 5), (24, 4, 3), (20, 8, 4)]:
         because = f"{d_model} columns, {h} heads, {h_kv} of keys"
         expect_raises(REFUSED, MultiHeadLayer, d_model, h, h_kv, because=because)
+
+
+@check(weight=0, needs=[layer_parameters])
+def layer_refuses_masks(MultiHeadLayer, draw):
+    """A mask that does not fit is refused, and not stretched until it does."""
     layer = loaded(MultiHeadLayer, parameters(draw, 24, 4, 4), 24, 4, 4)
     for shape in [(7, 6), (7, 1), (1, 7), (2, 1, 6)]:
         mask = torch.ones(shape, dtype=torch.bool)

@@ -348,12 +348,11 @@ def flash_attention_forward_tf32(q, k, v, causal=False):
     return attend_by(q, k, v, causal, precision="tf32")
 
 
-# flash_attention
+# The way back, in PyTorch's tiles and in kernels
 
 
-def gradients(q, k, v, out, lse, P, d_out, fault):
+def gradients(q, k, v, D, lse, P, d_out, fault):
     scale = 1 / math.sqrt(q.shape[-1])
-    D = (out * d_out).sum(-1, keepdim=True)
     if fault == "upstream":
         d_out = torch.ones_like(d_out)
     dP = d_out @ v.mT
@@ -390,7 +389,7 @@ def gradients(q, k, v, out, lse, P, d_out, fault):
     return dq, dk, dv
 
 
-AGAIN = {"skipped", "unmasked", "keys_unmasked", "lse_along_keys", "unscaled"}
+AGAIN = {"skipped", "unmasked", "keys_unmasked", "lse_along_keys", "no_lse", "unscaled"}
 
 
 def weights_again(q, k, v, causal, fault):
@@ -405,6 +404,8 @@ def weights_again(q, k, v, causal, fault):
         scores = scores.masked_fill(i[None, :] > i[:, None], -math.inf)
     if fault == "unscaled":
         scores = scores * math.sqrt(q.shape[-1])
+    if fault == "no_lse":
+        lse = 0
     return torch.exp(scores - (lse.mT if fault == "lse_along_keys" else lse))
 
 
@@ -420,9 +421,10 @@ def flash_of(fault):
         @staticmethod
         def backward(ctx, d_out):
             q, k, v, out, lse, P = ctx.saved_tensors
-            found = gradients(q, k, v, out, lse, P, d_out, fault)
+            D = (out * d_out).sum(-1, keepdim=True)
+            found = gradients(q, k, v, D, lse, P, d_out, fault)
             if fault in AGAIN:
-                again = gradients(q, k, v, out, lse, weights_again(q, k, v, ctx.causal, fault), d_out, fault)
+                again = gradients(q, k, v, D, lse, weights_again(q, k, v, ctx.causal, fault), d_out, fault)
                 found = (found[0], *again[1:]) if fault == "keys_unmasked" else again
             return *found, None
 
@@ -465,6 +467,10 @@ BACKWARD = {
         "log-sum-exp along the keys",
         "L has a number for each query, a row of the tile: `[:, None]`.",
     ),
+    "no_lse": (
+        "log-sum-exp not subtracted",
+        "P = exp(S - L): without L, its rows do not sum to 1.",
+    ),
     "unscaled": (
         "scores not scaled on the way back",
         "S = q k^T * scale again: else P is not what it was.",
@@ -476,6 +482,32 @@ BACKWARD = {
 }
 for _name, (_label, _hint) in BACKWARD.items():
     declare("flash_attention", _name, _label, _hint, flash_of(_name))
+
+
+# What is computed wrongly is computed so in PyTorch's tiles as well.
+IN_TILES = ("no_D", "plus_D", "outside", "D_along_keys", "dk_not_transposed", "dv_not_transposed", "swapped")
+IN_TILES += ("dq_scale", "dk_scale", "dq_twice", "dv_of_v", "upstream", "unscaled", "lse_along_keys", "unmasked")
+IN_TILES += ("skipped", "no_lse")
+
+
+def tiled_of(fault):
+    def tiled_backward(q, k, v, d_out, lse, D, causal=False):
+        q, k, v, d_out, lse, D = (own[None, None] for own in (q, k, v, d_out, lse, D))
+        P = weights_again(q, k, v, causal, fault)
+        return tuple(own[0, 0] for own in gradients(q, k, v, D[..., None], lse, P, d_out, fault))
+
+    return tiled_backward
+
+
+for _name in IN_TILES:
+    declare("tiled_backward", _name, *BACKWARD[_name], tiled_of(_name))
+declare(
+    "tiled_backward",
+    "whole",
+    "all weights at once",
+    "The gradients are right, and P is n x n here: take a tile of it at a time.",
+    tiled_of(""),
+)
 
 
 @misconception(

@@ -1,4 +1,7 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them."""
+"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+
+Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+"""
 
 import math
 
@@ -36,6 +39,40 @@ def flash_attention_forward_powers_of_two(q, k, v, causal=False):
 @right("flash_attention_forward")
 def flash_attention_forward_float32(q, k, v, causal=False):
     return attend_by(q, k, v, causal, 32, 16, "float32")
+
+
+# tiled_backward
+
+
+@right("tiled_backward")
+def tiled_backward_pairs(q, k, v, d_out, lse, D, causal=False):
+    """One walk over pairs of blocks for all three."""
+    dq, dk, dv = (torch.zeros_like(own) for own in (q, k, v))
+    for i in torch.arange(len(q)).split(32):
+        for j in torch.arange(len(k)).split(32):
+            scores = torch.einsum("id,jd->ij", q[i], k[j]) / len(q[0]) ** 0.5
+            if causal:
+                scores = scores.masked_fill(j > i[:, None], -torch.inf)
+            P = (scores - lse[i].unsqueeze(1)).exp()
+            dS = P * (d_out[i] @ v[j].mT - D[i].unsqueeze(1)) / len(q[0]) ** 0.5
+            dq[i] += dS @ k[j]
+            dk[j] += dS.mT @ q[i]
+            dv[j] += P.mT @ d_out[i]
+    return dq, dk, dv
+
+
+@right("tiled_backward")
+def tiled_backward_blocks(q, k, v, d_out, lse, D, causal=False):
+    """A block of queries beside all keys, and no block shorter than another."""
+    dk, dv, found = 0, 0, []
+    for i in range(0, len(q), 16):
+        own, upstream = q[i : i + 16] / math.sqrt(q.shape[1]), d_out[i : i + 16]
+        P = torch.exp(own @ k.T - lse[i : i + 16, None])
+        P = torch.where(torch.arange(len(k)) > torch.arange(i, i + len(own))[:, None], 0, P) if causal else P
+        dS = P * (upstream @ v.T) - P * D[i : i + 16, None]
+        found.append(dS @ k / math.sqrt(q.shape[1]))
+        dk, dv = dk + dS.T @ own, dv + P.T @ upstream
+    return torch.cat(found), dk, dv
 
 
 # flash_attention
@@ -109,6 +146,30 @@ class MultiHeadLayer_separate(MultiHeadLayer_fused):
 
     def projected(self, x):
         return self.W_q(x), self.W_k(x), self.W_v(x)
+
+
+@right("MultiHeadLayer")
+class MultiHeadLayer_stretched(MultiHeadLayer_separate):
+    """What does not fit is left to PyTorch, which stretches it or raises what it likes."""
+
+    def __init__(self, d_model, num_heads, num_kv_heads=None, bias=True):
+        assert d_model % num_heads == 0 and num_heads % (num_kv_heads or num_heads) == 0
+        super().__init__(d_model, num_heads, num_kv_heads, bias)
+
+    def forward(self, x, mask=None, is_causal=False, cache=None):
+        q, k, v = self.project(x)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        n, n_k = q.shape[2], k.shape[2]
+        if mask is not None and mask.dim() == 3:
+            mask = mask[:, None]
+        if is_causal and (mask is not None or 1 < n < n_k):
+            causal = torch.ones(n, n_k, dtype=torch.bool, device=x.device).tril(n_k - n)
+            mask = causal if mask is None else causal & mask
+        k, v = (own.repeat_interleave(self.h // self.h_kv, dim=1) for own in (k, v))
+        is_causal = is_causal and mask is None and n > 1
+        z = functional.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal)
+        return self.W_o(z.transpose(1, 2).flatten(2))
 
 
 @right("MultiHeadLayer")
