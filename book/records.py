@@ -113,12 +113,10 @@ def without_words(tree):
 
 def chapter_code(name):
     """Return the code of a chapter that is tagged `course-code`."""
-    # A figure's page asks for it each time it is run: jupytext says the same, and its import takes above a second.
-    cells = CODE_CELL.findall((BOOK / f"{name}.md").read_text(encoding="utf8"))
-    return "\n".join(code for header, code in cells if re.search(r"^:?tags:.*\bcourse-code\b", header, re.MULTILINE))
+    import jupytext
 
-
-CODE_CELL = re.compile(r"^```{code-cell}[^\n]*\n(---\n.*?^---\n|(?::[^\n]*\n)*)(.*?)\n```$", re.MULTILINE | re.DOTALL)
+    cells = jupytext.read(BOOK / f"{name}.md").cells
+    return "\n".join(cell.source for cell in cells if "course-code" in cell.metadata.get("tags", ()))
 
 
 def bound(source):
@@ -145,13 +143,18 @@ def walked(node):
             yield from walked(child)
 
 
-def read_by(source):
-    """Return the names of the page that code reads, in functions too: not those that a function has for itself."""
-    found, todo = set(), [symtable.symtable(source, "cell", "exec")]
+def read_by(source, called=False):
+    """Return the names of the page that code reads, in functions too: not those that a function has for itself.
+
+    With `called`, only those that its functions read, when they are called.
+    """
+    found, todo = set(), [(symtable.symtable(source, "cell", "exec"), not called)]
     while todo:
-        table = todo.pop()
-        todo += table.get_children()
-        found |= {one.get_name() for one in table.get_symbols() if one.is_global() and one.is_referenced()}
+        table, counts = todo.pop()
+        counts = counts or (table.get_type() == "function" and table.get_name().strip("<>") not in AT_ONCE)
+        todo += [(child, counts) for child in table.get_children()]
+        if counts:
+            found |= {one.get_name() for one in table.get_symbols() if one.is_global() and one.is_referenced()}
     return found
 
 
@@ -328,18 +331,15 @@ def decoded(kept):
     return array
 
 
-def numbers(value, path=""):
-    """Yield the numbers of a value that was decoded, with the path to each; texts, sizes and types as well."""
-    if hasattr(value, "tolist"):
-        yield f"{path} shape", f"{value.dtype} {tuple(value.shape)}"
-        value = value.tolist()
+def parts(value, path=""):
+    """Yield the numbers, texts and arrays of a value that was decoded, with the path to each; lengths as well."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from numbers(item, f"{path}[{key!r}]")
+            yield from parts(item, f"{path}[{key!r}]")
     elif isinstance(value, (list, tuple)):
         yield f"{path} length", str(len(value))
         for place, item in enumerate(value):
-            yield from numbers(item, f"{path}[{place}]")
+            yield from parts(item, f"{path}[{place}]")
     else:
         yield path, value
 
