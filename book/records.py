@@ -331,18 +331,15 @@ def decoded(kept):
     return array
 
 
-def numbers(value, path=""):
-    """Yield the numbers of a value that was decoded, with the path to each; texts, sizes and types as well."""
-    if hasattr(value, "tolist"):
-        yield f"{path} shape", f"{value.dtype} {tuple(value.shape)}"
-        value = value.tolist()
+def parts(value, path=""):
+    """Yield the numbers, texts and arrays of a value that was decoded, with the path to each; lengths as well."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from numbers(item, f"{path}[{key!r}]")
+            yield from parts(item, f"{path}[{key!r}]")
     elif isinstance(value, (list, tuple)):
         yield f"{path} length", str(len(value))
         for place, item in enumerate(value):
-            yield from numbers(item, f"{path}[{place}]")
+            yield from parts(item, f"{path}[{place}]")
     else:
         yield path, value
 
