@@ -6,6 +6,7 @@ import json
 import figure_tools
 import numpy as np
 import pytest
+import records
 import torch
 from figures import heads as figure
 
@@ -29,10 +30,12 @@ def untrained():
 
 
 @pytest.fixture(scope="module")
-def trained():
-    """The model of the page, trained again, and what is left of it."""
-    model = figure.train()
-    return model, figure.cuts(model)
+def trained(course):
+    """The model of the page, and what is left of it, as they are recorded."""
+    found, learned = (cell["values"] for cell in records.read("08-heads")["cells"])
+    model = course["TinyGPT"]().double().requires_grad_(False)
+    model.load_state_dict(records.decoded(learned["learned"]))
+    return model, records.decoded(found["found"])
 
 
 def without(course, model, cut, windows):
@@ -76,15 +79,15 @@ def check_left(answer, expected):
 @pytest.mark.parametrize("cut", [[], [(0, 0)], [(1, 3)], [(0, 1), (0, 2), (1, 0)], HEADS])
 def test_what_is_left_is_what_the_chapter_computes(course, untrained, tmp_path, cut):
     model, found = untrained
-    shown = figure.HeadsFigure(model, found)
+    shown = figure.HeadsFigure(found)
     case = {"found": shown.found, "shape": shown.shape, "cut": cut}
     (answer,) = figure_tools.in_node(tmp_path, "heads", "m.left(c.found, c.shape, c.cut)", [case])
     check_left(answer, without(course, model, cut, windows=5))
 
 
 def test_a_cost_is_the_difference_to_the_whole(untrained, tmp_path):
-    model, found = untrained
-    shown = figure.HeadsFigure(model, found)
+    _, found = untrained
+    shown = figure.HeadsFigure(found)
     cases = [{"found": shown.found, "shape": shown.shape, "cut": cut} for cut in ([], [(0, 3)], HEADS)]
     costs = figure_tools.in_node(tmp_path, "heads", "m.cost(c.found, c.shape, c.cut)", cases)
     loss = found["loss"].round(decimals=4)

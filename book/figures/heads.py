@@ -1,9 +1,9 @@
 """The model of chapter 08 whose heads can be cut, what is left without any of them, and the figure that cuts.
 
 The model and its training are the page's own: `chapter` takes the cells of 08-heads.md that are tagged
-`course-code`, and `train` runs them. `cuts` tries every set of heads once, when the page is built, so the figure
-(heads.js) looks up what it shows and answers in a page without a kernel. Everything a reader sees comes from `TEXT`,
-so that a translation passes another dictionary.
+`course-code`, and `train` runs them. `cuts` tries every set of heads once, so the figure (heads.js) looks up what
+it shows and answers in a page without a kernel. Everything a reader sees comes from `TEXT`, so that a translation
+passes another dictionary.
 """
 
 import functools
@@ -153,8 +153,7 @@ class HeadsFigure(Figure):
     """A trained model whose heads can be cut, each with a press.
 
     Args:
-        model: of `train`.
-        found: what `cuts` returns for it.
+        found: what `cuts` returns for a model.
         cut: heads that are cut at first, pairs (layer, head) from 0.
         text: the words of the figure, by the keys of `TEXT`.
     """
@@ -168,11 +167,11 @@ class HeadsFigure(Figure):
     shape = traitlets.List(traitlets.Int()).tag(sync=True)
     picks = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, model, found, cut=(), text=None):
+    def __init__(self, found, cut=(), text=None):
         def rounded(x, digits):
             return torch.as_tensor(x).double().round(decimals=digits).tolist()
 
-        shape = [len(model.blocks), model.blocks[0].num_heads]
+        shape = list(found["weights"][0].shape[1:3])
         data = {name: rounded(found[name], 4) for name in ("loss", "far", "past")}
         data["forms"] = [rounded(x, 4) for x in found["forms"]]
         # The first layer looks as it does whatever is cut; the last one depends on what is cut in the first.
@@ -218,5 +217,4 @@ def picks(found, shape):
 
 def demo():
     """Return a figure that is quickly made, to be tried in JupyterLab."""
-    model = train(steps=2)
-    return HeadsFigure(model, cuts(model, windows=5))
+    return HeadsFigure(cuts(train(steps=2), windows=5))
