@@ -131,7 +131,9 @@ def bound(source):
     return found
 
 
-DEFINES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+NAMED = (ast.FunctionDef, ast.ClassDef)
+DEFINES = (ast.Import, ast.ImportFrom, *NAMED)
+AT_ONCE = {"listcomp", "setcomp", "dictcomp", "genexpr"}
 SCOPES = (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -143,13 +145,18 @@ def walked(node):
             yield from walked(child)
 
 
-def read_by(source):
-    """Return the names of the page that code reads, in functions too: not those that a function has for itself."""
-    found, todo = set(), [symtable.symtable(source, "cell", "exec")]
+def read_by(source, called=False):
+    """Return the names of the page that code reads, in functions too: not those that a function has for itself.
+
+    With `called`, only those that its functions read, when they are called.
+    """
+    found, todo = set(), [(symtable.symtable(source, "cell", "exec"), not called)]
     while todo:
-        table = todo.pop()
-        todo += table.get_children()
-        found |= {one.get_name() for one in table.get_symbols() if one.is_global() and one.is_referenced()}
+        table, counts = todo.pop()
+        counts = counts or (table.get_type() == "function" and table.get_name().strip("<>") not in AT_ONCE)
+        todo += [(child, counts) for child in table.get_children()]
+        if counts:
+            found |= {one.get_name() for one in table.get_symbols() if one.is_global() and one.is_referenced()}
     return found
 
 
@@ -158,15 +165,10 @@ def wanted(notebook, cell):
     cells = [one for one in notebook.cells if one.cell_type == "code"]
     at = next(place for place, one in enumerate(cells) if one is cell)
     texts = [definitions(one.source) if TAG in tags(one) else one.source for one in cells]
-    needed, functions = read_by("\n".join(texts[at + 1 :])), {}
-    for node in ast.parse("\n".join(texts[: at + 1])).body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            functions[node.name] = read_by(ast.unparse(node))
-        else:
-            needed |= {
-                name for one in ast.walk(node) if isinstance(one, ast.Lambda) for name in read_by(ast.unparse(one))
-            }
-    # A function matters that is called each time, and those that it calls.
+    before = ast.parse("\n".join(texts[: at + 1])).body
+    functions = {node.name: read_by(ast.unparse(node)) for node in before if isinstance(node, NAMED)}
+    rest = "\n".join(ast.unparse(node) for node in before if not isinstance(node, NAMED))
+    needed = read_by("\n".join(texts[at + 1 :])) | read_by(rest, called=True)
     while more := set().union(*(functions[name] for name in needed & functions.keys())) - needed:
         needed |= more
     return sorted(bound(cell.source) & needed)
@@ -198,7 +200,7 @@ def state(names):
 
 
 def fingerprint(value):
-    """Return a fingerprint of what could be recorded, of a model, or a generator; raise TypeError for all else."""
+    """Return a fingerprint of what `state` says; raise TypeError for anything else."""
     if isinstance(value, type):
         raise TypeError(f"{value} has no fingerprint")
     if hasattr(value, "state_dict"):
@@ -331,18 +333,15 @@ def decoded(kept):
     return array
 
 
-def numbers(value, path=""):
-    """Yield the numbers of a value that was decoded, with the path to each; texts, sizes and types as well."""
-    if hasattr(value, "tolist"):
-        yield f"{path} shape", f"{value.dtype} {tuple(value.shape)}"
-        value = value.tolist()
+def parts(value, path=""):
+    """Yield the numbers, texts and arrays of a value that was decoded, with the path to each; lengths as well."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from numbers(item, f"{path}[{key!r}]")
+            yield from parts(item, f"{path}[{key!r}]")
     elif isinstance(value, (list, tuple)):
         yield f"{path} length", str(len(value))
         for place, item in enumerate(value):
-            yield from numbers(item, f"{path}[{place}]")
+            yield from parts(item, f"{path}[{place}]")
     else:
         yield path, value
 

@@ -86,11 +86,12 @@ def test_what_of_a_cell_is_kept_and_what_is_run():
         "def far(x):\n    return x + width\nwith open('x') as file:\n    pass\nbest = [n for n in rows]\n"
     )
     page = notebook(
-        "def early(step):\n    file = step\n    return lambda: last + file\ndef unused():\n    return high",
+        "def early(step):\n    file = step\n    return lambda: last + file\ndef unused():\n    return high\n"
+        "older = [high for one in ()]",
         (cell, "recorded"),
-        "print(rows, best)",
+        "print(rows, best, [step for step in ()])",
+        ("print(file)", "recorded"),
         "far(early(low))",
-        ("more = high + 1", "recorded"),
     )
     recorded = records.cells_of(page)[0]
     assert records.bound(cell) == {"width", "low", "high", "rows", "step", "last", "file", "best"}
@@ -247,9 +248,21 @@ def masked(text):
     return " ".join(re.sub(r"[-+]?(\d[\d,.]*(e[-+]?\d+)?|inf|nan)%?", "#", text).split())
 
 
-def is_off(a, b):
-    """Tell whether two numbers differ by more than a share `OFF` of the larger one."""
-    return str(a) != str(b) and not abs(a - b) <= OFF * max(abs(a), abs(b))
+def kind_of(part):
+    """What a part of a value is, but for its numbers; a text as it is."""
+    if part is None or isinstance(part, str):
+        return part
+    return type(part).__name__, str(getattr(part, "dtype", "")), tuple(getattr(part, "shape", ()))
+
+
+def is_off(a, b, by=0.0):
+    """Tell whether two numbers, or two arrays, differ by more than a share of the larger one."""
+    a, b = np.asarray(a), np.asarray(b)
+    if np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"):
+        return False
+    return not np.linalg.norm((a - 1.0 * b).reshape(-1)) <= by * max(
+        np.linalg.norm(1.0 * m.reshape(-1)) for m in (a, b)
+    )
 
 
 def differences(kept, made, timed=()):
@@ -257,8 +270,9 @@ def differences(kept, made, timed=()):
 
     Names, sizes, types and texts are equal, and so are the words between printed numbers. On the machine that the
     kept one was made with, the numbers are equal too. On another they can't be: there sums are rounded otherwise, and
-    a training makes much of little. So there at most a share `OTHERS` of a page's numbers is off by more than `OFF`;
-    for what a page says of them, it has its own asserts. Of cells that measure time, numbers and texts may be any.
+    a training makes much of little. So there at most a share `OTHERS` of a page's numbers, an array being one, is off
+    by more than a share `OFF`; for what a page says of them, it has its own asserts. Of cells that measure time,
+    numbers and texts may be any.
 
     Parameters
     ----------
@@ -274,18 +288,19 @@ def differences(kept, made, timed=()):
         words = [cell["printed"] if exact else masked(cell["printed"]) for cell in (old, new)]
         if words[0] != words[1]:
             found.append(f"cell {number} prints {new['printed']!r}, not {old['printed']!r}")
-        a, b = (dict(records.numbers(records.decoded(cell["values"]))) for cell in (old, new))
+        a, b = (dict(records.parts(records.decoded(cell["values"]))) for cell in (old, new))
         if list(a) != list(b):
             found.append(f"cell {number} has {sorted(a.keys() ^ b.keys())} in one of them, or in another order")
             continue
         for path in () if number in timed else a:
             said = f"cell {number}: {path} is {b[path]!r}, not {a[path]!r}"
-            if exact or not all(isinstance(value[path], (int, float)) for value in (a, b)):
-                found += [said] * (repr(a[path]) != repr(b[path]))
-            else:
+            if kind_of(a[path]) != kind_of(b[path]):
+                found.append(said)
+            elif not (a[path] is None or isinstance(a[path], str)):
                 count += 1
-                off += [said] * is_off(a[path], b[path])
-    if len(off) > OTHERS * count:
+                found += [said] * (exact and is_off(a[path], b[path]))
+                off += [said] * is_off(a[path], b[path], OFF)
+    if not alike and len(off) > OTHERS * count:
         found.append(f"{len(off)} of {count} numbers are far off, such as {'; '.join(off[:20])}")
     return found[:20]
 
@@ -315,10 +330,14 @@ def record(processor, printed, **values):
         ({}, "", "", ""),
         ({"loss": 0.5000001}, "loss", "", ""),
         ({"loss": 0.6}, "loss", "", ""),
-        ({"losses": np.append(np.ones(95), np.full(5, 2.0))}, "losses", "", ""),
-        ({"losses": np.append(np.ones(80), np.full(20, 2.0))}, "losses", "20 of 102 numbers", ""),
-        ({"losses": np.ones(99)}, "losses", "losses", "losses"),
-        ({"losses": np.ones(100, dtype=np.float32)}, "losses", "losses", ""),
+        ({"loss": float("nan")}, "loss", "", ""),
+        ({"curve": [1.0] * 19 + [2.0]}, "curve", "", ""),
+        ({"curve": [1.0] * 17 + [2.0] * 3}, "curve", "3 of 24 numbers", ""),
+        ({"curve": [1.0] * 21}, "curve", "curve", "curve"),
+        ({"weights": np.append(np.ones(99), 1.5)}, "weights", "", ""),
+        ({"weights": np.ones(99)}, "weights", "weights", ""),
+        ({"weights": np.ones(100, dtype=np.float32)}, "weights", "weights", ""),
+        ({"weights": torch.ones(100, dtype=torch.float64)}, "weights", "weights", ""),
         ({"loss": "0.5"}, "loss", "loss", ""),
         ({"name": "b"}, "name", "name", ""),
         ({"name": None}, "name", "name", ""),
@@ -331,7 +350,8 @@ def record(processor, printed, **values):
 )
 def test_a_record_that_says_otherwise_is_noticed(change, here, elsewhere, timed):
     """On the machine that it is of, on another one, and where a cell measures time."""
-    plain = {"loss": 0.5, "losses": np.ones(100), "name": "a", "best": {1: (2,)}, "printed": "a loss of 0.50\n"}
+    plain = {"loss": 0.5, "curve": [1.0] * 20, "weights": np.ones(100), "off": torch.tensor([True]), "name": "a"}
+    plain |= {"best": {1: (2,)}, "printed": "a loss of 0.50\n"}
     cases = [(here, "this", ()), (elsewhere, "that", ()), (timed, "this", {0}), (timed, "that", {0})]
     for complaint, processor, clock in cases:
         said = differences(record("this", **plain), record(processor, **plain | change), clock)
