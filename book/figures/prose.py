@@ -2,20 +2,20 @@
 
 from math import log10
 
+from IPython.core.formatters import format_display_data
 from IPython.display import display
-
-HIDDEN = "application/papermill.record/"  # before a type of output: to be kept, not shown
 
 # A page sets these as raised digits of its own font (`_ext/raised.py`).
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+KEPT = "application/papermill.record/"  # what the build looks numbers up by
 
 
 def measured(name, value):
     """Keep a number, or words, for the text of this page."""
-    text = repr(value if isinstance(value, str) else float(value))
-    # What `myst_nb.glue` does; that imports for a second.
-    about = {"name": name, "mime_prefix": HIDDEN}
-    display({f"{HIDDEN}text/plain": text}, raw=True, metadata={"scrapbook": about})
+    data, _ = format_display_data(value if isinstance(value, str) else float(value))
+    # As `myst_nb.glue(name, value, display=False)` writes it, whose import takes a second of each page.
+    kept = {f"{KEPT}{kind}": text for kind, text in data.items()}
+    display(kept, raw=True, metadata={"scrapbook": {"name": name, "mime_prefix": KEPT}})
 
 
 def power(x):
