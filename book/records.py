@@ -113,10 +113,12 @@ def without_words(tree):
 
 def chapter_code(name):
     """Return the code of a chapter that is tagged `course-code`."""
-    import jupytext
+    # A figure's page asks for it each time it is run: jupytext says the same, and its import takes above a second.
+    cells = CODE_CELL.findall((BOOK / f"{name}.md").read_text(encoding="utf8"))
+    return "\n".join(code for header, code in cells if re.search(r"^:?tags:.*\bcourse-code\b", header, re.MULTILINE))
 
-    cells = jupytext.read(BOOK / f"{name}.md").cells
-    return "\n".join(cell.source for cell in cells if "course-code" in cell.metadata.get("tags", ()))
+
+CODE_CELL = re.compile(r"^```{code-cell}[^\n]*\n(---\n.*?^---\n|(?::[^\n]*\n)*)(.*?)\n```$", re.MULTILINE | re.DOTALL)
 
 
 def bound(source):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jupytext
 import nbformat
 import numpy as np
 import pytest
@@ -226,6 +227,17 @@ def test_what_a_recorded_cell_may_not_do(book, code, complaint):
     page.write_text(text, encoding="utf8")
     assert complaint in run(book)
     assert not (book / "data").exists()
+
+
+def test_a_chapters_code_is_what_jupytext_reads():
+    """Of each page: the cells that its figure, or another page's, takes."""
+    read = 0
+    for page in run_pages.pages():
+        cells = jupytext.read(page).cells
+        code = "\n".join(cell.source for cell in cells if "course-code" in cell.metadata.get("tags", ()))
+        assert records.chapter_code(page.stem) == code
+        read += bool(code)
+    assert read > 5
 
 
 OFF, OTHERS = 0.1, 0.2  # see `differences`

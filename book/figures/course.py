@@ -1,12 +1,9 @@
 """What a page defines in the cells that are tagged `course-code`, for its figure and for tests; and how it trains."""
 
 import contextlib
-from pathlib import Path
 
-import jupytext
+import records
 import torch
-
-BOOK = Path(__file__).resolve().parent.parent
 
 
 def of_chapter(name, **names):
@@ -24,16 +21,11 @@ def of_chapter(name, **names):
     ValueError
         If no cell has the tag.
     """
-    cells = [
-        cell.source
-        for cell in jupytext.read(BOOK / f"{name}.md").cells
-        if "course-code" in cell.metadata.get("tags", [])
-    ]
-    if not cells:
+    code = records.chapter_code(name)
+    if not code:
         raise ValueError(f"{name}.md has no cell with the tag course-code")
     with _and_back():
-        for cell in cells:
-            exec(cell, names)  # noqa: S102 (the course’s own page)
+        exec(code, names)  # noqa: S102 (the course’s own page)
     return names
 
 

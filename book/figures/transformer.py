@@ -25,15 +25,20 @@ def chapter():
 
 
 def train(steps=None):
-    """Return the model that the page trains, in float64; its numbers are rounded, so that few digits say it all."""
+    """Return the model that the page trains, then in float64; its numbers are rounded, so that few digits do."""
     page = chapter()
-    with as_the_page(seed=0):
+    with as_the_page(page["SEED"], torch.float32):
         model = page["TinyGPT"](**page["SIZES"])
         page["train"](model, page["text_of"](0), page["STEPS"] if steps is None else steps)
-    model.requires_grad_(False)
-    for parameter in model.parameters():
-        parameter.copy_(parameter.round(decimals=3))
-    return model
+    return rebuilt(model.state_dict())
+
+
+def rebuilt(numbers):
+    """Return the model with such numbers, by name, as `state_dict` has them; in float64, and rounded."""
+    with as_the_page(seed=0):
+        model = chapter()["TinyGPT"](**chapter()["SIZES"])
+    model.load_state_dict({name: number.double().round(decimals=3) for name, number in numbers.items()})
+    return model.requires_grad_(False)
 
 
 @torch.no_grad()
