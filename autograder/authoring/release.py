@@ -10,7 +10,7 @@ from nbgrader.utils import capture_log
 from traitlets.config import Config
 
 from autograder import archive, gradebook
-from autograder.authoring import source
+from autograder.authoring import source, verified
 from autograder.course import Course, Exercise, UserError
 
 
@@ -52,5 +52,5 @@ def release(course: Course, exercise: Exercise, into: Path | None = None) -> Pat
     built = course.root / building / exercise.name
     shutil.rmtree(into, ignore_errors=True)
     into.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(built, into)
+    shutil.copytree(built, into, ignore=shutil.ignore_patterns(verified.NAME))  # whatever nbgrader was told of it
     return into
