@@ -119,26 +119,14 @@ def install(tests=False):
     if tests:
         files, stamp = [*files, "requirements-test.txt"], VENV / ".installed-test"
     sources = [ROOT / name for name in (*files, "pyproject.toml")]
-    if stamp.exists() and python().exists():
-        if all(stamp.stat().st_mtime >= source.stat().st_mtime for source in sources):
-            return
     if not python().exists():
         make_environment()
+    elif stamp.exists() and all(stamp.stat().st_mtime >= source.stat().st_mtime for source in sources):
+        return
     pip, lists = ("-m", "pip", "install"), [part for name in files for part in ("-r", name)]
-    run(
-        *pip,
-        *lists,
-        what="pip could not install, for the reason above; without a network, connect and run this again",
-    )
-    run(
-        *pip,
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--editable",
-        ".",
-        what="pip could not install the course",
-    )
+    run(*pip, *lists, what="pip could not install (see above); without a network, connect and run this again")
+    itself = ("--quiet", "--no-deps", "--no-build-isolation", "--editable", ".")
+    run(*pip, *itself, what="pip could not install the course itself")
     stamp.touch()
 
 
@@ -171,7 +159,7 @@ def book():
 
 
 def sample():
-    """Make and grade the sample class. A gradebook belongs to one release: where an exercise is newer, it begins anew."""
+    """Make and grade the sample class; its gradebook belongs to one release, and begins anew with the next."""
     place = BUILD / "sample"
     gradebook = place / "gradebook.db"
     if gradebook.exists():
@@ -231,7 +219,7 @@ STEPS = {
 
 
 def in_phases(target, system):
-    """Run the phases of a target; say before each how long it takes the first time, and at the end how long it took."""
+    """Run the phases of a target; say before each how long the first time takes, and in the end how long it took."""
     took = {}
     for phase in STEPS[target]:
         why = left_out(phase, system)
