@@ -45,7 +45,7 @@ def look_at_downloads():
 def build_pages():
     """Jupyter Book, every warning an error; the whole log goes to _build/book.log.
 
-    Pages that cannot run here are in it without results; what they are warned of is no error then, and they are named.
+    Pages that cannot run here are in it without results, and named; what they are warned of is no error then.
     """
     left_out = run_pages.not_run()
     strict = () if left_out else ("-W", "-n")
