@@ -71,7 +71,8 @@ def packages() -> Iterator[Finding]:
                 other.append(f"{name} {found} instead of {tested[name]}")
         if absent:
             source = f".[{group}]" if group else "."
-            mend = f'in the course\'s folder: python -m pip install "{source}" (or all of it: python course.py install-all)'
+            everything = "all of it: python course.py install-all"
+            mend = f'in the course\'s folder: python -m pip install "{source}" ({everything})'
             yield Finding(use, state, f"without {', '.join(absent)}", mend)
         elif other:
             listed = "; ".join(other[:3]) + (" and more" if len(other) > 3 else "")
