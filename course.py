@@ -108,6 +108,8 @@ def python():
 def run(*command, what):
     """Run the environment's Python in the course's folder; refuse to go on if it fails."""
     environment = dict(os.environ, PIP_DISABLE_PIP_VERSION_CHECK="1")
+    if sys.platform == "win32":
+        environment["PYTHONUTF8"] = "1"  # what is printed has letters that not every console's own encoding has
     status = subprocess.run([str(python()), *map(str, command)], cwd=str(ROOT), env=environment).returncode
     if status:
         raise Refused(f"{what} (status {status}).")
@@ -124,7 +126,9 @@ def install(tests=False):
     elif stamp.exists() and all(stamp.stat().st_mtime >= source.stat().st_mtime for source in sources):
         return
     pip, lists = ("-m", "pip", "install"), [part for name in files for part in ("-r", name)]
-    run(*pip, *lists, what="pip could not install (see above); without a network, connect and run this again")
+    # Python compiles what it imports when it first does, which is a small part of what pip would compile now.
+    quick = () if sys.dont_write_bytecode else ("--no-compile",)
+    run(*pip, *quick, *lists, what="pip could not install (see above); without a network, connect and run this again")
     itself = ("--quiet", "--no-deps", "--no-build-isolation", "--editable", ".")
     run(*pip, *itself, what="pip could not install the course itself")
     stamp.touch()

@@ -132,6 +132,8 @@ def run(report=lambda text: None):
     cache, complaints = get_cache(str(CACHE)), []
     for page in left_out:  # without results, but not run by the build either
         cache.cache_notebook_bundle(CacheBundleIn(read(page), str(page)), check_validity=False, overwrite=True)
+        stamps.pop(page.name, None)
+        STAMPS.write_text(json.dumps(stamps, indent=1), encoding="utf8")
     with ProcessPoolExecutor(min(len(stale), os.cpu_count() or 1) or 1, initializer=quiet) as pool:
         for number, (page, (notebook, seconds, fault)) in enumerate(executed(pool, stale), 1):
             report(f"{number} of {len(stale)} run")

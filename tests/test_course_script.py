@@ -1,6 +1,7 @@
 """course.py: what it does on which system, what it refuses, and that make has no way of its own."""
 
 import ast
+import importlib
 import importlib.util
 import os
 import re
@@ -88,7 +89,8 @@ def test_it_takes_paths_that_are_odd_and_work():
         assert course.refusal((3, 13, 0), system, root, True, "python") == ""
 
 
-def test_it_installs_what_is_used_and_for_tests_the_rest(done):
+def test_it_installs_what_is_used_and_for_tests_the_rest(done, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # what is not kept is better compiled once
     course.install()
     assert done[0] == "-m pip install -r requirements.txt" and "--editable ." in done[1]
     done.clear()
@@ -101,6 +103,10 @@ def test_it_installs_what_is_used_and_for_tests_the_rest(done):
     os.utime(course.ROOT / "requirements.txt", (later, later))
     course.install()
     assert len(done) == 2, "another list is installed anew"
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    (course.VENV / ".installed").unlink()
+    course.install()
+    assert done[2] == "-m pip install --no-compile -r requirements.txt"
 
 
 def test_what_failed_is_not_taken_for_installed(done, monkeypatch, capsys):
@@ -199,3 +205,12 @@ def test_make_hands_on_the_python_that_it_is_given():
         command = ["make", "--dry-run", target, "PYTHON=/x/python", "NAME=01-a"]
         said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
         assert expected in said
+
+
+def test_without_triton_the_pages_that_need_it_are_not_run(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "book"))
+    run_pages = importlib.import_module("run_pages")
+    monkeypatch.setattr(run_pages, "find_spec", lambda name: None)
+    assert [page.stem for page in run_pages.not_run()] == ["11-gpu", "11-gpu-deeper"]
+    monkeypatch.setattr(run_pages, "find_spec", lambda name: object())
+    assert run_pages.not_run() == []

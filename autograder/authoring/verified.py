@@ -169,7 +169,7 @@ def _digest(places: Sequence[Path], without: Sequence[Path] = ()) -> str:
     """Return a digest of files and of what lies in folders; how git ends lines on this system is no part of it."""
     parts = []
     for place in places:
-        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+        for path in sorted(place.rglob("*"), key=Path.as_posix) if place.is_dir() else [place]:
             name = path.relative_to(place.parent)
             hidden = any(part.startswith((".", "__pycache__")) for part in name.parts)
             if path.is_file() and path not in without and not hidden:
