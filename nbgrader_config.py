@@ -16,6 +16,7 @@ c.CourseDirectory.ignore = [
     "misconceptions.py",
     "right_answers.py",
     "equal.toml",
+    "verified.json",
     "grade.json",
 ]
 

@@ -1,8 +1,10 @@
-"""Write requirements.txt, the versions that are tested together, from pyproject.toml: `make lock`.
+"""Write the versions that are tested together, from pyproject.toml: `make lock`.
 
     python .ci/lock.py [--upgrade [NAME ...]]
 
-pip decides. What requirements.txt pins already stays, unless `--upgrade` gives a package (or, without names, every
+requirements.txt has what the course uses, requirements-test.txt what its tests and linters use beyond that.
+
+pip decides. What is pinned already stays, unless `--upgrade` gives a package (or, without names, every
 package) free to be newer. Only names and versions are written: no address of an index, no build tag such as `+cpu`.
 """
 
@@ -16,14 +18,14 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCK = ROOT / "requirements.txt"
-EXTRAS = "test"  # which asks for all the others
+LOCK, TEST_LOCK = ROOT / "requirements.txt", ROOT / "requirements-test.txt"
+COURSE, ALL = "book", "test"  # groups of pyproject.toml, each of which asks for those before it
 # Pinned although no group names it, or at another version than pip would take; the reason is written beside it.
 HELD = {
     "setuptools": ("80.9.0", "builds this package without a download"),
     "soupsieve": ("2.10", "newer ones do not work with the Python 3.11.2 of Debian 12"),
 }
-HEAD = "# Everything, pinned: made from pyproject.toml by `make lock`. Change that file, and not this one.\n"
+HEAD = "# {what}, pinned: made from pyproject.toml by `make lock`. Change that file, and not this one.\n"
 
 
 def normal(name):
@@ -36,7 +38,7 @@ def markers():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     lines = [line for each in (project["dependencies"], *project["optional-dependencies"].values()) for line in each]
     found = [(re.match(r"[\w.-]+", line)[0], line.partition(";")[2].strip()) for line in lines]
-    return {normal(name): marker for name, marker in found if "platform_machine" in marker}
+    return {normal(name): marker for name, marker in found if marker}
 
 
 def groups():
@@ -55,13 +57,13 @@ def pins(text):
     return {normal(name): version for name, version in re.findall(r"^([\w.-]+)==([\w.]+)", text, re.MULTILINE)}
 
 
-def resolve(constraints):
-    """Return what pip would install into an empty environment: (name, version) by normal name."""
+def resolve(constraints, group):
+    """Return what pip would install of a group into an empty environment: (name, version) by normal name."""
     with tempfile.TemporaryDirectory() as folder:
         given, report = Path(folder, "constraints.txt"), Path(folder, "report.json")
         given.write_text("".join(f"{name}=={version}\n" for name, version in constraints.items()), encoding="utf-8")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-        command += ["--report", str(report), "--constraint", str(given), f"{ROOT}[{EXTRAS}]", *HELD]
+        command += ["--report", str(report), "--constraint", str(given), f"{ROOT}[{group}]", *HELD]
         if subprocess.run(command).returncode:
             sys.exit("Pinned versions do not go together with pyproject.toml: let some go with --upgrade NAME.")
         installed = [item["metadata"] for item in json.loads(report.read_text(encoding="utf-8"))["install"]]
@@ -72,19 +74,27 @@ def resolve(constraints):
 
 def main():
     """Resolve and write."""
-    parser = argparse.ArgumentParser(description="Write requirements.txt from pyproject.toml.")
+    parser = argparse.ArgumentParser(description="Write the pinned versions, from pyproject.toml.")
     parser.add_argument("--upgrade", nargs="*", metavar="NAME", help="let these be newer; without names, all")
     upgrade = parser.parse_args().upgrade
-    kept = {} if upgrade == [] else pins(LOCK.read_text(encoding="utf-8"))
+    kept = {} if upgrade == [] else pins(LOCK.read_text(encoding="utf-8") + TEST_LOCK.read_text(encoding="utf-8"))
     for name in upgrade or ():
         kept.pop(normal(name), None)
-    found = resolve({**kept, **{name: version for name, (version, _) in HELD.items()}})
-    text, left, where = HEAD, dict(found), markers()
+    everything = resolve({**kept, **{name: version for name, (version, _) in HELD.items()}}, ALL)
+    course = resolve(dict(everything.values()), COURSE)
+    beyond = {name: found for name, found in everything.items() if name not in course}
+    LOCK.write_text(text("What the course uses", course, but=ALL), encoding="utf-8")
+    TEST_LOCK.write_text(text("What tests use beyond requirements.txt", beyond), encoding="utf-8")
+
+
+def text(what, found, but=""):
+    """Return a requirements file: what the groups of pyproject.toml name, `but` one, and then what those need."""
+    lines, left, where = HEAD.format(what=what), dict(found), markers()
     for heading, names in groups().items():
-        here = sorted(name for name in names if name in left)
-        text += f"\n# {heading}\n" + "".join(_line(*left.pop(name), where) for name in here)
-    text += "\n# what those need\n" + "".join(_line(*left[name], where) for name in sorted(left))
-    LOCK.write_text(text, encoding="utf-8")
+        names = [] if heading == but else names
+        if here := sorted(name for name in names if name in left):
+            lines += f"\n# {heading}\n" + "".join(_line(*left.pop(name), where) for name in here)
+    return lines + "\n# what those need\n" + "".join(_line(*left[name], where) for name in sorted(left))
 
 
 def _line(name, version, where):

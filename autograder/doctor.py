@@ -57,8 +57,8 @@ def _python() -> Iterator[Finding]:
 
 def packages() -> Iterator[Finding]:
     """Yield what each use lacks of the packages that pyproject.toml declares for it, and what installs them."""
-    lock = ROOT / "requirements.txt"
-    tested = dict(PIN.findall(lock.read_text(encoding="utf-8"))) if lock.exists() else {}
+    locks = sorted(ROOT.glob("requirements*.txt"))
+    tested = dict(PIN.findall("\n".join(lock.read_text(encoding="utf-8") for lock in locks)))
     for use, group, state in USES:
         absent, other, wanted = [], [], _needs(group)
         for name in wanted:
@@ -71,11 +71,17 @@ def packages() -> Iterator[Finding]:
                 other.append(f"{name} {found} instead of {tested[name]}")
         if absent:
             source = f".[{group}]" if group else "."
-            mend = f'in the course\'s folder: python -m pip install "{source}" (or all of it: make install)'
+            everything = "all of it: python course.py install-all"
+            mend = f'in the course\'s folder: python -m pip install "{source}" ({everything})'
             yield Finding(use, state, f"without {', '.join(absent)}", mend)
         elif other:
             listed = "; ".join(other[:3]) + (" and more" if len(other) > 3 else "")
-            yield Finding(use, "ok", f"{len(wanted)} packages; {listed}", "make install brings the tested versions")
+            yield Finding(
+                use,
+                "ok",
+                f"{len(wanted)} packages; {listed}",
+                "python course.py install-all brings the tested versions",
+            )
         else:
             yield Finding(use, "ok", f"{len(wanted)} packages", "as tested" if tested else "")
 
@@ -103,7 +109,7 @@ def _torch(root: Path = ROOT) -> Finding:
     try:
         import torch
     except ImportError:
-        return Finding("torch", "missing", "not installed", "make install")
+        return Finding("torch", "missing", "not installed", "python course.py install")
     if torch.cuda.is_available():
         bf16 = "bf16" if torch.cuda.is_bf16_supported() else "no bf16"
         found = f"{torch.__version__}, {torch.cuda.get_device_name()}, {bf16}"

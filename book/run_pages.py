@@ -16,6 +16,7 @@ import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 import records
@@ -62,6 +63,17 @@ def read(page):
     """Return a page as a notebook, as the build reads it."""
     text = page.read_text(encoding="utf8")
     return create_nb_reader(str(page), MdParserConfig(), NbParserConfig(), text).read(text)
+
+
+def wants_triton(page):
+    """Tell whether a page has code that imports Triton, which is for Linux on x86-64."""
+    code = [cell.source for cell in read(page).cells if cell.cell_type == "code"]
+    return bool(re.search(r"^\s*import triton\b", "\n".join(code), re.MULTILINE))
+
+
+def not_run():
+    """Return the pages whose code cannot run on this machine."""
+    return [] if find_spec("triton") else [page for page in pages() if wants_triton(page)]
 
 
 def measures_time(page, notebook):
@@ -128,13 +140,18 @@ def run(report=lambda text: None):
     """
     CACHE.mkdir(parents=True, exist_ok=True)
     stamps = json.loads(STAMPS.read_text(encoding="utf8")) if STAMPS.exists() else {}
-    wanted = {page: digest(page) for page in pages()}
+    left_out = not_run()
+    wanted = {page: digest(page) for page in pages() if page not in left_out}
     stale = [page for page, value in reversed(wanted.items()) if stamps.get(page.name, {}).get("digest") != value]
     # The longest first, so that the last one is short; one that has never run may be long.
     usual = json.loads(USUAL.read_text(encoding="utf8"))
     took = {page: stamps.get(page.name, {}).get("seconds", usual.get(page.stem, 1e9)) for page in stale}
     stale.sort(key=lambda page: -took[page])
     cache, complaints = get_cache(str(CACHE)), []
+    for page in left_out:  # without results, but not run by the build either
+        cache.cache_notebook_bundle(CacheBundleIn(read(page), str(page)), check_validity=False, overwrite=True)
+        stamps.pop(page.name, None)
+        STAMPS.write_text(json.dumps(stamps, indent=1), encoding="utf8")
     with ProcessPoolExecutor(min(len(stale), os.cpu_count() or 1) or 1, initializer=quiet) as pool:
         for number, (page, (notebook, seconds, fault)) in enumerate(executed(pool, stale), 1):
             report(f"{number} of {len(stale)} run")

@@ -31,7 +31,7 @@ USES = {
     "autograder": "grade",
     "book": "book",
     "benchmarks": "test",
-    "examples": "test",
+    "examples": "test",  # README's pictures; the sample class itself is made with what `grade` brings
     "tests": "test",
     ".ci": "test",
 }
@@ -100,8 +100,11 @@ def test_what_is_imported_is_declared(folder):
     assert not undeclared, f"to be declared in pyproject.toml, group {USES[folder]}: {undeclared}"
 
 
-def pins():
-    text = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+LOCKS = ("requirements.txt", "requirements-test.txt")
+
+
+def pins(*locks):
+    text = "".join((ROOT / lock).read_text(encoding="utf-8") for lock in locks or LOCKS)
     lines = [line.partition("#")[0].strip() for line in text.splitlines()]
     return {normal(own.name): own for own in map(Requirement, filter(None, lines))}
 
@@ -124,8 +127,15 @@ def test_a_group_brings_all_that_its_use_needs_and_no_more():
     assert "pytest" not in declared("book") and "nbgrader" not in declared("dependencies")
 
 
+def test_what_the_course_installs_is_what_it_uses():
+    """Tools of tests and linters are pinned by themselves, and nothing is pinned twice."""
+    course, beyond = pins("requirements.txt"), pins("requirements-test.txt")
+    assert declared("book") <= set(course) | {normal(PROJECT["name"])}
+    assert {"pytest", "mypy", "ruff", "playwright", "hypothesis"} <= set(beyond) and not set(course) & set(beyond)
+
+
 def test_the_lock_names_no_place_to_fetch_from():
-    text = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    text = "".join((ROOT / lock).read_text(encoding="utf-8") for lock in LOCKS)
     assert len(pins()) > 100
     assert "://" not in text and not re.search(r"^\s*-", text, re.MULTILINE) and "+" not in text
 
@@ -225,11 +235,19 @@ def lock_script():
 
 
 def test_the_lock_is_in_the_order_of_the_groups():
-    lock, text = lock_script(), (ROOT / "requirements.txt").read_text(encoding="utf-8")
-    assert text.startswith(lock.HEAD)
-    for heading, names in lock.groups().items():
-        part = text.partition(f"\n# {heading}\n")[2].partition("\n\n")[0]
-        assert set(lock.pins(part)) <= set(names) and part, heading
+    lock = lock_script()
+    files = {
+        "requirements.txt": "What the course uses",
+        "requirements-test.txt": "What tests use beyond requirements.txt",
+    }
+    for name, what in files.items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert text.startswith(lock.HEAD.format(what=what))
+        for heading, names in lock.groups().items():
+            part = text.partition(f"\n# {heading}\n")[2].partition("\n\n")[0]
+            assert set(lock.pins(part)) <= set(names), heading
+            assert bool(part) == ((heading == lock.ALL) == (name == "requirements-test.txt")), heading
+    text = (ROOT / "requirements.txt").read_text(encoding="utf-8")
     for name, (version, reason) in lock.HELD.items():
         assert f"{name}=={version}  # {reason}\n" in text
 

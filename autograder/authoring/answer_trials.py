@@ -1,22 +1,17 @@
-"""What the checks of an exercise make of its listed answers: tried when it is verified, written down for the book.
+"""What the checks of an exercise make of its listed answers: tried when it is verified, and recorded for the book."""
 
-The record is `_build/listed/NN-name.json`. It counts for as long as the files that decide are the same.
-"""
-
-import contextlib
-import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autograder import archive, seeds
-from autograder.authoring import loader
+from autograder import archive
+from autograder.authoring import loader, verified
 from autograder.checking import Report, Status, machine
+from autograder.checking.answers import answers_in
 from autograder.checking.subject import attempt
 
 SEEDS = (1, 2, 3)
-HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -93,46 +88,54 @@ def lost(report: Report) -> str:
     return ""
 
 
-def write(folder: Path, found: Iterable[Tried]) -> None:
-    """Write down what was found of the exercise that an author keeps in a folder."""
-    record = _record(folder)
-    record.parent.mkdir(parents=True, exist_ok=True)
-    record.write_text(json.dumps({"from": _digest(folder), "found": list(map(asdict, found))}), encoding="utf-8")
-
-
-def recorded(folder: Path) -> list[Tried] | None:
-    """Return what was found of an exercise as it is now, function by function; None if that was not written down."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        kept = json.loads(_record(folder).read_text(encoding="utf-8"))
-        if kept["from"] == _digest(folder):
-            return [_tried(entry) for entry in kept["found"]]
-    return None
-
-
-def _tried(kept: dict[str, Any]) -> Tried:
-    wrong, right = [Wrong(**answer) for answer in kept["wrong"]], [Right(**answer) for answer in kept["right"]]
-    return Tried(kept["subject"], kept["checks"], wrong, right)
-
-
 def of(folder: Path) -> list[Tried]:
-    """Return what was found of an exercise as it is now; what was not written down is tried, and is then."""
-    found = recorded(folder)
-    if found is None:
-        exercise = loader.load(folder)
-        found = [tried(exercise, subject) for subject in exercise.subjects]
-        write(folder, found)
-    return found
+    """Return what became of an exercise's answers: as its record has it or, where none holds, tried now."""
+    exercise = loader.load(folder)
+    kept = verified.read(folder)
+    if kept is None:
+        return [tried(exercise, subject) for subject in exercise.subjects]
+    return [_recorded(exercise, subject, own) for subject, own in kept.items()]
+
+
+def to_record(exercise: loader.Loaded, found: Iterable[Tried]) -> tuple[set[str], dict[str, verified.Function]]:
+    """Return what this machine lacked to verify an exercise, and what is recorded of each function.
+
+    What only a GPU shows is left out of both, so that machines with and without one record the same.
+    """
+    asked, functions = {check.on for check in exercise.suite.checks}, {}
+    of_gpu = {check.__name__ for check in exercise.suite.checks if check.on == "gpu"}
+    for own in found:
+        listed = _listed(exercise, own.subject)
+        asked |= {getattr(answer, "on", "") for answer in listed.values()}
+        wrong = [answer for answer in own.wrong if getattr(listed[answer.name], "on", "") != "gpu"]
+        functions[own.subject] = verified.Function(
+            {answer.name: [name for name, _ in answer.failed if name not in of_gpu] for answer in wrong},
+            [answer.name for answer in wrong if not answer.recognised],
+            [answer.name for answer in own.right],
+        )
+    return {on for on in asked - {"gpu"} if machine.lacks(on)}, functions
+
+
+def _recorded(exercise: loader.Loaded, subject: str, own: verified.Function) -> Tried:
+    """Return what is recorded of a function's answers, with the words that the exercise has for it."""
+    checks, listed = exercise.suite.of(subject), _listed(exercise, subject)
+    titles = {check.__name__: check.title for check in checks}
+    worth = {check.__name__ for check in checks if check.weight}
+    wrong = []
+    for name, failed in own.wrong.items():
+        named = [[check, titles[check]] for check in failed]
+        answer = listed[name]
+        recognised, advice = name not in own.unrecognised, not worth & set(failed)
+        wrong.append(Wrong(name, answer.label, answer.hint, named, recognised, [], advice))
+    return Tried(subject, list(titles), wrong, [Right(name, "") for name in own.right])
+
+
+def _listed(exercise: loader.Loaded, subject: str) -> dict[str, Any]:
+    """Return the wrong answers that are listed for a function, by name, whatever machine they need."""
+    answers = [answer for module in exercise.answers for answer in answers_in(module, "wrong_for", subject)]
+    return {answer.__name__: answer for answer in answers}
 
 
 def decides(folder: Path) -> list[Path]:
     """Return the files that decide what is found."""
-    return [*sorted(folder.glob("*.py")), *sorted(archive.RUNTIME.glob("*.py"))]
-
-
-def _record(folder: Path) -> Path:
-    return folder.parent.parent / "_build" / "listed" / f"{folder.name}.json"
-
-
-def _digest(folder: Path) -> str:
-    parts = [path.read_bytes() for path in [*decides(folder), HERE / "loader.py", HERE / "answer_trials.py"]]
-    return seeds.digest_of(*parts)
+    return [folder / verified.NAME, *sorted(folder.glob("*.py")), *sorted(archive.RUNTIME.glob("*.py"))]

@@ -10,7 +10,7 @@ from nbgrader.utils import capture_log
 from traitlets.config import Config
 
 from autograder import archive, gradebook
-from autograder.authoring import published, source
+from autograder.authoring import published, source, verified
 from autograder.course import Course, Exercise, UserError
 
 
@@ -54,5 +54,6 @@ def release(course: Course, exercise: Exercise, into: Path | None = None) -> Pat
     built = course.root / building / exercise.name
     shutil.rmtree(into, ignore_errors=True)
     into.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(built, into)
+    # Whatever nbgrader was told of it: the record names wrong answers.
+    shutil.copytree(built, into, ignore=shutil.ignore_patterns(f"*{verified.NAME}*"))
     return into

@@ -9,7 +9,6 @@ import contextlib
 import importlib
 import inspect
 import io
-import json
 import multiprocessing
 import os
 import traceback
@@ -21,69 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autograder import cores, startup
-from autograder.course import CONFIG, Course, Exercise, Settings, UserError
+from autograder.course import Exercise, Settings, UserError
 
 if TYPE_CHECKING:
     from autograder.authoring import answer_trials, loader
     from autograder.checking import Report
 
-HERE = Path(__file__).parent
 MODULES = ("checks.py", "misconceptions.py")
 FURTHER = ("specifications.py", "right_answers.py")
-PASSED_OVER = {"__pycache__", ".ipynb_checkpoints"}
-
-
-# What was verified and released, and has not changed since.
-
-
-def is_current(course: Course, exercise: Exercise) -> bool:
-    """Tell whether an exercise was verified and released as it is now, and what was released is still there."""
-    try:
-        return bool(json.loads(_note(course, exercise).read_text()) == _digests(course, exercise))
-    except (OSError, ValueError):
-        return False
-
-
-def remember(course: Course, exercise: Exercise) -> None:
-    """Remember that an exercise was verified and released as it is now."""
-    note = _note(course, exercise)
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(json.dumps(_digests(course, exercise)))
-
-
-def _note(course: Course, exercise: Exercise) -> Path:
-    return course.root / "_build" / "released" / f"{exercise.name}.json"
-
-
-def _digests(course: Course, exercise: Exercise) -> dict[str, str]:
-    """Return fingerprints of what a release is made from, and of what it made; the gradebook has it as well."""
-    from autograder import archive
-    from autograder.authoring import published
-
-    names = ("release.py", "source.py", "verify.py", "loader.py", "answer_trials.py", "published.py")
-    tools = [*(HERE / name for name in names), published.TEMPLATE]
-    made_from = [exercise.solution, archive.RUNTIME, course.root / CONFIG, *tools, Path(archive.__file__)]
-    made = [exercise.solution / f"{exercise.name}.ipynb", exercise.solution / archive.NAME]
-    return {
-        "from": _digest(made_from, without=made),
-        "made": _digest([exercise.released, *made]),
-        "gradebook": str(course.gradebook.exists()),
-        "site": published.site(course.root),
-    }
-
-
-def _digest(places: Sequence[Path], without: Sequence[Path] = ()) -> str:
-    from autograder.seeds import digest_of
-
-    parts = []
-    for place in places:
-        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
-            if path not in without and path.is_file() and not PASSED_OVER & set(path.parts):
-                parts += [path.relative_to(place.parent).as_posix().encode(), path.read_bytes()]
-    return digest_of(*parts)
-
-
-# Verifying.
 
 
 def faults(exercises: Sequence[Exercise]) -> Iterator[tuple[Exercise, str]]:
@@ -122,8 +66,9 @@ def fault(folder: Path) -> str:
 
 
 def _verify(folder: Path) -> None:
-    from autograder.authoring import answer_trials
+    from autograder.authoring import answer_trials, verified
 
+    state = verified.state(folder)
     settings = Settings.read(folder)
     for name in MODULES:
         _can_be_read(folder / name)
@@ -139,7 +84,7 @@ def _verify(folder: Path) -> None:
     for subject in exercise.subjects:
         found.append(answer_trials.tried(exercise, subject))
         _listed_answers_do_what_they_should(exercise, found[-1])
-    answer_trials.write(folder, found)
+    verified.write(folder, state, *answer_trials.to_record(exercise, found))
 
 
 def _says_what_it_needs(exercise: "loader.Loaded", settings: Settings) -> None:

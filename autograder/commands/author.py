@@ -19,22 +19,34 @@ from autograder.commands.console import (
 from autograder.course import ROOT, Course, Exercise, UserError
 
 
-def release(exercises: Names = None, course: Root = ROOT) -> None:
+def release(
+    exercises: Names = None,
+    anew: Annotated[
+        bool, typer.Option("--verify", help="Verify also those whose verified.json says that they were.")
+    ] = False,
+    course: Root = ROOT,
+) -> None:
     """Verify exercises, and build what students get: solutions/ -> exercises/, through nbgrader.
 
-    One that has not changed since its last release is neither verified nor built again.
+    One that was verified as it is now, which its verified.json says, is not verified again; one that has not changed
+    since its last release here is not built again.
     """
-    from autograder.authoring import verify
+    from autograder.authoring import verified
 
     where = course_at(course)
     chosen = where.sources(exercises or ())
-    changed = [exercise for exercise in chosen if not verify.is_current(where, exercise)]
+    doubtful = [exercise for exercise in chosen if anew or not verified.holds(exercise.solution)]
+    if doubtful:
+        _verify(doubtful)
+    changed = [exercise for exercise in chosen if not verified.is_released(where, exercise)]
     if changed:
-        _verify(changed)
         _build(where, changed)
     for exercise in chosen:
-        done = "Released" if exercise in changed else "Unchanged:"
+        done = "Released" if exercise in changed else "Verified" if exercise in doubtful else "Unchanged:"
         out.print(f"{done} {short(exercise.released, where)}", highlight=False)
+    if relied := [exercise for exercise in changed if exercise not in doubtful]:
+        line = f"{len(relied)} of them verified before, as verified.json has it; release --verify verifies all again"
+        out.print(line, highlight=False, soft_wrap=True)
     warn_of_gpus(chosen)
 
 
@@ -56,14 +68,14 @@ def _verify(exercises: list[Exercise]) -> None:
 
 def _build(where: Course, exercises: list[Exercise]) -> None:
     """Build what students get of exercises that have been verified."""
-    from autograder.authoring import release, verify
+    from autograder.authoring import release, verified
 
     with progress_of("Releasing") as progress:
         task = progress.add_task("", total=len(exercises))
         for exercise in exercises:
             progress.update(task, description=exercise.name)
             release.release(where, exercise)
-            verify.remember(where, exercise)
+            verified.note_release(where, exercise)
             progress.advance(task)
 
 

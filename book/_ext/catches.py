@@ -6,13 +6,14 @@
   because that takes minutes.
 * `{catches}` is a heading for each exercise, and below it a table for each function, folded into a <details>.
 
-What became of each answer is `autograder.authoring.answer_trials`'s: an exercise that was just released is not tried
-again.
+What became of each answer is `autograder.authoring.answer_trials`'s: as each exercise's record has it, or tried where
+none holds.
 
 What is listed as wrong and caught by no check is a warning, and so are a right answer that is rejected and a mutant
 that passes.
 """
 
+import functools
 import multiprocessing
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
@@ -25,24 +26,23 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 from autograder import cores
-from autograder.authoring import answer_trials, chapters, loader, mutants
+from autograder.authoring import answer_trials, chapters, loader, mutants, verified
 
 logger = logging.getLogger(__name__)
 _ = get_translation("catches")
 FOLDERS = {folder.name: folder for folder in loader.FOLDERS}
 
 
-def prepared(names):
-    """For each exercise what became of its listed answers; of several that are still to be tried, some at once."""
-    folders = [FOLDERS[name] for name in names]
-    missing = [
-        folder for folder in reversed(folders) if answer_trials.recorded(folder) is None
-    ]  # the last take longest
-    if missing:
+@functools.cache
+def results():
+    """For each exercise what became of its listed answers; of several that are to be tried, some at once."""
+    untried = [folder for folder in reversed(FOLDERS.values()) if not verified.holds(folder)]  # the last take longest
+    tried = {}
+    if untried:
         spawn = multiprocessing.get_context("spawn")  # a fork of a process in which torch runs may hang
-        with ProcessPoolExecutor(min(len(missing), cores.count()), mp_context=spawn) as pool:
-            list(pool.map(answer_trials.of, missing))
-    return {folder.name: answer_trials.of(folder) for folder in folders}
+        with ProcessPoolExecutor(min(len(untried), cores.count()), mp_context=spawn) as pool:
+            tried = dict(zip(untried, pool.map(answer_trials.of, untried), strict=True))
+    return {name: tried.get(folder) or answer_trials.of(folder) for name, folder in FOLDERS.items()}
 
 
 def mistake(wrong, subject):
@@ -65,7 +65,7 @@ class _Directive(SphinxDirective):
         """The results of one exercise."""
         for path in answer_trials.decides(FOLDERS[name]):
             self.env.note_dependency(str(path))
-        return prepared([name])[name]
+        return results()[name]
 
     def parsed(self, text):
         """A line of Markdown, as nodes."""
@@ -79,7 +79,6 @@ class SummaryDirective(_Directive):
 
     def run(self):
         body, total = [], Counter()
-        prepared(FOLDERS)
         for name in FOLDERS:
             counts = Counter()
             for own in self.of(name):
@@ -127,7 +126,6 @@ class CatchesDirective(_Directive):
 
     def run(self):
         self.env.note_dependency(str(loader.ROOT / chapters.SOURCE))  # a new chapter may bring a new exercise
-        prepared(FOLDERS)
         return [self.section(name) for name in FOLDERS]
 
     def section(self, name):

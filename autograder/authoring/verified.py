@@ -1,0 +1,192 @@
+"""What is known of an exercise and need not be tried again: that it was verified, and that it was released.
+
+That it was verified stands in `solutions/NN-name/verified.json`, which is tracked: whoever clones the course relies
+on what its authors and CI verified. It counts for as long as the exercise, the checks' runtime, what verifies, and
+the versions of NumPy and PyTorch are the same. The same sources make the same bytes, so that git shows what changed.
+
+That it was released here stands in `_build/released/NN-name.json`, which is not tracked.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from autograder import archive
+from autograder.authoring import published
+from autograder.checking import machine
+from autograder.course import CONFIG, Course, Exercise
+from autograder.seeds import digest_of
+
+NAME = "verified.json"
+HERE = Path(__file__).parent
+TOOLS = [HERE / name for name in ("verify.py", "verified.py", "answer_trials.py", "loader.py", "source.py")]
+TOOLS += [HERE.parent / name for name in ("cells.py", "imports.py")]
+PACKAGES = ("numpy", "torch")
+DIGITS = 16
+
+
+@dataclass(frozen=True)
+class Function:
+    """What became of the answers that are listed for one function.
+
+    Attributes
+    ----------
+    wrong : dict
+        The names of the checks that each wrong answer fails, by its name, in order. Checks that need a GPU are left
+        out, and so are answers that only one shows: the record is the same with and without.
+    unrecognised : list of str
+        The wrong answers whose failure is not put down to them.
+    right : list of str
+        The right answers.
+    """
+
+    wrong: dict[str, list[str]]
+    unrecognised: list[str]
+    right: list[str]
+
+
+# That it was verified.
+
+
+def state(folder: Path) -> dict[str, str]:
+    """Return what decides whether the exercise in an author's folder has to be verified again."""
+    versions = {name: metadata.version(name).partition("+")[0] for name in PACKAGES}  # a build, +cpu, is no matter
+    return {
+        "exercise": _digest([folder], without=_made(folder)),
+        "runtime": _digest([archive.RUNTIME]),
+        "tools": _digest(TOOLS),
+        **versions,
+    }
+
+
+def holds(folder: Path) -> bool:
+    """Tell whether an exercise was verified as it is now, and all of it that this machine can."""
+    return read(folder) is not None
+
+
+def read(folder: Path) -> dict[str, Function] | None:
+    """Return what became of an exercise's listed answers, function by function; None if no record holds.
+
+    One that cannot be read, or that somebody edited, is none.
+    """
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        kept = json.loads((folder / NAME).read_text(encoding="utf-8"))
+        expected = {**state(folder), "record": _seal(kept["not verified"], kept["functions"])}
+        if kept["verified"] == expected and all(map(machine.lacks, kept["not verified"])):
+            return {name: _function(entry) for name, entry in kept["functions"].items()}
+    return None
+
+
+def write(folder: Path, verified: dict[str, str], left_out: Iterable[str], found: dict[str, Function]) -> None:
+    """Write down that an exercise was verified.
+
+    Parameters
+    ----------
+    folder : Path
+        The author's.
+    verified : dict
+        Its `state` before it was tried: what was saved meanwhile was not.
+    left_out : iterable of str
+        What this machine lacks of what `on=` names, a GPU apart; where it is there, the exercise is verified again.
+    found : dict
+        What became of the answers of each function.
+    """
+    functions = {
+        name: {
+            "wrong": {answer: " ".join(failed) for answer, failed in own.wrong.items()},
+            "unrecognised": own.unrecognised,
+            "right": own.right,
+        }
+        for name, own in found.items()
+    }
+    without = sorted(left_out)
+    record = {
+        "verified": {**verified, "record": _seal(without, functions)},
+        "not verified": without,
+        "functions": functions,
+    }
+    _replace(folder / NAME, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+
+
+def _function(entry: dict[str, Any]) -> Function:
+    wrong = {answer: failed.split() for answer, failed in entry["wrong"].items()}
+    return Function(wrong, list(entry["unrecognised"]), list(entry["right"]))
+
+
+def _seal(*parts: Any) -> str:
+    """Return a digest of what a record says, by which an edited one is told."""
+    return digest_of(json.dumps(parts).encode())[:DIGITS]
+
+
+# That it was released.
+
+
+def is_released(course: Course, exercise: Exercise) -> bool:
+    """Tell whether an exercise was released as it is now, and what was released is still there."""
+    try:
+        return bool(json.loads(_note(course, exercise).read_text(encoding="utf-8")) == _built(course, exercise))
+    except (OSError, ValueError):
+        return False
+
+
+def note_release(course: Course, exercise: Exercise) -> None:
+    """Note that an exercise was released as it is now."""
+    note = _note(course, exercise)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    _replace(note, json.dumps(_built(course, exercise)))
+
+
+def _note(course: Course, exercise: Exercise) -> Path:
+    return course.root / "_build" / "released" / f"{exercise.name}.json"
+
+
+def _built(course: Course, exercise: Exercise) -> dict[str, str]:
+    """Return fingerprints of what a release is made from, and of what it made; the gradebook has it as well."""
+    tools = [
+        HERE / "release.py",
+        HERE / "source.py",
+        HERE / "published.py",
+        published.TEMPLATE,
+        Path(archive.__file__),
+    ]
+    made = [exercise.solution / f"{exercise.name}.ipynb", exercise.solution / archive.NAME]
+    made_from = [exercise.solution, archive.RUNTIME, course.root / CONFIG, *tools]
+    return {
+        "from": _digest(made_from, without=_made(exercise.solution)),
+        "made": _digest([exercise.released, *made]),
+        "gradebook": str(course.gradebook.exists()),
+        "site": published.site(course.root),
+    }
+
+
+# What both are made of.
+
+
+def _made(folder: Path) -> list[Path]:
+    """Return what lies in an author's folder and was made from the rest, or is about mutants alone."""
+    names = (NAME, f"{folder.name}.ipynb", archive.NAME, f"{archive.NAME}.part", "equal.toml")
+    return [folder / name for name in names]
+
+
+def _digest(places: Sequence[Path], without: Sequence[Path] = ()) -> str:
+    """Return a digest of files and of what lies in folders; how git ends lines on this system is no part of it."""
+    parts = []
+    for place in places:
+        for path in sorted(place.rglob("*"), key=Path.as_posix) if place.is_dir() else [place]:
+            name = path.relative_to(place.parent)
+            hidden = any(part.startswith((".", "__pycache__")) for part in name.parts)
+            if path.is_file() and path not in without and not hidden:
+                parts += [name.as_posix().encode(), path.read_bytes().replace(b"\r\n", b"\n")]
+    return digest_of(*parts)[:DIGITS]
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file at once: who reads it meanwhile gets the old one, and two writers do not mix."""
+    building = path.with_name(f".{path.name}.{os.getpid()}")
+    building.write_text(text, encoding="utf-8", newline="\n")
+    building.replace(path)

@@ -1,0 +1,294 @@
+"""The way to the course on every system, with nothing but Python: install it, build it, read it, test it.
+
+    python course.py          installs, releases the exercises, builds the book, grades the sample class
+    python course.py serve    opens the book
+    python course.py --help   has the rest
+
+All goes into .venv, which is made where there is none. `make` does the same under the same names.
+"""
+
+import argparse
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+BUILD = ROOT / "_build"
+LEAST = (3, 11)
+ADDRESS, PORT = "127.0.0.1", 8000
+FIRST = {"install": 100, "release": 15, "book": 160, "sample": 25}
+"""How many seconds each phase takes the first time, on two cores and a quick network; again, each takes a few."""
+ELSEWHERE = {
+    "sample": "The sample class is not graded here: grading needs Linux, for its sandbox.",
+    "test": "Tests of the engine need Linux; here each exercise is solved as students do, in a kernel of its own.",
+}
+"""What is said on other systems than Linux of what is left out there."""
+TESTS = {
+    "test": ["-m", "not sweep"],
+    "test-fast": ["-m", "not slow and not browser and not sweep"],
+    "test-sweep": ["--dist", "worksteal", "-m", "sweep"],
+    "coverage": [
+        *("-m", "not slow and not browser and not sweep"),
+        *("--cov", "--cov-report=term:skip-covered"),
+    ],
+}
+TARGETS = {
+    "course": "install, release the exercises, build the book, grade the sample class",
+    "serve": f"the book at http://{ADDRESS}:{PORT}",
+    "release": "solutions/ -> exercises/",
+    "book": "release, and build the book",
+    "sample": "release, and make and grade the sample class",
+    "test": "install what tests use too, and pass the tests",
+    "test-fast": "a first answer in a minute",
+    "test-sweep": "what takes longer",
+    "test-exercise": "the tests of one exercise, such as: test-exercise 01-qkv",
+    "coverage": "how much of autograder/ the fast tests run",
+    "lint": "style and types (ruff, mypy, ESLint)",
+    "lists": "what lists chapters, from book/chapters.toml",
+    "lock": "requirements.txt and requirements-test.txt, from pyproject.toml",
+    "changes": "what is new since the last release",
+    "install": "what reading, solving, grading and building use",
+    "install-all": "what tests and linters use, too",
+}
+
+
+class Refused(Exception):
+    """What keeps the course from going on, and its mend: one line."""
+
+
+# What holds on which system: plain functions, told what they are to suppose.
+
+
+def python_of(venv, system):
+    """Return the path of a virtual environment's Python."""
+    return venv / "Scripts" / "python.exe" if system == "win32" else venv / "bin" / "python"
+
+
+def left_out(what, system):
+    """Return in one line what is left out on a system of a phase or a target; an empty text if nothing is."""
+    return "" if system.startswith("linux") else ELSEWHERE.get(what, "")
+
+
+def refusal(version, system, root, has_venv, executable):
+    """Return in one line why no environment can be made, with the mend; an empty text if one can."""
+    if version[:2] < LEAST:
+        needed, found = ".".join(map(str, LEAST)), ".".join(map(str, version[:2]))
+        return (
+            f"This course needs Python {needed} or newer; {executable} is {found}. Install one, and run this with it"
+            f" (with make: make course PYTHON=/path/to/python{needed})."
+        )
+    if not has_venv:
+        own = ".".join(map(str, version[:2]))
+        return f"Python's venv module is missing (Debian and Ubuntu: apt install python{own}-venv)."
+    separator = ";" if system == "win32" else ":"
+    strange = [character for character in (separator, "?") if character in str(root)]
+    if strange:
+        return f"{root} has {strange[0]!r} in its path, which Python's environments or SQLite cannot have: move it."
+    return ""
+
+
+def about(seconds):
+    """Return a number of seconds in words."""
+    return f"about {round(seconds / 60)} minutes" if seconds >= 90 else f"about {max(1, round(seconds))} seconds"
+
+
+# Phases.
+
+
+def python():
+    """Return the environment's Python."""
+    return python_of(VENV, sys.platform)
+
+
+def run(*command, what):
+    """Run the environment's Python in the course's folder; refuse to go on if it fails."""
+    environment = dict(os.environ, PIP_DISABLE_PIP_VERSION_CHECK="1")
+    if sys.platform == "win32":
+        environment["PYTHONUTF8"] = "1"  # what is printed has letters that not every console's own encoding has
+    status = subprocess.run([str(python()), *map(str, command)], cwd=str(ROOT), env=environment).returncode
+    if status:
+        raise Refused(f"{what} (status {status}).")
+
+
+def install(tests=False):
+    """Make .venv, and install what is used; with `tests`, what they and the linters use, too."""
+    files, stamp = ["requirements.txt"], VENV / ".installed"
+    if tests:
+        files, stamp = [*files, "requirements-test.txt"], VENV / ".installed-test"
+    sources = [ROOT / name for name in (*files, "pyproject.toml")]
+    if not python().exists():
+        make_environment()
+    elif stamp.exists() and all(stamp.stat().st_mtime >= source.stat().st_mtime for source in sources):
+        return
+    pip, lists = ("-m", "pip", "install"), [part for name in files for part in ("-r", name)]
+    # Python compiles what it imports when it first does, which is a small part of what pip would compile now.
+    quick = () if sys.dont_write_bytecode else ("--no-compile",)
+    run(*pip, *quick, *lists, what="pip could not install (see above); without a network, connect and run this again")
+    itself = ("--quiet", "--no-deps", "--no-build-isolation", "--editable", ".")
+    run(*pip, *itself, what="pip could not install the course itself")
+    stamp.touch()
+
+
+def make_environment():
+    """Make .venv: all of it, or nothing."""
+    has_venv = all(importlib.util.find_spec(name) for name in ("venv", "ensurepip"))
+    refused = refusal(sys.version_info, sys.platform, ROOT, has_venv, sys.executable)
+    if not refused and VENV.exists():
+        refused = f"{VENV} has no {python().relative_to(VENV)}: delete that folder, and run this again."
+    if refused:
+        raise Refused(refused)
+    whole = False
+    try:
+        whole = not subprocess.run([sys.executable, "-m", "venv", str(VENV)]).returncode
+    finally:
+        if not whole:
+            shutil.rmtree(str(VENV), ignore_errors=True)
+    if not whole:
+        raise Refused("Python's venv module could not make .venv, for the reason above.")
+
+
+def release():
+    """Build exercises/; what verified.json does not vouch for is verified first."""
+    run("-m", "autograder", "release", what="The exercises were not released")
+
+
+def book():
+    """Build the book."""
+    run("book/build.py", what="The book was not built")
+
+
+def sample():
+    """Make and grade the sample class; its gradebook belongs to one release, and begins anew with the next."""
+    place = BUILD / "sample"
+    gradebook = place / "gradebook.db"
+    if gradebook.exists():
+        made = gradebook.stat().st_mtime
+        if any(path.stat().st_mtime > made for path in (ROOT / "exercises").rglob("*")):
+            shutil.rmtree(str(place))
+    run("examples/make_class.py", what="The sample class was not made")
+    grade = ("grade", "--submitted", place / "submitted", "--into", place, "--fall-back")
+    run("-m", "autograder", *grade, what="The sample class was not graded")
+    run("-m", "autograder", "report", "--into", place, what="The sample class has no report")
+
+
+def serve():
+    """Serve the built book until Ctrl-C."""
+    if not (BUILD / "html" / "index.html").exists():
+        raise Refused("The book is not built yet. Run: python course.py")
+    print(f"The book: http://{ADDRESS}:{PORT} (Ctrl-C ends it)", flush=True)
+    command = ("-m", "http.server", "--bind", ADDRESS, "--directory", BUILD / "html", PORT)
+    try:
+        run(*command, what=f"The book is not served: is port {PORT} in use")
+    except KeyboardInterrupt:
+        return
+
+
+def pytest(*options):
+    """Run pytest: as many processes as tests/conftest.py says, but not more than memory is sure to hold."""
+    run("-m", "pytest", "-n", "logical", "--maxprocesses", "8", *options, what="Not all tests passed")
+
+
+def test_exercise(name):
+    """Run the tests of one exercise."""
+    if not name:
+        raise Refused("Name the exercise: python course.py test-exercise 01-qkv (make test-exercise NAME=01-qkv)")
+    files = [f"tests/test_{part}.py" for part in ("exercises", "labels", "source")]
+    pytest("--dist", "load", "-q", "-m", "not sweep", "-k", name, *files)
+
+
+def lint():
+    """Look at style and types."""
+    for command in (
+        ("-m", "ruff", "check", "."),
+        ("-m", "ruff", "format", "--check", "."),
+        ("-m", "mypy"),
+        ("book/javascript.py",),
+    ):
+        run(*command, what=f"{' '.join(command)} found something")
+
+
+PHASES = {"install": install, "release": release, "book": book, "sample": sample}
+STEPS = {
+    "course": ("install", "release", "book", "sample"),
+    "install": ("install",),
+    "release": ("install", "release"),
+    "book": ("install", "release", "book"),
+    "sample": ("install", "release", "sample"),
+}
+
+
+def in_phases(target, system):
+    """Run the phases of a target; say before each how long the first time takes, and in the end how long it took."""
+    took = {}
+    for phase in STEPS[target]:
+        why = left_out(phase, system)
+        print(why or f"{phase}: {about(FIRST[phase])} the first time", flush=True)
+        if not why:
+            begun = time.monotonic()
+            PHASES[phase]()
+            took[phase] = time.monotonic() - begun
+    for phase, seconds in took.items():
+        print(f"{phase:<8} {seconds:6.1f} s")
+
+
+def main(arguments=None):
+    """Run one target; return the exit status."""
+    listed = "\n".join(f"  {name:<14} {what}" for name, what in TARGETS.items())
+    parser = argparse.ArgumentParser(
+        description="Install the course, build it, read it, test it.",
+        epilog=f"targets:\n{listed}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("target", nargs="?", default="course", choices=TARGETS, metavar="target")
+    parser.add_argument("name", nargs="?", default="", help="an exercise, for test-exercise")
+    given = parser.parse_args(arguments)
+    try:
+        do(given.target, given.name)
+    except Refused as reason:
+        print(reason, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nInterrupted; what is done is kept, and the same command goes on.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def do(target, name=""):
+    """Do what a target says."""
+    if target in STEPS:
+        in_phases(target, sys.platform)
+    else:
+        install(tests=target not in ("serve", "lists"))
+    if target == "course":
+        print(f"\nThe book is built: run 'python course.py serve' (or make serve) and open http://{ADDRESS}:{PORT}")
+        if not left_out("sample", sys.platform):
+            print("The sample class is graded: _build/sample/report.html has every student's feedback.")
+    elif target == "serve":
+        serve()
+    elif target in TESTS:
+        release()
+        why = left_out("test", sys.platform)
+        if why:
+            print(why, flush=True)
+            run("tests/student.py", "exercises", "solutions", what="Not all exercises work here")
+        else:
+            pytest(*TESTS[target])
+    elif target == "test-exercise":
+        test_exercise(name)
+    elif target == "lint":
+        lint()
+    elif target == "lists":
+        run("-m", "autograder", "lists", what="Nothing was listed")
+    elif target == "lock":
+        run(".ci/lock.py", what="Nothing was pinned")
+    elif target == "changes":
+        run("-m", "towncrier", "build", "--draft", "--version", "next", what="The changes could not be shown")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
