@@ -145,17 +145,17 @@ def walked(node):
             yield from walked(child)
 
 
-def read_by(source, called=False):
-    """Return the names of the page that code reads, in functions too: not those that a function has for itself.
+def read_by(source, at_once=True, called=True):
+    """Return the names of the page that code reads: `at_once`, as it is run, and when its functions are `called`.
 
-    With `called`, only those that its functions read, when they are called.
+    Not those that a function has for itself.
     """
-    found, todo = set(), [(symtable.symtable(source, "cell", "exec"), not called)]
+    found, todo = set(), [(symtable.symtable(source, "cell", "exec"), False)]
     while todo:
-        table, counts = todo.pop()
-        counts = counts or (table.get_type() == "function" and table.get_name().strip("<>") not in AT_ONCE)
-        todo += [(child, counts) for child in table.get_children()]
-        if counts:
+        table, within = todo.pop()
+        within = within or (table.get_type() == "function" and table.get_name().strip("<>") not in AT_ONCE)
+        todo += [(child, within) for child in table.get_children()]
+        if called if within else at_once:
             found |= {one.get_name() for one in table.get_symbols() if one.is_global() and one.is_referenced()}
     return found
 
@@ -168,7 +168,7 @@ def wanted(notebook, cell):
     before = ast.parse("\n".join(texts[: at + 1])).body
     functions = {node.name: read_by(ast.unparse(node)) for node in before if isinstance(node, NAMED)}
     rest = "\n".join(ast.unparse(node) for node in before if not isinstance(node, NAMED))
-    needed = read_by("\n".join(texts[at + 1 :])) | read_by(rest, called=True)
+    needed = read_by("\n".join(texts[at + 1 :])) | read_by(rest, at_once=False) | read_by(texts[at], called=False)
     while more := set().union(*(functions[name] for name in needed & functions.keys())) - needed:
         needed |= more
     return sorted(bound(cell.source) & needed)
