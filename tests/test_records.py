@@ -83,7 +83,8 @@ def test_what_of_a_cell_is_kept_and_what_is_run():
     cell = (
         "import math\nwidth, (low, high) = 8, (0, 1)\nrows, usual = [], 3\n"
         "for step in range(3):\n    rows.append(step)\n    last = step\n"
-        "def far(x):\n    return x + width\ndef unread(rows=usual):\n    return high\nwith open('x') as file:\n    pass\nbest = [n for n in rows]\n"
+        "def far(x):\n    return x + width\ndef unread(rows=usual):\n    return high\n"
+        "with open('x') as file:\n    pass\nbest = [n for n in rows]\n"
     )
     page = notebook(
         "def early(step):\n    file = step\n    return lambda: last + file\ndef unused():\n    return high\n"
