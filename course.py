@@ -142,14 +142,15 @@ def make_environment():
         refused = f"{VENV} has no {python().relative_to(VENV)}: delete that folder, and run this again."
     if refused:
         raise Refused(refused)
-    whole = False
+    said, status = "", 1
     try:
-        whole = not subprocess.run([sys.executable, "-m", "venv", str(VENV)]).returncode
+        done = subprocess.run([sys.executable, "-m", "venv", str(VENV)], stderr=subprocess.PIPE, text=True)
+        said, status = done.stderr.strip(), done.returncode
     finally:
-        if not whole:
+        if status:
             shutil.rmtree(str(VENV), ignore_errors=True)
-    if not whole:
-        raise Refused("Python's venv module could not make .venv, for the reason above.")
+    if status:
+        raise Refused(f"Python's venv module could not make .venv: {(said or 'no reason given').splitlines()[-1]}")
 
 
 def release():
@@ -181,11 +182,13 @@ def serve():
     if not (BUILD / "html" / "index.html").exists():
         raise Refused("The book is not built yet. Run: python course.py")
     print(f"The book: http://{ADDRESS}:{PORT} (Ctrl-C ends it)", flush=True)
-    command = ("-m", "http.server", "--bind", ADDRESS, "--directory", BUILD / "html", PORT)
+    command = [sys.executable, "-m", "http.server", "--bind", ADDRESS, "--directory", str(BUILD / "html"), str(PORT)]
     try:
-        run(*command, what=f"The book is not served: is port {PORT} in use")
+        status = subprocess.run(command).returncode
     except KeyboardInterrupt:
         return
+    if status:
+        raise Refused(f"The book is not served: another program may be serving at port {PORT}. End it first.")
 
 
 def pytest(*options):
@@ -262,8 +265,8 @@ def do(target, name=""):
     """Do what a target says."""
     if target in STEPS:
         in_phases(target, sys.platform)
-    else:
-        install(tests=target not in ("serve", "lists"))
+    elif target != "serve":
+        install(tests=target != "lists")
     if target == "course":
         print(f"\nThe book is built: run 'python course.py serve' (or make serve) and open http://{ADDRESS}:{PORT}")
         if not left_out("sample", sys.platform):

@@ -123,8 +123,9 @@ def test_a_mixed_class_has_mistakes_where_it_says_so(benchmarks, folder):
             wrong = label in answers.listed(subject, "wrong") or label in classes.ERRORS
             earned = score(answers, subject, namespace.get(subject))
             faulty += wrong
-            if wrong:
-                assert earned < 1, f"{student.name}: {label}"
+            if wrong and earned == 1:  # some mistakes are told by advice alone, which costs nothing
+                report = answers.exercise.suite.examine(subject, namespace[subject], seed=SEED)
+                assert any(result.status == "advice" for result in report.results), f"{student.name}: {label}"
             if student.kind == "right":
                 assert earned == 1, f"{student.name}: {label}"
         assert faulty in {"right": (0,), "wrong": (1, 2, 3), "error": (1, 2)}[student.kind]

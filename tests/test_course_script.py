@@ -128,11 +128,13 @@ def test_an_environment_is_made_whole_or_not_at_all(done, monkeypatch, capsys, h
         (course.VENV / "pyvenv.cfg").touch()
         if how == "is interrupted":
             raise KeyboardInterrupt
-        return subprocess.CompletedProcess(command, 1)
+        return subprocess.CompletedProcess(command, 1, stderr="Traceback\nOSError: no space left\n")
 
     monkeypatch.setattr(subprocess, "run", half)
     assert course.main(["install"]) == (130 if how == "is interrupted" else 1)
-    assert not course.VENV.exists() and capsys.readouterr().err.strip().count("\n") == 0
+    said = capsys.readouterr().err
+    assert not course.VENV.exists() and said.strip().count("\n") == 0
+    assert ("no space left" in said) == (how == "fails")
 
 
 def test_a_folder_that_is_no_environment_is_named_and_left(done, capsys):

@@ -50,7 +50,7 @@ class Loaded:
 
     @property
     def without_points(self) -> set[str]:
-        """The functions whose check cells are worth 0: questions for a pencil, whose answers are a few numbers."""
+        """The functions whose check cells are worth 0: a question for a pencil, and steps on the way to others."""
         calls = [call_of(cell) for cell in self.notebook.cells]
         return {call.subject for call in calls if call and call.points == 0}
 

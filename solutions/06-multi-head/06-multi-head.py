@@ -106,9 +106,10 @@ checks.run("by_hand", points=0)
 #   (b, 1, n_k), one for each sequence; or four axes that fit (b, h, n_q, n_k), each of the first three in full or 1.
 #   Not asked about: two axes (1, n_k), and three of which the first is 1 while b is not.
 # - A query that may attend to nothing gets weights 0, and so the weighted sum 0; `W_o` and its bias come after that.
-# - What does not fit raises `ValueError`, `RuntimeError` or `IndexError`; each function names it under *Raises*. PyTorch
-#   itself does so nearly everywhere. Advice, worth no points: where it would stretch a size of 1 to fit another, raise too.
-#   What becomes of batches of different size is not asked about.
+# - A mask for other numbers of queries or keys, and a width that `split_heads` cannot deal out, raise `ValueError`,
+#   `RuntimeError` or `IndexError`, as PyTorch itself does. Advice, worth no points: so do other sizes that do not fit (each
+#   class names its own under *Raises*), and a size of 1 is not stretched to fit another. What becomes of batches of
+#   different size is not asked about.
 # - The result has the floating dtype of inputs and parameters, which is one for all. Integers are not asked about.
 # - Gradients flow from the result to every input and every parameter: no `detach`, no `.data`, no NumPy on the way.
 # - The inputs are left as they were; nothing is dropped at random, in training mode either.

@@ -389,7 +389,7 @@ def gradients(q, k, v, D, lse, P, d_out, fault):
     return dq, dk, dv
 
 
-AGAIN = {"skipped", "unmasked", "keys_unmasked", "lse_along_keys", "no_lse", "unscaled"}
+AGAIN = {"skipped", "unmasked", "keys_unmasked", "rest_left_out", "lse_along_keys", "no_lse", "unscaled"}
 
 
 def weights_again(q, k, v, causal, fault):
@@ -402,6 +402,8 @@ def weights_again(q, k, v, causal, fault):
     if not causal and fault == "skipped":
         i = torch.arange(q.shape[2], device=q.device) // BLOCK
         scores = scores.masked_fill(i[None, :] > i[:, None], -math.inf)
+    if fault == "rest_left_out":
+        scores[:, :, q.shape[2] // BLOCK * BLOCK :] = -math.inf
     if fault == "unscaled":
         scores = scores * math.sqrt(q.shape[-1])
     if fault == "no_lse":
@@ -425,7 +427,7 @@ def flash_of(fault):
             found = gradients(q, k, v, D, lse, P, d_out, fault)
             if fault in AGAIN:
                 again = gradients(q, k, v, D, lse, weights_again(q, k, v, ctx.causal, fault), d_out, fault)
-                found = (found[0], *again[1:]) if fault == "keys_unmasked" else again
+                found = (found[0], *again[1:]) if fault in ("keys_unmasked", "rest_left_out") else again
             return *found, None
 
     def flash_attention(q, k, v, causal=False):
@@ -458,6 +460,10 @@ BACKWARD = {
     "keys_unmasked": (
         "no causal mask in one kernel",
         "Both kernels make P anew, and both need the mask.",
+    ),
+    "rest_left_out": (
+        "last tile of queries left out",
+        "`backward_keys` walks over all queries up to n, those of a tile that is not full too.",
     ),
     "D_along_keys": (
         "row sums D along the keys",
@@ -580,6 +586,8 @@ def going_back(
             tl.store(dq + tl.program_id(0) * tl.num_programs(1) * n * WIDTH + theirs, part, mask=rows[:, None] < n)
         else:
             tl.atomic_add(dq + theirs, part, mask=rows[:, None] < n)
+    if WAY == "head counted twice":
+        dk += head * n * WIDTH
     tl.store(dk + places, dk_acc.to(k.dtype.element_ty), mask=own[:, None] < stored)
     tl.store(dv + places, dv_acc.to(v.dtype.element_ty), mask=own[:, None] < n)
 
@@ -607,6 +615,8 @@ class Back(torch.autograd.Function):
             q, loaded = longer(q), n + rows
         if way == "writes past the end":
             dk, stored = longer(dk), n + size
+        if way == "head counted twice":
+            dk = longer(dk, 2 * dk.numel())
         d_out, scale = d_out.contiguous(), 1 / math.sqrt(d)
         going_back[(blocks, b * h)](q, k, v, d_out, lse, D, dq, dk, dv, n, loaded, stored, scale, **how)
         return dq.sum(0).to(q.dtype), dk, dv, None, None, None, None
@@ -630,6 +640,16 @@ def flash_attention_reads_past_the_end(q, k, v, causal=False):
 )
 def flash_attention_writes_past_the_end(q, k, v, causal=False):
     return Back.apply(q, k, v, causal, 32, 32, "writes past the end")
+
+
+@misconception(
+    "flash_attention",
+    label="offset of a head added twice",
+    hint="The gradient of a head begins `head * n * WIDTH` numbers behind the pointer: add that once.",
+    on="triton",
+)
+def flash_attention_head_twice(q, k, v, causal=False):
+    return Back.apply(q, k, v, causal, 32, 32, "head counted twice")
 
 
 @misconception(
