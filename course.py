@@ -21,7 +21,7 @@ VENV = ROOT / ".venv"
 BUILD = ROOT / "_build"
 LEAST = (3, 11)
 ADDRESS, PORT = "127.0.0.1", 8000
-FIRST = {"install": 100, "release": 15, "book": 160, "sample": 25}
+FIRST = {"install": 60, "release": 8, "book": 85, "sample": 15}
 """How many seconds each phase takes the first time, on two cores and a quick network; again, each takes a few."""
 ELSEWHERE = {
     "sample": "The sample class is not graded here: grading needs Linux, for its sandbox.",
