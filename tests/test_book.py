@@ -212,7 +212,7 @@ def test_exercise_downloads_and_opens(page, site, name, tmp_path):
 def test_keyboard_reaches_the_main_controls(page, site):
     visit(page, site, "index")
     reached = []
-    for _ in range(40):
+    for _ in range(45):
         page.keyboard.press("Tab")
         reached.append(
             page.evaluate(

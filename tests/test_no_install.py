@@ -19,7 +19,7 @@ import pytest
 import student
 from conftest import ROOT, toy_course
 
-from autograder.authoring import published, verify
+from autograder.authoring import published, verified
 from autograder.authoring.release import release
 from autograder.cells import grade_id, is_skipped
 from autograder.course import Course, UserError
@@ -84,10 +84,10 @@ def test_with_an_address_a_release_has_the_cell_behind_its_title_and_without_one
     cell = notebook.cells[1]
     assert grade_id(cell) == cell.id == "fetch_files" and is_skipped(cell)
     assert 'fetch_files("https://owner.github.io/a-course/exercises/01-toy.zip")' in cell.source
-    verify.remember(course, course.sources()[0])
-    assert verify.is_current(course, course.sources()[0])
+    verified.note_release(course, course.sources()[0])
+    assert verified.is_released(course, course.sources()[0])
     configured(course.root, "")
-    assert not verify.is_current(course, course.sources()[0])
+    assert not verified.is_released(course, course.sources()[0])
     release(course, course.sources()[0])
     without = nbformat.read(course.exercises()[0].notebook, as_version=4)
     assert [one.id for one in notebook.cells if one is not cell] == [one.id for one in without.cells]

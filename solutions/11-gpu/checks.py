@@ -259,11 +259,13 @@ def forward_ragged_causal(flash_attention_forward, draw):
 
 @check(weight=0.5, needs=[forward_lse, forward_tiles], on="triton")
 def forward_large_scores(flash_attention_forward, draw):
-    """Scores above 100 and below -100 overflow nowhere, nor do both in one row."""
+    """Scores above 100 and below -100 overflow nowhere, nor do both in one row, or in two rows of one tile."""
     q, k, v = heads(draw, 2 * BLOCK, b=1)
-    later = torch.tensor((1, -1), device=DEVICE).repeat_interleave(BLOCK)[:, None]
+    signs = torch.tensor((1, -1), device=DEVICE)
+    later, others = signs.repeat_interleave(BLOCK)[:, None], signs.repeat(BLOCK)[:, None]
     for sign in (1, -1, later, -later):
         expect_forward(flash_attention_forward, [7 * q.abs(), sign * 7 * k.abs(), v], False)
+    expect_forward(flash_attention_forward, [others * 7 * q.abs(), 7 * k.abs(), v], False)
 
 
 @check(weight=0.5, needs=[forward_one_tile], on="triton")

@@ -95,6 +95,8 @@ def tiles(q, k, v, causal, fault, block=BLOCK):
                 scores = functional.pad(scores, (0, block - len(keys)))
                 values = functional.pad(values, (0, 0, 0, block - len(keys)))
             highest = scores.amax(-1)
+            if fault == "one_top":
+                highest = highest.amax(-1, keepdim=True).expand_as(highest)
             if fault != "top_of_the_tile":
                 highest = torch.maximum(top, highest)
             if fault == "no_top":
@@ -146,6 +148,10 @@ FORWARD = {
     "top_of_the_tile": (
         "top of the tile alone",
         "The new top is the larger of the old one and the tile's: else exp(old top - new top) overflows.",
+    ),
+    "one_top": (
+        "one top for all rows of a tile",
+        "Each row needs a top of its own, `tl.max(scores, 1)`: far below another row's, all its weights become 0.",
     ),
     "upside_down": ("shrink factor upside down", "It is exp(old top - new top), and at most 1."),
     "log_2": ("log2 of the total", "The natural logarithm of the total, `tl.log`, is added to the top."),
