@@ -150,7 +150,7 @@ FORWARD = {
         "The new top is the larger of the old one and the tile's: else exp(old top - new top) overflows.",
     ),
     "one_top": (
-        "one top for all rows of a tile",
+        "one top for a whole tile",
         "Each row needs a top of its own, `tl.max(scores, 1)`: far below another row's, all its weights become 0.",
     ),
     "upside_down": ("shrink factor upside down", "It is exp(old top - new top), and at most 1."),
