@@ -222,7 +222,10 @@ def test_two_releases_at_one_time(course, folder):
 
     with ThreadPoolExecutor() as pool:
         done = list(pool.map(run, range(2)))
+    assert [own.returncode for own in done] == [0, 0], done
     assert all("Traceback" not in own.stderr for own in done), done
+    said = sorted(own.stdout for own in done)  # the second finds the first one's work
+    assert said == ["Released exercises/01-toy\n", "Unchanged: exercises/01-toy\n"]
     assert verified.holds(folder)
     assert release(course).endswith("exercises/01-toy\n")
     assert {path.name for path in folder.iterdir() if path.name.startswith(".")} == set()

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from autograder import locks
 from autograder.commands.console import (
     Names,
     Root,
@@ -14,6 +15,7 @@ from autograder.commands.console import (
     progress_of,
     say_error,
     short,
+    warn,
     warn_of_gpus,
 )
 from autograder.course import ROOT, Course, Exercise, UserError
@@ -31,10 +33,17 @@ def release(
     One that was verified as it is now, which its verified.json says, is not verified again; one that has not changed
     since its last release here is not built again.
     """
-    from autograder.authoring import verified
-
     where = course_at(course)
     chosen = where.sources(exercises or ())
+    with locks.held(where.root / "_build" / "release.lock", lambda: warn("Waiting for another release to end.")):
+        _release(where, chosen, anew)
+    warn_of_gpus(chosen)
+
+
+def _release(where: Course, chosen: list[Exercise], anew: bool) -> None:
+    """Verify and build what has to be, and say what was done."""
+    from autograder.authoring import verified
+
     doubtful = [exercise for exercise in chosen if anew or not verified.holds(exercise.solution)]
     if doubtful:
         _verify(doubtful)
@@ -47,7 +56,6 @@ def release(
     if relied := [exercise for exercise in changed if exercise not in doubtful]:
         line = f"{len(relied)} of them verified before, as verified.json has it; release --verify verifies all again"
         out.print(line, highlight=False, soft_wrap=True)
-    warn_of_gpus(chosen)
 
 
 def _verify(exercises: list[Exercise]) -> None:
