@@ -282,6 +282,9 @@ def masked_softmax_nothing(masked_softmax, draw):
     got = expect_array(masked_softmax(S, mask), (n_q, n_k))
     expect_zero(got, ~mask)
     expect_close(got, shared_out(S, mask))
+    # As many queries as keys, and a mask (n, 1): it hides all from some queries, and not some keys from all.
+    S, mask = scores(draw, n_k, n_k), some(draw, 1, n_k).T
+    expect_close(masked_softmax(S, mask), shared_out(S, np.repeat(mask, n_k, axis=1)))
 
 
 @check(weight=2, needs=[masked_softmax_values])
@@ -497,6 +500,10 @@ def masked_attention_batch(masked_attention, draw):
         expect_attends(masked_attention, Q, K, V)
         for shape in [(n_q, n_k), (1, n_k), (b, 1, n_k), (b, n_q, n_k)]:
             expect_attends(masked_attention, Q, K, V, some(draw, *shape))
+    # As many sequences as queries and keys: there a mask that loses its axis of size 1 fits as another.
+    Q, K, V = qkv(draw, n_k, n_q=n_k, n_k=n_k, d_k=d_k, d_v=d_v)
+    for shape in [(n_k, n_k), (n_k, 1, n_k)]:
+        expect_attends(masked_attention, Q, K, V, some(draw, *shape))
 
 
 @check(weight=1, needs=[masked_attention_masked])

@@ -167,7 +167,10 @@ def split_heads_alike(split_heads, draw):
     expect_close(split_heads(X, h), columns(X.numpy(), h))
     X = tensor(draw, h, h, h)  # one column for each head
     expect_close(split_heads(X, h), columns(X.numpy(), h))
-    for n, h, d_head in [(draw.long(), 2, 3), (3, draw.long(), 2), (3, 2, draw.long())]:
+    # And widths that 64 divides, the width of a head in many models: `num_heads` alone says how many there are.
+    wide = 64 * int(draw.rng.choice([1, 2, 3, 12]))
+    heads = int(draw.rng.choice([own for own in (2, 4, 8, 16, 32) if own != wide // 64]))
+    for n, h, d_head in [(draw.long(), 2, 3), (3, draw.long(), 2), (3, 2, draw.long()), (2, heads, wide // heads)]:
         d = h * d_head
         X = tensor(draw, 2, n, d)
         expect_close(split_heads(X, h), columns(X.numpy(), h))
@@ -405,7 +408,7 @@ def masked_sequences(made, draw):
     d_model = h * d_head
     own = parameters(draw, d_model)
     layer = loaded(made, own, h)
-    for sequences in (b, h):
+    for sequences in (b, h, n_q):  # with the last, (b, 1, n_k) would fit without its 1 as well, as another mask
         arguments = tokens(draw, sequences, n_q, n_k, d_model)
         for n in (n_q, 1):
             expect_attends(layer, own, h, *arguments, some(draw, sequences, n, n_k))
@@ -420,6 +423,9 @@ def masked_heads(made, draw):
     layer = loaded(made, own, h)
     arguments = tokens(draw, b, n_q, n_k, d_model)
     for shape in [(b, h, n_q), (1, h, n_q), (b, 1, n_q), (b, h, 1), (1, 1, n_q), (1, h, 1), (b, 1, 1), (1, 1, 1)]:
+        expect_attends(layer, own, h, *arguments, some(draw, *shape, n_k))
+    arguments = tokens(draw, h, h, n_k, d_model)  # sequences, heads and queries alike: axes of 1 tell masks apart
+    for shape in [(h, 1, 1), (1, h, 1), (1, 1, h)]:
         expect_attends(layer, own, h, *arguments, some(draw, *shape, n_k))
 
 

@@ -735,6 +735,22 @@ def TinyGPT_causal(TinyGPT, draw):
                 " a causal mask, True where a token may look, at itself and to the left?"
             )
             raise Failed(Message(message, j=j, i=int(leaks[-1])))
+    # Hundreds of tokens: a mask of some size of its own ends before them.
+    long = draw.long()
+    model = drawn(TinyGPT, draw, 3, 4, 1, 1, long)
+    tokens = words(draw, 3, 1, long).repeat(3, 1)
+    changed = 17 + int(draw.rng.integers(47)), long - 1 - int(draw.rng.integers(3))
+    for row, j in enumerate(changed, 1):
+        tokens[row, j] = (tokens[row, j] + 1) % 3
+    logits = logits_of(model, tokens, 3)
+    for row, j in enumerate(changed, 1):
+        leaks = np.flatnonzero(distances(logits[0, :j], logits[row, :j]) > CHANGES)
+        if len(leaks):
+            message = (
+                "In a sequence of {n} tokens, token {j} was changed, and the logits at token {i}, before it, changed "
+                "with it. A mask has to be as long as the sequence, whatever that is."
+            )
+            raise Failed(Message(message, n=long, j=j, i=int(leaks[-1])))
 
 
 @check(weight=1, needs=[TinyGPT_causal])

@@ -104,10 +104,11 @@ def project_ones(project, draw):
 
 @check(weight=1, needs=[project_values])
 def project_refuses(project, draw):
-    """Two sizes d_in that differ raise `ValueError`, a size of 1 too."""
+    """Two sizes d_in that differ raise `ValueError`, a size of 1 too, whatever else fits."""
     n, d_in, d_out, other = draw.sizes(4)
-    for left, right in [(d_in, other), (d_in, 1), (1, d_in)]:
-        X, W = draw.array(n, left), draw.array(right, d_out)
+    # In the last, W would fit if it were transposed.
+    for left, right, width in [(d_in, other, d_out), (d_in, 1, d_out), (1, d_in, d_out), (d_in, other, d_in)]:
+        X, W = draw.array(n, left), draw.array(right, width)
         expect_raises([ValueError], project, X, W, because=f"d_in is {left} and {right}")
 
 

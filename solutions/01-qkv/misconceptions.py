@@ -820,6 +820,16 @@ def project_turned_when_square(X, W):
 
 @misconception(
     "project",
+    label="W transposed where only that fits",
+    hint="A `W` of shape (d_out, d_in) is turned over without a word. Who hands in such a matrix has mixed something "
+    "up, and learns of it if `X @ W` raises.",
+)
+def project_turned_to_fit(X, W):
+    return X @ (W.T if W.shape[0] != X.shape[-1] else W)
+
+
+@misconception(
+    "project",
     label="only the first 512 vectors",
     hint="Vectors after the 512th are left out: a length is written into the code. Take n from `X.shape[-2]`.",
 )

@@ -791,6 +791,16 @@ def rotary_table_of_512(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="positions shrunk beyond 2048",
+    hint="Positions beyond some length are shrunk to fit into it, as models are made to read longer texts than they "
+    "were trained on. Nobody asked for it here: an angle is the position times the pair's speed.",
+)
+def rotary_shrunk(X, positions, base=10000.0):
+    return rotary(X, positions * min(1, 2048 / max(np.max(np.abs(positions), initial=0), 1)), base)
+
+
+@misconception(
+    "rotary",
     label="angles in the dtype of X",
     hint="The angles have the dtype of `X`. In float16 that leaves three decimal digits, and an angle of some "
     "hundred is off by a tenth: compute angles in float32 or float64, and convert the result.",

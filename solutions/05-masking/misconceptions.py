@@ -431,6 +431,17 @@ def masked_softmax_inverted(S, mask):
     return share(S, ~mask)
 
 
+@misconception(
+    "masked_softmax",
+    label="mask for queries turned",
+    hint="A mask (n, 1) hides everything from some queries. It was turned into (1, n), which hides some keys from "
+    "all. Leave the mask's axes where they are: broadcasting finds the right ones.",
+)
+def masked_softmax_turns_column(S, mask):
+    square = S.shape[-1] == S.shape[-2]
+    return share(S, transposed(mask) if square and mask.shape[-1] == 1 else mask)
+
+
 @misconception("masked_softmax", label="mask not used", hint="The mask is not used: this is softmax over all keys.")
 def masked_softmax_without_mask(S, mask):
     np.broadcast_to(mask, S.shape)
@@ -751,6 +762,18 @@ def weighed(function):
         return attend(Q, K, V, mask, weigh=function)
 
     return attention
+
+
+@misconception(
+    "masked_attention",
+    label="mask's axis of size 1 squeezed away",
+    hint="The mask (b, 1, n_k) lost its middle axis, and as (b, n_k) it is taken for one of queries and keys where "
+    "there are as many sequences as queries. Leave the axis: it stands for all queries of a sequence.",
+)
+def masked_attention_squeezes_mask(Q, K, V, mask=None):
+    if mask is not None and mask.ndim > 2 and mask.shape[0] == mask.shape[-1]:
+        mask = np.squeeze(mask)
+    return attend(Q, K, V, mask)
 
 
 @misconception(

@@ -195,6 +195,16 @@ def split_heads_by_size(X, num_heads):
     return split(X, num_heads)
 
 
+@misconception(
+    "split_heads",
+    label="heads of 64 columns",
+    hint="Where 64 divides d, each head gets 64 columns, as in many models. Here `num_heads` says how many heads "
+    "there are, and d / num_heads is their width, whatever it is.",
+)
+def split_heads_of_64(X, num_heads):
+    return split(X, num_heads if X.shape[-1] % 64 else X.shape[-1] // 64)
+
+
 TENSORS = {
     "a list instead of an array": "A list came back. Leave `.tolist()` out: the result is a tensor.",
     "result in float64": "The result is float64 whatever `X` is: leave `.double()` and `.to(torch.float64)` out.",
@@ -730,6 +740,17 @@ class masked_to_zero:
 class mask_for_heads:
     def four(self, mask):
         return mask if mask.dim() == 4 else mask.expand(*[1] * (4 - mask.dim()), *mask.shape)
+
+
+@of_both(
+    label="mask's axes of size 1 squeezed away",
+    hint="A mask loses its axes of size 1, and where sizes are alike it then fits as another: (b, 1, n_k) as one of "
+    "queries and keys. Leave these axes: each stands for all of something.",
+)
+class squeezes_mask:
+    def weigh(self, S, mask):
+        fits = mask is not None and mask.squeeze().shape == S.shape[-2:]
+        return super().weigh(S, mask.squeeze() if fits else mask)
 
 
 @of_both(

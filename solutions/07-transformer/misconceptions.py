@@ -1243,6 +1243,20 @@ class TinyGPT_first_masked(TinyGPT):
 
 @misconception(
     "TinyGPT",
+    label="mask of a fixed size",
+    hint="The mask is made for a few tokens, and those behind them see everything. Make it as long as the sequence: "
+    "`torch.ones(n, n, dtype=torch.bool).tril()` with n of the tokens at hand.",
+)
+class TinyGPT_masked_at_first(TinyGPT):
+    def mask(self, x):
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool)
+        mask[:16, :16] = past(x)[:16, :16]
+        mask[:16, 16:] = False
+        return mask
+
+
+@misconception(
+    "TinyGPT",
     label="mask only while training",
     hint="The mask is left out after `eval()`. A token must not see later ones then either: that is how it was "
     "trained.",
