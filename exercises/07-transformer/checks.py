@@ -721,36 +721,37 @@ def changed_once(draw, vocab_size, n):
     return tokens
 
 
+def expect_unchanged_before(logits, changed, message, **values):
+    """Fail if logits before a token that was changed differ from row 0's; `changed` has that token's place by row."""
+    for row, j in changed.items():
+        leaks = np.flatnonzero(distances(logits[0, :j], logits[row, :j]) > CHANGES)
+        if len(leaks):
+            raise Failed(Message(message, j=j, i=int(leaks[-1]), **values))
+
+
 @check(weight=3, needs=[TinyGPT_sequences])
 def TinyGPT_causal(TinyGPT, draw):
     """A later token changes nothing: the logits at a token stay as they are, whatever follows."""
     vocab_size, *rest, max_len = sizes_of_model(draw)
     model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
     logits = logits_of(model, changed_once(draw, vocab_size, max_len), vocab_size)
-    for j in range(1, max_len):
-        leaks = np.flatnonzero(distances(logits[0, :j], logits[j + 1, :j]) > CHANGES)
-        if len(leaks):
-            message = (
-                "Token {j} was changed, and the logits at token {i}, before it, changed with it. Does every layer get"
-                " a causal mask, True where a token may look, at itself and to the left?"
-            )
-            raise Failed(Message(message, j=j, i=int(leaks[-1])))
+    message = (
+        "Token {j} was changed, and the logits at token {i}, before it, changed with it. Does every layer get"
+        " a causal mask, True where a token may look, at itself and to the left?"
+    )
+    expect_unchanged_before(logits, {j + 1: j for j in range(1, max_len)}, message)
     # Hundreds of tokens: a mask of some size of its own ends before them.
     long = draw.long()
     model = drawn(TinyGPT, draw, 3, 4, 1, 1, long)
+    changed = {1: 17 + int(draw.rng.integers(47)), 2: long - 1 - int(draw.rng.integers(3))}
     tokens = words(draw, 3, 1, long).repeat(3, 1)
-    changed = 17 + int(draw.rng.integers(47)), long - 1 - int(draw.rng.integers(3))
-    for row, j in enumerate(changed, 1):
+    for row, j in changed.items():
         tokens[row, j] = (tokens[row, j] + 1) % 3
-    logits = logits_of(model, tokens, 3)
-    for row, j in enumerate(changed, 1):
-        leaks = np.flatnonzero(distances(logits[0, :j], logits[row, :j]) > CHANGES)
-        if len(leaks):
-            message = (
-                "In a sequence of {n} tokens, token {j} was changed, and the logits at token {i}, before it, changed "
-                "with it. A mask has to be as long as the sequence, whatever that is."
-            )
-            raise Failed(Message(message, n=long, j=j, i=int(leaks[-1])))
+    message = (
+        "In a sequence of {n} tokens, token {j} was changed, and the logits at token {i}, before it, changed "
+        "with it. A mask has to be as long as the sequence, whatever that is."
+    )
+    expect_unchanged_before(logits_of(model, tokens, 3), changed, message, n=long)
 
 
 @check(weight=1, needs=[TinyGPT_causal])
