@@ -184,6 +184,11 @@ def test_expect_raises_wants_the_right_kind():
     assert str(shapes(())) == ""
 
 
+def test_shapes_of_lists_whose_parts_are_not_alike():
+    pairs = [(np.zeros((2, 3)), np.zeros((2, 4))), (np.zeros(1), 5)]
+    assert str(shapes([pairs, [1.0, 2.0]])) == "[[(2, 3), (2, 4)], [(1,), 5]], (2,)"
+
+
 def test_expect_unchanged_looks_at_what_the_function_got():
     def adds_in_place(A, B):
         B += A

@@ -137,7 +137,10 @@ def shapes(arguments: Iterable[Any]) -> str | Message:
         elif lives_elsewhere(value):
             words.append(describe(value))
         else:
-            words.append(str(tuple(np.shape(value))))
+            try:
+                words.append(str(tuple(np.shape(value))))
+            except ValueError:  # a list of parts that are not alike
+                words.append(Message("[{items}]", items=shapes(value)))
     return joined("{left}, {right}", words) if words else ""
 
 
