@@ -88,7 +88,7 @@ def collect(
         collector.write(plan.to_write)
     done = f"{count} written to {short(target, where)}, {len(plan.chosen) - count} left as they were"
     if enrolled:
-        done += f", {enrolled} students entered in {short(where.db_url, where)}"
+        done += f", {enrolled} students entered in {short(where.database, where)}"
     out.print(f"{done}, {len(plan.unplaced)} files not placed.", highlight=False, soft_wrap=True)
 
 
@@ -163,8 +163,8 @@ def grade(
 
     where = course_at(course, into, db)
     with ExitStack() as stack:
-        known = rehearsal.before(where) if dry_run else {}
         place = stack.enter_context(rehearsal.copied(where)) if dry_run else where
+        known = rehearsal.before(place) if dry_run else {}
         session = Session(
             place,
             where.exercises(exercises or ()),
@@ -261,7 +261,7 @@ def _show_grades(where: Course, records: list["Record"], kept: int, renewed: int
     if renewed:
         done += f"; pages made anew: {renewed}"
     out.print(
-        f"{done}. Gradebook: {short(where.db_url, where)}  Feedback: {short(where.feedback, where)}",
+        f"{done}. Gradebook: {short(where.database, where)}  Feedback: {short(where.feedback, where)}",
         highlight=False,
     )
     faults = [record for record in records if record.kind == Kind.INFRASTRUCTURE]
@@ -346,12 +346,12 @@ def export(
         raise UserError("Feedback pages name their students. Leave out --feedback, or --anonymous.")
     if since and anonymous and system in (System.CSV, System.GRADESCOPE):
         raise UserError("Without names nothing tells which grades have changed. Leave out --since, or --anonymous.")
-    if not where.db and not where.gradebook.exists():
+    if not where.has_gradebook:
         raise UserError(f"There is no gradebook at {where.gradebook}. Grade first: python -m autograder grade")
     grades = [row for row in records.rows(where) if not exercises or row["assignment"] in exercises]
     if not grades:
         named = f" for {', '.join(exercises)}" if exercises else ""
-        raise UserError(f"There is no grade{named} in {where.db_url} yet. Run: python -m autograder grade")
+        raise UserError(f"There is no grade{named} in {where.database} yet. Run: python -m autograder grade")
     made = _exported(where, System(system), grades, sheet, anonymous)
     if since:
         made.changed_since(since)

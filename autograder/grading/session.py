@@ -143,6 +143,7 @@ class Session:
         self.kept = 0
         self.renewed = 0
         self.seconds: dict[str, Any] = {}
+        self.warn: Callable[[str], None] = lambda line: None
         self._open = contextlib.ExitStack()
 
     def _leave_pending(self) -> None:
@@ -157,6 +158,7 @@ class Session:
 
     def isolate(self, wanted: bool, fall_back: bool, warn: Callable[[str], None]) -> None:
         """Settle whether submissions run in a sandbox; where there can be none, refuse unless told otherwise."""
+        self.warn = warn
         lacks = bubblewrap.missing() if wanted else []
         if lacks and not fall_back:
             raise UserError(
@@ -199,7 +201,7 @@ class Session:
         from autograder.grading import batch
 
         batch.prepare(self.course, self.exercises, self.submissions, self.submitted)
-        book = self._open.enter_context(gradebook.opened(self.course))
+        book = self._open.enter_context(gradebook.opened(self.course, self.warn))
         for exercise in self.used:
             gradebook.register(self.course, book, exercise)
         jobs = min(self.jobs if self.jobs > 0 else cores.count(), len(self.submissions))
