@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from autograder import cores, reasons
 from autograder.checking import machine
 from autograder.course import Course, Exercise, UserError
 from autograder.grading import backends, submissions
+from autograder.grading.log import Log
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
@@ -89,6 +91,10 @@ class Session:
         Whether to make feedback pages.
     hide : sequence of Path
         What else of this machine guests must not see.
+    since : datetime, optional
+        Only what was handed in then or later.
+    log : Path, optional
+        Where a line is added for each submission as it ends.
 
     Attributes
     ----------
@@ -96,6 +102,8 @@ class Session:
         What was graded, or kept, so far.
     kept : int
         How many of these were kept.
+    left_out : int
+        How many were handed in before `since`.
     renewed : int
         How many of those that were kept got a new page, because the gradebook says something else now.
     seconds : dict
@@ -113,6 +121,8 @@ class Session:
         pending: bool = False,
         pages: bool = True,
         hide: Sequence[Path] = (),
+        since: datetime | None = None,
+        log: Path | None = None,
     ):
         self.timer = PhaseTimer()
         if not submitted.is_dir():
@@ -123,6 +133,9 @@ class Session:
         backends.preload(course.root / "exercises", [exercise.name for exercise in exercises])
         self.submissions = submissions.find(exercises, self.submitted)
         self.waiting = Waiting([])
+        self.left_out, self.log = 0, log
+        if since:
+            self._leave_recent(since)
         if pending:
             self._leave_pending()
         self.used = list({item.exercise.name: item.exercise for item in self.submissions}.values())
@@ -155,6 +168,13 @@ class Session:
         self.waiting = Waiting([record for record in known if (record.student, record.assignment) in wanted])
         here = {(record.student, record.assignment) for record in self.waiting.settled_here}
         self.submissions = [item for item in self.submissions if (item.student, item.exercise.name) in here]
+
+    def _leave_recent(self, since: datetime) -> None:
+        """Leave of the submissions those that were handed in at that time or later."""
+        from autograder.grading import recent
+
+        found = [item for item in self.submissions if recent.handed_in(item) >= since]
+        self.left_out, self.submissions = len(self.submissions) - len(found), found
 
     def isolate(self, wanted: bool, fall_back: bool, warn: Callable[[str], None]) -> None:
         """Settle whether submissions run in a sandbox; where there can be none, refuse unless told otherwise."""
@@ -201,6 +221,7 @@ class Session:
         from autograder.grading import batch
 
         batch.prepare(self.course, self.exercises, self.submissions, self.submitted)
+        log = self._open.enter_context(Log(self.log)) if self.log else None
         book = self._open.enter_context(gradebook.opened(self.course, self.warn))
         for exercise in self.used:
             gradebook.register(self.course, book, exercise)
@@ -212,6 +233,7 @@ class Session:
             self.setting,
             batch.Options(self.force, self.redraw, self.pages),
             self.timer,
+            log,
         )
 
     def run(self) -> Iterator[tuple[str, Record, bool]]:
