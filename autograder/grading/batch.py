@@ -62,6 +62,11 @@ class _Task:
     kept: bool = False
     tries: int = 0
 
+    def lighten(self) -> None:
+        """Let go of what only grading needs: a class's notebooks and files would add up until its end."""
+        self.unit.data = None
+        self.unit.files = {name: data for name, data in self.unit.files.items() if name == EXCHANGED}
+
 
 @dataclass
 class Batch:
@@ -128,6 +133,7 @@ class Batch:
             while waiting and not again and self._has_room():
                 task = self._begun(waiting.popleft())
                 if task.kept:
+                    task.lighten()
                     yield task
                 else:
                     self._submit("grade", task, (task.unit,))
@@ -142,6 +148,7 @@ class Batch:
                 released = nbformat.read(task.submission.exercise.notebook, as_version=4)
                 answer = worker.ungraded(released, fault)
             self._keep(task, answer)
+            task.lighten()
             yield task
 
     def _begun(self, submission: Submission) -> _Task:
