@@ -4,7 +4,7 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -16,7 +16,9 @@ import nbformat
 import nbgrader.api
 from alembic.script import ScriptDirectory
 from nbgrader.api import (
+    Assignment,
     Base,
+    BaseCell,
     Comment,
     Grade,
     Gradebook,
@@ -344,14 +346,25 @@ class Writer:
                 NOTEBOOKS.c.id.label("notebook"), NOTEBOOKS.c.late_submission_penalty,
             )
             .join(NOTEBOOKS, NOTEBOOKS.c.assignment_id == SUBMISSIONS.c.id)
-            .where(SUBMISSIONS.c.assignment_id == exercise.assignment, SUBMISSIONS.c.student_id == student)
+            .where(
+                SUBMISSIONS.c.assignment_id == exercise.assignment,
+                SUBMISSIONS.c.student_id == student,
+                NOTEBOOKS.c.notebook_id == exercise.notebook,
+            )
         ).first()  # fmt: skip
         if row is None:
             return None
         found = _Submission(exercise, student, row.id, row.notebook, row.timestamp, row.extension)
         found.penalty = row.late_submission_penalty
-        for table, rows in ((GRADES, found.grades), (COMMENTS, found.comments)):
-            asked = self.gradebook.db.execute(select(table).where(table.c.notebook_id == row.notebook))
+        # With their cells, though the notebook alone would do: the tables' indices begin with these, and without one
+        # each submission would look through the whole class.
+        for table, rows, cells in (
+            (GRADES, found.grades, exercise.graded),
+            (COMMENTS, found.comments, exercise.commented),
+        ):
+            asked = self.gradebook.db.execute(
+                select(table).where(table.c.notebook_id == row.notebook, table.c.cell_id.in_(cells))
+            )
             rows.update({entry.cell_id: dict(entry._mapping) for entry in asked})
         return found
 
@@ -488,13 +501,13 @@ class _Submission:
         return {name: SavedCell(**parts) for name, parts in cells.items()}
 
 
-def _score(row: dict[str, Any]) -> float:
+def _score(row: Mapping[str, Any]) -> float:
     """Return what a grade's row is worth: a person's points before the checks'."""
     points = row.get("auto_score") if row.get("manual_score") is None else row["manual_score"]
     return 0.0 if points is None else points + (row.get("extra_credit") or 0.0)
 
 
-def _waits(row: dict[str, Any]) -> bool:
+def _waits(row: Mapping[str, Any]) -> bool:
     """Tell whether a grade's row waits for a person.
 
     One whose points the checks gave, and that nobody changed, is marked because points of it wait for a machine.
@@ -534,32 +547,51 @@ def rows(course: Course) -> list[tuple[dict[str, Any], set[str]]]:
         person; and the grade ids of the cells whose score a person gave.
     """
     with opened(course) as gradebook:
-        return [
-            _row(found)
-            for assignment in sorted(gradebook.assignments, key=lambda assignment: assignment.name)
-            for found in sorted(assignment.submissions, key=lambda found: found.student.id)
-        ]
+        db = gradebook.db
+        most = dict(db.execute(select(Assignment.id, Assignment.max_score)).all())
+        # As columns and at once: of nbgrader's objects each asks the database for its own part, a dozen times.
+        cells: dict[str, list[Any]] = {}
+        for cell in db.execute(
+            select(
+                NOTEBOOKS.c.assignment_id, BaseCell.name, GRADES.c.auto_score, GRADES.c.manual_score,
+                GRADES.c.extra_credit, GRADES.c.needs_manual_grade,
+            )
+            .join(GRADES, GRADES.c.notebook_id == NOTEBOOKS.c.id)
+            .join(BaseCell, BaseCell.id == GRADES.c.cell_id)
+        ).mappings():  # fmt: skip
+            cells.setdefault(cell["assignment_id"], []).append(cell)
+        penalties: dict[str, float] = {}
+        for key, penalty in db.execute(select(NOTEBOOKS.c.assignment_id, NOTEBOOKS.c.late_submission_penalty)):
+            penalties[key] = penalties.get(key, 0.0) + (penalty or 0.0)
+        found = db.execute(
+            select(
+                SUBMISSIONS.c.id, SUBMISSIONS.c.assignment_id, SUBMISSIONS.c.timestamp, SUBMISSIONS.c.student_id,
+                STUDENTS.c.last_name, STUDENTS.c.first_name, STUDENTS.c.email, Assignment.name, Assignment.duedate,
+            )
+            .join(STUDENTS, STUDENTS.c.id == SUBMISSIONS.c.student_id)
+            .join(Assignment, Assignment.id == SUBMISSIONS.c.assignment_id)
+        ).all()  # fmt: skip
+    # Sorted here: databases put letters in orders of their own.
+    return [
+        _row(one, cells.get(one.id, []), penalties.get(one.id, 0.0), most[one.assignment_id])
+        for one in sorted(found, key=lambda one: (one.name, one.student_id))
+    ]
 
 
-def _row(found: SubmittedAssignment) -> tuple[dict[str, Any], set[str]]:
-    cells = [cell for notebook in found.notebooks for cell in notebook.grades]
-    penalty = found.late_submission_penalty or 0.0
+def _row(found: Any, cells: list[Any], penalty: float, most: float) -> tuple[dict[str, Any], set[str]]:
+    score = sum(_score(cell) for cell in cells)
     row = {
-        "assignment": found.assignment.name,
-        "duedate": found.assignment.duedate or "",
+        "assignment": found.name,
+        "duedate": found.duedate or "",
         "timestamp": found.timestamp or "",
-        "student_id": found.student.id,
-        "last_name": found.student.last_name or "",
-        "first_name": found.student.first_name or "",
-        "email": found.student.email or "",
-        "raw_score": found.score,
+        "student_id": found.student_id,
+        "last_name": found.last_name or "",
+        "first_name": found.first_name or "",
+        "email": found.email or "",
+        "raw_score": score,
         "late_submission_penalty": penalty,
-        "score": max(0.0, found.score - penalty),
-        "max_score": found.max_score,
-        "needs_manual_grade": found.needs_manual_grade and any(_waits(_parts(cell)) for cell in cells),
+        "score": max(0.0, score - penalty),
+        "max_score": most,
+        "needs_manual_grade": any(_waits(cell) for cell in cells),
     }
-    return row, {cell.name for cell in cells if cell.manual_score is not None}
-
-
-def _parts(cell: Grade) -> dict[str, Any]:
-    return {name: getattr(cell, name) for name in ("auto_score", "manual_score", "needs_manual_grade")}
+    return row, {cell["name"] for cell in cells if cell["manual_score"] is not None}
