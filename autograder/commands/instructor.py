@@ -1,8 +1,8 @@
 """What instructors run on a class: to grade it, and to see and to take away what came of that."""
 
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +28,7 @@ from autograder.course import ROOT, Course, UserError
 if TYPE_CHECKING:
     from autograder.collecting.hand_ins import Plan
     from autograder.exporting import Exported, System
+    from autograder.grading.places import Place
     from autograder.grading.rehearsal import Change
     from autograder.grading.session import Session, Waiting
     from autograder.results import Record
@@ -145,6 +146,13 @@ def grade(
         bool, typer.Option("--dry-run", help="Write nothing; show which grades would be new, and which would change.")
     ] = False,
     jobs: Annotated[int, typer.Option(help="How many to grade at one time.", show_default="one for each core")] = 0,
+    cluster: Annotated[
+        str,
+        typer.Option(
+            help="Grade on the workers of a Dask scheduler, by its address, or on local:N of them here.",
+            show_default="this machine, without Dask",
+        ),
+    ] = "",
     no_sandbox: Annotated[
         bool, typer.Option("--no-sandbox", help="At your own risk: run submissions with your rights.")
     ] = False,
@@ -159,10 +167,14 @@ def grade(
     every one of them gets a grade and a reason, and the command ends with status 0.
     """
     from autograder.grading import rehearsal
+    from autograder.grading.places import Here
     from autograder.grading.session import Session, Waiting
 
     where = course_at(course, into, db)
+    if cluster and jobs:
+        raise UserError("A cluster's workers say how many jobs they take. Leave out --jobs, or --cluster.")
     with ExitStack() as stack:
+        workers = stack.enter_context(_connected(cluster)) if cluster else Here()
         known = rehearsal.before(where) if dry_run else {}
         place = stack.enter_context(rehearsal.copied(where)) if dry_run else where
         session = Session(
@@ -175,6 +187,7 @@ def grade(
             pending,
             pages=not dry_run,
             hide=[where.into],
+            place=workers,
         )
         if pending and not session.submissions:
             _nothing_to_settle(session.waiting)
@@ -185,16 +198,30 @@ def grade(
         return
     write_timings(session.seconds)
     _show_grades(where, session.records, session.kept, session.renewed)
-    for line in Waiting([*session.records, *session.waiting.elsewhere]).said():
+    for line in Waiting([*session.records, *session.waiting.elsewhere], session.place).said():
         warn(line)
+
+
+@contextmanager
+def _connected(address: str) -> Iterator["Place"]:
+    """Have a cluster's workers, and leave them in the end."""
+    from autograder.grading.cluster import Cluster
+
+    out.print(f"Connecting to {address}.", highlight=False)
+    cluster = Cluster(address, warn)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
 
 
 def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
     """Grade with progress shown; Ctrl-C ends the command."""
     session.isolate(wanted=not no_sandbox, fall_back=fall_back, warn=warn)
-    warn_of_gpus(session.used)
+    if not session.place.option:
+        warn_of_gpus(session.used)
     try:
-        with session, progress_of("Grading", rate=True) as progress:
+        with session, progress_of("Grading", rate=session.place.said) as progress:
             for stray in session.strays:
                 warn(f"{stray} is no student's folder, and was left out.")
             grading = progress.add_task("starting", total=len(session.submissions))
