@@ -21,6 +21,7 @@ from autograder.commands.console import (
     Status,
     course_at,
     document,
+    err,
     out,
     progress_of,
     short,
