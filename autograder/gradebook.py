@@ -22,14 +22,18 @@ from nbgrader.api import (
     Comment,
     Grade,
     Gradebook,
+    GradeCell,
     InvalidEntry,
     MissingEntry,
+    SolutionCell,
+    SourceCell,
     Student,
     SubmittedAssignment,
     SubmittedNotebook,
     new_uuid,
 )
 from nbgrader.preprocessors import AssignLatePenalties, SaveCells
+from nbgrader.utils import is_grade, is_solution
 from sqlalchemy import Connection, bindparam, insert, inspect, make_url, select, text, update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
@@ -219,6 +223,7 @@ def register(course: Course, gradebook: Gradebook, exercise: Exercise) -> None:
     resources = {
         "nbgrader": {"assignment": exercise.name, "notebook": exercise.name, "student": None, "db_url": course.db_url}
     }
+    _fit_cells(gradebook, exercise.name, released)
     gradebook.db.rollback()  # nbgrader writes through another connection
     try:
         with _instead():
@@ -229,6 +234,39 @@ def register(course: Course, gradebook: Gradebook, exercise: Exercise) -> None:
             "Keep that gradebook for that version, and name a new one with --db."
         ) from None
     gradebook.db.expire_all()
+
+
+def _fit_cells(gradebook: Gradebook, name: str, released: Any) -> None:
+    """Give an exercise that has submissions the cells of a newer release: nbgrader would refuse to.
+
+    What is new gets a row for each submission, without points yet. Of what is gone, texts go, and nothing else: where
+    a cell is gone that has points or an answer, all stays as it is.
+    """
+    try:
+        notebook = gradebook.find_notebook(name, name)
+    except MissingEntry:
+        return
+    cells = {cell.metadata.nbgrader.grade_id: cell for cell in released.cells if cell.metadata.get("nbgrader")}
+    graded = {key for key, cell in cells.items() if is_grade(cell)}
+    answers = {key for key, cell in cells.items() if is_solution(cell)}
+    had_graded, had_answers = ({cell.name for cell in own} for own in (notebook.grade_cells, notebook.solution_cells))
+    if not notebook.submissions or had_graded - graded or had_answers - answers or notebook.task_cells:
+        return
+    db, texts = gradebook.db, {cell.name: cell for cell in notebook.source_cells}
+    for key, cell in cells.items():
+        kind = cell.cell_type
+        if key not in texts:
+            db.add(SourceCell(name=key, notebook=notebook, cell_type=kind, source=cell.source))
+        if key in graded - had_graded:
+            points = float(cell.metadata.nbgrader["points"])
+            new = GradeCell(name=key, notebook=notebook, cell_type=kind, max_score=points)
+            db.add_all([new, *(Grade(cell=new, notebook=own) for own in notebook.submissions)])
+        if key in answers - had_answers:
+            answer = SolutionCell(name=key, notebook=notebook)
+            db.add_all([answer, *(Comment(cell=answer, notebook=own) for own in notebook.submissions)])
+    for key in texts.keys() - cells.keys():
+        db.delete(texts[key])
+    db.commit()
 
 
 def _is_registered(gradebook: Gradebook, name: str, released: Any) -> bool:

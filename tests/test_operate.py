@@ -3,15 +3,19 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import zipfile
 from datetime import UTC, datetime, timedelta
 
+import nbformat
 import pytest
 from conftest import toy_course
+from nbgrader.api import Gradebook
 from test_grading import RIGHT, hand_in
 
-from autograder import cli, records, report
+from autograder import cli, gradebook, records, report
 from autograder.authoring.release import release
 from autograder.commands import documents
 from autograder.commands.console import MEANINGS, OurFault, Status, status_of
@@ -273,3 +277,73 @@ def test_the_script_for_a_shell_completes_the_installed_command_alone():
     )
     last = done.stdout.strip().splitlines()[-1]
     assert last.startswith("complete ") and last.endswith(" attention-by-hand")
+
+
+EARLIER = ROOT / "tests" / "release-0.1.0.zip"
+"""What version 0.1.0 left of one student of its own sample class: two exercises, graded by its own code, and for the
+proof of the second 4 points and a comment by hand."""
+
+
+def gradebook_of(folder):
+    """Return by exercise the points, and of the proof the points and the comment that a person gave."""
+    with Gradebook(f"sqlite:///{folder / 'gradebook.db'}", "attention-by-hand") as book:
+        found = {name: book.find_submission(name, "chen") for name in ("01-qkv", "02-scaling")}
+        notebook = found["02-scaling"].notebooks[0]
+        points = [grade.manual_score for grade in notebook.grades if grade.name == "proof_variance"]
+        comments = [comment.manual_comment for comment in notebook.comments if comment.name == "proof_variance"]
+        return {name: own.score for name, own in found.items()}, points, comments
+
+
+def test_what_an_earlier_release_graded_goes_on_with_its_gradebook(isolated, tmp_path):
+    zipfile.ZipFile(EARLIER).extractall(tmp_path)
+    before = gradebook_of(tmp_path)
+    assert before == ({"01-qkv": 11.0, "02-scaling": 17.0}, [4.0], ["Why are they independent?"])
+    was = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("autograded/chen/*/grade.json"))]
+    grade = ("grade", "01-qkv", "02-scaling", "--submitted", tmp_path / "submitted", "--into", tmp_path, "--json")
+    first = json.loads(command(*grade).stdout)
+    assert (first["status"], first["graded"]) == (0, 2), first["error"]
+    assert gradebook_of(tmp_path) == before
+    assert [own["score"] for own in first["submissions"]] == [11.0, 17.0]
+    course = Course(into=tmp_path)
+    now = [records.record_of(course, "chen", name) for name in ("01-qkv", "02-scaling")]
+    assert [own.pop("history") for own in was] == [[], []]
+    assert [record.history for record in now] == [[own] for own in was]
+    again = json.loads(command(*grade).stdout)
+    assert (again["status"], again["graded"], again["kept"]) == (0, 0, 2)
+    made = json.loads(command("report", "--into", tmp_path, "--json").stdout)
+    assert [own["rows"][0]["score"] for own in made["exercises"]] == [11.0, 17.0]
+    assert [own["rows"][0]["earlier"] for own in made["exercises"]] == [1, 1]
+    page = (tmp_path / "feedback" / "chen" / "02-scaling" / "02-scaling.html").read_text(encoding="utf-8")
+    assert "Why are they independent?" in page
+
+
+def released_without(course, grade_id):
+    """Take a cell out of the released toy; return its path and what it was."""
+    path = course.exercises()[0].notebook
+    text = path.read_text()
+    notebook = nbformat.reads(text, as_version=4)
+    notebook.cells = [
+        cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") != grade_id
+    ]
+    nbformat.write(notebook, path)
+    return path, text
+
+
+def test_new_cells_come_into_a_gradebook_with_grades_and_a_check_that_is_gone_is_refused(isolated, tmp_path):
+    course = toy_course(tmp_path / "toy")
+    release(course, course.sources()[0])
+    hand_in(course.submitted, "ada", RIGHT, toy=course)
+    hand_in(course.submitted, "ben", {"add": RIGHT["add"]}, toy=course)
+    path, whole = released_without(course, "check_twice")
+    with gradebook.opened(course) as book:
+        gradebook.register(course, book, course.exercises()[0])
+    assert command("grade", "--course", course.root).returncode == 0
+    path.write_text(whole)  # the newer release
+    shutil.rmtree(course.submitted / "ben")  # who graded then may have no more of it than the gradebook
+    assert command("grade", "--course", course.root).returncode == 0
+    rows = {row["student_id"]: row for row in records.rows(course)}
+    assert [(rows[name]["score"], rows[name]["max_score"]) for name in ("ada", "ben")] == [(6.0, 9.0), (4.0, 9.0)]
+    released_without(course, "check_twice")
+    done = command("grade", "--course", course.root)
+    assert done.returncode == 1 and "grades for another version of 01-toy, with other cells" in done.stderr
+    assert {row["student_id"]: row for row in records.rows(course)} == rows
