@@ -16,6 +16,7 @@ from autograder.commands.console import (
     Names,
     Root,
     course_at,
+    err,
     out,
     progress_of,
     short,
@@ -207,7 +208,7 @@ def _connected(address: str) -> Iterator["Place"]:
     """Have a cluster's workers, and leave them in the end."""
     from autograder.grading.cluster import Cluster
 
-    out.print(f"Connecting to {address}.", highlight=False)
+    err.print(f"Connecting to {address}.", highlight=False, soft_wrap=True)
     cluster = Cluster(address, warn)
     try:
         yield cluster
