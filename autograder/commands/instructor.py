@@ -236,7 +236,7 @@ def _connected(address: str) -> Iterator["Place"]:
     """Have a cluster's workers, and leave them in the end."""
     from autograder.grading.cluster import Cluster
 
-    err.print(f"Connecting to {address}.", highlight=False)
+    err.print(f"Connecting to {address}.", highlight=False, soft_wrap=True)
     cluster = Cluster(address, warn)
     try:
         yield cluster

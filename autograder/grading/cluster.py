@@ -127,6 +127,11 @@ def work(digest: str, method: str, arguments: tuple[Any, ...]) -> str:
     answer = station.work(method, arguments) if station else None
     if station is None or station.resting:
         return json.dumps({"absent": True})
+    return as_text(answer)
+
+
+def as_text(answer: Any) -> str:
+    """Return what a job came to as the text that is sent of it."""
     if isinstance(answer, WorkerDied):
         return json.dumps({"died": str(answer)})
     if isinstance(answer, Exception):
@@ -284,6 +289,7 @@ class Cluster:
         self.on_gpus: set[str] = set()
         self.number = 0
         self.next_look = 0.0
+        self.scheduler = ""
         self.client: Any = None
         self.own: Any = None
         self.pin = False
@@ -467,6 +473,10 @@ class Cluster:
         except Exception:
             self._reconnect()
             return
+        if known["id"] != self.scheduler:  # another one at the same address: its workers ended with it
+            for worker in list(self.workers.values()):
+                self._take_back(worker)
+            self.scheduler = known["id"]
         for address in set(self.workers) - set(known["workers"]):
             self._lost(self.workers[address])
         new = {address: told for address, told in known["workers"].items() if address not in self.workers}
