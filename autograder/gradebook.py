@@ -4,7 +4,7 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -16,18 +16,24 @@ import nbformat
 import nbgrader.api
 from alembic.script import ScriptDirectory
 from nbgrader.api import (
+    Assignment,
     Base,
+    BaseCell,
     Comment,
     Grade,
     Gradebook,
+    GradeCell,
     InvalidEntry,
     MissingEntry,
+    SolutionCell,
+    SourceCell,
     Student,
     SubmittedAssignment,
     SubmittedNotebook,
     new_uuid,
 )
 from nbgrader.preprocessors import AssignLatePenalties, SaveCells
+from nbgrader.utils import is_grade, is_solution
 from sqlalchemy import Connection, bindparam, insert, inspect, make_url, select, text, update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
@@ -220,6 +226,7 @@ def register(course: Course, gradebook: Gradebook, exercise: Exercise) -> None:
     resources = {
         "nbgrader": {"assignment": exercise.name, "notebook": exercise.name, "student": None, "db_url": course.db_url}
     }
+    _fit_cells(gradebook, exercise.name, released)
     gradebook.db.rollback()  # nbgrader writes through another connection
     try:
         with _instead():
@@ -230,6 +237,39 @@ def register(course: Course, gradebook: Gradebook, exercise: Exercise) -> None:
             "Keep that gradebook for that version, and name a new one with --db."
         ) from None
     gradebook.db.expire_all()
+
+
+def _fit_cells(gradebook: Gradebook, name: str, released: Any) -> None:
+    """Give an exercise that has submissions the cells of a newer release: nbgrader would refuse to.
+
+    What is new gets a row for each submission, without points yet. Of what is gone, texts go, and nothing else: where
+    a cell is gone that has points or an answer, all stays as it is.
+    """
+    try:
+        notebook = gradebook.find_notebook(name, name)
+    except MissingEntry:
+        return
+    cells = {cell.metadata.nbgrader.grade_id: cell for cell in released.cells if cell.metadata.get("nbgrader")}
+    graded = {key for key, cell in cells.items() if is_grade(cell)}
+    answers = {key for key, cell in cells.items() if is_solution(cell)}
+    had_graded, had_answers = ({cell.name for cell in own} for own in (notebook.grade_cells, notebook.solution_cells))
+    if not notebook.submissions or had_graded - graded or had_answers - answers or notebook.task_cells:
+        return
+    db, texts = gradebook.db, {cell.name: cell for cell in notebook.source_cells}
+    for key, cell in cells.items():
+        kind = cell.cell_type
+        if key not in texts:
+            db.add(SourceCell(name=key, notebook=notebook, cell_type=kind, source=cell.source))
+        if key in graded - had_graded:
+            points = float(cell.metadata.nbgrader["points"])
+            new = GradeCell(name=key, notebook=notebook, cell_type=kind, max_score=points)
+            db.add_all([new, *(Grade(cell=new, notebook=own) for own in notebook.submissions)])
+        if key in answers - had_answers:
+            answer = SolutionCell(name=key, notebook=notebook)
+            db.add_all([answer, *(Comment(cell=answer, notebook=own) for own in notebook.submissions)])
+    for key in texts.keys() - cells.keys():
+        db.delete(texts[key])
+    db.commit()
 
 
 def _is_registered(gradebook: Gradebook, name: str, released: Any) -> bool:
@@ -347,14 +387,25 @@ class Writer:
                 NOTEBOOKS.c.id.label("notebook"), NOTEBOOKS.c.late_submission_penalty,
             )
             .join(NOTEBOOKS, NOTEBOOKS.c.assignment_id == SUBMISSIONS.c.id)
-            .where(SUBMISSIONS.c.assignment_id == exercise.assignment, SUBMISSIONS.c.student_id == student)
+            .where(
+                SUBMISSIONS.c.assignment_id == exercise.assignment,
+                SUBMISSIONS.c.student_id == student,
+                NOTEBOOKS.c.notebook_id == exercise.notebook,
+            )
         ).first()  # fmt: skip
         if row is None:
             return None
         found = _Submission(exercise, student, row.id, row.notebook, row.timestamp, row.extension)
         found.penalty = row.late_submission_penalty
-        for table, rows in ((GRADES, found.grades), (COMMENTS, found.comments)):
-            asked = self.gradebook.db.execute(select(table).where(table.c.notebook_id == row.notebook))
+        # With their cells, though the notebook alone would do: the tables' indices begin with these, and without one
+        # each submission would look through the whole class.
+        for table, rows, cells in (
+            (GRADES, found.grades, exercise.graded),
+            (COMMENTS, found.comments, exercise.commented),
+        ):
+            asked = self.gradebook.db.execute(
+                select(table).where(table.c.notebook_id == row.notebook, table.c.cell_id.in_(cells))
+            )
             rows.update({entry.cell_id: dict(entry._mapping) for entry in asked})
         return found
 
@@ -491,13 +542,13 @@ class _Submission:
         return {name: SavedCell(**parts) for name, parts in cells.items()}
 
 
-def _score(row: dict[str, Any]) -> float:
+def _score(row: Mapping[str, Any]) -> float:
     """Return what a grade's row is worth: a person's points before the checks'."""
     points = row.get("auto_score") if row.get("manual_score") is None else row["manual_score"]
     return 0.0 if points is None else points + (row.get("extra_credit") or 0.0)
 
 
-def _waits(row: dict[str, Any]) -> bool:
+def _waits(row: Mapping[str, Any]) -> bool:
     """Tell whether a grade's row waits for a person.
 
     One whose points the checks gave, and that nobody changed, is marked because points of it wait for a machine.
@@ -537,32 +588,51 @@ def rows(course: Course) -> list[tuple[dict[str, Any], set[str]]]:
         person; and the grade ids of the cells whose score a person gave.
     """
     with opened(course) as gradebook:
-        return [
-            _row(found)
-            for assignment in sorted(gradebook.assignments, key=lambda assignment: assignment.name)
-            for found in sorted(assignment.submissions, key=lambda found: found.student.id)
-        ]
+        db = gradebook.db
+        most = dict(db.execute(select(Assignment.id, Assignment.max_score)).all())
+        # As columns and at once: of nbgrader's objects each asks the database for its own part, a dozen times.
+        cells: dict[str, list[Any]] = {}
+        for cell in db.execute(
+            select(
+                NOTEBOOKS.c.assignment_id, BaseCell.name, GRADES.c.auto_score, GRADES.c.manual_score,
+                GRADES.c.extra_credit, GRADES.c.needs_manual_grade,
+            )
+            .join(GRADES, GRADES.c.notebook_id == NOTEBOOKS.c.id)
+            .join(BaseCell, BaseCell.id == GRADES.c.cell_id)
+        ).mappings():  # fmt: skip
+            cells.setdefault(cell["assignment_id"], []).append(cell)
+        penalties: dict[str, float] = {}
+        for key, penalty in db.execute(select(NOTEBOOKS.c.assignment_id, NOTEBOOKS.c.late_submission_penalty)):
+            penalties[key] = penalties.get(key, 0.0) + (penalty or 0.0)
+        found = db.execute(
+            select(
+                SUBMISSIONS.c.id, SUBMISSIONS.c.assignment_id, SUBMISSIONS.c.timestamp, SUBMISSIONS.c.student_id,
+                STUDENTS.c.last_name, STUDENTS.c.first_name, STUDENTS.c.email, Assignment.name, Assignment.duedate,
+            )
+            .join(STUDENTS, STUDENTS.c.id == SUBMISSIONS.c.student_id)
+            .join(Assignment, Assignment.id == SUBMISSIONS.c.assignment_id)
+        ).all()  # fmt: skip
+    # Sorted here: databases put letters in orders of their own.
+    return [
+        _row(one, cells.get(one.id, []), penalties.get(one.id, 0.0), most[one.assignment_id])
+        for one in sorted(found, key=lambda one: (one.name, one.student_id))
+    ]
 
 
-def _row(found: SubmittedAssignment) -> tuple[dict[str, Any], set[str]]:
-    cells = [cell for notebook in found.notebooks for cell in notebook.grades]
-    penalty = found.late_submission_penalty or 0.0
+def _row(found: Any, cells: list[Any], penalty: float, most: float) -> tuple[dict[str, Any], set[str]]:
+    score = sum(_score(cell) for cell in cells)
     row = {
-        "assignment": found.assignment.name,
-        "duedate": found.assignment.duedate or "",
+        "assignment": found.name,
+        "duedate": found.duedate or "",
         "timestamp": found.timestamp or "",
-        "student_id": found.student.id,
-        "last_name": found.student.last_name or "",
-        "first_name": found.student.first_name or "",
-        "email": found.student.email or "",
-        "raw_score": found.score,
+        "student_id": found.student_id,
+        "last_name": found.last_name or "",
+        "first_name": found.first_name or "",
+        "email": found.email or "",
+        "raw_score": score,
         "late_submission_penalty": penalty,
-        "score": max(0.0, found.score - penalty),
-        "max_score": found.max_score,
-        "needs_manual_grade": found.needs_manual_grade and any(_waits(_parts(cell)) for cell in cells),
+        "score": max(0.0, score - penalty),
+        "max_score": most,
+        "needs_manual_grade": any(_waits(cell) for cell in cells),
     }
-    return row, {cell.name for cell in cells if cell.manual_score is not None}
-
-
-def _parts(cell: Grade) -> dict[str, Any]:
-    return {name: getattr(cell, name) for name in ("auto_score", "manual_score", "needs_manual_grade")}
+    return row, {cell["name"] for cell in cells if cell["manual_score"] is not None}

@@ -63,7 +63,8 @@ def held(path: Path, waiting: Callable[[str], None]) -> Iterator[None]:
         waiting(_holder(path))
         lock.acquire()
     try:
-        path.write_text(me(), encoding="utf-8")
+        with contextlib.suppress(OSError):  # on Windows nobody writes to a file that is locked, and none is the wiser
+            path.write_text(me(), encoding="utf-8")
         yield
     finally:
         with contextlib.suppress(OSError):
