@@ -178,7 +178,7 @@ def copy(source: str, target: str) -> int:
     Parameters
     ----------
     source, target : str
-        Their addresses, of whatever databases. The first is only read, in one transaction.
+        Their addresses, of whatever databases. The first is only read; on a server, as it is at one moment.
 
     Raises
     ------

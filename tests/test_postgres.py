@@ -198,6 +198,10 @@ def test_of_two_graders_one_waits_and_says_for_whom(course, kind, request):
     with stopped(first, course):
         second = begin(course, submitted, "--jobs", 2, *more)
         line = second.stderr.readline()
+        third = begin(course, submitted, *more)
+        third.stderr.readline()
+        third.send_signal(signal.SIGINT)
+        ended(third, status=130)
     assert "Waiting until the gradebook" in line and f"process {first.pid}, since " in line
     out, err = ended(first)
     assert "Graded 6." in out and "Waiting" not in err
@@ -210,10 +214,10 @@ def test_of_two_graders_one_waits_and_says_for_whom(course, kind, request):
         student: record.score for student, record in found.items()
     }
     # The lock is free again, also where its holder was killed.
-    third = begin(course, submitted, "--force", "--jobs", 1, *more)
+    killed = begin(course, submitted, "--force", "--jobs", 1, *more)
     until(lambda: any(record and record.history for record in graded(course).values()))
-    third.kill()
-    third.communicate()
+    killed.kill()
+    killed.communicate()
     assert "Waiting" not in ended(begin(course, submitted, *more))[1]
 
 
