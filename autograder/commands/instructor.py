@@ -26,9 +26,9 @@ from autograder.commands.console import (
 from autograder.course import ROOT, Course, UserError
 
 if TYPE_CHECKING:
+    from autograder.changes import Change
     from autograder.collecting.hand_ins import Plan
     from autograder.exporting import Exported, System
-    from autograder.grading.rehearsal import Change
     from autograder.grading.session import Session, Waiting
     from autograder.results import Record
 
@@ -158,6 +158,7 @@ def grade(
     A submission that has not changed since it was graded is not graded again. Whatever students handed in,
     every one of them gets a grade and a reason, and the command ends with status 0.
     """
+    from autograder import changes
     from autograder.grading import rehearsal
     from autograder.grading.session import Session, Waiting
 
@@ -181,7 +182,7 @@ def grade(
             return
         _grade(session, no_sandbox, fall_back)
     if dry_run:
-        _show_changes(rehearsal.changes(known, session.records), session)
+        _show_changes(changes.between(known, session.records), session)
         return
     write_timings(session.seconds)
     _show_grades(where, session.records, session.kept, session.renewed)
@@ -212,17 +213,18 @@ def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
         raise typer.Exit(130) from None
 
 
-def _show_changes(changes: Sequence["Change"], session: "Session") -> None:
-    """Print whose grades would be other, and through which check; and how many."""
+def _show_changes(found: Sequence["Change"], session: "Session") -> None:
+    """Print who would gain and who would lose, in sums and one by one, and through which check; and how many."""
+    from autograder.changes import sums
     from autograder.sanitize import text
 
     table = Table(show_edge=False, header_style="bold")
     for name in ("Student", "Exercise", "Now", "Then", "Change", "Through"):
         table.add_column(name, justify="right" if name in ("Now", "Then", "Change") else "left", overflow="fold")
-    for change in changes:
+    for change in found:
         now, then = change.before, change.after
         waiting = f" + {then.pending:g} waiting" if then.pending else ""
-        through = "\n".join(f"{name}: {how}" for name, how in change.through()) or "–"
+        through = "\n".join(["handed in anew"] * change.anew + [str(step) for step in change.through()]) or "–"
         table.add_row(
             escape(then.student),
             then.assignment,
@@ -231,15 +233,15 @@ def _show_changes(changes: Sequence["Change"], session: "Session") -> None:
             f"{change.difference:+g}" if now else "new",
             escape(text.line(str(then.reason)) if then.kind.ungraded else through) if now else "–",
         )
-    if changes:
+    total, *by_check = sums(found)
+    for one in (total, *by_check) if any(change.before for change in found) else ():
+        out.print(escape(str(one)), highlight=False, soft_wrap=True)
+    if found:
         out.print(table)
-    gains, losses = (sum(1 for c in changes if c.before and sign * c.difference > 0) for sign in (1, -1))
-    new = sum(1 for change in changes if change.before is None)
-    graded, all_of_them = len(session.records) - session.kept, len(session.records)
-    out.print(
-        f"Would grade {graded} of {all_of_them}: {new} new, {gains} gain, {losses} lose. Nothing was written.",
-        highlight=False,
-    )
+    new = sum(1 for change in found if change.before is None)
+    graded, of = len(session.records) - session.kept, len(session.records)
+    counts = f"{new} new, {total.gain} gain, {total.lose} lose"
+    out.print(f"Would grade {graded} of {of}: {counts}. Nothing was written.", highlight=False)
 
 
 def _nothing_to_settle(waiting: "Waiting") -> None:
