@@ -36,7 +36,9 @@ def release(
     """
     where = course_at(course)
     chosen = where.sources(exercises or ())
-    with locks.held(where.root / "_build" / "release.lock", lambda: warn("Waiting for another release to end.")):
+    with locks.held(
+        where.root / "_build" / "release.lock", lambda who: warn(f"Waiting for another release to end: {who}.")
+    ):
         _release(where, chosen, anew)
     warn_of_gpus(chosen)
 

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -167,24 +167,28 @@ def short(path: object, course: Course) -> str:
 
 
 class _Rate(ProgressColumn):
-    """How many a second, and how long the rest will take."""
+    """How many a second, and how long the rest will take; before that, what `by` says."""
+
+    def __init__(self, by: Callable[[], str]):
+        super().__init__()
+        self.by = by
 
     def render(self, task: Task) -> Text:
         left = task.time_remaining
         rest = f", {left // 60:.0f}:{left % 60:02.0f} left" if left else ""
-        return Text(f"{task.speed:.1f}/s{rest}" if task.speed else "")
+        return Text(f"{self.by()}{task.speed:.1f}/s{rest}" if task.speed else "")
 
 
 @contextmanager
-def progress_of(title: str, rate: bool = False) -> Iterator[Progress]:
-    """Show how far something is, with how many a second where `rate` is asked for."""
+def progress_of(title: str, rate: Callable[[], str] | None = None) -> Iterator[Progress]:
+    """Show how far something is; where `rate` is given, what it returns and how many a second."""
     with Progress(
         SpinnerColumn(),
         TextColumn(title),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        *([_Rate()] if rate else []),
+        *([_Rate(rate)] if rate else []),
         TextColumn("{task.description}", markup=False),
         console=err,
     ) as progress:

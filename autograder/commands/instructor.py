@@ -1,8 +1,8 @@
 """What instructors run on a class: to grade it, and to see and to take away what came of that."""
 
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +21,7 @@ from autograder.commands.console import (
     Status,
     course_at,
     document,
+    err,
     out,
     progress_of,
     short,
@@ -33,6 +34,7 @@ from autograder.course import ROOT, Course, UserError
 if TYPE_CHECKING:
     from autograder.collecting.hand_ins import Plan
     from autograder.exporting import Exported, System
+    from autograder.grading.places import Place
     from autograder.grading.rehearsal import Change
     from autograder.grading.session import Session
     from autograder.results import Record
@@ -93,7 +95,7 @@ def collect(
         collector.write(plan.to_write)
     done = f"{count} written to {short(target, where)}, {len(plan.chosen) - count} left as they were"
     if enrolled:
-        done += f", {enrolled} students entered in {short(where.db_url, where)}"
+        done += f", {enrolled} students entered in {short(where.database, where)}"
     out.print(f"{done}, {len(plan.unplaced)} files not placed.", highlight=False, soft_wrap=True)
 
 
@@ -161,6 +163,13 @@ def grade(
         Path | None, typer.Option(help="File to which a line of JSON is added as each ends.", show_default="none")
     ] = None,
     as_json: Json = False,
+    cluster: Annotated[
+        str,
+        typer.Option(
+            help="Grade on the workers of a Dask scheduler, by its address, or on local:N of them here.",
+            show_default="this machine, without Dask",
+        ),
+    ] = "",
     no_sandbox: Annotated[
         bool, typer.Option("--no-sandbox", help="At your own risk: run submissions with your rights.")
     ] = False,
@@ -176,15 +185,19 @@ def grade(
     """
     from autograder.commands import documents
     from autograder.grading import recent, rehearsal
+    from autograder.grading.places import Here
     from autograder.grading.session import Session, Waiting
 
     where = course_at(course, into, db)
     with document("grade", as_json) as made, ExitStack() as stack:
         if dry_run and log:
             raise UserError("--dry-run writes nothing, and so no log. Leave out --log, or --dry-run.")
+        if cluster and jobs:
+            raise UserError("A cluster's workers say how many jobs they take. Leave out --jobs, or --cluster.")
         begin = recent.moment(since) if since else None
-        known = rehearsal.before(where) if dry_run else {}
+        workers = stack.enter_context(_connected(cluster)) if cluster else Here()
         place = stack.enter_context(rehearsal.copied(where)) if dry_run else where
+        known = rehearsal.before(place) if dry_run else {}
         session = Session(
             place,
             where.exercises(exercises or ()),
@@ -197,6 +210,7 @@ def grade(
             hide=[where.into],
             since=begin,
             log=log,
+            place=workers,
         )
         if session.submissions or not (pending or session.left_out):
             _grade(session, no_sandbox, fall_back)
@@ -212,17 +226,31 @@ def grade(
         made.update(documents.of_grades(where, session))
         if session.records and not as_json:
             _show_grades(where, session)
-        for line in Waiting([*session.records, *session.waiting.elsewhere]).said():
+        for line in Waiting([*session.records, *session.waiting.elsewhere], session.place).said():
             warn(line)
         _own_up(session.records)
+
+
+@contextmanager
+def _connected(address: str) -> Iterator["Place"]:
+    """Have a cluster's workers, and leave them in the end."""
+    from autograder.grading.cluster import Cluster
+
+    err.print(f"Connecting to {address}.", highlight=False)
+    cluster = Cluster(address, warn)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
 
 
 def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
     """Grade with progress shown; Ctrl-C ends the command."""
     session.isolate(wanted=not no_sandbox, fall_back=fall_back, warn=warn)
-    warn_of_gpus(session.used)
+    if not session.place.option:
+        warn_of_gpus(session.used)
     try:
-        with session, progress_of("Grading", rate=True) as progress:
+        with session, progress_of("Grading", rate=session.place.said) as progress:
             for stray in session.strays:
                 warn(f"{stray} is no student's folder, and was left out.")
             grading = progress.add_task("starting", total=len(session.submissions))
@@ -295,7 +323,7 @@ def _show_grades(where: Course, session: "Session") -> None:
     if session.renewed:
         done += f"; pages made anew: {session.renewed}"
     out.print(
-        f"{done}. Gradebook: {short(where.db_url, where)}  Feedback: {short(where.feedback, where)}",
+        f"{done}. Gradebook: {short(where.database, where)}  Feedback: {short(where.feedback, where)}",
         highlight=False,
     )
 
@@ -390,12 +418,12 @@ def export(
         raise UserError("Feedback pages name their students. Leave out --feedback, or --anonymous.")
     if since and anonymous and system in (System.CSV, System.GRADESCOPE):
         raise UserError("Without names nothing tells which grades have changed. Leave out --since, or --anonymous.")
-    if not where.db and not where.gradebook.exists():
+    if not where.has_gradebook:
         raise UserError(f"There is no gradebook at {where.gradebook}. Grade first: python -m autograder grade")
     grades = [row for row in records.rows(where) if not exercises or row["assignment"] in exercises]
     if not grades:
         named = f" for {', '.join(exercises)}" if exercises else ""
-        raise UserError(f"There is no grade{named} in {where.db_url} yet. Run: python -m autograder grade")
+        raise UserError(f"There is no grade{named} in {where.database} yet. Run: python -m autograder grade")
     made = _exported(where, System(system), grades, sheet, anonymous)
     if since:
         made.changed_since(since)

@@ -63,6 +63,11 @@ class _Task:
     kept: bool = False
     tries: int = 0
 
+    def lighten(self) -> None:
+        """Let go of what only grading needs: a class's notebooks and files would add up until its end."""
+        self.unit.data = None
+        self.unit.files = {name: data for name, data in self.unit.files.items() if name == EXCHANGED}
+
 
 @dataclass
 class Batch:
@@ -133,6 +138,7 @@ class Batch:
                 task = self._begun(waiting.popleft())
                 if task.kept:
                     self._log(task)
+                    task.lighten()
                     yield task
                 else:
                     self._submit("grade", task, (task.unit,))
@@ -147,6 +153,7 @@ class Batch:
                 released = nbformat.read(task.submission.exercise.notebook, as_version=4)
                 answer = worker.ungraded(released, fault)
             self._keep(task, answer)
+            task.lighten()
             yield task
 
     def _begun(self, submission: Submission) -> _Task:
