@@ -6,6 +6,7 @@ import figure_tools
 import numpy as np
 import pytest
 from figures import complexity as figure
+from figures import gpu_record
 
 PAGE = "/book/09-complexity.html"
 FIGURE = ".abh-complexity"
@@ -151,6 +152,35 @@ def test_what_was_not_recorded_is_said_to_be_missing():
     more = figure.told({**RECORD, "rnn": race, "attention": [row, row | {"n": 32768, "milliseconds": None}]})
     assert (more["gpu_race_short"], more["gpu_race_long"]) == ("1.0", nothing)
     assert (more["gpu_naive_time"], more["gpu_naive_bytes"]) == ("31 milliseconds", "17 GB")
+
+
+def test_a_gpus_record_gives_what_is_in_it_and_nothing_else():
+    assert gpu_record.card(RECORD) == CARD
+    assert gpu_record.read("data/nothing.json") == {} and gpu_record.read("data/gpu.json")["machine"]["device"]
+    unknown = {name: value for name, value in RECORD["machine"].items() if name != "memory_gb"}
+    assert gpu_record.card({**RECORD, "machine": unknown})["memory"] == 0
+    row = {"implementation": "naive", "n": 512, "direction": "forward", "milliseconds": 2.0}
+    too_large = row | {"n": 1024, "milliseconds": None}
+    found = gpu_record.rows({"attention": [row, too_large]}, "attention", direction="forward")
+    assert found == {"naive": {512: row}}
+    for record in ({}, {"machine": RECORD["machine"]}, {"attention": [row | {"direction": "backward"}]}):
+        assert gpu_record.card(record) is None
+        assert gpu_record.rows(record, "attention", direction="forward") == {}
+
+
+def test_a_table_of_a_record_has_no_line_with_a_gap():
+    head = ["what", "tables", "fused"]
+    assert gpu_record.table(head, [["time", 3, None], ["bytes", None, None]]) == ""
+    made = gpu_record.table(head, [["time", 3, None], ["bytes", "1 GB", 0]])
+    assert made.splitlines() == ["| what | tables | fused |", "| --- | ---: | ---: |", "| bytes | 1 GB | 0 |"]
+
+
+def test_a_box_names_each_part_that_was_not_measured():
+    parts = {"attention": "attention", "rnn": "a GRU", "layer": "a layer"}
+    said = gpu_record.awaits({"attention": [], "layer": [1]}, parts)
+    assert "measures attention and a GRU," in said and gpu_record.COMMAND in said and "layer" not in said
+    assert "measures attention, a GRU and a layer," in gpu_record.awaits({}, parts)
+    assert gpu_record.awaits({name: [1] for name in parts}, parts) == ""
 
 
 def test_this_machine_is_measured():

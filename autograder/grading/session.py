@@ -3,12 +3,14 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from autograder import cores, reasons
 from autograder.course import Course, Exercise, UserError
 from autograder.grading import submissions
+from autograder.grading.log import Log
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.places import Here, Place
 from autograder.grading.worker_config import WorkerConfig
@@ -74,6 +76,10 @@ class Session:
         Whether to make feedback pages.
     hide : sequence of Path
         What else of this machine guests must not see.
+    since : datetime, optional
+        Only what was handed in then or later.
+    log : Path, optional
+        Where a line is added for each submission as it ends.
     place : Place, optional
         Where to grade; by default on this machine.
 
@@ -83,6 +89,8 @@ class Session:
         What was graded, or kept, so far.
     kept : int
         How many of these were kept.
+    left_out : int
+        How many were handed in before `since`.
     renewed : int
         How many of those that were kept got a new page, because the gradebook says something else now.
     seconds : dict
@@ -100,6 +108,8 @@ class Session:
         pending: bool = False,
         pages: bool = True,
         hide: Sequence[Path] = (),
+        since: datetime | None = None,
+        log: Path | None = None,
         place: Place | None = None,
     ):
         self.timer = PhaseTimer()
@@ -112,6 +122,9 @@ class Session:
         self.place.begin(course.root, [exercise.name for exercise in exercises])
         self.submissions = submissions.find(exercises, self.submitted)
         self.waiting = Waiting([], self.place)
+        self.left_out, self.log = 0, log
+        if since:
+            self._leave_recent(since)
         if pending:
             self._leave_pending()
         self.used = list({item.exercise.name: item.exercise for item in self.submissions}.values())
@@ -132,6 +145,7 @@ class Session:
         self.kept = 0
         self.renewed = 0
         self.seconds: dict[str, Any] = {}
+        self.warn: Callable[[str], None] = lambda line: None
         self._open = contextlib.ExitStack()
 
     def _leave_pending(self) -> None:
@@ -145,8 +159,16 @@ class Session:
         here = {(record.student, record.assignment) for record in self.waiting.settled_here}
         self.submissions = [item for item in self.submissions if (item.student, item.exercise.name) in here]
 
+    def _leave_recent(self, since: datetime) -> None:
+        """Leave of the submissions those that were handed in at that time or later."""
+        from autograder.grading import recent
+
+        found = [item for item in self.submissions if recent.handed_in(item) >= since]
+        self.left_out, self.submissions = len(self.submissions) - len(found), found
+
     def isolate(self, wanted: bool, fall_back: bool, warn: Callable[[str], None]) -> None:
         """Settle whether submissions run in a sandbox; where there can be none, refuse unless told otherwise."""
+        self.warn = warn
         self.setting = self.place.settle(self.setting, wanted, fall_back, warn)
 
     def __enter__(self) -> "Session":
@@ -174,7 +196,8 @@ class Session:
         from autograder.grading import batch
 
         batch.prepare(self.course, self.exercises, self.submissions, self.submitted)
-        book = self._open.enter_context(gradebook.opened(self.course))
+        log = self._open.enter_context(Log(self.log)) if self.log else None
+        book = self._open.enter_context(gradebook.opened(self.course, self.warn))
         for exercise in self.used:
             gradebook.register(self.course, book, exercise)
         jobs = min(self.jobs if self.jobs > 0 else cores.count(), len(self.submissions))
@@ -185,6 +208,7 @@ class Session:
             self.setting,
             batch.Options(self.force, self.redraw, self.pages),
             self.timer,
+            log,
         )
 
     def run(self) -> Iterator[tuple[str, Record, bool]]:
