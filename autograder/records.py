@@ -114,7 +114,7 @@ def rows(course: Course) -> list[dict[str, Any]]:
 
 def all_of(course: Course) -> list[Record]:
     """Return the records of all graded submissions, with the scores that the gradebook has for them now."""
-    found = _joined(course) if course.db or course.gradebook.exists() else []
+    found = _joined(course) if course.has_gradebook else []
     return [record for _, record in found if record]
 
 

@@ -124,8 +124,8 @@ class Page:
     graded_at: str
 
 
-def write(course: Course, path: Path, anonymous: bool = False) -> None:
-    """Write the report on all graded submissions to `path`.
+def write(course: Course, path: Path, anonymous: bool = False) -> Page:
+    """Write the report on all graded submissions to `path`; return what stands on it.
 
     Raises
     ------
@@ -156,6 +156,7 @@ def write(course: Course, path: Path, anonymous: bool = False) -> None:
         graded_at=max(record.graded_at for record in graded),
     )
     path.write_text(environment.get_template("report.html.j2").render(vars(page)), encoding="utf-8")
+    return page
 
 
 def _assignment(course: Course, path: Path, name: str, handed_in: list[Record], names: dict[str, str]) -> Assignment:

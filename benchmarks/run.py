@@ -6,6 +6,7 @@ Results go to `benchmarks/results.json`, each part under its name; `--table` pri
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import platform
@@ -22,6 +23,7 @@ import classes
 import graders
 import psutil
 import tables
+import thousand
 import watch
 from rich.console import Console
 
@@ -339,6 +341,7 @@ PARTS = {
     "batch": measure_batch,
     "kill": measure_kill,
     "plugin": measure_plugin,
+    "thousand": functools.partial(thousand.measure, out=out),
 }
 
 
@@ -357,6 +360,7 @@ def options_of(arguments=None):
     add("--timed", type=int, default=50, help="submissions (phases)")
     add("--large", type=int, default=1000, help="submissions (batch, kill)")
     add("--batch-jobs", type=int, nargs="+", default=[1, 2, 4], help="numbers of jobs (batch)")
+    add("--students", type=int, default=1000, help="students (thousand)")
     add("--kills", type=int, default=3, help="how often the batch is killed (kill)")
     add("--seed", type=int, default=classes.SEED, help="another seed makes another class")
     add("--work", type=Path, help="folder to work in, which is kept; default: a temporary one")

@@ -8,12 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import create_engine, insert, select
-from sqlalchemy.exc import SQLAlchemyError
-
 from autograder import records
 from autograder.checking import Status
-from autograder.course import Course, UserError
+from autograder.course import Course
 from autograder.results import CellResult, Record
 
 
@@ -80,40 +77,18 @@ def copied(course: Course) -> Iterator[Course]:
         If its gradebook cannot be read.
     """
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
-        own = dataclasses.replace(course, into=Path(folder), db="")
+        own = dataclasses.replace(course, into=Path(folder), db=f"sqlite:///{folder}/gradebook.db")
         if course.secret.exists():
             shutil.copy2(course.secret, own.secret)
-        if course.db or course.gradebook.exists():
-            _copy_gradebook(course, own)
+        if course.has_gradebook:
+            from autograder import gradebook  # nbgrader takes seconds to load
+
+            gradebook.copy(course.db_url, own.db_url)
         for record in course.autograded.glob("*/*/grade.json"):
             link = own.autograded / record.relative_to(course.autograded)
             link.parent.mkdir(parents=True)
             link.symlink_to(record)  # a new record takes the link's place, and leaves what it leads to
         yield own
-
-
-def _copy_gradebook(course: Course, own: Course) -> None:
-    """Copy all rows, from whatever database."""
-    from nbgrader.api import Base, Gradebook
-
-    from autograder import gradebook
-
-    with gradebook.newest_schema(), Gradebook(own.db_url, course.course_id):
-        pass
-    theirs, ours = create_engine(course.db_url), create_engine(own.db_url)
-    try:
-        with theirs.connect() as source, ours.begin() as target:
-            for table in Base.metadata.sorted_tables:
-                target.execute(table.delete())
-            for table in Base.metadata.sorted_tables:
-                rows = [dict(row) for row in source.execute(select(table)).mappings()]
-                if rows:
-                    target.execute(insert(table), rows)
-    except SQLAlchemyError as error:
-        raise UserError(f"The gradebook {course.db_url} cannot be read: {error.args[0]}.") from error
-    finally:
-        theirs.dispose()
-        ours.dispose()
 
 
 def before(course: Course) -> dict[tuple[str, str], Record]:
