@@ -161,7 +161,8 @@ def test_what_was_not_measured_says_so_and_how_to(record):
             "not yet measured" in said.lower() and f"benchmarks/gpu.py {part}" in said and not set("123") & set(said)
         )
     assert "not yet measured" in figure.tuned(record).data.lower()
-    assert figure.goals(record).data.count("not yet measured") == 4
+    goals = figure.goals(record).data
+    assert goals.count("not yet measured") == len(goals.splitlines()) - 2 > 9
     for drawn in (figure.speeds(record), figure.roof(record, [])):
         assert "not yet measured" in drawn.data.lower()
     assert {value for name, value in figure.told(record).items() if name != "card"} == {complexity.TEXT["nothing"]}
@@ -175,7 +176,8 @@ def test_a_record_fills_the_tables(tmp_path, monkeypatch):
         assert "not yet measured" not in figure.table(record, title, part).data.lower()
     assert "7.77 ms" in figure.table(record, "The leaderboard's configuration", "leaderboard").data
     assert "4.4e-04" in figure.table(record, "Accuracy", "accuracy").data
-    assert "| 0.50 | 0.60 |" in figure.goals(record).data and "| 4.00 | 3.00 |" in figure.goals(record).data
+    goals = figure.goals(record).data
+    assert "| 2.00 | at most 1.50 | missed by 33% |" in goals and "| 4.00 | at least 3.00 | met |" in goals
     quick, slow = figure.tuned(record).data.splitlines()[2:]
     assert "1.000 | 100" in quick and "2.000 | 50" in slow
     said = figure.told(record)
