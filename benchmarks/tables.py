@@ -218,6 +218,29 @@ def _writer(part):
     return _table(head, rows, right=range(1, len(head)))
 
 
+def _thousand(part):
+    rows = [
+        (f"`{command}`", f"{own['seconds']:.0f} s", _mb(own["main_mb"]), _mb(own["peak_mb"]))
+        for command, own in part["commands"].items()
+    ]
+    head = (
+        f"{part['students']} students, {len(part['exercises'])} exercises, {part['submissions']} submissions",
+        "seconds",
+        "memory of the command itself, at its peak",
+        "with all that it starts",
+    )
+    sizes = ", ".join(f"{name} {size:.1f} MB" for name, size in part["sizes_mb"].items())
+    seen, rate = part["browser"], part["submissions"] / part["commands"]["grade"]["seconds"]
+    busy = "; on one that does nothing else it is quicker" if part["load"] >= 1 else ""
+    said = (
+        f"Graded {rate:.1f} a second, {part['jobs']} at a time, on a machine whose load was {part['load']:.1f} "
+        f"beforehand{busy}. Sizes: {sizes}. The report's first screen was there after "
+        f"{seen['first_screen']:.1f} s, with {seen['rows']} rows of tables; a student was found in "
+        f"{1e3 * seen['search']:.0f} ms. {part['date']}."
+    )
+    return "\n\n".join([_table(head, rows, right=range(1, len(head))), said])
+
+
 def _machine(about):
     versions = ", ".join(f"{name} {about[name]}" for name in PACKAGES)
     return (
@@ -240,6 +263,7 @@ def _mb(megabytes):
 
 TABLES = {
     "class": _class,
+    "thousand": _thousand,
     "phases": _phases,
     "check": _check,
     "batch": _batch,

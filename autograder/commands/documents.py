@@ -14,8 +14,8 @@ from autograder.course import Course
 from autograder.results import Record
 
 if TYPE_CHECKING:
+    from autograder.changes import Change
     from autograder.doctor import Finding
-    from autograder.grading.rehearsal import Change
     from autograder.grading.session import Session
     from autograder.report import Assignment, Column, Page, Row
 
@@ -72,7 +72,7 @@ def of_changes(changes: Sequence["Change"], session: "Session") -> dict[str, Any
                 "max_score": change.after.max_score,
                 "pending": change.after.pending,
                 "kind": change.after.kind,
-                "through": [{"check": name, "how": how} for name, how in change.through()] if change.before else [],
+                "through": [{"check": step.name, "how": step.how} for step in change.through()],
             }
             for change in changes
         ],
