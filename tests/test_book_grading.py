@@ -42,7 +42,7 @@ def built(tmp_path_factory):
             )
             for name in ("grading", "collecting", "hostile"):
                 shutil.copy(ROOT / "book" / f"{name}.md", root / "book")
-            (root / "book" / "changing-grades.md").write_text("# Before a grade changes\n")  # its code is not run here
+            (root / "book" / "changing-grades.md").write_text("# Before a grade changes\n")
             (root / "book" / "hostile.md").open("a").write(more)
             patch.setattr(grading, "BENCHMARKS", root / "benchmarks")
             shutil.copytree(ROOT / "benchmarks", root / "benchmarks", ignore=shutil.ignore_patterns("*.json"))
