@@ -136,6 +136,28 @@ def _plugin(part):
     return _table(head, [row], right=(1, 2, 3))
 
 
+def _database(part):
+    sqlite, server = (
+        {key: median(run[key] for run in part[kind]) for key in ("seconds", "writing_ms")}
+        for kind in ("sqlite", "server")
+    )
+    row = (
+        f"{part['n']} of {part['exercise']}, {part['jobs']} jobs",
+        f"{sqlite['seconds']:.1f} s, {_ms(sqlite['writing_ms'])} ms",
+        f"{server['seconds']:.1f} s, {_ms(server['writing_ms'])} ms",
+        _times(server["seconds"] / sqlite["seconds"]),
+        f"{part['load']:.1f}",
+    )
+    head = (
+        "a class, and of it the writing of each submission",
+        "into SQLite",
+        f"into PostgreSQL {part['version'].split()[0]}",
+        "time of that",
+        "load before",
+    )
+    return _table(head, [row], right=(1, 2, 3, 4))
+
+
 def _cluster(part):
     """Yield a table for each of the parts of `benchmarks/cluster.py` that was measured."""
     if part.get("beside"):
@@ -240,7 +262,13 @@ def _mb(megabytes):
 
 
 TABLES = {
-    "class": _class, "thousand": _thousand, "phases": _phases, "check": _check, "batch": _batch, "plugin": _plugin,
+    "class": _class,
+    "thousand": _thousand,
+    "phases": _phases,
+    "check": _check,
+    "batch": _batch,
+    "plugin": _plugin,
     "kill": _kill,
-}  # fmt: skip
+    "database": _database,
+}
 """What stands on the book's page *Grading a class*; that of a cluster stands on a page of its own."""

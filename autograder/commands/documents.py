@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 
 def of_grades(course: Course, session: "Session") -> dict[str, Any]:
     """Return what `grade` has done: the counts, and each submission with its grade and the reasons."""
-    from sqlalchemy import make_url
-
     return {
-        "gradebook": make_url(course.db_url).render_as_string(hide_password=True),
+        "gradebook": course.database,
         "autograded": str(course.autograded),
         "feedback": str(course.feedback),
         "graded": len(session.records) - session.kept,

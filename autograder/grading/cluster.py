@@ -575,8 +575,8 @@ class Cluster:
             dask.config.set({"distributed.worker.profile.enabled": False})
             with backends.deaf():
                 target = self.own = LocalCluster(
-                    n_workers=count, threads_per_worker=1, processes=True, memory_limit=0, dashboard_address=None,
-                    silence_logs=logging.CRITICAL,
+                    n_workers=count, threads_per_worker=1, processes=True, memory_limit=0,
+                    dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
                 )  # fmt: skip
         try:
             with warnings.catch_warnings():
