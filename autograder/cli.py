@@ -16,6 +16,7 @@ from rich.table import Table
 
 from autograder import startup
 from autograder.commands import author, instructor, student
+from autograder.commands.bundle import bundle
 from autograder.commands.console import MEANINGS, Json, Root, Status, document, line_of, out, say_error, status_of
 from autograder.course import ROOT, UserError
 
@@ -81,7 +82,7 @@ def _show_findings(found: "list[Finding]") -> None:
 
 COMMANDS = {
     "Students": (student.check, student.explain),
-    "Instructors": (instructor.collect, instructor.grade, instructor.report, instructor.export),
+    "Instructors": (instructor.collect, instructor.grade, instructor.report, instructor.export, bundle),
     "Authors": (
         author.new,
         author.release,

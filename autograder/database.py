@@ -13,7 +13,7 @@ from autograder.course import UserError
 CONNECT_SECONDS = 10
 """How long a server has to answer, where its address says nothing of `connect_timeout`."""
 
-PASSWORDS = (re.compile(r"(://[^:@/\s]*:)\S*@"), re.compile(r"(?i)(\w*passw(?:or)?d=)[^&\s]*"))
+PASSWORDS = (re.compile(r"(://[^:@/\s]*:|^[^:@/\s]+:(?!//))\S*@"), re.compile(r"(?i)(\w*passw(?:or)?d=)[^&\s]*"))
 
 MENDS = {
     "password authentication failed": "Look at the user's name and password, as in ~/.pgpass or PGPASSWORD.",
@@ -68,7 +68,7 @@ def engine(url: str, waiting: Callable[[str], None] | None = None, **options: An
     Raises
     ------
     UserError
-        If the database's driver is not installed.
+        If the address is none, or the database's driver is not installed.
     """
     try:
         made = sqlalchemy.create_engine(url, **options)
@@ -78,6 +78,8 @@ def engine(url: str, waiting: Callable[[str], None] | None = None, **options: An
             'In the course\'s folder: python -m pip install ".[postgres]"; the address then begins with '
             "postgresql+psycopg://"
         ) from error
+    except ValueError as error:  # a port that is no number
+        raise UserError(f"{masked(url)} is no address of a database: {masked(str(error))}.") from error
     if not is_server(url):
         return made
     lock = locks.OnServer(waiting) if waiting else None

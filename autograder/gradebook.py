@@ -139,10 +139,13 @@ def _check_version(connection: Connection, url: str) -> None:
     if found == scripts.get_current_head():
         return
     if found is None or found in {script.revision for script in scripts.walk_revisions()}:
-        raise UserError(
-            f"The gradebook {database.masked(url)} was made by an older nbgrader. Make a copy of it, then run: "
-            f"nbgrader db upgrade --db {database.masked(url)}"
+        # Its last migration adds a column that may not be NULL, and gives the rows there are no value but in SQLite.
+        mend = (
+            "nbgrader cannot upgrade that on a server: keep it, and name a new database with --db."
+            if database.is_server(url)
+            else f"Make a copy of it, then run: nbgrader db upgrade --db {url}"
         )
+        raise UserError(f"The gradebook {database.masked(url)} was made by an older nbgrader. {mend}")
     raise UserError(
         f"The gradebook {database.masked(url)} was made by a newer nbgrader than this one, "
         f"{nbgrader.__version__}. Install that one, or name another gradebook with --db."
@@ -175,7 +178,7 @@ def copy(source: str, target: str) -> int:
     Parameters
     ----------
     source, target : str
-        Their addresses, of whatever databases. The first is only read, in one transaction.
+        Their addresses, of whatever databases. The first is only read; on a server, as it is at one moment.
 
     Raises
     ------

@@ -38,8 +38,8 @@ def me() -> str:
     """
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user often has no name
-        user = str(os.getuid())
+    except (ImportError, KeyError, OSError):  # a container's user often has no name
+        user = "?"
     where = re.sub(r"[^\w.@-]", "?", f"{user[:12]}@{socket.gethostname()[:16]}", flags=re.ASCII)
     return f"{where}, process {os.getpid()}, since {datetime.now(UTC):%H:%M} UTC"
 

@@ -56,9 +56,9 @@ def tests():
 
 def tested(file, words):
     """Run a file of tests; return how many passed, and which failed or were left out, with the reason."""
-    needs("pytest", "xdist", "filelock", "psutil")
+    needs("pytest", "xdist", "filelock", "psutil", "sqlalchemy", "nbformat")
     if file == "test_gpu_guest.py":
-        needs("nbformat", "nbgrader", "pyseccomp", programs=["bwrap"])
+        needs("nbgrader", "pyseccomp", programs=["bwrap"])
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         chosen = ["-k", words] if words else []

@@ -136,6 +136,28 @@ def _plugin(part):
     return _table(head, [row], right=(1, 2, 3))
 
 
+def _database(part):
+    sqlite, server = (
+        {key: median(run[key] for run in part[kind]) for key in ("seconds", "writing_ms")}
+        for kind in ("sqlite", "server")
+    )
+    row = (
+        f"{part['n']} of {part['exercise']}, {part['jobs']} jobs",
+        f"{sqlite['seconds']:.1f} s, {_ms(sqlite['writing_ms'])} ms",
+        f"{server['seconds']:.1f} s, {_ms(server['writing_ms'])} ms",
+        _times(server["seconds"] / sqlite["seconds"]),
+        f"{part['load']:.1f}",
+    )
+    head = (
+        "a class, and of it the writing of each submission",
+        "into SQLite",
+        f"into PostgreSQL {part['version'].split()[0]}",
+        "time of that",
+        "load before",
+    )
+    return _table(head, [row], right=(1, 2, 3, 4))
+
+
 def _cluster(part):
     """Yield a table for each of the parts of `benchmarks/cluster.py` that was measured."""
     if part.get("beside"):
@@ -196,6 +218,29 @@ def _writer(part):
     return _table(head, rows, right=range(1, len(head)))
 
 
+def _thousand(part):
+    rows = [
+        (f"`{command}`", f"{own['seconds']:.0f} s", _mb(own["main_mb"]), _mb(own["peak_mb"]))
+        for command, own in part["commands"].items()
+    ]
+    head = (
+        f"{part['students']} students, {len(part['exercises'])} exercises, {part['submissions']} submissions",
+        "seconds",
+        "memory of the command itself, at its peak",
+        "with all that it starts",
+    )
+    sizes = ", ".join(f"{name} {size:.1f} MB" for name, size in part["sizes_mb"].items())
+    seen, rate = part["browser"], part["submissions"] / part["commands"]["grade"]["seconds"]
+    busy = "; on one that does nothing else it is quicker" if part["load"] >= 1 else ""
+    said = (
+        f"Graded {rate:.1f} a second, {part['jobs']} at a time, on a machine whose load was {part['load']:.1f} "
+        f"beforehand{busy}. Sizes: {sizes}. The report's first screen was there after "
+        f"{seen['first_screen']:.1f} s, with {seen['rows']} rows of tables; a student was found in "
+        f"{1e3 * seen['search']:.0f} ms. {part['date']}."
+    )
+    return "\n\n".join([_table(head, rows, right=range(1, len(head))), said])
+
+
 def _machine(about):
     versions = ", ".join(f"{name} {about[name]}" for name in PACKAGES)
     return (
@@ -216,5 +261,14 @@ def _mb(megabytes):
     return "unknown" if megabytes is None else f"{megabytes:.0f} MB"
 
 
-TABLES = {"class": _class, "phases": _phases, "check": _check, "batch": _batch, "plugin": _plugin, "kill": _kill}
+TABLES = {
+    "class": _class,
+    "thousand": _thousand,
+    "phases": _phases,
+    "check": _check,
+    "batch": _batch,
+    "plugin": _plugin,
+    "kill": _kill,
+    "database": _database,
+}
 """What stands on the book's page *Grading a class*; that of a cluster stands on a page of its own."""

@@ -93,7 +93,12 @@ Into = Annotated[
     typer.Option(help="Folder of the gradebook, autograded/ and feedback/.", show_default="the course's folder"),
 ]
 Database = Annotated[
-    str, typer.Option("--db", help="SQLAlchemy URL of the gradebook.", show_default="gradebook.db in --into")
+    str,
+    typer.Option(
+        "--db",
+        help="SQLAlchemy URL of the gradebook.",
+        show_default="that of nbgrader_config.py, or gradebook.db in --into",
+    ),
 ]
 
 

@@ -14,18 +14,16 @@ from autograder.course import Course
 from autograder.results import Record
 
 if TYPE_CHECKING:
+    from autograder.changes import Change
     from autograder.doctor import Finding
-    from autograder.grading.rehearsal import Change
     from autograder.grading.session import Session
     from autograder.report import Assignment, Column, Page, Row
 
 
 def of_grades(course: Course, session: "Session") -> dict[str, Any]:
     """Return what `grade` has done: the counts, and each submission with its grade and the reasons."""
-    from sqlalchemy import make_url
-
     return {
-        "gradebook": make_url(course.db_url).render_as_string(hide_password=True),
+        "gradebook": course.database,
         "autograded": str(course.autograded),
         "feedback": str(course.feedback),
         "graded": len(session.records) - session.kept,
@@ -74,7 +72,7 @@ def of_changes(changes: Sequence["Change"], session: "Session") -> dict[str, Any
                 "max_score": change.after.max_score,
                 "pending": change.after.pending,
                 "kind": change.after.kind,
-                "through": [{"check": name, "how": how} for name, how in change.through()] if change.before else [],
+                "through": [{"check": step.name, "how": step.how} for step in change.through()],
             }
             for change in changes
         ],

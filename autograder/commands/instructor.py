@@ -32,10 +32,10 @@ from autograder.commands.console import (
 from autograder.course import ROOT, Course, UserError
 
 if TYPE_CHECKING:
+    from autograder.changes import Change
     from autograder.collecting.hand_ins import Plan
     from autograder.exporting import Exported, System
     from autograder.grading.places import Place
-    from autograder.grading.rehearsal import Change
     from autograder.grading.session import Session
     from autograder.results import Record
 
@@ -183,6 +183,7 @@ def grade(
     A submission that has not changed since it was graded is not graded again. Whatever students handed in,
     every one of them gets a grade and a reason, and the command ends with status 0.
     """
+    from autograder import changes
     from autograder.commands import documents
     from autograder.grading import recent, rehearsal
     from autograder.grading.places import Here
@@ -217,10 +218,10 @@ def grade(
         else:
             _say_why_nothing(session, begin, as_json)
         if dry_run:
-            changes = rehearsal.changes(known, session.records)
-            made.update(documents.of_changes(changes, session))
+            found = changes.between(known, session.records)
+            made.update(documents.of_changes(found, session))
             if not as_json:
-                _show_changes(changes, session)
+                _show_changes(found, session)
             return
         write_timings(session.seconds)
         made.update(documents.of_grades(where, session))
@@ -268,17 +269,18 @@ def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
         raise typer.Exit(Status.STOPPED) from None
 
 
-def _show_changes(changes: Sequence["Change"], session: "Session") -> None:
-    """Print whose grades would be other, and through which check; and how many."""
+def _show_changes(found: Sequence["Change"], session: "Session") -> None:
+    """Print who would gain and who would lose, in sums and one by one, and through which check; and how many."""
+    from autograder.changes import sums
     from autograder.sanitize import text
 
     table = Table(show_edge=False, header_style="bold")
     for name in ("Student", "Exercise", "Now", "Then", "Change", "Through"):
         table.add_column(name, justify="right" if name in ("Now", "Then", "Change") else "left", overflow="fold")
-    for change in changes:
+    for change in found:
         now, then = change.before, change.after
         waiting = f" + {then.pending:g} waiting" if then.pending else ""
-        through = "\n".join(f"{name}: {how}" for name, how in change.through()) or "–"
+        through = "\n".join(["handed in anew"] * change.anew + [str(step) for step in change.through()]) or "–"
         table.add_row(
             escape(then.student),
             then.assignment,
@@ -287,17 +289,16 @@ def _show_changes(changes: Sequence["Change"], session: "Session") -> None:
             f"{change.difference:+g}" if now else "new",
             escape(text.line(str(then.reason)) if then.kind.ungraded else through) if now else "–",
         )
-    if changes:
+    total, *by_check = sums(found)
+    for one in (total, *by_check) if any(change.before for change in found) else ():
+        out.print(escape(str(one)), highlight=False, soft_wrap=True)
+    if found:
         out.print(table)
-    gains, losses = (sum(1 for c in changes if c.before and sign * c.difference > 0) for sign in (1, -1))
-    new = sum(1 for change in changes if change.before is None)
-    graded, all_of_them = len(session.records) - session.kept, len(session.records)
+    new = sum(1 for change in found if change.before is None)
+    graded, of = len(session.records) - session.kept, len(session.records)
+    counts = f"{new} new, {total.gain} gain, {total.lose} lose"
     earlier = f" {session.left_out} handed in earlier and left out." if session.left_out else ""
-    out.print(
-        f"Would grade {graded} of {all_of_them}: {new} new, {gains} gain, {losses} lose.{earlier} "
-        "Nothing was written.",
-        highlight=False,
-    )
+    out.print(f"Would grade {graded} of {of}: {counts}.{earlier} Nothing was written.", highlight=False)
 
 
 def _say_why_nothing(session: "Session", since: datetime | None, as_json: bool) -> None:

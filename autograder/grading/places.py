@@ -14,7 +14,14 @@ from autograder.sandbox.guest import Ended
 from autograder.sandbox.guests import GuestPool
 from autograder.sanitize import text
 
-USE_GPU = "import torch; torch.ones(2, device='cuda').sum().item()"
+USE_GPU = """
+import importlib.util
+import torch
+torch.ones(2, device="cuda").sum().item()
+if importlib.util.find_spec("triton"):
+    import triton
+    triton.runtime.driver.active.utils  # builds what launches kernels: with a C compiler, and Python's headers
+"""
 MOST_FAULT = 200  # characters
 UNSANDBOXED = "Without a sandbox{because}: submissions run with your rights."
 

@@ -28,6 +28,11 @@ WITH_GPU = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 KERNELS = {"TRITON_CACHE_DIR": "/scratch/.triton", "CUDA_CACHE_PATH": "/scratch/.nv"}
 """Where a guest in a sandbox keeps kernels that it compiled: they are gone with it."""
 PROBE_SECONDS = 60
+OPENED = (
+    "this is a container, so start it with docker run --security-opt seccomp=unconfined --security-opt "
+    "apparmor=unconfined --security-opt systempaths=unconfined"
+)
+"""What a container needs for a sandbox within it: to make namespaces, to mount in them, and to mount their /proc."""
 
 
 def python(root: str = ROOT) -> list[str]:
@@ -56,11 +61,18 @@ def missing() -> list[str]:
     if run.returncode:
         refusal = run.stderr.strip().splitlines()[-1:] or ["namespaces inside bubblewrap are refused"]
         lacks.append(
-            f"the kernel refuses namespaces to this user ({refusal[0]}); allow them with "
-            "sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000, and on Ubuntu "
-            "kernel.apparmor_restrict_unprivileged_userns=0"
+            f"the kernel refuses namespaces to this user ({refusal[0]}); "
+            + (f"{OPENED}, and on the machine below it " if in_container() else "")
+            + "allow them with sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000, "
+            "and on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0"
         )
     return lacks
+
+
+def in_container() -> bool:
+    """Tell whether this is a container, as far as those who make them say so."""
+    marks = any(Path(name).exists() for name in ("/.dockerenv", "/run/.containerenv"))
+    return marks or any(os.environ.get(name) for name in ("container", "KUBERNETES_SERVICE_HOST"))
 
 
 def _paths() -> list[Path]:
@@ -78,6 +90,12 @@ def environment(gpu: bool) -> dict[str, str]:
     return {**EVERYWHERE, **(WITH_GPU if gpu else WITHOUT_GPU)}
 
 
+def driver_folders() -> list[str]:
+    """Return the folders with a GPU's driver that nothing but LD_LIBRARY_PATH names, as images of containers do."""
+    folders = [Path(name) for name in os.environ.get("LD_LIBRARY_PATH", "").split(":") if name.startswith("/")]
+    return [str(folder) for folder in folders if (folder / "libcuda.so.1").exists()]
+
+
 def _system(gpu: bool = False) -> list[str]:
     """Return bubblewrap's arguments for a read-only view of the system, of this Python, and of a GPU where asked."""
     binds = []
@@ -91,7 +109,7 @@ def _system(gpu: bool = False) -> list[str]:
     for name in ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "fonts", "localtime", "nsswitch.conf"):
         binds += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     # CUDA finds a device on its bus; what else it reads of the driver is in /proc, which a guest has anyway.
-    for name in ("/sys/bus/pci", "/sys/devices") if gpu else ("/sys/devices/system/cpu",):
+    for name in ("/sys/bus/pci", "/sys/devices", *driver_folders()) if gpu else ("/sys/devices/system/cpu",):
         binds += ["--ro-bind-try", name, name]
     return binds
 
@@ -152,5 +170,6 @@ def _environment(gpu: bool) -> list[str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         **environment(gpu),
         **(KERNELS if gpu else {}),
+        **({"LD_LIBRARY_PATH": ":".join(folders)} if gpu and (folders := driver_folders()) else {}),
     }
     return [part for name, value in variables.items() for part in ("--setenv", name, value)]
