@@ -5,12 +5,17 @@ import json
 import figure_tools
 import numpy as np
 import pytest
-from figures import complexity
 from figures import gpu as figure
 
 PAGE = "/book/11-gpu.html"
 FIGURE = ".abh-gpu"
-SIZES = {"n": figure.N, "d": figure.WIDTH, "size": figure.SIZE, "sum_size": figure.SUM_SIZE}
+SIZES = {
+    "n": figure.N,
+    "d": figure.WIDTH,
+    "size": figure.SIZE,
+    "sum_size": figure.SUM_SIZE,
+    "limits": figure.LIMITS,
+}
 # Made up: what a whole record would look like. Not one of these numbers is in the book.
 ROW = {
     "heads": 16,
@@ -53,11 +58,6 @@ RECORD = {
         for ms in (2.0, 1.0)
     ],
 }  # fmt: skip
-PARTS = {
-    "Attention": "attention", "The layer": "layer", "The leaderboard's configuration": "leaderboard",
-    "Accuracy": "accuracy", "Memory over n, as an exponent": "attention layer", "Ways to time": "timing",
-    "Windows": "window", "Ceilings": "ceilings",
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,9 @@ def in_python(course, state):
 def check_equal(answer, expected):
     assert (answer["steps"], answer["skipped"]) == (expected["steps"], expected["skipped"])
     assert (answer["moved"]["read"], answer["moved"]["written"]) == (expected["read"], expected["written"])
-    assert answer["held"] == expected["held"] and answer["on_chip"] == sum(expected["held"])
+    held = expected["held"]
+    assert answer["held"] == held and answer["rooms"] == [sum(held[:3]), sum(held[3:])]
+    assert answer["fits"] == (sum(held[:3]) <= 228 * 1024 and sum(held[3:]) <= 256 * 1024)
 
 
 # ---- under node ------------------------------------------------------------------------------------------
@@ -125,8 +127,8 @@ def test_causal_tiles_are_those_that_a_query_of_theirs_may_see(tmp_path):
 
 
 def test_bytes_have_units(tmp_path):
-    said = figure_tools.in_node(tmp_path, "gpu", "m.inBytes(c)", [96, 65_536, 8_912_896])
-    assert said == ["96 bytes", "66 KB", "8.9 MB"]
+    said = figure_tools.in_node(tmp_path, "gpu", "[m.inBytes(c), m.inKiB(c)]", [96, 65_536, 8_912_896])
+    assert said == [["96 bytes", "0 KiB"], ["66 KB", "64 KiB"], ["8.9 MB", "8,704 KiB"]]
 
 
 def test_each_thing_to_try_is_what_the_page_says_of_it(course):
@@ -152,33 +154,47 @@ def test_the_figure_refuses_what_it_cannot_show():
 
 
 @pytest.mark.parametrize(
-    "record", [None, {"machine": RECORD["machine"]}, {"machine": RECORD["machine"], "attention": []}]
+    "record",
+    [
+        {},
+        {"machine": RECORD["machine"]},
+        {"machine": RECORD["machine"], "attention": [], "leaderboard": RECORD["leaderboard"] | {"rows": []}},
+    ],
 )
-def test_what_was_not_measured_says_so_and_how_to(record):
-    for title, part in PARTS.items():
-        said = figure.table(record, title, part).data
-        assert (
-            "not yet measured" in said.lower() and f"benchmarks/gpu.py {part}" in said and not set("123") & set(said)
-        )
-    assert "not yet measured" in figure.tuned(record).data.lower()
-    goals = figure.goals(record).data
-    assert goals.count("not yet measured") == len(goals.splitlines()) - 2 > 9
-    for drawn in (figure.speeds(record), figure.roof(record, [])):
-        assert "not yet measured" in drawn.data.lower()
-    assert {value for name, value in figure.told(record).items() if name != "card"} == {complexity.TEXT["nothing"]}
+def test_what_was_not_measured_does_not_appear_and_one_box_says_what_measures_it(record):
+    assert [figure.table(record, title) for title in figure.LEADS] == [None] * len(figure.LEADS)
+    assert figure.tuned(record) is figure.speeds(record) is figure.roof(record, []) is None
+    said = figure.box(record).data
+    assert "benchmarks/gpu.py" in said and all(words in said for words in figure.PARTS.values())
+
+
+def test_of_a_record_in_part_what_was_measured_appears():
+    record = {"machine": RECORD["machine"], "ceilings": RECORD["ceilings"], "layer": RECORD["layer"]}
+    shown = {title for title in figure.LEADS if figure.table(record, title)}
+    assert shown == {"Ceilings", "The layer", "Goals"}
+    assert figure.table(record, "Goals").data.count("\n| ") == 3  # head, line, and the one goal that was measured
+    assert figure.PARTS["layer"] not in figure.box(record).data
 
 
 def test_a_record_fills_the_tables(tmp_path, monkeypatch):
     path = tmp_path / "gpu.json"
     path.write_text(json.dumps(RECORD), encoding="utf8")
     record = json.loads(path.read_text(encoding="utf8"))
-    for title, part in PARTS.items():
-        assert "not yet measured" not in figure.table(record, title, part).data.lower()
-    assert "7.77 ms" in figure.table(record, "The leaderboard's configuration", "leaderboard").data
-    assert "4.4e-04" in figure.table(record, "Accuracy", "accuracy").data
-    goals = figure.goals(record).data
+    for title, lead in figure.LEADS.items():
+        lines = figure.table(record, title).data.splitlines()
+        assert lines[0] == lead and len([line for line in lines if line.startswith("| ")]) > 2, title
+    assert figure.box(record) is None and ":class: dropdown" in figure.table(record, "Attention", folded=True).data
+    assert "7.77 ms" in figure.table(record, "The leaderboard's configuration").data
+    assert "4.4e-04" in figure.table(record, "Accuracy").data
+    goals = figure.table(record, "Goals").data
     assert "| 2.00 | at most 1.50 | missed by 33% |" in goals and "| 4.00 | at least 3.00 | met |" in goals
-    quick, slow = figure.tuned(record).data.splitlines()[2:]
+    assert not [
+        line
+        for line in figure.table(record, "The leaderboard's configuration").data.splitlines()
+        if line.startswith("| batch")
+    ]  # a heading that pushes its column off a phone
+    assert len(figure.tuned(record).data.splitlines()) == 3
+    quick, slow = figure.tuned(record, top=2).data.splitlines()[2:]
     assert "1.000 | 100" in quick and "2.000 | 50" in slow
     said = figure.told(record)
     assert (said["tuned_forward_64"], said["tuned_rows"], said["tuned_roof"]) == ("100", "32", "32")

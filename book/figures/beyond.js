@@ -237,21 +237,21 @@ function render({ model, el }) {
   }
   const block = tries(text.try, [
     [text.try_swap, () => present(places && same(image, swapped) ? start : swapped)],
-    [text.try_alone, () => present(alone)],
-    [text.try_shuffle, () => { const cut = patches(image, PATCH); present(together(SHUFFLED.map((j) => cut[j]), PATCH)); }],
     [text.try_forget, () => present(image, false)],
+    [text.try_shuffle, () => { const cut = patches(image, PATCH); present(together(SHUFFLED.map((j) => cut[j]), PATCH)); }],
+    [text.try_alone, () => present(alone)],
     [text.try_other, () => { present(others[other % others.length]); other += 1; }],
     [text.try_empty, () => present(image.map((row) => row.map(() => 0)))],
   ]);
 
   const summary = announcer();
   const root = figure("abh-beyond", text.title,
+    block.node,
     h("div", { class: "abh-choices" }, layers.node, who.node),
     summary.node,
     h("div", { class: "abh-look" }, board.node, h("div", { class: "abh-four" }, ...heads.map((head) => head.node))),
     h("p", { class: "abh-caption" }, text.chances),
-    h("ul", { class: "abh-answers" }, ...answers.map((one) => one.node)),
-    block.node);
+    h("ul", { class: "abh-answers" }, ...answers.map((one) => one.node)));
 
   function draw() {
     const now = forward(patches(image, PATCH), vit, places);

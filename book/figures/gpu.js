@@ -58,7 +58,9 @@ export function look(state, sizes) {
   const steps = state.way === "naive" ? 3 : all.length;
   const moved = state.way === "naive" ? naive(state.step, sizes) : tiled(state, sizes);
   const held = chip(state, sizes);
-  return { steps, moved, whole: naive(3, sizes), held, on_chip: held.reduce((sum, x) => sum + x, 0),
+  // What products read lies in shared memory, what they add to in registers.
+  const rooms = [held.slice(0, 3), held.slice(3)].map((some) => some.reduce((sum, x) => sum + x, 0));
+  return { steps, moved, whole: naive(3, sizes), held, rooms, fits: rooms.every((own, k) => own <= sizes.limits[k]),
     skipped: (sizes.n / state.rows) * (sizes.n / state.columns) - all.length };
 }
 
@@ -67,6 +69,9 @@ export function inBytes(x) {
   if (x < 1000) return `${x} bytes`;
   return x < 1e6 ? `${Math.round(x / 1e3)} KB` : `${(x / 1e6).toFixed(1)} MB`;
 }
+
+/** Bytes as a chip's memories are given: in units of 1024. */
+export const inKiB = (x) => `${Math.round(x / 1024).toLocaleString("en")} KiB`;
 
 // ---- drawing ---------------------------------------------------------------------------------------------
 
@@ -147,25 +152,32 @@ function inMemory(text, sizes) {
   };
 }
 
-/** What lies on the chip: a row for each part, its shape and its bytes; the naive way's results only pass through. */
-function onChip(text, { d }) {
+/** What lies on the chip: a row for each part, its shape and its bytes, and below the parts of each room how much of
+ *  it they take; the naive way's results only pass through. */
+function onChip(text, { d, limits }) {
   const cells = text.parts.map(() => [h("td", {}), h("td", {})]);
-  const together = h("td", {});
-  const held = h("table", {}, h("tbody", {},
-    ...text.parts.map((name, k) => h("tr", {}, h("th", { scope: "row" }, h("i", { class: `abh-part-${k}` }), name), ...cells[k])),
-    h("tr", { class: "abh-total" }, h("th", { scope: "row", colspan: "2" }, text.together), together)));
+  const rows = text.parts.map((name, k) => h("tr", {}, h("th", { scope: "row" }, h("i", { class: `abh-part-${k}` }), name), ...cells[k]));
+  const totals = text.rooms.map((name) => {
+    const share = h("td", { colspan: "2" });
+    return { share, node: h("tr", { class: "abh-total" }, h("th", { scope: "row" }, name), share) };
+  });
+  const held = h("table", {}, h("tbody", {}, ...rows.slice(0, 3), totals[0].node, ...rows.slice(3), totals[1].node));
+  const limit = h("p", { class: "abh-limit" }, text.limit);
   const passing = h("p", { class: "abh-passing" }, text.passing);
   return {
-    node: h("section", { class: "abh-panel abh-chip", "aria-label": text.chip }, h("h4", {}, text.chip), held, passing),
-    set({ way, rows, columns }, seen) {
-      held.hidden = way === "naive";
+    node: h("section", { class: "abh-panel abh-chip", "aria-label": text.chip }, h("h4", {}, text.chip), held, limit, passing),
+    set({ way, rows: high, columns }, seen) {
+      held.hidden = limit.hidden = way === "naive";
       passing.hidden = way !== "naive";
-      const shapes = [[rows, d], [columns, d], [columns, d], [rows, columns], [rows, d]];
+      const shapes = [[high, d], [columns, d], [columns, d], [high, columns], [high, d]];
       cells.forEach(([shape, bytes], k) => {
         shape.textContent = shapes[k].join(" × ");
-        bytes.textContent = inBytes(seen.held[k]);
+        bytes.textContent = inKiB(seen.held[k]);
       });
-      together.textContent = inBytes(seen.on_chip);
+      totals.forEach(({ share, node }, k) => {
+        share.textContent = fill(text.room, { held: Math.round(seen.rooms[k] / 1024), limit: inKiB(limits[k]) });
+        node.classList.toggle("abh-too-much", seen.rooms[k] > limits[k]);
+      });
     },
   };
 }
@@ -206,6 +218,7 @@ function told(state, sizes, seen, words, text) {
   if (state.step === seen.steps) said.push(text.done);
   else said.push(tile.last ? text.last : tile.first ? text.first : text.middle);
   if (seen.skipped) said.push(text.skipped);
+  if (!seen.fits) said.push(text.too_much);
   return fill(said.join(" "), { ...words, step: state.step, steps: seen.steps, i: span(tile.i, state.rows),
     j: span(tile.j, state.columns), skipped: seen.skipped, all: seen.skipped + seen.steps });
 }

@@ -1,21 +1,22 @@
 """The figure of chapter 11, and what its pages show of what was measured on a GPU.
 
 The figure computes in JavaScript (gpu.js), so it answers in a page without a kernel. Everything a reader sees comes
-from `TEXT`, so that a translation passes another dictionary. Tables come from `benchmarks/gpu_tables.py`, which says
-of what was not measured that it was not.
+from `TEXT`, so that a translation passes another dictionary. Tables come from `benchmarks/gpu_tables.py`. What was
+not measured does not appear, neither its table nor the sentence above it. One box names it, and what measures it.
 """
 
 import importlib.util
 from pathlib import Path
 
 import traitlets
-from figures import complexity, drawing
+from figures import drawing, gpu_record
 from figures.widget import Figure, script, style
 from IPython.display import Markdown
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 N, WIDTH, SIZE, SUM_SIZE = 1024, 64, 2, 4  # tokens, d_head, bytes of a number in memory, and of a score on the chip
 SIDES = [64, 128, 256]  # of a tile
+LIMITS = [228 * 1024, 256 * 1024]  # bytes of shared memory and of registers that an SM of an H100 has (nvidia2022)
 START = {"way": "tiled", "rows": 128, "columns": 128, "causal": False, "step": 1}
 
 # The things to try, in the order of `TEXT["tries"]`: what each sets.
@@ -46,7 +47,10 @@ TEXT = {
     "no_table": "Dashed: scores that memory never sees",
     "chip": "On the chip",
     "parts": ["block of Q", "tile of K", "tile of V", "tile of scores", "sums of Z"],
-    "together": "together",
+    "rooms": ["shared memory", "registers"],
+    "room": "{held} of {limit}",
+    "limit": "Of an H100’s, for each SM.",
+    "too_much": "Such tiles do not fit an H100.",
     "passing": "Each step works through its rows in pieces, and hands its whole result to memory.",
     "moved": "Bytes moved",
     "so_far": "so far",
@@ -87,7 +91,7 @@ class TilesFigure(Figure):
     def __init__(self, state=START, tries=TRIES, text=None):
         if state["rows"] not in SIDES or state["columns"] not in SIDES or state["way"] not in TEXT["ways"]:
             raise ValueError(f"what is shown first is one of the figure's choices, not {state}")
-        sizes = {"n": N, "d": WIDTH, "size": SIZE, "sum_size": SUM_SIZE}
+        sizes = {"n": N, "d": WIDTH, "size": SIZE, "sum_size": SUM_SIZE, "limits": LIMITS}
         super().__init__(TEXT, text, sizes=sizes, sides=SIDES, state=dict(state), tries=list(tries))
 
 
@@ -99,47 +103,96 @@ def tables():
     return module
 
 
-def missing(part):
-    """Return the line that stands where a part was not measured."""
-    return f"*{tables().NOT_YET.capitalize()}.* Where there is a GPU, `python benchmarks/gpu.py {part}` measures it."
+# What a page says above each table of `benchmarks/gpu_tables.py`.
+LEADS = {
+    "Ceilings": "First the ceilings:",
+    "Goals": "What the course's kernel and layer should reach, and what they did:",
+    "Attention": (
+        "**Attention alone**, with 16 heads: the course's kernel beside PyTorch's backends, flex attention and the "
+        "naive way."
+    ),
+    "The layer": (
+        "**The whole layer**, $d_\\text{model} = 2048$, 16 heads, beside PyTorch's and beside the bare cost of its "
+        "projections:"
+    ),
+    "The leaderboard's configuration": (
+        "**A known course's contest.** Stanford's CS336 had its students of 2025 write this kernel, on one H100, for "
+        "one configuration:"
+    ),
+    "Memory over n, as an exponent": (
+        "**Memory** beyond the inputs, as the exponent of a line fitted over the length: 2 is a table, 1 is none."
+    ),
+    "Accuracy": "**Accuracy** on the GPU, against float64, of the result and of the gradients:",
+    "Ways to time": "What these mistakes make of one product:",
+    "Windows": "Measured, with one window after another:",
+}
+# What the box says of the parts of a record that are not there.
+PARTS = {
+    "attention": "attention alone, the course's kernel beside each of PyTorch's",
+    "layer": "the whole layer",
+    "memory_exponent": "memory over the length",
+    "accuracy": "errors beside float64",
+    "timing": "what mistakes in timing make of a product",
+    "window": "windows",
+}
 
 
-def table(record, title, part):
-    """Return a table of the record as Markdown, or that it was not measured, and how one would.
+def made(record, title):
+    """Return a table of the record as Markdown; None where nothing of it was measured."""
+    if title == "The leaderboard's configuration" and not record.get("leaderboard", {}).get("rows"):
+        return None  # other people's times alone
+    parts = (tables().TABLES[title](record) or "").split("\n\n")
+    return "\n\n".join(map(narrow, parts)) or None
+
+
+def narrow(part):
+    """Return a table whose first column's long heading stands above it: on a phone it would push the rest away."""
+    head, _, rest = part.partition("\n")
+    cells = head.strip("| ").split(" | ")
+    what, _, long = cells[0].rpartition("; ")
+    if not rest or len(long) < 30:
+        return part
+    return "\n".join([f"*{long}*", "", "| " + " | ".join([what, *cells[1:]]) + " |", rest])
+
+
+def table(record, title, folded=False):
+    """Return a table of the record as Markdown, below what is said of it; None where nothing of it was measured.
 
     Parameters
     ----------
-    record : dict or None
-        What `complexity.recorded` returns.
+    record : dict
+        What `gpu_record.read` returns.
     title : str
-        The key of the table in `benchmarks/gpu_tables.py`.
-    part : str
-        What `benchmarks/gpu.py` calls that part.
+        The key of the table in `benchmarks/gpu_tables.py`, and in `LEADS`.
+    folded : bool
+        Whether the table opens at a click: for many rows.
     """
-    made = tables().TABLES[title](record) if record else None
-    return Markdown(made or missing(part))
+    found = made(record, title)
+    if found and folded:
+        found = f":::{{admonition}} {title}, in numbers\n:class: dropdown\n\n{found}\n:::"
+    return found and Markdown(f"{LEADS[title]}\n\n{found}")
 
 
-def goals(record):
-    """Return the table of goals as Markdown; each line says where nothing was measured yet."""
-    return Markdown(tables().TABLES["Goals"](record or {}))
+def box(record):
+    """Return one box about what a GPU will add, and how; None where all was measured."""
+    return gpu_record.box(record, PARTS)
 
 
 def measured_on(record):
     """Return device and date of a record, to stand in a sentence."""
     if not record:
-        return complexity.TEXT["nothing"]
+        return tables().NOT_YET
     versions = ", ".join(f"{name} {str(record['machine'][name]).partition('+')[0]}" for name in ("torch", "triton"))
     return f"{record['machine']['device']}, {versions}, {record['machine']['date']}"
 
 
-def tuned(record, top=3):
-    """Return the quickest block sizes of each kernel and width as Markdown, fastest first."""
-    rows, groups = (record or {}).get("tuning", []), {}
+def tuned(record, top=1):
+    """Return the quickest block sizes of each kernel and width as Markdown, fastest first; None of no record."""
+    rows, groups = record.get("tuning", []), {}
     for row in rows:
         groups.setdefault((row["kernel"], row["d_head"]), []).append(row)
     if not groups:
-        return Markdown(missing("tuning"))
+        return None
     lines = [
         "| kernel | $d_\\text{head}$ | queries × keys | warps | stages | ms | TFLOP/s |",
         "|---|--:|---|--:|--:|--:|--:|",
@@ -156,13 +209,13 @@ def roof(record, marks):
 
     Returns
     -------
-    drawing or Markdown
-        The plot; where nothing was recorded, the line that says so.
+    drawing or None
+        The plot; None where nothing was recorded.
     """
-    if not (record or {}).get("ceilings"):
-        return Markdown(missing("ceilings"))
+    if not record.get("ceilings"):
+        return None
     ceilings = record["ceilings"]
-    axes = drawing.panels(height=205)
+    axes = drawing.panels(height=185)
     x = [10 ** (k / 50) for k in range(-20, 201)]
     slope = ceilings["copy_gb_s"] / 1e3  # TFLOP/s for each operation per byte
     for name, line in (("float32", ":"), ("tf32", "--"), ("bfloat16", "-")):
@@ -184,10 +237,10 @@ def roof(record, marks):
 
 
 def speeds(record, direction="forward", width=64):
-    """Draw milliseconds of each implementation over the length, causal and bfloat16; or say that there are none."""
-    found = complexity.rows(record, "attention", direction=direction, causal=True, dtype="bfloat16", d_head=width)
+    """Draw milliseconds of each implementation over the length, causal and bfloat16; None where there are none."""
+    found = gpu_record.rows(record, "attention", direction=direction, causal=True, dtype="bfloat16", d_head=width)
     if not found:
-        return Markdown(missing("attention"))
+        return None
     axes = drawing.panels(height=290)
     looks = {"kernel": (drawing.WEIGHT, "-"), "naive": (drawing.QUIET, "-"), "flash": (drawing.QUERY, "-")}
     looks |= {"cudnn": (drawing.QUERY, "--"), "efficient": (drawing.VALUE, "--"), "flex": (drawing.KEY, "--")}
@@ -206,15 +259,15 @@ def speeds(record, direction="forward", width=64):
 
 def told(record):
     """Return what the pages say in sentences of a recorded GPU, by name, or that it was not measured."""
-    said, nothing = {"card": measured_on(record)}, complexity.TEXT["nothing"]
-    ceilings = (record or {}).get("ceilings")
+    said, nothing = {"card": measured_on(record)}, tables().NOT_YET
+    ceilings = record.get("ceilings")
     if ceilings:
         speed = ceilings["matmul_tflop_s"]
         said["copy"] = f"{ceilings['copy_gb_s']:,.0f}"
         said |= {f"speed_{name}": f"{value:,.0f}" for name, value in speed.items()}
         said |= {f"ridge_{name}": f"{1e3 * value / ceilings['copy_gb_s']:.0f}" for name, value in speed.items()}
         said["faster"] = f"{speed['bfloat16'] / speed['float32']:.0f}"
-    found = [row for row in (record or {}).get("tuning", []) if row["kernel"] == "forward" and row["d_head"] == WIDTH]
+    found = [row for row in record.get("tuning", []) if row["kernel"] == "forward" and row["d_head"] == WIDTH]
     best = max(found, key=lambda row: row["tflop_s"], default=None)
     if best and ceilings:
         said["tuned_forward_64"], said["tuned_rows"] = f"{best['tflop_s']:.0f}", f"{best['queries']}"
