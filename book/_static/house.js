@@ -52,12 +52,12 @@
   addEventListener("hashchange", open);
   open();
 
-  // Paper is light, and has the reasons of a verdict.
+  // Paper is light, and hides no reasons and no experiments.
   let theme, reasons;
   addEventListener("beforeprint", () => {
     theme = document.documentElement.dataset.theme;
     document.documentElement.dataset.theme = "light";
-    reasons = document.querySelectorAll(".abh-claim-why:not([open])");
+    reasons = document.querySelectorAll(":is(.abh-claim-why, .abh-more):not([open])");
     for (const reason of reasons) reason.open = true;
   });
   addEventListener("afterprint", () => {
