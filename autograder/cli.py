@@ -6,66 +6,83 @@ Messages name the first, which works wherever Python finds the package.
 import logging
 import os
 import sys
+import traceback
 import warnings
+from typing import TYPE_CHECKING
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from autograder import startup
 from autograder.commands import author, instructor, student
-from autograder.commands.console import Root, out, say_error
+from autograder.commands.bundle import bundle
+from autograder.commands.console import MEANINGS, Json, Root, Status, document, line_of, out, say_error, status_of
 from autograder.course import ROOT, UserError
+
+if TYPE_CHECKING:
+    from autograder.doctor import Finding
+
+INSTALLED = "attention-by-hand"
+"""The name under which shells complete: what follows `python -m` is nothing that they ask."""
 
 app = typer.Typer(
     help="Release, check and grade the course's exercises.",
+    epilog="A command ends with status "
+    + "; ".join(f"{status:d}: {means}" for status, means in MEANINGS.items())
+    + ".",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 
 def main() -> None:
-    """Run the command line; a fault that the user can mend is one line and status 1."""
+    """Run the command line; a fault that the user can mend is one line. `Status` says how it ends."""
     startup.begin()
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # to ask torch for a GPU starts nothing on it
     warnings.filterwarnings("ignore")
     logging.getLogger("traitlets").setLevel(logging.CRITICAL)
+    completes = any(word in ("--install-completion", "--show-completion") for word in sys.argv[1:2])
     try:
-        app(standalone_mode=True)
-    except UserError as error:
-        _fail(str(error))
-    except OSError as error:
-        where = f" {error.filename}" if error.filename else ""
-        _fail(f"{error.strerror or error}{where}")
+        app(standalone_mode=True, prog_name=INSTALLED if completes else None)
+    except (UserError, OSError) as error:
+        say_error(line_of(error))
+        sys.exit(status_of(error))
+    except Exception:  # ours, and for us to read
+        traceback.print_exc()
+        sys.exit(Status.FAULT)
 
 
-def _fail(reason: str) -> None:
-    say_error(reason)
-    sys.exit(1)
-
-
-def doctor(course: Root = ROOT) -> None:
+def doctor(as_json: Json = False, course: Root = ROOT) -> None:
     """Show in one screen what this machine has and lacks for reading, checking, grading and building."""
+    from autograder.commands import documents
     from autograder.doctor import findings
 
+    with document("doctor", as_json) as made:
+        found = list(findings(course.resolve()))
+        made.update(documents.of_findings(found))
+        if not as_json:
+            _show_findings(found)
+        needed = sum(finding.state == "missing" for finding in found)
+        if needed:
+            raise UserError(
+                f"{needed} needed thing{'s are' if needed > 1 else ' is'} missing; the last column says what to do."
+            )
+
+
+def _show_findings(found: "list[Finding]") -> None:
     table = Table(show_edge=False, header_style="bold")
     for name in ("", "What", "Found", "What it is for, or the mend"):
         table.add_column(name)
-    needed = 0
-    for finding in findings(course.resolve()):
-        mark = {"ok": "[green]ok[/]", "missing": "[red]missing[/]", "optional": "[yellow]absent[/]"}[finding.state]
-        table.add_row(mark, finding.what, finding.found, finding.note)
-        needed += finding.state == "missing"
+    marks = {"ok": "[green]ok[/]", "missing": "[red]missing[/]", "optional": "[yellow]absent[/]"}
+    for finding in found:
+        table.add_row(marks[finding.state], finding.what, escape(finding.found), escape(finding.note))
     out.print(table)
-    if needed:
-        raise UserError(
-            f"{needed} needed thing{'s are' if needed > 1 else ' is'} missing; the last column says what to do."
-        )
 
 
 COMMANDS = {
     "Students": (student.check, student.explain),
-    "Instructors": (instructor.collect, instructor.grade, instructor.report, instructor.export),
+    "Instructors": (instructor.collect, instructor.grade, instructor.report, instructor.export, bundle),
     "Authors": (
         author.new,
         author.release,

@@ -15,6 +15,12 @@ def count() -> int:
     return len(usable())
 
 
+def shared_out(jobs: int) -> list[int | None]:
+    """Return a core for each of so many jobs, at least one; where cores would be left over, None: any."""
+    each = usable()
+    return [each[number % len(each)] if len(each) <= jobs else None for number in range(max(jobs, 1))]
+
+
 def keep_to(core: int) -> None:
     """Keep this process, and what it starts, to one core; where that cannot be done, do nothing."""
     if hasattr(os, "sched_setaffinity"):

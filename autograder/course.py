@@ -1,5 +1,6 @@
 """The course on disk: every path, once; its exercises, what they say of themselves, and nbgrader's configuration."""
 
+import copy
 import dataclasses
 import difflib
 import json
@@ -188,16 +189,35 @@ class Course:
 
     root: Path = ROOT
     into: Path = field(default=Path())
-    db: str = ""
+    db: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         if self.into == Path():
             object.__setattr__(self, "into", self.root)
 
-    @property
+    @cached_property
     def db_url(self) -> str:
-        """SQLAlchemy's address of the gradebook."""
-        return self.db or f"sqlite:///{self.gradebook}"
+        """SQLAlchemy's address of the gradebook: as named, as nbgrader's configuration has it, or a file.
+
+        The configuration speaks of the class in the course's folder. What goes elsewhere has its own gradebook there.
+        """
+        said = self._configured.CourseDirectory.get("db_url") if self._is_own() else None
+        return self.db or said or f"sqlite:///{self.gradebook}"
+
+    def _is_own(self) -> bool:
+        return self.into == self.root and (self.root / CONFIG).exists()
+
+    @property
+    def database(self) -> str:
+        """The gradebook's address for people to read: without a password."""
+        from autograder.database import masked  # SQLAlchemy takes long to load
+
+        return masked(self.db_url)
+
+    @property
+    def has_gradebook(self) -> bool:
+        """Whether there is a gradebook, as far as a look at files tells."""
+        return self.db_url != f"sqlite:///{self.gradebook}" or self.gradebook.exists()
 
     @property
     def gradebook(self) -> Path:
@@ -229,11 +249,16 @@ class Course:
         return Graded(self.autograded / student / name, self.feedback / student / name, name)
 
     @cached_property
-    def config(self) -> Config:
-        """nbgrader's configuration of this course, as `nbgrader_config.py` gives it."""
+    def _configured(self) -> Config:
+        """What `nbgrader_config.py` says."""
         if not (self.root / CONFIG).exists():
             raise UserError(f"{self.root} is no course: it has no {CONFIG}. Name the course's folder with --course.")
-        config = PyFileConfigLoader(CONFIG, path=str(self.root)).load_config()
+        return PyFileConfigLoader(CONFIG, path=str(self.root)).load_config()
+
+    @cached_property
+    def config(self) -> Config:
+        """nbgrader's configuration of this course, as `nbgrader_config.py` gives it."""
+        config = copy.deepcopy(self._configured)
         config.CourseDirectory.root = str(self.root)
         config.CourseDirectory.db_url = self.db_url
         config.CourseDirectory.autograded_directory = str(self.autograded)

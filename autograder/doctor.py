@@ -60,7 +60,7 @@ def packages() -> Iterator[Finding]:
     locks = sorted(ROOT.glob("requirements*.txt"))
     tested = dict(PIN.findall("\n".join(lock.read_text(encoding="utf-8") for lock in locks)))
     for use, group, state in USES:
-        absent, other, wanted = [], [], _needs(group)
+        absent, other, wanted = [], [], needs(group)
         for name in wanted:
             try:
                 found = importlib.metadata.version(name).partition("+")[0]
@@ -86,7 +86,7 @@ def packages() -> Iterator[Finding]:
             yield Finding(use, "ok", f"{len(wanted)} packages", "as tested" if tested else "")
 
 
-def _needs(group: str) -> list[str]:
+def needs(group: str) -> list[str]:
     """Return the packages that a group adds here; the empty group is what a student needs."""
     path = ROOT / "pyproject.toml"
     if path.exists():
@@ -100,7 +100,7 @@ def _needs(group: str) -> list[str]:
         if applies and requirement.name != PACKAGE:
             found.append(requirement.name)
     if group and not path.exists():
-        basis = _needs("")
+        basis = needs("")
         found = [name for name in found if name not in basis]
     return found
 

@@ -1,31 +1,43 @@
 """The one writer of nbgrader's gradebook, and what is read from it. Nothing but SQL, through nbgrader's own API."""
 
+import contextlib
+import functools
 import logging
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import nbformat
 import nbgrader.api
 from alembic.script import ScriptDirectory
 from nbgrader.api import (
+    Assignment,
+    Base,
+    BaseCell,
     Comment,
     Grade,
     Gradebook,
+    GradeCell,
+    InvalidEntry,
     MissingEntry,
+    SolutionCell,
+    SourceCell,
     Student,
     SubmittedAssignment,
     SubmittedNotebook,
     new_uuid,
 )
 from nbgrader.preprocessors import AssignLatePenalties, SaveCells
-from sqlalchemy import bindparam, insert, select, update
+from nbgrader.utils import is_grade, is_solution
+from sqlalchemy import Connection, bindparam, insert, inspect, make_url, select, text, update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
+from autograder import database, locks
 from autograder.course import Course, Exercise, UserError
 from autograder.results import Kind, Outcome, Saved, SavedCell, Standing
 from autograder.roster import Person
@@ -37,48 +49,172 @@ STUDENTS, SUBMISSIONS, NOTEBOOKS, GRADES, COMMENTS = (
     kind.__table__ for kind in (Student, SubmittedAssignment, SubmittedNotebook, Grade, Comment)
 )
 
+PAUSES = (0.0, 1.0, 2.0, 4.0)
+"""Seconds before each further try to write, after a connection dropped: a server that starts again takes some."""
+
+Done = TypeVar("Done")
+
 
 class Refused(Exception):
     """The gradebook does not take this submission, whatever else it takes."""
 
 
 @contextmanager
-def opened(course: Course) -> Iterator[Gradebook]:
+def opened(course: Course, waiting: Callable[[str], None] | None = None) -> Iterator[Gradebook]:
     """Open the course's gradebook, and make it if there is none.
+
+    Parameters
+    ----------
+    course : Course
+    waiting : callable, optional
+        Given by who grades into it. There is one such at a time, whatever the database: another waits until it ends,
+        and this is called once with a line that says whom for. Who reads, or marks by hand, waits for nobody.
 
     Raises
     ------
     UserError
         If the database refuses, is no gradebook, or holds another course.
     """
+
+    def wait(who: str) -> None:
+        assert waiting is not None
+        waiting(f"Waiting until the gradebook {course.database} is free. Who grades into it: {who}.")
+
     try:
-        with newest_schema():
-            gradebook = Gradebook(course.db_url, course.course_id)
-        with gradebook:
+        with contextlib.ExitStack() as held:
+            if waiting and not database.is_server(course.db_url):
+                held.enter_context(locks.held(_lock_of(course), wait))
+            gradebook = held.enter_context(_open(course.db_url, course.course_id, wait if waiting else None))
             foreign = sorted({a.course_id for a in gradebook.assignments} - {course.course_id})
             if foreign:
                 raise UserError(
-                    f"{course.db_url} is the gradebook of another course ({', '.join(foreign)}). "
-                    "Name this course's with --db, or move that file away."
+                    f"{course.database} is the gradebook of another course ({', '.join(foreign)}). "
+                    "Name this course's with --db, or move that one away."
                 )
+            gradebook.db.rollback()
             yield gradebook
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, InvalidEntry) as error:
         raise UserError(
-            f"The gradebook {course.db_url} cannot be used: {_reason(error)}. "
-            "Name another with --db; nothing in it was changed."
+            f"The gradebook {course.database} cannot be used: {database.reason(error)}. {database.mend(error)}"
+            "Or name another with --db; nothing in it was changed."
         ) from error
 
 
+def _lock_of(course: Course) -> Path:
+    """Return the file by which one at a time grades into a database that is a file, or of which we know no lock."""
+    url = make_url(course.db_url)
+    named = url.database if url.get_backend_name() == "sqlite" else None
+    path = Path(named) if named and named != ":memory:" else course.gradebook
+    return path.with_name(f"{path.name}.lock")
+
+
+def _open(url: str, course_id: str, wait: Callable[[str], None] | None = None) -> Gradebook:
+    """Return nbgrader's gradebook with a connection of ours.
+
+    Raises
+    ------
+    UserError
+        If what it lies in was made by another nbgrader.
+    """
+    with _instead(create_engine=functools.partial(database.engine, waiting=wait), app_log=QUIET):
+        gradebook = Gradebook(url, course_id)
+    try:
+        _check_version(gradebook.db.connection(), url)
+        gradebook.db.rollback()
+    except BaseException:
+        gradebook.close()
+        raise
+    return gradebook
+
+
+def _check_version(connection: Connection, url: str) -> None:
+    """Raise `UserError` unless the tables are those of this nbgrader."""
+    scripts, tables = _scripts(), inspect(connection)
+    found = None
+    if tables.has_table("alembic_version"):
+        found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    if found is None:  # whoever made it was killed before the version was written, or it is from long ago
+        made = {column["name"] for column in tables.get_columns(STUDENTS.name)}
+        found = scripts.get_current_head() if made == set(STUDENTS.columns.keys()) else None
+    if found == scripts.get_current_head():
+        return
+    if found is None or found in {script.revision for script in scripts.walk_revisions()}:
+        # Its last migration adds a column that may not be NULL, and gives the rows there are no value but in SQLite.
+        mend = (
+            "nbgrader cannot upgrade that on a server: keep it, and name a new database with --db."
+            if database.is_server(url)
+            else f"Make a copy of it, then run: nbgrader db upgrade --db {url}"
+        )
+        raise UserError(f"The gradebook {database.masked(url)} was made by an older nbgrader. {mend}")
+    raise UserError(
+        f"The gradebook {database.masked(url)} was made by a newer nbgrader than this one, "
+        f"{nbgrader.__version__}. Install that one, or name another gradebook with --db."
+    )
+
+
 @contextmanager
-def newest_schema() -> Iterator[None]:
-    """Tell nbgrader the version of its newest database: it asks another Python, which takes seconds."""
-    theirs = nbgrader.api.get_alembic_version
-    scripts = ScriptDirectory(str(Path(nbgrader.__file__).parent / "alembic"))
-    nbgrader.api.get_alembic_version = scripts.get_current_head
+def _instead(**ours: Any) -> Iterator[None]:
+    """Let nbgrader use these for its own, and know the version of its newest tables.
+
+    By itself it asks another Python for that, which takes seconds.
+    """
+    ours["get_alembic_version"] = _scripts().get_current_head
+    theirs = {name: getattr(nbgrader.api, name) for name in ours}
+    vars(nbgrader.api).update(ours)
     try:
         yield
     finally:
-        nbgrader.api.get_alembic_version = theirs
+        vars(nbgrader.api).update(theirs)
+
+
+def _scripts() -> ScriptDirectory:
+    """Return the versions of its tables that nbgrader knows."""
+    return ScriptDirectory(str(Path(nbgrader.__file__).parent / "alembic"))
+
+
+def copy(source: str, target: str) -> int:
+    """Copy a gradebook with all that is in it into a database that holds none yet; return how many rows that were.
+
+    Parameters
+    ----------
+    source, target : str
+        Their addresses, of whatever databases. The first is only read; on a server, as it is at one moment.
+
+    Raises
+    ------
+    UserError
+        If one of them cannot be used, or the second has something in it already.
+    """
+    address, count = source, 0
+    try:
+        with contextlib.ExitStack() as stack:
+            engines = [database.engine(url) for url in (source, target)]
+            for engine in engines:
+                stack.callback(engine.dispose)
+            theirs = stack.enter_context(engines[0].connect())
+            if database.is_server(source):
+                theirs = theirs.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            if not inspect(theirs).has_table(Student.__tablename__):
+                return 0
+            _check_version(theirs, source)
+            address = target
+            _open(target, "").close()
+            ours = stack.enter_context(engines[1].begin())
+            for table in Base.metadata.sorted_tables:
+                if ours.execute(select(table).limit(1)).first():
+                    raise UserError(f"{database.masked(target)} has grades already. Name a new database.")
+            address = source
+            for table in Base.metadata.sorted_tables:
+                rows = [dict(row) for row in theirs.execute(select(table)).mappings()]
+                count += len(rows)
+                if rows:
+                    ours.execute(insert(table), rows)
+    except SQLAlchemyError as error:
+        raise UserError(
+            f"The gradebook {database.masked(address)} cannot be copied: {database.reason(error)}. "
+            f"{database.mend(error)}Nothing was written."
+        ) from error
+    return count
 
 
 def register(course: Course, gradebook: Gradebook, exercise: Exercise) -> None:
@@ -90,16 +226,50 @@ def register(course: Course, gradebook: Gradebook, exercise: Exercise) -> None:
     resources = {
         "nbgrader": {"assignment": exercise.name, "notebook": exercise.name, "student": None, "db_url": course.db_url}
     }
+    _fit_cells(gradebook, exercise.name, released)
     gradebook.db.rollback()  # nbgrader writes through another connection
     try:
-        with newest_schema():
+        with _instead():
             SaveCells(config=course.config, log=QUIET).preprocess(released, resources)
     except RuntimeError:
         raise UserError(
-            f"{course.db_url} has grades for another version of {exercise.name}, with other cells. "
+            f"{course.database} has grades for another version of {exercise.name}, with other cells. "
             "Keep that gradebook for that version, and name a new one with --db."
         ) from None
     gradebook.db.expire_all()
+
+
+def _fit_cells(gradebook: Gradebook, name: str, released: Any) -> None:
+    """Give an exercise that has submissions the cells of a newer release: nbgrader would refuse to.
+
+    What is new gets a row for each submission, without points yet. Of what is gone, texts go, and nothing else: where
+    a cell is gone that has points or an answer, all stays as it is.
+    """
+    try:
+        notebook = gradebook.find_notebook(name, name)
+    except MissingEntry:
+        return
+    cells = {cell.metadata.nbgrader.grade_id: cell for cell in released.cells if cell.metadata.get("nbgrader")}
+    graded = {key for key, cell in cells.items() if is_grade(cell)}
+    answers = {key for key, cell in cells.items() if is_solution(cell)}
+    had_graded, had_answers = ({cell.name for cell in own} for own in (notebook.grade_cells, notebook.solution_cells))
+    if not notebook.submissions or had_graded - graded or had_answers - answers or notebook.task_cells:
+        return
+    db, texts = gradebook.db, {cell.name: cell for cell in notebook.source_cells}
+    for key, cell in cells.items():
+        kind = cell.cell_type
+        if key not in texts:
+            db.add(SourceCell(name=key, notebook=notebook, cell_type=kind, source=cell.source))
+        if key in graded - had_graded:
+            points = float(cell.metadata.nbgrader["points"])
+            new = GradeCell(name=key, notebook=notebook, cell_type=kind, max_score=points)
+            db.add_all([new, *(Grade(cell=new, notebook=own) for own in notebook.submissions)])
+        if key in answers - had_answers:
+            answer = SolutionCell(name=key, notebook=notebook)
+            db.add_all([answer, *(Comment(cell=answer, notebook=own) for own in notebook.submissions)])
+    for key in texts.keys() - cells.keys():
+        db.delete(texts[key])
+    db.commit()
 
 
 def _is_registered(gradebook: Gradebook, name: str, released: Any) -> bool:
@@ -131,9 +301,12 @@ class Writer:
 
     def saved(self, name: str, student: str) -> Saved | None:
         """Return what there is of a submission now, manual grades and all, or None if it is not graded."""
-        with self._whole(name, student):
+
+        def read() -> Saved | None:
             found = self._found(name, student)
             return Saved(found.standing(), found.cells()) if found and found.is_graded() else None
+
+        return self._whole(name, student, read)
 
     def save(self, name: str, student: str, outcome: Outcome, timestamp: datetime | None, comment: str = "") -> Saved:
         """Write a submission's points, time stamp and late penalty, whole or not at all.
@@ -148,7 +321,8 @@ class Writer:
         UserError
             If the database takes nothing.
         """
-        with self._whole(name, student):
+
+        def write() -> Saved:
             found = self._found(name, student) or self._added(name, student)
             found.timestamp = timestamp
             found.take(outcome, comment)
@@ -156,21 +330,39 @@ class Writer:
             self._written(found)
             return Saved(found.standing(), found.cells())
 
-    @contextmanager
-    def _whole(self, name: str, student: str) -> Iterator[None]:
-        """Make one transaction of what is done; leave none open."""
-        try:
-            yield
-            self.gradebook.db.commit()
-        except OperationalError as error:
-            raise UserError(
-                f"The gradebook {self.course.db_url} refused the grade of {student} for {name}: {_reason(error)}. "
-                "What was graded before is kept; mend it and run the same command again."
-            ) from error
-        except (SQLAlchemyError, ValueError) as error:
-            raise Refused(_reason(error)) from error
-        finally:
-            self.gradebook.db.rollback()
+        return self._whole(name, student, write)
+
+    def _whole(self, name: str, student: str, work: Callable[[], Done]) -> Done:
+        """Make one transaction of what is done; leave none open.
+
+        Where the connection drops, all of it is done again with a new one. That is safe even if it dropped after the
+        database had written everything and before it could say so: what is written follows from the outcome and from
+        what a person gave, so that the second time changes nothing. And the new connection has the lock, as the one
+        before, so that still nobody else grades.
+        """
+        pauses, dropped = list(PAUSES), False
+        while True:
+            try:
+                done = work()
+                self.gradebook.db.commit()
+                return done
+            except (OperationalError, locks.Held) as error:
+                dropped = dropped or getattr(error, "connection_invalidated", False)
+                if not dropped or not pauses:
+                    raise UserError(self._lost(name, student, error)) from error
+            except (SQLAlchemyError, ValueError) as error:
+                raise Refused(database.reason(error)) from error
+            finally:
+                self.gradebook.db.rollback()
+            time.sleep(pauses.pop(0))
+
+    def _lost(self, name: str, student: str, error: Exception) -> str:
+        """Return what is said when the database takes nothing more."""
+        gradebook, kept = f"the gradebook {self.course.database}", "What was graded before is kept"
+        if isinstance(error, locks.Held):
+            return f"The connection to {gradebook} dropped, and {error} grades into it now. {kept}."
+        why = f"{gradebook[0].upper()}{gradebook[1:]} refused the grade of {student} for {name}"
+        return f"{why}: {database.reason(error)}. {kept}; mend it and run the same command again."
 
     def _exercise(self, name: str) -> "_Exercise":
         if name not in self._exercises:
@@ -195,14 +387,25 @@ class Writer:
                 NOTEBOOKS.c.id.label("notebook"), NOTEBOOKS.c.late_submission_penalty,
             )
             .join(NOTEBOOKS, NOTEBOOKS.c.assignment_id == SUBMISSIONS.c.id)
-            .where(SUBMISSIONS.c.assignment_id == exercise.assignment, SUBMISSIONS.c.student_id == student)
+            .where(
+                SUBMISSIONS.c.assignment_id == exercise.assignment,
+                SUBMISSIONS.c.student_id == student,
+                NOTEBOOKS.c.notebook_id == exercise.notebook,
+            )
         ).first()  # fmt: skip
         if row is None:
             return None
         found = _Submission(exercise, student, row.id, row.notebook, row.timestamp, row.extension)
         found.penalty = row.late_submission_penalty
-        for table, rows in ((GRADES, found.grades), (COMMENTS, found.comments)):
-            asked = self.gradebook.db.execute(select(table).where(table.c.notebook_id == row.notebook))
+        # With their cells, though the notebook alone would do: the tables' indices begin with these, and without one
+        # each submission would look through the whole class.
+        for table, rows, cells in (
+            (GRADES, found.grades, exercise.graded),
+            (COMMENTS, found.comments, exercise.commented),
+        ):
+            asked = self.gradebook.db.execute(
+                select(table).where(table.c.notebook_id == row.notebook, table.c.cell_id.in_(cells))
+            )
             rows.update({entry.cell_id: dict(entry._mapping) for entry in asked})
         return found
 
@@ -339,13 +542,13 @@ class _Submission:
         return {name: SavedCell(**parts) for name, parts in cells.items()}
 
 
-def _score(row: dict[str, Any]) -> float:
+def _score(row: Mapping[str, Any]) -> float:
     """Return what a grade's row is worth: a person's points before the checks'."""
     points = row.get("auto_score") if row.get("manual_score") is None else row["manual_score"]
     return 0.0 if points is None else points + (row.get("extra_credit") or 0.0)
 
 
-def _waits(row: dict[str, Any]) -> bool:
+def _waits(row: Mapping[str, Any]) -> bool:
     """Tell whether a grade's row waits for a person.
 
     One whose points the checks gave, and that nobody changed, is marked because points of it wait for a machine.
@@ -385,36 +588,51 @@ def rows(course: Course) -> list[tuple[dict[str, Any], set[str]]]:
         person; and the grade ids of the cells whose score a person gave.
     """
     with opened(course) as gradebook:
-        return [
-            _row(found)
-            for assignment in sorted(gradebook.assignments, key=lambda assignment: assignment.name)
-            for found in sorted(assignment.submissions, key=lambda found: found.student.id)
-        ]
+        db = gradebook.db
+        most = dict(db.execute(select(Assignment.id, Assignment.max_score)).all())
+        # As columns and at once: of nbgrader's objects each asks the database for its own part, a dozen times.
+        cells: dict[str, list[Any]] = {}
+        for cell in db.execute(
+            select(
+                NOTEBOOKS.c.assignment_id, BaseCell.name, GRADES.c.auto_score, GRADES.c.manual_score,
+                GRADES.c.extra_credit, GRADES.c.needs_manual_grade,
+            )
+            .join(GRADES, GRADES.c.notebook_id == NOTEBOOKS.c.id)
+            .join(BaseCell, BaseCell.id == GRADES.c.cell_id)
+        ).mappings():  # fmt: skip
+            cells.setdefault(cell["assignment_id"], []).append(cell)
+        penalties: dict[str, float] = {}
+        for key, penalty in db.execute(select(NOTEBOOKS.c.assignment_id, NOTEBOOKS.c.late_submission_penalty)):
+            penalties[key] = penalties.get(key, 0.0) + (penalty or 0.0)
+        found = db.execute(
+            select(
+                SUBMISSIONS.c.id, SUBMISSIONS.c.assignment_id, SUBMISSIONS.c.timestamp, SUBMISSIONS.c.student_id,
+                STUDENTS.c.last_name, STUDENTS.c.first_name, STUDENTS.c.email, Assignment.name, Assignment.duedate,
+            )
+            .join(STUDENTS, STUDENTS.c.id == SUBMISSIONS.c.student_id)
+            .join(Assignment, Assignment.id == SUBMISSIONS.c.assignment_id)
+        ).all()  # fmt: skip
+    # Sorted here: databases put letters in orders of their own.
+    return [
+        _row(one, cells.get(one.id, []), penalties.get(one.id, 0.0), most[one.assignment_id])
+        for one in sorted(found, key=lambda one: (one.name, one.student_id))
+    ]
 
 
-def _row(found: SubmittedAssignment) -> tuple[dict[str, Any], set[str]]:
-    cells = [cell for notebook in found.notebooks for cell in notebook.grades]
-    penalty = found.late_submission_penalty or 0.0
+def _row(found: Any, cells: list[Any], penalty: float, most: float) -> tuple[dict[str, Any], set[str]]:
+    score = sum(_score(cell) for cell in cells)
     row = {
-        "assignment": found.assignment.name,
-        "duedate": found.assignment.duedate or "",
+        "assignment": found.name,
+        "duedate": found.duedate or "",
         "timestamp": found.timestamp or "",
-        "student_id": found.student.id,
-        "last_name": found.student.last_name or "",
-        "first_name": found.student.first_name or "",
-        "email": found.student.email or "",
-        "raw_score": found.score,
+        "student_id": found.student_id,
+        "last_name": found.last_name or "",
+        "first_name": found.first_name or "",
+        "email": found.email or "",
+        "raw_score": score,
         "late_submission_penalty": penalty,
-        "score": max(0.0, found.score - penalty),
-        "max_score": found.max_score,
-        "needs_manual_grade": found.needs_manual_grade and any(_waits(_parts(cell)) for cell in cells),
+        "score": max(0.0, score - penalty),
+        "max_score": most,
+        "needs_manual_grade": any(_waits(cell) for cell in cells),
     }
-    return row, {cell.name for cell in cells if cell.manual_score is not None}
-
-
-def _parts(cell: Grade) -> dict[str, Any]:
-    return {name: getattr(cell, name) for name in ("auto_score", "manual_score", "needs_manual_grade")}
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "orig", error)).splitlines()[0]
+    return row, {cell["name"] for cell in cells if cell["manual_score"] is not None}

@@ -59,7 +59,15 @@ def to_text(record: Record) -> str:
 def from_text(text: str) -> Record | None:
     """Return the record in the text of a `grade.json`, of any version; None if it holds none."""
     try:
-        return CODEC.structure(json.loads(text), Record)
+        return parsed(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+def parsed(raw: Any) -> Record | None:
+    """Return the record in what JSON made of a `grade.json`, or in an entry of a history; None if it is none."""
+    try:
+        return CODEC.structure(raw, Record)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -114,7 +122,7 @@ def rows(course: Course) -> list[dict[str, Any]]:
 
 def all_of(course: Course) -> list[Record]:
     """Return the records of all graded submissions, with the scores that the gradebook has for them now."""
-    found = _joined(course) if course.db or course.gradebook.exists() else []
+    found = _joined(course) if course.has_gradebook else []
     return [record for _, record in found if record]
 
 

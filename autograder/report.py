@@ -5,15 +5,18 @@ import hashlib
 import os
 import statistics
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
-from autograder import reasons, records
+from autograder import changes, reasons, records
+from autograder.changes import Change, Sum
 from autograder.checking import Status
 from autograder.checking.words import Message, shown
 from autograder.course import Course, UserError
@@ -24,6 +27,13 @@ from autograder.sanitize import text
 BINS = 10
 NEARLY_ALL = 0.8
 """Share of a class that fails a check which is pointed out."""
+SCREEN = 50
+"""Rows that a table of the page shows at one time, and all that it has without JavaScript."""
+SIGNS = {
+    "passed": ("p", "✓"), "failed": ("f", "✗"), "blocked": ("w", "…"), "unverified": ("u", "◌"), "advice": ("a", "i"),
+    "open": ("o", "?"),
+}  # fmt: skip
+"""By a mark: its letter in the page's data, and its sign."""
 ERROR = Message("the cell ended in an error")
 WITHOUT_POINTS = "{name}, without points"
 NO_NOTEBOOK = Message("not a notebook")
@@ -77,7 +87,10 @@ class Met(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One submission; `marks` is empty where nothing of it was tried. A mark is a status, `open`, or nothing."""
+    """One submission; `marks` is empty where nothing of it was tried. A mark is a status, `open`, or nothing.
+
+    `change` is how its grade last became another, if it ever did.
+    """
 
     student: str
     link: str
@@ -89,11 +102,15 @@ class Row:
     reasons: list[str]
     earlier: int
     evidence: list[str]
+    change: Change | None = None
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """What the report says of one exercise: `hard` and `never` are columns, those that nearly all or none failed."""
+    """What the report says of one exercise.
+
+    `hard` and `never` are columns, those that nearly all or none failed; `sums` are what changed grades come to.
+    """
 
     name: str
     histogram: list[Bar]
@@ -108,14 +125,13 @@ class Assignment:
     functions: list[tuple[str, int]]
     hard: list[Column]
     never: list[Column]
+    sums: list[Sum] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Page:
-    """What the template is given. `open` counts what was graded without a sandbox."""
+    """What the report says of a class. `open` counts what was graded without a sandbox."""
 
-    script: Markup
-    script_hash: str
     assignments: list[Assignment]
     students: int
     anonymous: bool
@@ -124,8 +140,8 @@ class Page:
     graded_at: str
 
 
-def write(course: Course, path: Path, anonymous: bool = False) -> None:
-    """Write the report on all graded submissions to `path`.
+def write(course: Course, path: Path, anonymous: bool = False) -> Page:
+    """Write the report on all graded submissions to `path`, and return what it says.
 
     Raises
     ------
@@ -136,15 +152,7 @@ def write(course: Course, path: Path, anonymous: bool = False) -> None:
     if not graded:
         raise UserError(f"Nothing is graded in {course.into} yet. Run: python -m autograder grade")
     names = records.numbered(record.student for record in graded) if anonymous else {}
-    environment = Environment(
-        loader=PackageLoader("autograder"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["code"] = inline_code
-    environment.globals["shown"] = shown
-    script = environment.loader.get_source(environment, "report.js")[0]  # type: ignore[union-attr]
     page = Page(
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         assignments=[
             _assignment(course, path, name, [record for record in graded if record.assignment == name], names)
             for name in sorted({record.assignment for record in graded})
@@ -155,13 +163,86 @@ def write(course: Course, path: Path, anonymous: bool = False) -> None:
         kinds=Counter(record.kind for record in graded).most_common(),
         graded_at=max(record.graded_at for record in graded),
     )
-    path.write_text(environment.get_template("report.html.j2").render(vars(page)), encoding="utf-8")
+    base = "" if anonymous else f"{_link(course.feedback, path)}/"
+    path.write_text(_html(page, base), encoding="utf-8")
+    return page
+
+
+def _html(page: Page, base: str) -> str:
+    environment = Environment(
+        loader=PackageLoader("autograder"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["code"] = inline_code
+    environment.globals.update(shown=shown, screen=SCREEN)
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    script = environment.loader.get_source(environment, "report.js")[0]  # type: ignore[union-attr]
+    return environment.get_template("report.html.j2").render(
+        vars(page),
+        data=_data(page, base),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def _link(to: Path, page: Path) -> str:
+    return quote(os.path.relpath(to, page.resolve().parent).replace(os.sep, "/"))
+
+
+# The rows, as the page's script has them. All of them as elements would be more than a browser likes to hold.
+
+
+class _Texts:
+    """Texts that stand in many rows, each once; a row has their numbers."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def of(self, texts: Sequence[str]) -> list[int]:
+        return [self.numbers.setdefault(text, len(self.numbers)) for text in texts]
+
+
+def _data(page: Page, base: str) -> dict[str, Any]:
+    """Return what report.js draws: `parts` with a row for each submission, of which it says what stands where."""
+    students = sorted({row.student for own in page.assignments for row in own.rows}, key=_natural)
+    numbers = {student: number for number, student in enumerate(students)}
+    texts = _Texts()
+    parts = []
+    for own in page.assignments:
+        rows = []
+        for row in own.rows:
+            marks = "".join(SIGNS[mark][0] if mark else "." for mark, _ in row.marks)
+            tags = ["waits for a manual grade"] * row.manual
+            tags += [f"graded {row.earlier + 1} times"] * bool(row.earlier)
+            rows.append(
+                [
+                    numbers[row.student], row.score, row.pending, row.kind.value, marks, texts.of(tags),
+                    texts.of(row.reasons), texts.of(row.evidence), _changed(row.change, texts),
+                ]
+            )  # fmt: skip
+        columns = [[column.cell, column.check, column.title] for column in own.columns]
+        parts.append({"name": own.name, "columns": columns, "rows": rows})
+    signs = {letter: [sign, mark] for mark, (letter, sign) in SIGNS.items()}
+    return {
+        "base": base, "screen": SCREEN, "signs": signs, "students": students, "texts": list(texts.numbers),
+        "parts": parts,
+    }  # fmt: skip
+
+
+def _changed(change: Change | None, texts: _Texts) -> list[Any]:
+    """Return points before, points after, their difference, through what, and when; nothing without a change."""
+    if change is None or change.before is None:
+        return []
+    through = ["handed in anew"] * change.anew + [str(step) for step in change.through()]
+    when = change.when[:16].replace("T", " ")
+    return [change.before.score, change.after.score, change.difference, texts.of(through), *texts.of([when])]
 
 
 def _assignment(course: Course, path: Path, name: str, handed_in: list[Record], names: dict[str, str]) -> Assignment:
     checks, misconceptions = costs(handed_in)
     columns = _columns(handed_in)
     hard, never = _telling(columns, handed_in)
+    rows = _rows(course, path, handed_in, names, columns)
+    changed = [row.change for row in rows if row.change]
     return Assignment(
         name=name,
         histogram=_histogram([record.score / (record.max_score or 1) for record in handed_in]),
@@ -170,12 +251,13 @@ def _assignment(course: Course, path: Path, name: str, handed_in: list[Record], 
         max_score=handed_in[0].max_score,
         checks=checks,
         misconceptions=misconceptions,
-        rows=_rows(course, path, handed_in, names, columns),
+        rows=rows,
         pending=sum(record.pending > 0 for record in handed_in),
         columns=columns,
         functions=[(name, len(list(group))) for name, group in groupby(column.function for column in columns)],
         hard=hard,
         never=never,
+        sums=changes.sums(changed) if changed else [],
     )
 
 
@@ -270,8 +352,7 @@ def _rows(
 ) -> list[Row]:
     rows = []
     for record in records:
-        page = course.graded(record.student, record.assignment).page
-        link = os.path.relpath(page, path.resolve().parent).replace(os.sep, "/")
+        link = _link(course.graded(record.student, record.assignment).page, path)
         # What a file was called, or what an error said, may name its author.
         nameless = _nameless(record) if names else record
         rows.append(
@@ -286,6 +367,7 @@ def _rows(
                 reasons=[text.line(reason) for reason in reasons.of(nameless, record.penalty)],
                 earlier=len(record.history),
                 evidence=[] if names else [text.block(lines) for lines in record.evidence],
+                change=changes.latest(record),
             )
         )
     return sorted(rows, key=lambda row: _natural(row.student))

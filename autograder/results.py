@@ -86,6 +86,10 @@ class Outcome:
         The graded notebook, as JSON.
     seconds : dict
         How long each phase of grading took.
+    took : float, optional
+        How long all of it took, in seconds; None where no worker came to an end of it.
+    worker : str, optional
+        Who graded it: machine/process.
     """
 
     kind: Kind
@@ -95,6 +99,8 @@ class Outcome:
     cells: dict[str, CellResult]
     notebook: str
     seconds: dict[str, float] = field(default_factory=dict)
+    took: float | None = None
+    worker: str | None = None
 
     @property
     def pending(self) -> float:

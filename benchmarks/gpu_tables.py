@@ -3,9 +3,14 @@
 A record may lack parts, and rows within a part: what was not measured is said to be so, and never filled in.
 """
 
+from typing import NamedTuple
+
 NOT_YET = "not yet measured"
 ORDER = ("kernel", "cudnn", "flash", "efficient", "math", "naive", "flex")
 FORWARD, BACKWARD, BOTH = "forward", "backward", "forward+backward"
+WIDTHS = (64, 128)
+FASTEST = ("layer, cudnn", "layer, flash", "layer, efficient", "nn.MultiheadAttention")
+CITED_BEST = 5.4  # milliseconds of the leaderboard's best, as the record cites it with its source
 
 
 def everything(record):
@@ -23,54 +28,105 @@ def machine(record):
     return f"{about['device']}; {', '.join(versions)}. {about['date']}."
 
 
+class Goal(NamedTuple):
+    """What is asked of a machine's record, and what it says."""
+
+    what: str
+    reached: float | None  # None where it was not measured
+    asked: float
+    at_most: bool  # whether `asked` is the most, not the least
+    where: str  # what to look at if it is missed
+
+    @property
+    def met(self):
+        """Whether it was met; None where nothing was measured."""
+        if self.reached is None:
+            return None
+        return self.reached <= self.asked if self.at_most else self.reached >= self.asked
+
+    def asked_for(self):
+        """Say what is asked."""
+        return f"{'at most' if self.at_most else 'at least'} {self.asked:.2f}"
+
+    def said(self):
+        """Say it in a few words."""
+        if self.met is None:
+            return NOT_YET
+        if self.met:
+            return "met"
+        return f"missed by {abs(self.reached / self.asked - 1):.0%}"
+
+
+FORWARD_LIMITS = "occupancy (registers and shared memory of compiled.json), exponentials on the special units"
+BACKWARD_LIMITS = "registers and spills in compiled.json, the second pass over the scores, exponentials taken twice"
+LAYER_LIMITS = "the trace: which backend was chosen, copies between projections and attention, launches"
+
+
 def goals(record):
-    """Return the goals: [(what, what was reached or None, what is asked at least)]."""
-    found = []
-    for direction, goal in ((FORWARD, 0.6), (BACKWARD, 0.5)):
-        ratios = []
-        for case in _cases(record, direction):
-            best = min((ms for name, ms in case.items() if name not in ("kernel", "naive")), default=None)
-            if best and case.get("kernel"):
-                ratios.append(best / case["kernel"])
-        what = f"speed of the kernel over the fastest of PyTorch's, {direction}, bfloat16, from n = 4096: at worst"
-        found.append((what, min(ratios, default=None), goal))
-    layers = _by_n(record.get("layer", ()), BOTH)
-    with_weights = [own["nn.MultiheadAttention with weights"] / own["layer"] for own in layers.values()
-                    if own.get("layer") and own.get("nn.MultiheadAttention with weights")]  # fmt: skip
-    found.append(("speed of the layer over nn.MultiheadAttention with weights, a step: at best",
-                  max(with_weights, default=None), 3))  # fmt: skip
-    parts = _beside_its_parts(record)
-    found.append(("time of projections and the fastest attention over that of the layer, from n = 4096: at worst",
-                  min(parts, default=None), 0.9))  # fmt: skip
+    """Return the goals, as a list of Goal: each is judged by the worst of the lengths that it is asked for."""
+    found, layers = [], range(512, 16385)
+    for direction in (FORWARD, BOTH):
+        by_n = [own for n, own in _by_n(record.get("layer", ()), direction).items() if n in layers and "layer" in own]
+        ours = [min(own["layer"], own.get("layer, own kernel", own["layer"])) for own in by_n]
+        theirs = [min((own[name] for name in FASTEST if name in own), default=None) for own in by_n]
+        ratios = [other / own for own, other in zip(ours, theirs, strict=True) if other]
+        what = f"layer: speed over the fastest of PyTorch's, {direction}, n = 512 to 16,384"
+        found.append(Goal(what, min(ratios, default=None), 1.0, False, LAYER_LIMITS))
+        theirs = [own.get("nn.MultiheadAttention with weights") for own in by_n]
+        ratios = [other / own for own, other in zip(ours, theirs, strict=True) if other]
+        what = f"layer: speed over nn.MultiheadAttention with weights, {direction}, n = 512 to 16,384"
+        found.append(Goal(what, min(ratios, default=None), 3.0, False, LAYER_LIMITS))
+    ceiling = (record.get("ceilings") or {}).get("matmul_tflop_s", {}).get("bfloat16")
+    for direction, share, where in ((FORWARD, 0.6, FORWARD_LIMITS), (BACKWARD, 0.5, BACKWARD_LIMITS)):
+        rows = [row for row in _long(record, direction) if row["implementation"] == "kernel" and row["causal"]]
+        for width in WIDTHS:
+            rates = [row["tflop_s"] for row in rows if row["d_head"] == width and row.get("tflop_s")]
+            reached = min(rates) / ceiling if rates and ceiling else None
+            what = f"kernel: share of the ceiling of products, {direction}, causal, d = {width}, from n = 4,096"
+            found.append(Goal(what, reached, share, False, where))
+        cases = _cases(record, direction)
+        ratios = [case["kernel"] / case["flash"] for case in cases if case.get("kernel") and case.get("flash")]
+        what = f"kernel: time over FlashAttention's in PyTorch, {direction}, from n = 4,096"
+        found.append(Goal(what, max(ratios, default=None), 1.5, True, where))
+    own = record.get("leaderboard") or {"rows": ()}
+    times = [row["milliseconds"] for row in own["rows"] if row["implementation"] == "kernel" and row["milliseconds"]]
+    best = own["cited_milliseconds"]["best"] if times else CITED_BEST
+    what = "kernel: milliseconds in the leaderboard's configuration"
+    found.append(Goal(what, min(times, default=None), best, True, BACKWARD_LIMITS))
     return found
 
 
-def _beside_its_parts(record):
-    layers, ratios = _by_n(record.get("layer", ()), BOTH), []
-    for n, own in layers.items():
-        width = next(row["d_model"] // row["heads"] for row in record["layer"])
-        same = {"n": n, "d_head": width, "causal": True, "dtype": "bfloat16", "direction": BOTH}
-        attention = [row["milliseconds"] for row in record.get("attention", ()) if _fits(row, same)]
-        best = min(filter(None, attention), default=None)
-        if n >= 4096 and best and own.get("layer") and own.get("projections"):
-            ratios.append((own["projections"] + best) / own["layer"])
-    return ratios
+def _long(record, direction):
+    """Return the rows of attention in bfloat16 from n = 4,096 on."""
+    rows = [row for row in record.get("attention", ()) if row["direction"] == direction and row["milliseconds"]]
+    return [row for row in rows if row["dtype"] == "bfloat16" and row["n"] >= 4096]
 
 
 def _cases(record, direction):
     cases = {}
-    for row in record.get("attention", ()):
-        if row["direction"] == direction and row["dtype"] == "bfloat16" and row["n"] >= 4096 and row["milliseconds"]:
-            case = cases.setdefault((row["n"], row["d_head"], row["causal"]), {})
-            case[row["implementation"]] = row["milliseconds"]
+    for row in _long(record, direction):
+        case = cases.setdefault((row["n"], row["d_head"], row["causal"]), {})
+        case[row["implementation"]] = row["milliseconds"]
     return cases.values()
 
 
 def _goals(record):
     rows = []
-    for what, reached, goal in goals(record):
-        rows.append((what, NOT_YET if reached is None else f"{reached:.2f}", f"{goal:.2f}"))
-    return _table(("goal", "reached", "asked"), rows, right=(1, 2))
+    for goal in goals(record):
+        found = (NOT_YET, "") if goal.reached is None else (f"{goal.reached:.2f}", goal.said())
+        rows.append((goal.what, found[0], goal.asked_for(), found[1]))
+    return _table(("goal, at worst", "reached", "asked", ""), rows, right=(1, 2))
+
+
+def told_goals(record):
+    """Return the goals as text for a terminal: what was met, what was missed by how much, and what to look at."""
+    lines = [machine(record), ""]
+    for goal in goals(record):
+        reached = "" if goal.reached is None else f" {goal.reached:.2f};"
+        lines.append(f"{goal.said().upper():16} {goal.what}:{reached} asked: {goal.asked_for()}")
+        if goal.met is False:
+            lines.append(f"{'':16} look at {goal.where}")
+    return "\n".join(lines)
 
 
 def _ceilings(record):
@@ -202,7 +258,41 @@ def _window(record):
 
 def _check(record):
     own = record.get("check")
-    return own and _table(("largest distance from float64", "of all cases"), own.items(), right=(1,))
+    rows = [(kind, error) for kind, error in (own or {}).items() if kind != "wrong"]
+    return rows and _table(("largest distance from float64", "of all cases"), rows, right=(1,))
+
+
+def _course(record):
+    rows = []
+    for file, own in (record.get("tests") or {}).items():
+        said = f"{own['passed']} passed, {len(own['failed'])} failed, {len(own['skipped'])} left out"
+        rows.append((f"`tests/{file}`", said))
+    for name, own in (record.get("exercise") or {}).items():
+        said = f"{own['points']:g} of {own['of']:g} points, {own['waiting']:g} waiting, {own['checks']} checks"
+        rows.append((f"exercise 11, solved: `{name}`", said))
+    graded = record.get("pending") or {}
+    for name, own in graded.get("after", {}).items():
+        before = graded["before"][name]
+        first = f"{before['points']:g} of {before['of']:g} and {before['waiting']:g} waiting"
+        said = f"{first}, then {own['points']:g} and {own['waiting']:g} waiting"
+        rows.append((f"graded without a GPU, then `--pending`: {name}", said))
+    return rows and _table(("on this device", "found"), rows)
+
+
+def _trace(record):
+    """Sum the microseconds of each kernel in a step of the layer; what takes the most comes first."""
+    found = {}
+    for row in record.get("trace", ()):
+        kernels = found.setdefault((row["implementation"], row["n"]), {})
+        kernels.setdefault(row["kernel"], []).append(row["us"])
+    rows = []
+    for (name, n), kernels in found.items():
+        whole = sum(map(sum, kernels.values())) or 1
+        for kernel, times in sorted(kernels.items(), key=lambda item: -sum(item[1]))[:8]:
+            said = kernel.replace("|", "/")[:60]
+            took = (len(times), f"{sum(times):.0f}", f"{sum(times) / whole:.0%}")
+            rows.append((f"{name}, n = {n}", f"`{said}`", *took))
+    return rows and _table(("a step of", "kernel", "calls", "µs", "share"), rows, right=(2, 3, 4))
 
 
 def _by_n(rows, direction):
@@ -211,10 +301,6 @@ def _by_n(rows, direction):
         if row["direction"] == direction and row["milliseconds"]:
             found.setdefault(row["n"], {})[row["implementation"]] = row["milliseconds"]
     return found
-
-
-def _fits(row, same):
-    return all(row[key] == value for key, value in same.items())
 
 
 def _table(head, rows, right=()):
@@ -227,9 +313,11 @@ TABLES = {
     "Goals": _goals,
     "Ceilings": _ceilings,
     "Right, compared with float64": _check,
+    "The course on this device": _course,
     "Attention": _attention,
     "The layer": _layer,
     "The leaderboard's configuration": _leaderboard,
+    "A step in the profiler": _trace,
     "Accuracy": _accuracy,
     "Memory over n, as an exponent": _memory,
     "A recurrent layer beside attention": _recurrent,

@@ -186,11 +186,14 @@ def grade_stock_in_parallel(folder, name, students, processes):
 # What came of it.
 
 
-def scores(folder):
-    """Return the score and the points of each cell that a machine grades, by student and cell, from a gradebook."""
+def scores(folder, name=None):
+    """Return the score and the points of each cell that a machine grades, by student and cell, from a gradebook.
+
+    Of a gradebook with several exercises, those of the one that is named.
+    """
     found = {}
     with Gradebook(f"sqlite:///{folder / 'gradebook.db'}") as book:
-        for assignment in book.assignments:
+        for assignment in [book.find_assignment(name)] if name else book.assignments:
             for submission in assignment.submissions:
                 for notebook in submission.notebooks:
                     for grade in notebook.grades:

@@ -6,6 +6,7 @@ Results go to `benchmarks/results.json`, each part under its name; `--table` pri
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import platform
@@ -21,7 +22,9 @@ from pathlib import Path
 import classes
 import graders
 import psutil
+import sqlalchemy
 import tables
+import thousand
 import watch
 from rich.console import Console
 
@@ -307,6 +310,42 @@ def measure_plugin(options, known):
     yield known
 
 
+# A gradebook on a server.
+
+
+def measure_database(options, known):
+    """Grade a mixed class of the first exercise into SQLite and into an empty database on a server, in turn."""
+    if not options.db:
+        raise SystemExit("Name an empty database on a server with --db; its tables are deleted at the end.")
+    name, path, into = options.exercises[0], options.work / "timings.json", options.work / "database"
+    submitted, students = make_class(options, name, "mixed", options.n)
+    engine = sqlalchemy.create_engine(options.db)
+    if sqlalchemy.inspect(engine).get_table_names():
+        raise SystemExit("The database of --db is not empty.")
+    runs, load = {"sqlite": [], "server": []}, os.getloadavg()[0]
+    for _ in range(options.repeat):
+        for kind, found in runs.items():
+            shutil.rmtree(into, ignore_errors=True)
+            path.unlink(missing_ok=True)
+            command = graders.our_command(name, submitted, into, options.jobs)
+            command += ["--db", options.db] if kind == "server" else []
+            seconds, _ = graders.run(command, ROOT, **{graders.TIMINGS: str(path)})
+            if len(_records(into, name)) != len(students):
+                raise SystemExit(f"{kind}: {len(_records(into, name))} records for {len(students)} submissions")
+            found.append({"seconds": seconds, "writing_ms": graders.phases_of(path)["phases"]["database"]})
+            out.print(
+                f"{kind}: {options.n} of {name} in {seconds:.1f} s, {found[-1]['writing_ms']:.2f} ms to write each"
+            )
+        with engine.begin() as connection:
+            version = connection.execute(sqlalchemy.text("SHOW server_version")).scalar()
+            for table in sqlalchemy.inspect(connection).get_table_names():
+                connection.execute(sqlalchemy.text(f"DROP TABLE {table} CASCADE"))
+    engine.dispose()
+    known.clear()
+    known.update(exercise=name, n=options.n, jobs=options.jobs, version=version, date=_today(), load=load, **runs)
+    yield known
+
+
 # The report.
 
 
@@ -339,6 +378,8 @@ PARTS = {
     "batch": measure_batch,
     "kill": measure_kill,
     "plugin": measure_plugin,
+    "database": measure_database,
+    "thousand": functools.partial(thousand.measure, out=out),
 }
 
 
@@ -357,6 +398,8 @@ def options_of(arguments=None):
     add("--timed", type=int, default=50, help="submissions (phases)")
     add("--large", type=int, default=1000, help="submissions (batch, kill)")
     add("--batch-jobs", type=int, nargs="+", default=[1, 2, 4], help="numbers of jobs (batch)")
+    add("--students", type=int, default=1000, help="students (thousand)")
+    add("--db", default="", help="address of an empty PostgreSQL database (database)")
     add("--kills", type=int, default=3, help="how often the batch is killed (kill)")
     add("--seed", type=int, default=classes.SEED, help="another seed makes another class")
     add("--work", type=Path, help="folder to work in, which is kept; default: a temporary one")

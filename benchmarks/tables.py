@@ -12,6 +12,12 @@ def markdown(results):
     return "\n\n".join([*parts, _machine(results["machine"])]) + "\n"
 
 
+def cluster(results):
+    """Return what was measured of grading on a cluster as Markdown."""
+    own = results["cluster"]
+    return "\n\n".join([*_cluster(own), _machine(own["machine"])]) + "\n"
+
+
 def _table(head, rows, right=()):
     """Return a Markdown table; the columns whose numbers stand in `right` are aligned to the right."""
     marks = ["---:" if number in right else "---" for number in range(len(head))]
@@ -130,6 +136,111 @@ def _plugin(part):
     return _table(head, [row], right=(1, 2, 3))
 
 
+def _database(part):
+    sqlite, server = (
+        {key: median(run[key] for run in part[kind]) for key in ("seconds", "writing_ms")}
+        for kind in ("sqlite", "server")
+    )
+    row = (
+        f"{part['n']} of {part['exercise']}, {part['jobs']} jobs",
+        f"{sqlite['seconds']:.1f} s, {_ms(sqlite['writing_ms'])} ms",
+        f"{server['seconds']:.1f} s, {_ms(server['writing_ms'])} ms",
+        _times(server["seconds"] / sqlite["seconds"]),
+        f"{part['load']:.1f}",
+    )
+    head = (
+        "a class, and of it the writing of each submission",
+        "into SQLite",
+        f"into PostgreSQL {part['version'].split()[0]}",
+        "time of that",
+        "load before",
+    )
+    return _table(head, [row], right=(1, 2, 3, 4))
+
+
+def _cluster(part):
+    """Yield a table for each of the parts of `benchmarks/cluster.py` that was measured."""
+    if part.get("beside"):
+        yield _beside(part["beside"])
+    if part.get("kill"):
+        own = part["kill"]
+        graded = ", ".join(map(str, own["kills"]))
+        yield (
+            f"Of {own['n']} submissions of {own['exercise']}, a worker got SIGKILL when {graded} were graded. "
+            "Every record is the one of a run without Dask and without kills, byte for byte but for the time."
+        )
+    if part.get("writer"):
+        yield _writer(part["writer"])
+
+
+def _beside(part):
+    rows = []
+    for name, found in sorted(part.items()):
+        for workers, own in sorted(found.items(), key=lambda pair: int(pair[0])):
+            local, dask = (
+                {key: median(run[key] for run in own[way]) for key in own[way][0]} for way in ("local", "cluster")
+            )
+            more = 100 * (local["rate"] / dask["rate"] - 1)
+            rows.append(
+                (
+                    f"{own['n']} of {name}, {workers} process{'es' * (workers != '1')}",
+                    f"{local['rate']:.1f}/s, from {local['first_after']:.0f} s on",
+                    f"{dask['rate']:.1f}/s, from {dask['first_after']:.0f} s on",
+                    f"{more:+.0f} %",
+                    f"{own['load']:.1f}",
+                )
+            )
+    head = ("grading", "without Dask", "on `local:N`", "time for each", "load before")
+    return _table(head, rows, right=range(1, len(head)))
+
+
+def _writer(part):
+    rows = []
+    for own in part["runs"]:
+        ideal = part["workers"] / (own["share"] * part["each"]["grade"]) if own["share"] else None
+        like = f"{part['workers'] / own['share']:.0f} workers" if own["share"] else "no time at all"
+        rows.append(
+            (
+                like,
+                f"{ideal:.0f}/s" if ideal else "",
+                f"{own['rate']:.0f}/s",
+                f"{own['pages']:.0f}/s",
+                _ms(sum(own["writer_ms"].values())),
+            )
+        )
+    head = (
+        f"{part['n']} of {part['exercise']}, replayed by",
+        "what they could do",
+        "graded",
+        "pages",
+        "milliseconds of reading and writing for each",
+    )
+    return _table(head, rows, right=range(1, len(head)))
+
+
+def _thousand(part):
+    rows = [
+        (f"`{command}`", f"{own['seconds']:.0f} s", _mb(own["main_mb"]), _mb(own["peak_mb"]))
+        for command, own in part["commands"].items()
+    ]
+    head = (
+        f"{part['students']} students, {len(part['exercises'])} exercises, {part['submissions']} submissions",
+        "seconds",
+        "memory of the command itself, at its peak",
+        "with all that it starts",
+    )
+    sizes = ", ".join(f"{name} {size:.1f} MB" for name, size in part["sizes_mb"].items())
+    seen, rate = part["browser"], part["submissions"] / part["commands"]["grade"]["seconds"]
+    busy = "; on one that does nothing else it is quicker" if part["load"] >= 1 else ""
+    said = (
+        f"Graded {rate:.1f} a second, {part['jobs']} at a time, on a machine whose load was {part['load']:.1f} "
+        f"beforehand{busy}. Sizes: {sizes}. The report's first screen was there after "
+        f"{seen['first_screen']:.1f} s, with {seen['rows']} rows of tables; a student was found in "
+        f"{1e3 * seen['search']:.0f} ms. {part['date']}."
+    )
+    return "\n\n".join([_table(head, rows, right=range(1, len(head))), said])
+
+
 def _machine(about):
     versions = ", ".join(f"{name} {about[name]}" for name in PACKAGES)
     return (
@@ -150,4 +261,14 @@ def _mb(megabytes):
     return "unknown" if megabytes is None else f"{megabytes:.0f} MB"
 
 
-TABLES = {"class": _class, "phases": _phases, "check": _check, "batch": _batch, "plugin": _plugin, "kill": _kill}
+TABLES = {
+    "class": _class,
+    "thousand": _thousand,
+    "phases": _phases,
+    "check": _check,
+    "batch": _batch,
+    "plugin": _plugin,
+    "kill": _kill,
+    "database": _database,
+}
+"""What stands on the book's page *Grading a class*; that of a cluster stands on a page of its own."""

@@ -13,6 +13,7 @@ const rules = {
 
 export default [
   { files: ["book/figures/**/*.js"], languageOptions: { sourceType: "module", globals: globals.browser }, rules },
+  { files: ["autograder/templates/*.js"], languageOptions: { sourceType: "script", globals: globals.browser }, rules },
   {
     files: ["book/_static/*.js"],
     languageOptions: { sourceType: "script", globals: { ...globals.browser, Search: "readonly", requirejs: "readonly" } },

@@ -95,10 +95,10 @@ def bundle(name):
 
 
 def lint():
-    """Run ESLint over the figures and what pages load; return its exit status."""
+    """Run ESLint over the figures, what pages load and the instructor's report; return its exit status."""
     fetch()
     shutil.copy(BOOK / "eslint.config.mjs", NPM)  # it imports its rules from where it lies
-    folders = (FIGURES, BOOK / "_static")
+    folders = (FIGURES, BOOK / "_static", ROOT / "autograder" / "templates")
     return node(
         "eslint/bin/eslint.js", "--config", NPM / "eslint.config.mjs", "--max-warnings=0", *folders, cwd=ROOT
     ).returncode

@@ -226,6 +226,29 @@ MEASURED = {
         "left_behind": 0,
     },
     "plugin": {"exercise": "01-qkv", "n": 200, "seconds": 50.0, "each": 0.25, "sandboxes": 1},
+    "database": {
+        "exercise": "01-qkv",
+        "n": 100,
+        "jobs": 2,
+        "version": "15.18 (Debian)",
+        "load": 0.5,
+        "sqlite": [{"seconds": seconds, "writing_ms": 4.0} for seconds in (8.0, 10.0, 30.0)],
+        "server": [{"seconds": seconds, "writing_ms": 6.25} for seconds in (9.0, 11.0, 12.0)],
+    },
+    "thousand": {
+        "students": 1000,
+        "exercises": ["01-qkv", "02-scaling"],
+        "submissions": 2000,
+        "jobs": 2,
+        "date": "of this test",
+        "load": 0.2,
+        "commands": {
+            "grade": {"seconds": 200.0, "main_mb": 150.0, "peak_mb": 800.0},
+            "report": {"seconds": 8.0, "main_mb": 300.0, "peak_mb": 300.0},
+        },
+        "sizes_mb": {"gradebook.db": 6.0, "report.html": 0.5},
+        "browser": {"first_text": 0.2, "first_screen": 0.5, "search": 0.02, "rows": 300, "elements": 9000},
+    },
 }
 
 
@@ -236,6 +259,11 @@ def test_the_tables_show_what_was_measured(benchmarks):
         "| 01-qkv | 1.50 s | not recorded |",
         "| 1000 of 01-qkv, 2 jobs | 100 s (10.0/s) | 10.0/s, 9.0/s | 700 MB, unknown | 800 MB | 1 |",
         "| 200 of 01-qkv | 50 s | 0.25 s | 1 |",
+        "| 100 of 01-qkv, 2 jobs | 10.0 s, 4.0 ms | 11.0 s, 6.2 ms | 1.1 times | 0.5 |",
+        "| `report` | 8 s | 300 MB | 300 MB |",
+        "Graded 10.0 a second, 2 at a time, on a machine whose load was 0.2 beforehand. Sizes: gradebook.db 6.0 MB, "
+        "report.html 0.5 MB. The report's first screen was there after 0.5 s, with 300 rows of tables; a student was "
+        "found in 20 ms. of this test.",
         "| 1000 of 01-qkv, killed when 300, 650 were graded, and started again each time "
         "| 5000 cells graded as in a batch that nobody disturbed | left behind: 0 processes |",
     ):

@@ -114,6 +114,19 @@ def test_page_fits_a_phone(page, site, name):
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+@pytest.mark.parametrize("name", [name for name in PAGES if name < "09" or name == "index"])
+def test_letters_of_figures_can_be_read_on_a_phone(page, site, name):
+    page.set_viewport_size({"width": 390, "height": 844})
+    visit(page, site, name)
+    small = page.evaluate("""() => [...document.querySelectorAll(".bd-article svg text, .abh-figure *")].filter(e => {
+        if (![...e.childNodes].some(part => part.nodeType === 3 && part.textContent.trim())) return false;
+        if (!e.getBoundingClientRect().width || !e.checkVisibility({visibilityProperty: true})) return false;
+        const drawn = e.closest("svg") && e.getScreenCTM && e.getScreenCTM();  // a drawing may be scaled
+        return parseFloat(getComputedStyle(e).fontSize) * (drawn ? Math.hypot(drawn.a, drawn.b) : 1) < 10.95;
+    }).map(e => e.outerHTML.slice(0, 120))""")
+    assert not small
+
+
 def test_front_door_leads_to_the_landing_page(page, site):
     page.goto(site + "/")
     page.wait_for_url("**/book/index.html")

@@ -28,7 +28,8 @@ def warnings_of(tmp_path, *claims):
     chapter = "".join(CLAIM.format(name=name, verdict=verdict) for name, verdict in claims)
     (source / "book" / "01-qkv.md").write_text(f"# One\n\n(the-cell)=\n## Cell\n{chapter}")
     (source / "book" / "claims.md").write_text(
-        "# Claims\n\n{claims-count}`answered` of {claims-count}`all`, {claims-count}`wrong` wrong\n\n"
+        "# Claims\n\n{claims-count}`answered` of {claims-count}`all`, {claims-count}`wrong` wrong; "
+        "{claims-count}`verdicts` verdicts, {claims-count}`twice` twice\n\n"
         "```{claims-ledger}\n```\n"
     )
     with pytest.MonkeyPatch.context() as patch:
@@ -74,6 +75,28 @@ def test_the_ledger_counts_what_is_answered_and_lists_what_is_not(tmp_path):
 def test_a_fault_is_a_warning(tmp_path, claims, says):
     said, _ = warnings_of(tmp_path, *claims)
     assert says in said
+
+
+@pytest.mark.parametrize(("evidence", "quiet"), [("Evidence.", False), ("See {{cite:t}}`vaswani2017`.", True)])
+def test_evidence_is_a_cell_or_a_paper(tmp_path, monkeypatch, evidence, quiet):
+    monkeypatch.setattr(sys.modules[__name__], "CLAIM", CLAIM.replace(":cell: the-cell\nEvidence.", evidence))
+    said, _ = warnings_of(tmp_path, *ALL)
+    assert ("needs :verdict:" not in said) == quiet
+
+
+def test_the_verdicts_of_the_built_book_add_up(html):
+    page = (html / "book" / "claims.html").read_text(encoding="utf-8")
+    text = " ".join(re.sub(r"<[^>]+>", "", page).split())
+    stated, answered = map(int, re.search(r"They make (\d+) statements .*? answer (\d+) of them", text).groups())
+    twice = int(re.search(r"(\d+) statements have a side in each of two chapters", text)[1])
+    verdicts = int(re.search(r"(\d+), of which", text)[1])
+    kinds = [int(re.search(rf"(\d+) are {name}", text)[1]) for name in ("holds,", "holds when", "wrong")]
+    tables = page[page.index('class="abh-ledger') :].partition('<section id="the-five-documents"')[0]
+    shown = re.findall(r'href="[\w-]+\.html#claim-(\w+)"', tables)
+    assert stated == answered == len(ROWS)
+    assert verdicts == sum(kinds) == answered + twice
+    assert len(shown) == verdicts
+    assert {name.upper() for name in shown} == set(ROWS)
 
 
 def test_the_ledger_of_the_built_book_leads_to_box_and_cell(html):

@@ -31,25 +31,32 @@ def course():
 
 def in_python(course, state, machine):
     """All that the figure shows of one state, from the chapter's functions, head by head and text by text."""
-    n, d, h, b = (state[name] for name in ("n", "d_model", "num_heads", "batch"))
+    n, c, d, h, b, block = (state[name] for name in ("n", "context", "d_model", "num_heads", "batch", "block"))
     size, head = figure.DTYPES[state["dtype"]], d // h
 
     def alike(count, cost):
         return tuple(count * x for x in cost)
 
+    mlp = [course["product"](b * n, d, 4 * d), course["product"](b * n, 4 * d, d)]
     steps = [
         course["product"](b * n, d, 3 * d),
-        alike(b * h, course["product"](n, head, n)),
-        (0, 2 * b * h * n * n),
-        alike(b * h, course["product"](n, n, head)),
+        alike(b * h, course["product"](n, head, c + n)),
+        (0, 2 * b * h * n * (c + n)),
+        alike(b * h, course["product"](n, c + n, head)),
         course["product"](b * n, d, d),
+        alike(block, map(sum, zip(*mlp, strict=True))),
     ]
-    assert sum(operations for operations, _ in steps) == b * (8 * n * d**2 + 4 * n**2 * d)
+    by_formula = (8 + 16 * block) * n * d**2 + 4 * n * (c + n) * d
+    assert sum(operations for operations, _ in steps) == b * by_formula
     floors = [course["floor"](*step, size, machine["speed"][state["dtype"]], machine["bandwidth"]) for step in steps]
     least = [max(one) for one in floors]
-    memory = [size * (4 * d * d + 4 * d), size * 5 * b * n * d, size * 2 * b * h * n * n]
+    parameters = sum(rows * columns for rows, columns in 4 * [(d, d)] + block * [(d, 4 * d), (4 * d, d)])
+    biases = 4 * d + block * (4 * d + d)
+    kept = [parameters + biases, 5 * b * n * d, 2 * b * h * n * (c + n), 2 * b * c * d]
+    memory = [size * numbers for numbers in kept]
     by_arithmetic = sum(a for a, t in floors if a >= t)
     limit = "arithmetic" if by_arithmetic >= sum(least) / 2 else "traffic"
+    moved = sum(numbers for _, numbers in steps)
     return {
         "steps": steps,
         "floors": floors,
@@ -57,7 +64,8 @@ def in_python(course, state, machine):
         "total": sum(least),
         "memory": memory,
         "needed": sum(memory),
-        "ratio": n / (2 * d),
+        "ratio": (c + n) / (6 * d if block else 2 * d),
+        "shares": [parameters / moved, 2 * b * c * d / moved],
         "limit": "size" if machine["memory"] and sum(memory) > machine["memory"] else limit,
     }
 
@@ -66,7 +74,8 @@ def check_equal(answer, expected):
     answer = dict(answer)
     answer["steps"] = [[step["operations"], step["numbers"]] for step in answer["steps"]]
     answer["floors"] = [[floor["arithmetic"], floor["traffic"]] for floor in answer["floors"]]
-    answer["memory"] = [answer["memory"][name] for name in ("parameters", "tokens", "weights")]
+    answer["memory"] = [answer["memory"][name] for name in ("parameters", "tokens", "weights", "cache")]
+    answer["shares"] = [answer["shares"][name] for name in ("parameters", "cache")]
     assert answer.pop("limit") == expected["limit"]
     for name, value in expected.items():
         if name != "limit":
@@ -80,7 +89,7 @@ def test_costs_equal_the_chapters(course, tmp_path):
     rng, states = np.random.default_rng(9), []
     for _ in range(200):
         state = {name: int(rng.choice(stops)) for name, stops in figure.STOPS.items()}
-        states.append(state | {"dtype": str(rng.choice(list(figure.DTYPES)))})
+        states.append(state | {"dtype": str(rng.choice(list(figure.DTYPES))), "block": int(rng.integers(2))})
     cases = [{"state": state, "bytes": figure.DTYPES[state["dtype"]], "machine": CARD} for state in states]
     answers = figure_tools.in_node(tmp_path, "complexity", "m.cost(c.state, c.bytes, c.machine)", cases)
     for state, answer in zip(states, answers, strict=True):
@@ -102,6 +111,8 @@ def test_the_costs_cross_at_twice_the_width(tmp_path):
     cases = [{"state": state, "machine": CARD} for state in states]
     answers = figure_tools.in_node(tmp_path, "complexity", "m.cost(c.state, 4, c.machine).ratio", cases)
     assert answers == [1] * len(states)
+    whole = [{**case, "state": case["state"] | {"block": 1, "n": 6 * case["state"]["d_model"]}} for case in cases]
+    assert figure_tools.in_node(tmp_path, "complexity", "m.cost(c.state, 4, c.machine).ratio", whole) == answers
 
 
 def test_a_machine_whose_memory_is_unknown_never_runs_out(tmp_path):
@@ -128,30 +139,13 @@ def test_each_thing_to_try_is_what_the_page_says_of_it(course):
     assert many["memory"][2] == 8 * long["memory"][2] and sum(many["memory"][:2]) == sum(long["memory"][:2])
     assert sum(step[0] for step in many["steps"]) == sum(step[0] for step in long["steps"])
     assert token["limit"] == "traffic"
-    few = in_python(course, figure.START | {"n": 1, "batch": 8}, CARD)
-    assert few["total"] < 1.1 * token["total"]
-
-
-def test_a_recorded_gpu_is_read_as_it_was_written():
-    assert figure.gpu(RECORD) == CARD
-    assert figure.gpu(None) is None and figure.recorded("data/nothing.json") is None
-    known = figure.gpu({**RECORD, "machine": {**RECORD["machine"], "memory_gb": 0}})
-    assert known["memory"] == 0
-
-
-def test_what_was_not_recorded_is_said_to_be_missing():
-    nothing = figure.TEXT["nothing"]
-    assert set(figure.told(None).values()) == {nothing}
-    said = figure.told(RECORD)
-    assert said["gpu"] == "a card, PyTorch 9, 2026-01-01" and said["gpu_float32"] == "50,000"
-    assert said["gpu_ridge_bfloat16"] == "267" and said["gpu_naive_time"] == said["gpu_race_long"] == nothing
-    both = {"direction": "forward+backward", "milliseconds": 2.0}
-    race = [{"implementation": "nn.GRU", "n": 512, **both}, {"implementation": "layer", "n": 512, **both}]
-    row = {"implementation": "naive", "n": 16384, "direction": "forward", "causal": True, "dtype": "bfloat16"}
-    row |= {"d_head": 64, "milliseconds": 31.0, "peak_bytes": 17e9}
-    more = figure.told({**RECORD, "rnn": race, "attention": [row, row | {"n": 32768, "milliseconds": None}]})
-    assert (more["gpu_race_short"], more["gpu_race_long"]) == ("1.0", nothing)
-    assert (more["gpu_naive_time"], more["gpu_naive_bytes"]) == ("31 milliseconds", "17 GB")
+    parameters, cache = token["shares"]
+    assert 0.95 < parameters / cache < 1.05 and parameters + cache > 0.95
+    # A batch shares the parameters. Each of its texts has a cache of its own.
+    alone, batch = (figure.START | {"n": 1, "batch": b} for b in (1, 8))
+    assert in_python(course, batch, CARD)["total"] < 1.1 * in_python(course, alone, CARD)["total"]
+    few = in_python(course, batch | {"context": 1024}, CARD)
+    assert 4 < few["total"] / token["total"] < 5 and few["shares"][1] > 0.8
 
 
 def test_a_gpus_record_gives_what_is_in_it_and_nothing_else():
@@ -180,13 +174,28 @@ def test_a_box_names_each_part_that_was_not_measured():
     said = gpu_record.awaits({"attention": [], "layer": [1]}, parts)
     assert "measures attention and a GRU," in said and gpu_record.COMMAND in said and "layer" not in said
     assert "measures attention, a GRU and a layer," in gpu_record.awaits({}, parts)
-    assert gpu_record.awaits({name: [1] for name in parts}, parts) == ""
+    assert said in gpu_record.box({"attention": [], "layer": [1]}, parts).data
+    whole = {name: [1] for name in parts}
+    assert gpu_record.awaits(whole, parts) == "" and gpu_record.box(whole, parts) is None
 
 
-def test_this_machine_is_measured():
-    found = figure.here(size=64, megabytes=1)
-    assert found["name"] and "2 threads, PyTorch" in found["what"]
-    assert min(found["speed"].values()) > 0 and found["bandwidth"] > 0 and found["memory"] > 2**28
+def test_this_machine_is_named():
+    found = figure.here(CARD["speed"], CARD["bandwidth"])
+    assert found["name"] and "2 threads, PyTorch" in found["what"] and found["memory"] > 2**28
+    assert (found["speed"], found["bandwidth"]) == (CARD["speed"], CARD["bandwidth"])
+
+
+@pytest.mark.parametrize(
+    ("ratios", "said"),
+    [
+        ([0.3, 0.8, 2.0], "between 32 and 64 tokens"),
+        ([1.5, 0.8, 2.0], "between 32 and 64 tokens"),
+        ([0.3, 1.2, 0.9], "at no length up to 64 tokens"),
+        ([1.5, 1.2, 2.0], "below 16 tokens, the shortest measured"),
+    ],
+)
+def test_the_last_crossing_counts(ratios, said):
+    assert figure.crossed([16, 32, 64], ratios) == said
 
 
 @pytest.mark.parametrize(
@@ -205,8 +214,9 @@ def test_times_in_sentences(seconds, said):
 
 
 def test_the_figure_refuses_what_it_cannot_show():
-    with pytest.raises(ValueError, match="a machine that was measured"):
-        figure.ComplexityFigure([None, CARD])
+    for machines in ([], [CARD, None]):
+        with pytest.raises(ValueError, match="machines that were measured"):
+            figure.ComplexityFigure(machines)
     with pytest.raises(ValueError, match="at a stop"):
         figure.ComplexityFigure([CARD], state=figure.START | {"n": 1000})
 
@@ -226,7 +236,7 @@ def shown(page):
         memory: all("dd", (node) => node.textContent),
         outputs: all(".abh-slider output", (node) => Number(node.textContent.replaceAll(",", ""))),
         pressed: all(".abh-tries button", (node) => node.getAttribute("aria-pressed") === "true"),
-        missing: all(".abh-tries button", (node) => node.disabled),
+        off: all(".abh-off th", (node) => node.textContent),
         labels: all(".abh-track", (node) => node.getAttribute("aria-label")),
       };
     }""")
@@ -252,6 +262,7 @@ def check_shown(page, course, machines, **wanted):
     np.testing.assert_allclose(one["arithmetic"], [100 * a / longest for a, _ in expected["floors"]], atol=0.01)
     np.testing.assert_allclose(one["traffic"], [100 * t / longest for _, t in expected["floors"]], atol=0.01)
     assert one["outputs"] == [state[name] for name in figure.STOPS]
+    assert one["off"] == ([] if state["block"] else ["MLP"])
     assert all(label and "{" not in label and "NaN" not in label for label in one["labels"])
     return one
 
@@ -262,9 +273,6 @@ def test_the_buttons_set_what_they_name(chapter, course, machines):
     check_shown(chapter, course, machines, **figure.START)
     buttons = chapter.locator(f"{FIGURE} .abh-tries button")
     for i, wanted in enumerate(figure.TRIES):
-        if machines[wanted["machine"]] is None:
-            assert buttons.nth(i).is_disabled()
-            continue
         buttons.nth(i).click()
         one = check_shown(chapter, course, machines, **wanted)
         assert one["pressed"] == [j == i for j in range(len(figure.TRIES))]
@@ -283,6 +291,9 @@ def test_sliders_and_choices_show_pythons_numbers(chapter, course, machines):
     chapter.locator(f"{FIGURE} .abh-summary", has_text="can’t run").wait_for(timeout=3000)
     chapter.locator(FIGURE).get_by_role("radio", name="bfloat16").check(force=True)
     check_shown(chapter, course, machines, dtype="bfloat16")
+    chapter.locator(FIGURE).get_by_role("radio", name="whole block").check(force=True)
+    check_shown(chapter, course, machines, block=1)
+    chapter.locator(f"{FIGURE} .abh-summary", has_text="The block takes at least").wait_for(timeout=3000)
 
 
 @pytest.mark.slow
@@ -291,6 +302,9 @@ def test_keys_are_enough(chapter, course, machines):
     chapter.locator(f"{FIGURE} input[type=range]").first.focus()
     chapter.keyboard.press("ArrowRight")
     check_shown(chapter, course, machines, n=2 * figure.START["n"])
+    chapter.keyboard.press("Tab")
+    chapter.keyboard.press("ArrowRight")
+    check_shown(chapter, course, machines, context=figure.STOPS["context"][1])
     chapter.keyboard.press("Tab")
     chapter.keyboard.press("ArrowLeft")
     check_shown(chapter, course, machines, d_model=figure.START["d_model"] // 2)

@@ -51,6 +51,7 @@ RECORD = {
     "memory_exponent": {"layer": {"layer": {"forward": {"exponent": 1.01}, "forward+backward": {"exponent": 1.02}}}},
     "timing": {"what": "a product", "first_call": 99.0, "without_waiting": 0.01, "with_waiting": 1.2, "events": 1.1,
                "events_zeros": 0.9},
+    "trace": [{"implementation": "layer", "n": 4096, "kernel": "a kernel", "us": 12.0}],
     "window": [{"window": 64, "direction": "forward", "milliseconds": 0.123}],
     "tuning": [
         {"kernel": "forward", "d_head": 64, "queries": 32, "keys": 16, "warps": 4, "stages": 1, "milliseconds": ms,
@@ -187,7 +188,7 @@ def test_a_record_fills_the_tables(tmp_path, monkeypatch):
     assert "7.77 ms" in figure.table(record, "The leaderboard's configuration").data
     assert "4.4e-04" in figure.table(record, "Accuracy").data
     goals = figure.table(record, "Goals").data
-    assert "| 0.50 | 0.60 |" in goals and "| 4.00 | 3.00 |" in goals
+    assert "| 2.00 | at most 1.50 | missed by 33% |" in goals and "| 4.00 | at least 3.00 | met |" in goals
     assert not [
         line
         for line in figure.table(record, "The leaderboard's configuration").data.splitlines()

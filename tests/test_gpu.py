@@ -1,4 +1,4 @@
-"""The reference kernel and layer are right, without a GPU and with one; the benchmark runs, and its record holds.
+"""The reference kernel and layer are right, without a GPU and with one; the benchmark's record holds.
 
 Kernels run in processes of their own: whether Triton interprets or compiles is settled when it is imported.
 """
@@ -60,19 +60,10 @@ def layer(benchmarks):
 
 
 @pytest.mark.slow
-def test_the_kernel_is_right_in_the_interpreter(triton):
-    """Out, log-sum-exp and gradients: ragged lengths, more queries than keys, widths of 16 to 128, each dtype."""
-    shown = python(BENCHMARK, "check", "--quick")
-    for what in ("out", "lse", "dq", "dk", "dv"):
-        for dtype in ("float32", "float16", "bfloat16"):
-            assert f"{what}, {dtype}" in shown
-
-
-@pytest.mark.slow
 def test_the_kernel_is_right_on_a_gpu(triton, tmp_path):
     if not torch.cuda.is_available():
         absent("no CUDA device: the kernel is not verified natively here")
-    assert "layer" in python(BENCHMARK, "check", "--record", tmp_path / "gpu.json")
+    assert "2 of 2 cases" in python(BENCHMARK, "check", "--record", tmp_path / "gpu.json")
 
 
 COMPILE = """
@@ -80,24 +71,12 @@ import itertools
 import sys
 
 import flash_attention as kernels
-import torch
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+import gpu_compile
 
 for (name, size), d in itertools.product(kernels.TUNED, map(int, sys.argv[1:])):
-    kernel = {"forward": "_forward", "queries": "_backward_queries", "keys": "_backward_keys"}[name]
-    kernel, blocks = getattr(kernels, kernel), kernels.TUNED[name, size][kernels._width(d)]
-    options = kernels._options(*torch.empty(2, 1, 1, 8, d), True, blocks)
-    constants = {key: value for key, value in options.items() if key.isupper()}
-    kinds = {"n_q": "i32", "n_k": "i32", "scale": "fp32", "lse": "*fp32", "delta": "*fp32"}
-    matrix = "*bf16" if size == 2 else "*fp32"
-    types = {key: "constexpr" if key in constants else kinds.get(key, matrix) for key in kernel.arg_names}
-    aligned = [number for number, key in enumerate(types) if types[key].startswith("*")]
-    source = ASTSource(kernel, types, constants, {(number,): [["tt.divisibility", 16]] for number in aligned})
-    launch = {"num_warps": blocks.warps, "num_stages": blocks.stages}
-    made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=launch)
-    print(name, size, d, made.metadata.shared <= kernels.SHARED, *(s in made.asm["ptx"] for s in ("wgmma", "tf32")))
+    made = gpu_compile.compiled(name, size, d, *kernels.TUNED[name, size][kernels._width(d)])
+    print(name, size, d, made.metadata.shared <= kernels.SHARED, *(s in made.asm["ptx"] for s in ("wgmma", "tf32")),
+          *gpu_compile.resources(made))
 """
 
 
@@ -107,8 +86,9 @@ def test_the_kernels_compile_for_a_gpu_where_there_is_none(triton, tmp_path):
     shown = python("-c", COMPILE, 48, TRITON_CACHE_DIR=str(tmp_path)).splitlines()
     assert len(shown) == 6
     for line in shown:
-        _name, size, _, fits, tensor_cores, tf32 = line.split()
+        _name, size, _, fits, tensor_cores, tf32, registers, local = line.split()
         assert (fits, tensor_cores, tf32) == ("True", str(size == "2"), "False"), line
+        assert 32 <= int(registers) <= 255 and (size == "4" or local == "0"), line
 
 
 REFUSED = """
@@ -297,17 +277,6 @@ def test_the_layer_never_holds_n_by_n(layer, benchmarks, monkeypatch):
 # The benchmark and its record.
 
 
-@pytest.mark.slow
-def test_the_benchmark_runs_on_a_cpu_and_leaves_the_record(triton):
-    """All parts, in the interpreter, except the one that is a test of its own; the tables show them."""
-    before = RECORD.read_bytes()
-    parts = ["ceilings", "timing", "leaderboard", "layer", "accuracy", "rnn"]
-    shown = python(BENCHMARK, "--quick", *parts)
-    for heading in ("Ceilings", "The layer", "Accuracy", "A recurrent layer beside attention"):
-        assert f"## {heading}\n\n|" in shown
-    assert RECORD.read_bytes() == before
-
-
 def test_the_record_says_on_what_and_when():
     record = json.loads(RECORD.read_text(encoding="utf-8"))
     machine = record["machine"]
@@ -325,27 +294,4 @@ def test_the_tables_of_the_record(benchmarks):
     assert f"{record['ceilings']['copy_gb_s']:.0f} GB/s" in shown
     empty = tables.everything({"machine": record["machine"]})
     assert empty.count("*Not yet measured.*") == len(tables.TABLES) - 1  # the goals have a row each
-
-
-def attention(name, direction, milliseconds, n=4096):
-    about = {"implementation": name, "direction": direction, "causal": True, "dtype": "bfloat16", "n": n, "heads": 16}
-    more = {"d_head": 128, "batch": 1, "milliseconds": milliseconds, "tflop_s": milliseconds and 1.0}
-    return {**about, **more, "peak_bytes": None, **({} if milliseconds else {"why": "out of memory"})}
-
-
-def test_goals_are_reckoned_from_the_rows(benchmarks):
-    tables = benchmarks("gpu_tables")
-    rows = [
-        attention("kernel", "forward", 2.0),
-        attention("cudnn", "forward", 1.5),
-        attention("flash", "forward", 1.8),
-    ]
-    rows += [attention("kernel", "backward", 4.0), attention("cudnn", "backward", 3.0)]
-    rows += [attention("cudnn", "forward+backward", 5.0), attention("naive", "forward", None)]
-    step = {"direction": "forward+backward", "n": 4096, "d_model": 2048, "heads": 16}
-    layers = {"layer": 10.0, "projections": 4.0, "nn.MultiheadAttention with weights": 40.0}
-    record = {"machine": {"device": "a chip", "date": "2026-01-01"}, "attention": rows}
-    record["layer"] = [{**step, "implementation": name, "milliseconds": own} for name, own in layers.items()]
-    assert [reached for _, reached, _ in tables.goals(record)] == [0.75, 0.75, 4.0, 0.9]
-    shown = tables.everything(record)
-    assert "out of memory" in shown and "2 ms, 1 TFLOP/s" in shown
+    assert all(goal.met is None for goal in tables.goals({"machine": record["machine"]}))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 
 import nbformat
 import pytest
@@ -67,6 +68,18 @@ def test_devices_are_for_exercises_that_ask_for_them():
     assert "/sys/bus/pci" in with_gpu and "TRITON_CACHE_DIR /scratch/.triton" in with_gpu
 
 
+def test_a_driver_that_only_the_environment_names_is_seen_by_guests_with_a_gpu(tmp_path, monkeypatch):
+    other, driver = tmp_path / "other", tmp_path / "driver"
+    other.mkdir(), driver.mkdir()
+    (driver / "libcuda.so.1").touch()
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{other}::relative:{driver}")
+    plain, with_gpu = (" ".join(bubblewrap.command(["true"], [], gpu)) for gpu in (False, True))
+    assert "LD_LIBRARY_PATH" not in plain and str(driver) not in plain and str(other) not in with_gpu
+    assert f"--setenv LD_LIBRARY_PATH {driver} " in with_gpu and f"--ro-bind-try {driver} {driver} " in with_gpu
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    assert "LD_LIBRARY_PATH" not in " ".join(bubblewrap.command(["true"], [], True))
+
+
 def shown(guest, source):
     """Run a cell; return what it printed, and its exception."""
     outputs = []
@@ -115,6 +128,55 @@ def test_the_limits_of_a_guest_with_a_gpu_fit_cuda(isolated):
                 shown(
                     guest, "held = bytearray(1 << 30)\nheld[:] = bytes([1]) * len(held)\nimport time; time.sleep(9)"
                 )
+        finally:
+            guest.close()
+    finally:
+        pool.close()
+
+
+# What launches Triton's kernels is built when the first one is, from C, against Python's headers and the driver. In
+# the driver's place there is a library of its name, whose functions do nothing.
+TRITON_WITHOUT_A_DRIVER = """
+import ctypes, os, re, subprocess
+from pathlib import Path
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia import driver
+from triton.compiler import ASTSource
+
+names = set(re.findall(r"\\b(cu[A-Z]\\w+)\\(", Path(driver.dirname, "driver.c").read_text()))
+Path("stub.c").write_text("".join(f"int {name}(void) {{ return 0; }}\\n" for name in sorted(names)))
+stub = os.path.abspath("libcuda.so.1")
+subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-Wl,-soname,libcuda.so.1", "-o", stub, "stub.c"], check=True)
+subprocess.run(["/sbin/ldconfig", "-p"], check=True, stdout=subprocess.DEVNULL)
+os.environ["TRITON_LIBCUDA_PATH"] = os.path.dirname(stub)
+ctypes.CDLL(stub, ctypes.RTLD_GLOBAL)
+print(callable(driver.CudaUtils().launch), any(Path("/scratch/.triton").rglob("cuda_utils*.so")))
+
+
+@triton.jit
+def double(a, out, n, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    tl.store(out + at, 2 * tl.load(a + at, mask=at < n), mask=at < n)
+
+
+types = {"a": "*fp32", "out": "*fp32", "n": "i32", "SIZE": "constexpr"}
+made = triton.compile(ASTSource(double, types, {"SIZE": 16}), target=GPUTarget("cuda", 90, 32))
+print(made.asm["cubin"][:4])
+"""
+
+
+def test_triton_builds_and_compiles_in_the_sandbox_where_there_is_no_gpu(isolated):
+    """Compiler, headers, linker and ptxas are there, and their results can be written, loaded and run."""
+    if machine.lacks("triton") or not shutil.which("gcc"):
+        absent("not verified here: it needs Triton and gcc")
+    pool = guests.GuestPool(Limits(), ["torch"], gpu=True)
+    try:
+        guest = pool.guest()
+        try:
+            assert shown(guest, TRITON_WITHOUT_A_DRIVER).splitlines() == ["True True", "b'\\x7fELF'"]
         finally:
             guest.close()
     finally:

@@ -1,5 +1,6 @@
 """What is kept of the book's long experiments: `book/records.py`."""
 
+import ast
 import json
 import re
 import shutil
@@ -357,6 +358,42 @@ def test_what_is_recorded_is_of_this_code():
     assert PAGES
     assert [page.stem for page in PAGES if not records.is_current(page.stem, run_pages.read(page))] == []
     assert {path.stem for path in records.FOLDER.iterdir()} == {page.stem for page in PAGES}
+
+
+def calls(tree):
+    """The last names of what code calls: `train` of `train()` and `figure.train()`, `step` of `optimizer.step()`."""
+    found = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return {one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in found}
+
+
+def training(pages_notebook):
+    """The cells of a page that train a model whenever the page is built, by their first line."""
+    cells = [cell for cell in pages_notebook.cells if cell.cell_type == "code"]
+    behind = records.modules("\n".join(cell.source for cell in cells)).values()
+    texts = [*(cell.source for cell in cells), *(path.read_text(encoding="utf8") for path in behind)]
+    nodes = [node for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    functions = {node.name: calls(node) for node in nodes}
+    trains = {"step"}
+    while more := {name for name, called in functions.items() if called & trains} - trains:
+        trains |= more
+    for cell in cells:
+        run = ast.parse(cell.source)
+        run.body = [node for node in run.body if not isinstance(node, records.DEFINES)]
+        if records.TAG not in records.tags(cell) and calls(run) & trains:
+            yield cell.source.splitlines()[0]
+
+
+@pytest.mark.parametrize("page", [page for page in run_pages.pages() if page.stem < "09"], ids=lambda page: page.stem)
+def test_no_model_is_trained_when_a_page_is_built(page):
+    """What training gives depends on the processor: it is recorded, and a page asserts of the record."""
+    assert list(training(run_pages.read(page))) == []
+
+
+def test_training_that_is_not_recorded_is_found():
+    define = "def train(n):\n    for _ in range(n):\n        optimizer.step()\n\ndef runs():\n    return train(3)"
+    loop = "for _ in (1, 2):\n    optimizer.step()"
+    made = notebook(define, ("losses = train(9)", "recorded"), "a = runs()", loop, "b = 1")
+    assert list(training(made)) == ["a = runs()", "for _ in (1, 2):"]
 
 
 @pytest.mark.parametrize("value", ["two words", 3, 0.1 + 0.2, np.float32(1.5), torch.tensor(2.5)])

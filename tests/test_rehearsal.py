@@ -1,14 +1,19 @@
-"""`grade --dry-run` says which grades would change, and through which check, and writes nothing."""
+"""Before a grade changes and after: what `grade --dry-run` says and writes not, and what the report says then."""
+
+import dataclasses
 
 import pytest
+from bs4 import BeautifulSoup
 from conftest import toy_course
+from report_tools import rows_of
 from test_grading import RIGHT, hand_in, run
 
+from autograder import changes
 from autograder.authoring.release import release
 from autograder.checking import Status
 from autograder.checking.words import Message
 from autograder.course import Course
-from autograder.grading import rehearsal
+from autograder.records import CODEC, record_of
 from autograder.results import CellResult, CheckResult, Kind, Record
 
 
@@ -76,7 +81,119 @@ def test_the_largest_loss_is_first_and_what_stays_is_left_out():
         record("c", 0.0, Status.FAILED),
         record("d", 1.0, Status.PASSED),
     ]
-    found = rehearsal.changes({(one.student, one.assignment): one for one in before}, after)
+    found = changes.between({(one.student, one.assignment): one for one in before}, after)
     assert [(change.after.student, change.difference) for change in found] == [("c", -3), ("b", 1), ("d", 1)]
-    assert found[0].through() == [("keeps", "passed → failed")]
-    assert found[1].through() == [("keep", "2 → 3")]
+    assert found[0].through() == [("keeps", "passed → failed", -4.0), ("keep", "3 → 0", 1.0)]
+    assert found[1].through() == [("keep", "2 → 3", 1.0)]
+    by_hand = changes.Change(after[0], dataclasses.replace(after[0], score=4.5))
+    assert by_hand.through() == [(changes.BY_HAND, "", 0.5)]
+    total, *by_check = changes.sums(found)
+    assert str(total) == "all: 1 gains 1 point, 1 loses 3 points"
+    assert [str(one) for one in by_check] == [
+        "keeps: 1 loses 4 points", "keep: 2 gain 2 points in all"
+    ]  # fmt: skip
+
+
+def cell(points, **statuses):
+    """A cell of 4 points with checks of these names, which weigh the same."""
+    checks = [CheckResult(name, "It holds.", 1.0, status, Message("")) for name, status in statuses.items()]
+    return CellResult(points, 4.0, subject="keep", checks=checks)
+
+
+def graded(name, cells, **more):
+    """A record of these cells."""
+    made = record(name, sum(own.points for own in cells.values()), Status.PASSED)
+    return dataclasses.replace(made, cells=cells, **more)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "through"),
+    [
+        (
+            cell(2, a=Status.PASSED, b=Status.FAILED),
+            cell(2, a=Status.FAILED, b=Status.PASSED),
+            [("a", "passed → failed", -2), ("b", "failed → passed", 2)],
+        ),
+        # A check more: what the others are worth less is its doing.
+        (cell(4, a=Status.PASSED), cell(2, a=Status.PASSED, b=Status.FAILED), [("b", "new → failed", -2)]),
+        (cell(2, a=Status.PASSED, b=Status.FAILED), cell(4, a=Status.PASSED), [("b", "failed → gone", 2)]),
+        (cell(3), cell(4), [("keep", "3 → 4", 1)]),
+        (cell(4, a=Status.PASSED), cell(0), [("keep", "4 → 0", -4)]),
+        (None, cell(4, a=Status.PASSED), [("keep", "new → 4", 4)]),
+    ],
+)
+def test_points_go_to_the_check_that_moved_them(then, now, through):
+    before = graded("ada", {"check_keep": then} if then else {})
+    change = changes.Change(before, graded("ada", {"check_keep": now}))
+    assert change.through() == through and sum(points for _, _, points in through) == change.difference
+
+
+def test_what_was_handed_in_anew_is_no_checks_doing():
+    same = (graded("ada", {"k": cell(4, a=Status.PASSED)}), graded("ada", {"k": cell(0, a=Status.FAILED)}))
+    other = (
+        graded("ben", {"k": cell(0, a=Status.FAILED)}, submission="first"),
+        graded("ben", {"k": cell(4, a=Status.PASSED)}, submission="second"),
+    )
+    late = (graded("cem", {}), graded("cem", {}, score=-1.0, penalty=1.0))
+    found = [changes.Change(*pair) for pair in (same, other, late)]
+    assert [change.anew for change in found] == [False, True, False]
+    assert [str(one) for one in changes.sums(found)] == [
+        "all: 1 gains 4 points, 2 lose 5 points in all",
+        "handed in anew: 1 gains 4 points",
+        "a: 1 loses 4 points",
+        "late: 1 loses 1 point",
+    ]
+
+
+def test_the_latest_change_of_a_history():
+    once, more = (graded("ada", {"k": cell(points, a=Status.PASSED)}, graded_at=f"day {points}") for points in (2, 4))
+    ours = dataclasses.replace(once, kind=Kind.INFRASTRUCTURE, score=0.0)
+
+    def latest(last, *history):
+        return changes.latest(dataclasses.replace(last, history=[CODEC.unstructure(one) for one in history]))
+
+    assert latest(more) is None and latest(more, more) is None
+    again = dataclasses.replace(more, graded_at="day 9")
+    found = latest(again, once, more)  # graded a third time, which changed nothing
+    assert (found.before.score, found.after.score, found.when) == (2, 4, "day 4")
+    assert latest(more, ours) is None, "what was our own fault was no grade"
+    assert changes.latest(dataclasses.replace(more, history=[{"score": "no record"}])) is None
+
+
+def test_a_check_was_mended(course, tmp_path):
+    """What `--dry-run` says beforehand, `report` says afterwards."""
+    hand_in(
+        tmp_path / "submitted",
+        "dora",
+        {"add": RIGHT["add"], "twice": "def twice(a):\n    return a + a + 1\n"},
+        toy=course,
+    )
+    grade = ("grade", "--submitted", tmp_path / "submitted", "--into", course.into, "--jobs", 1)
+    assert run(course, *grade).exit_code == 0
+    scores = {student: record_of(course, student, "01-toy").score for student in ("ada", "ben", "cem", "dora")}
+    checks = course.root / "exercises" / "01-toy" / "checks.py"
+    text = checks.read_text(encoding="utf-8")
+    mended = text.replace("expect_close(twice(a), a + a)", "expect_close(twice(a), a + a + 1)")
+    assert mended != text
+    checks.write_text(mended, encoding="utf-8")
+    said = run(course, *grade, "--dry-run")
+    assert said.exit_code == 0, said.output
+    sums = [line for line in said.output.splitlines() if line.startswith(("all: ", "doubles: "))]
+    assert len(sums) == 2 and all("1 gains" in line and "1 loses" in line for line in sums), said.output
+
+    assert run(course, *grade).exit_code == 0
+    for options, name in ((), "report.html"), (("--anonymous",), "report-anonymous.html"):
+        assert run(course, "report", "--into", course.into, *options).exit_code == 0
+        written = (course.into / name).read_text(encoding="utf-8")
+        page = BeautifulSoup(written, "html.parser")
+        heading = page.find("h3", string="Grades that have changed")
+        assert [item.text for item in heading.find_next("ul").find_all("li")] == sums
+        found = {student: row["change"] for (student, _), row in rows_of(written).items() if row["change"]}
+        if options:
+            assert len(found) == 2 and all(student.startswith("Student ") for student in found)
+            continue
+        assert set(found) == {"ada", "dora"}
+        for student, sign, how in (("ada", -1, "passed → failed"), ("dora", 1, "failed → passed")):
+            own, now = found[student], record_of(course, student, "01-toy")
+            assert (own["earlier"], own["now"]) == (scores[student], now.score) and sign * own["difference"] > 0
+            assert f"doubles: {how}" in own["through"] and own["when"] == now.graded_at[:16].replace("T", " ")

@@ -366,5 +366,55 @@ def test_most_wrong_answers_that_are_not_listed_are_told_something():
     assert len(told) == len(exercise.suite.listed("wrong_for", "weighted_sum"))
     assert told["weighted_sum_columns"] == ("relation", "Transposed, the result is right.")
     assert told["weighted_sum_works_for_two_axes_only"][0] in ("error", "cause")
-    assert told["weighted_sum_returns_nothing"][0] == "nothing"
+    assert told["weighted_sum_returns_nothing"][0] == "what came"
     assert sum(said != "nothing" for said, _words in told.values()) > 0.7 * len(told)
+
+
+def test_a_cause_is_told_only_if_another_draw_agrees(suite, listed):
+    """What does as a listed answer in the first draw alone, by accident, is told no cause."""
+
+    @misconception("scores", label="scores scaled", hint="Leave it out.")
+    def scaled(Q, K):
+        return Q @ np.swapaxes(K, -1, -2) / Q.shape[-1] ** 0.5
+
+    listed.scaled = scaled
+
+    def causes(function):
+        return {own.cause for own in suite.examine("scores", function, 1, SEED).results if own.cause}
+
+    drawn = set()
+
+    def remembered(Q, K):
+        drawn.add((Q.shape, K.shape))
+        return scaled(Q, K)
+
+    def by_accident(Q, K):
+        return scaled(Q, K) if (Q.shape, K.shape) in drawn else 3 * scaled(Q, K)
+
+    suite.examine("scores", remembered, 1, SEED, diagnosis=False)
+    assert causes(lambda Q, K: scaled(Q, K)) == {"scaled"}
+    assert causes(by_accident) == set()
+
+
+COUNTS = {
+    "4 n² d_model + 8 n d_model": lambda n, d_model, num_heads: 8 * n * d_model + 4 * n**2 * d_model,
+    "8 d_model² num_heads + 4 n² d_model": lambda n, d_model, num_heads: (
+        8 * num_heads * d_model**2 + 4 * n**2 * d_model
+    ),
+    "28 n³": lambda n, d_model, num_heads: 28 * n**3,
+    "4 n d_model / num_heads": lambda n, d_model, num_heads: 4 * n * d_model // num_heads,
+    "0, whatever the arguments are": lambda n, d_model, num_heads: 0,
+}
+
+
+@pytest.mark.parametrize("said", COUNTS)
+def test_a_wrong_count_is_told_in_powers_of_its_arguments(said):
+    exercise = loader.load(next(folder for folder in loader.FOLDERS if folder.name == "09-complexity"))
+    report = exercise.suite.examine("attention_flops", COUNTS[said], 1, SEED)
+    assert f"Your results are {said}." in {str(own.relation) for own in report.results}
+
+
+def test_what_fits_no_few_powers_is_told_none():
+    exercise = loader.load(next(folder for folder in loader.FOLDERS if folder.name == "09-complexity"))
+    report = exercise.suite.examine("attention_flops", lambda n, d_model, num_heads: n**n % 1009 + d_model, 1, SEED)
+    assert not any(own.relation for own in report.results)

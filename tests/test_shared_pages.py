@@ -1,5 +1,6 @@
 """The pages of the whole book keep to its chapters: notation, glossary, cheat sheet, map, and how words are set."""
 
+import itertools
 import math
 import re
 import sys
@@ -90,6 +91,103 @@ def test_each_letter_of_a_chapter_is_in_the_notation(path):
     assert not used - known
 
 
+# A shape in words, in a table, behind a line of a formula, or in a comment.
+SAID = re.compile(r"\$([^$\n]{1,24}?)\$(?:,? (?:of )?shape|,? which is| is| \||,|) \$\(([^()$]*,[^()$]*)\)\$")
+DISPLAYED = re.compile(r"^ *([^&=\n]{1,12}?) *&= .*?& *\(([^()\n]*,[^()\n]*)\)", re.M)
+COMMENTED = re.compile(r"^([A-Za-z_, ]{1,14}) = [^#\n]*# \(([^()\n]*,[^()\n]*)\)", re.M)
+NO_AXES = re.compile(r"(a )?numbers?$")
+ALSO = {  # what an axis may be called where the page has fewer sizes than the notation
+    "n_q": {"n"}, "n_k": {"n"}, "d_in": {"d_model", "d"}, "d_model": {"d", "hd_head"},
+    "d_k": {"d_head", "d"}, "d_v": {"d_head", "d"}, "d_head": {"d/h"},
+}  # fmt: skip
+
+
+def axes(shape):
+    """The axes of a shape, `n_q, d_k`, without leading ones."""
+    plain = re.sub(r"_\{([^{}]*)\}", r"_\1", re.sub(r"\\text\{([^}]*)\}", r"\1", shape))
+    plain = re.sub(r"\\[,;! ]|\s", "", plain.replace(r"\ldots", "..."))
+    return [axis for axis in plain.split(",") if axis not in ("", "...")]
+
+
+def symbol(tex):
+    """A symbol without its colour and what it equals; a gradient is as what it belongs to."""
+    return re.sub(r"^d\\?(?=[A-Z])|^\\(?=[A-Z]$)", "", bare(tex.split(" = ")[0]))
+
+
+def listed_parts(cell):
+    """The parts of a table's cell that commas divide, those within a formula left whole."""
+    return [part.strip() for part in re.findall(r"(?:\$[^$]*\$|[^,$])+", cell)]
+
+
+def shapes_of_symbols():
+    """What the notation says: (symbol, chapter or None) -> its axes; none for a number."""
+    page = text_of(BOOK / "notation.md")
+    found = {}
+    for title in ("Attention", "Letters of single chapters"):
+        part = re.split(r"^## ", page[page.index(f"## {title}") + 3 :], flags=re.M)[0]
+        for row in re.findall(r"^\| (\$.*?) \|$", part, re.M):
+            first, *chapter, shape, _meaning = row.split(" | ")
+            number = chapter[0][:2].strip(" ,").zfill(2) if chapter else None
+            names = [name for cell in listed_parts(first) for name in re.split(r",\\ ", cell.strip("$"))]
+            shapes = listed_parts(shape)
+            for name, one in zip(names, shapes if len(shapes) == len(names) else shapes * len(names), strict=False):
+                if one.startswith("$(") and one.endswith(")$"):
+                    found[symbol(name), number] = axes(one[2:-2])
+                elif NO_AXES.match(one):
+                    found[symbol(name), number] = []
+    return found
+
+
+def shapes_said(text, code=False):
+    """What a page says: (symbol, axes), the symbol as the notation writes it."""
+    said = SAID.findall(text) + DISPLAYED.findall("\n".join(formulas(text)))
+    said += COMMENTED.findall(text) if code else []
+    for names, shape in said:
+        for name in names.split(", ") if code else [names]:
+            yield symbol(name), axes(shape)
+
+
+def wrong_shapes(text, chapter, code=False):
+    """The symbols of a page that it gives another shape than the notation does."""
+    known = shapes_of_symbols()
+    for name, shape in shapes_said(text, code):
+        meant = known.get((name, chapter), known.get((name, None)))
+        sizes = {"1", *itertools.chain.from_iterable(known.values()), *itertools.chain.from_iterable(ALSO.values())}
+        if meant is None or not sizes.issuperset(shape[-len(meant) :]):  # a part of it, such as a tile
+            continue
+        more = len(shape) - len(meant)
+        fits = more >= 0 and (meant or not shape)
+        for axis, right in zip(shape[more:], meant, strict=False) if fits else ():
+            fits = fits and (axis == right or axis in ALSO.get(right, ()))
+        if not fits or not {"b", "h"}.issuperset(shape[: max(more, 0)]):
+            yield f"{name} is {shape}, in the notation {meant}"
+
+
+@pytest.mark.parametrize("path", [*CHAPTERS, BOOK / "ten-questions.md"], ids=lambda path: path.stem)
+def test_a_symbol_has_the_shape_of_the_notation(path):
+    assert not list(wrong_shapes(text_of(path), path.stem[:2]))
+
+
+def test_the_cheat_sheet_has_the_shapes_of_the_notation():
+    text = (BOOK / "cheatsheet.md").read_text(encoding="utf8")
+    assert len(list(shapes_said(text, code=True))) > 10
+    assert not list(wrong_shapes(text, None, code=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "chapter", "wrong"),
+    [
+        (r"Keys $\K$ $(n_k, d_k)$, values $\V$, shape $(n_k, d_v)$, and $r$, shape $(n_q, 1)$", "03", 0),
+        (r"Keys $\K$ $(n_q, d_k)$", "01", 1),
+        (r"The weights $\A$, $(n_k, n_q)$, and $r$, shape $(n_k, 1)$", "03", 2),
+        ("$$\ndS &= x & (n_k, n_q) \\\\[.2em]\n" + r"d\K &= y & (n_k, d_k)" + "\n$$", "03", 1),
+        (r"$\rho$, shape $(n, n)$", "02", 1),
+    ],
+)
+def test_a_wrong_shape_is_noticed(text, chapter, wrong):
+    assert len(list(wrong_shapes(text, chapter))) == wrong
+
+
 # ---- glossary --------------------------------------------------------------------------------------------
 
 
@@ -106,6 +204,33 @@ def test_each_term_of_the_glossary_is_used_in_a_chapter():
 
 def test_the_glossary_is_in_order():
     assert terms() == sorted(terms(), key=str.lower)
+
+
+def told(html):
+    """The links of the built glossary: (term, page, place)."""
+    page = (html / "book" / "glossary.html").read_text(encoding="utf8")
+    for term, line in re.findall(r'<dt id="term-[^"]*">(.*?)<a class="headerlink".*?</dt><dd>(.*?)</dd>', page, re.S):
+        link = re.search(r'<a class="abh-told[^"]*" href="([^"#]+)#([^"]+)"', line)
+        yield (re.sub(r"<[^>]+>|\n", "", term).strip(), *(link.groups() if link else (None, None)))
+
+
+def test_the_glossary_leads_to_where_a_term_is_told(html):
+    links = list(told(html))
+    assert sorted(term for term, *_ in links) == sorted(terms())
+    for term, name, place in links:
+        assert name, f"{term}: no chapter has it in bold or in a heading"
+        page = (html / "book" / name).read_text(encoding="utf8")
+        section = re.split(r"<section id=", page[page.index(f'<section id="{place}"') + 1 :])[0]
+        found = glossary.pattern(term)
+        heading, *boxes = (
+            re.sub(r"<[^>]+>", "", words)
+            for words in re.findall(r'<h\d>(.*?)<a|<p class="admonition-title">(.*?)</p>', section, re.S)
+            for words in words
+            if words
+        )
+        bold = [re.sub(r"<[^>]+>", "", words) for words in re.findall(r"<strong>(.*?)</strong>", section, re.S)]
+        told_there = found.search(heading) or any(found.fullmatch(words) for words in bold + boxes)
+        assert told_there, f"{term}: {name}#{place}"
 
 
 @pytest.mark.parametrize(
@@ -143,7 +268,7 @@ def test_the_cheat_sheet_computes_what_it_says():
     X, dZ = rng.normal(size=(b, n, d_in)), rng.normal(size=(b, n, d_v))
     W_q, W_k, W_v = (rng.normal(size=(d_in, d)) for d in (d_k, d_k, d_v))
     here = {"np": np, "math": math, "softmax": spec} | dict(X=X, W_q=W_q, W_k=W_k, W_v=W_v, dZ=dZ)
-    one, two, three, four, five, six, seven = sheet()
+    one, two, three, four, five, six, seven, ten = sheet()
 
     exec(one, here)
     Q, K, V = here["Q"], here["K"], here["V"]
@@ -200,6 +325,12 @@ def test_the_cheat_sheet_computes_what_it_says():
     exec(seven, here)
     assert torch.allclose(here["x"], layer(x, here["memory"]), atol=1e-6)
     assert torch.allclose(here["p"], (here["logits"][:, -1] / 2).softmax(-1))
+
+    Q, K, V = torch.randn(2, 5, 4), torch.randn(2, 7, 4), torch.randn(2, 7, 6)
+    start = {"top": torch.full((2, 5, 1), -torch.inf), "total": torch.zeros(2, 5, 1), "Z": torch.zeros(2, 5, 6)}
+    here |= {"torch": torch, "Q": Q, "K": K, "V": V, "c": 3} | start
+    exec(ten, here)
+    assert torch.allclose(here["Z"], torch.nn.functional.scaled_dot_product_attention(Q, K, V), atol=1e-6)
 
 
 # ---- the map of the chapters -----------------------------------------------------------------------------

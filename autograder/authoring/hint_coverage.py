@@ -1,7 +1,7 @@
 """How often a wrong answer that is not listed is told why: each listed one is taken off the list, and examined.
 
 Counted is, for each function of an exercise, what the first failed check says: a cause (another listed answer), else
-a relation, else an error of the function's own, or none of these.
+a relation, else an error of the function's own, else what came in place of what was asked for, or none of these.
 """
 
 import functools
@@ -15,7 +15,7 @@ from autograder.authoring import loader
 from autograder.checking.diagnosis import Diagnosis
 from autograder.checking.subject import attempt
 
-SAID = ("cause", "relation", "error", "nothing")
+SAID = ("cause", "relation", "error", "what came", "nothing")
 
 
 def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[tuple[str, str, str]]:
@@ -31,7 +31,8 @@ def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[tupl
         elif result.relation:
             yield wrong.__name__, "relation", str(result.relation)
         else:
-            yield wrong.__name__, "error" if result.raised else "nothing", str(result.message)
+            said = "error" if result.raised else "what came" if result.tells else "nothing"
+            yield wrong.__name__, said, str(result.message)
 
 
 def table(folder: Path) -> Table:

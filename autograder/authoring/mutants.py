@@ -134,12 +134,14 @@ class Outcome:
     """What the checks made of a mutant.
 
     `first` has the check that failed first under each seed, "" where all passed. `raised` tells whether the function
-    ended in an error of its own there, which the student reads; `cause` and `relation` whether one of them was named.
+    ended in an error of its own there, which the student reads, `tells` whether the check's own sentence says how
+    what came differs; `cause` and `relation` whether one of them was named.
     `advice` tells whether advice alone rejected it under some seed, so that no point was lost.
     """
 
     first: list[str] = field(default_factory=list)
     raised: bool = False
+    tells: bool = False
     cause: bool = False
     relation: bool = False
     advice: bool = False
@@ -480,7 +482,7 @@ def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Out
             outcome.advice |= bool(failed)
         outcome.first.append(failed[0].name if failed else "")
         if number == 0 and failed:
-            outcome.raised = failed[0].raised
+            outcome.raised, outcome.tells = failed[0].raised, failed[0].tells
             outcome.cause = any(result.cause for result in failed)
             outcome.relation = any(getattr(result, "relation", None) for result in failed)
     gc.collect()  # one that filled the memory must not leave it full: the next would be rejected for that
@@ -530,8 +532,9 @@ def marks(folder: Path) -> dict[str, dict[Change, str]]:
 class Row:
     """What became of the mutants of one function.
 
-    `told` counts those of the killed whose author reads why: an error of their own, a cause or else a relation;
-    `advice` those that only advice told from their original, under some seed.
+    `told` counts those of the killed whose author reads why: an error of their own, a cause, a relation, or a
+    sentence on what came in place of what was asked for, such as another shape; `advice` those that only advice told
+    from their original, under some seed.
     Of those that the checks did not reject under every seed, `equal` counts what is marked, and `survived` names the
     others.
     """
@@ -565,7 +568,7 @@ def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int, marked: It
         raised=sum(outcome.raised for outcome in dead),
         cause=sum(outcome.cause for outcome in dead),
         relation=sum(outcome.relation and not outcome.cause for outcome in dead),
-        told=sum(outcome.raised or outcome.cause or outcome.relation for outcome in dead),
+        told=sum(outcome.tells or outcome.cause or outcome.relation for outcome in dead),
         advice=sum(outcome.advice for outcome in dead),
         endless=sum(not outcome.ended for outcome in dead),
         equal=len(passed) - len(survived),

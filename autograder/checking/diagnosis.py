@@ -76,7 +76,7 @@ class Diagnosis:
         seed : int
             The seed of the attempts.
         """
-        named = dict(self._causes(checks, attempts, wrong_answers, seed))
+        named = dict(self._causes(checks, function, attempts, wrong_answers, seed))
         yield from named.items()
         answer = max(
             right_answers, key=lambda right: hasattr(right, "families"), default=None
@@ -87,12 +87,18 @@ class Diagnosis:
                 yield name, Finding(relation=_relation(check, function, attempts[name], answer, seed))
 
     def _causes(
-        self, checks: Sequence[Check], attempts: Mapping[str, Attempt], wrong_answers: Sequence[Any], seed: int
+        self,
+        checks: Sequence[Check],
+        function: Any,
+        attempts: Mapping[str, Attempt],
+        wrong_answers: Sequence[Any],
+        seed: int,
     ) -> Iterator[tuple[str, Finding]]:
         """Yield the cause of each failed check: the listed wrong answer that behaves as this function did.
 
         What passes a check is no cause of failing it. Where several wrong answers behave alike in a failed check,
-        the one that does so in most of all checks explains most; of equals, the one listed first.
+        the one that does so in most of all checks explains most; of equals, the one listed first. It has to behave
+        alike in another draw as well.
         """
         failed = [check for check in checks if check.__name__ in attempts and attempts[check.__name__].failure]
         others = [check for check in checks if check.__name__ in attempts and check not in failed]
@@ -112,17 +118,27 @@ class Diagnosis:
             wrong, same = agreed[place]
             return len(same) + sum(bool(alike_in(check, wrong)) for check in others)
 
-        for name in [check.__name__ for check in failed]:
-            places = [place for place, (_, same) in enumerate(agreed) if name in same]
-            if not places:
-                continue
-            # Only where several could be the cause does it matter how much more each of them explains.
-            best = places[0]
-            for place in places[1:]:
-                if len(agreed[place][1]) + len(others) > explained(best) and explained(place) > explained(best):
-                    best = place
-            wrong = agreed[best][0]
-            yield name, Finding(wrong.__name__, wrong.label, wrong.hint)
+        for check in failed:
+            places = [place for place, (_, same) in enumerate(agreed) if check.__name__ in same]
+            while places:
+                # Only where several could be the cause does it matter how much more each of them explains.
+                best = places[0]
+                for place in places[1:]:
+                    if len(agreed[place][1]) + len(others) > explained(best) and explained(place) > explained(best):
+                        best = place
+                wrong = agreed[best][0]
+                if wrong is function or self._alike_again(check, function, wrong, seed, attempts[check.__name__]):
+                    yield check.__name__, Finding(wrong.__name__, wrong.label, wrong.hint)
+                    break
+                places.remove(best)
+
+    @staticmethod
+    def _alike_again(check: Check, function: Any, wrong: Any, seed: int, made: Attempt) -> bool:
+        """Tell whether a wrong answer does what the function does in another draw, too, as far as there is time."""
+        if made.seconds > QUICK or not any(call.arguments for call in made.calls):  # without, the same in each draw
+            return True
+        calls, failure, _seconds = attempt(check, function, seed + 1)
+        return failure is None or bool(alike(check, wrong, seed + 1, calls))
 
     def _alike(self, check: Check, wrong: Any, seed: int, calls: list[Call]) -> str:
         # Most listed answers differ in the first call, which is had without what the check does around it.

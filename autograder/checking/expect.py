@@ -38,6 +38,9 @@ class Failed(AssertionError):
         What differences were compared with, of a shape that broadcasts to theirs.
     raised : bool
         Whether the function under test raised an error where none was asked for.
+    tells : bool
+        Whether the message says how what came differs from what was asked for, such as a shape or a missing error,
+        and not only that numbers are others.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Failed(AssertionError):
         wrong: Any = None,
         unit: Any = None,
         raised: bool = False,
+        tells: bool = False,
     ):
         super().__init__(message)
         self.message = message
@@ -61,7 +65,7 @@ class Failed(AssertionError):
         self.dtypes: tuple[Any, ...] | None = None
         self.parts: dict[str, Any] = {}
         self.changed = ""
-        self.raised = raised
+        self.raised, self.tells = raised, tells
         self.relation: str | Message = ""  # found by the check itself
 
 
@@ -156,7 +160,8 @@ def expect_array(
     """Fail unless `got` is an array of numbers with this shape and this dtype (where given); return it plain."""
     array = as_array(got)
     if array is None or not hasattr(got, "shape"):
-        raise Failed(Message("{what} should be an array, and is {found}.", what=what, found=describe(got)))
+        message = "{what} should be an array, and is {found}."
+        raise Failed(Message(message, what=what, found=describe(got)), tells=True)
     if shape is not None and array.shape != tuple(shape):
         held = []
         if array.ndim == len(shape):
@@ -165,13 +170,17 @@ def expect_array(
             if same:
                 held.append(Message("the size of axis {axes} is right", axes=", ".join(same)))
         message = "{what} should have shape {expected}, and has {got}."
-        failure = Failed(Message(message, what=what, expected=str(tuple(shape)), got=str(array.shape)), held)
+        failure = Failed(
+            Message(message, what=what, expected=str(tuple(shape)), got=str(array.shape)), held, tells=True
+        )
         failure.shapes = tuple(shape), array.shape
         raise failure
     if dtype is not None and array.dtype != np.dtype(dtype):
         message = "{what} should have the inputs' dtype {expected}, and has {got}."
         held = [_shape_held(array)] if shape is not None else []
-        failure = Failed(Message(message, what=what, expected=str(np.dtype(dtype)), got=str(array.dtype)), held)
+        failure = Failed(
+            Message(message, what=what, expected=str(np.dtype(dtype)), got=str(array.dtype)), held, tells=True
+        )
         failure.dtypes = np.dtype(dtype), array.dtype
         raise failure
     return array
@@ -182,13 +191,14 @@ def expect_tensor(
 ) -> Any:
     """Do as `expect_array`, for a tensor of torch and a dtype of torch's."""
     if not hasattr(type(got), "detach"):
-        raise Failed(Message("{what} should be a tensor, and is {found}.", what=what, found=describe(got)))
+        message = "{what} should be a tensor, and is {found}."
+        raise Failed(Message(message, what=what, found=describe(got)), tells=True)
     array = expect_array(got, shape, what=what)
     if dtype is not None and got.dtype != dtype:
         message = "{what} should have the inputs' dtype {expected}, and has {got}."
         held = [_shape_held(array)] if shape is not None else []
         names = [str(kind).removeprefix("torch.") for kind in (dtype, got.dtype)]
-        raise Failed(Message(message, what=what, expected=names[0], got=names[1]), held)
+        raise Failed(Message(message, what=what, expected=names[0], got=names[1]), held, tells=True)
     return array
 
 
@@ -247,11 +257,12 @@ def expect_by_hand(got: Any, expected: Any, hint: str | Message = "") -> None:
     if numbers is None or numbers.size != expected.size:
         wanted = counted("{count} number", "{count} numbers", expected.size)
         if numbers is None and has_text(got):
-            raise Failed(
-                Message("The answer should be {wanted}, not text: write it without quotation marks.", wanted=wanted)
-            )
+            no_text = "The answer should be {wanted}, not text: write it without quotation marks."
+            raise Failed(Message(no_text, wanted=wanted), tells=True)
         found = describe(got) if numbers is None else counted("{count} number", "{count} numbers", numbers.size)
-        raise Failed(Message("The answer should be {wanted}, and is {found}.", wanted=wanted, found=found))
+        raise Failed(
+            Message("The answer should be {wanted}, and is {found}.", wanted=wanted, found=found), tells=True
+        )
     right = np.abs(numbers - expected.ravel()) <= BY_HAND
     if right.all():
         return
@@ -275,7 +286,7 @@ def expect_tuple(result: Any, names: Sequence[str]) -> list[Any]:
     if not isinstance(result, (tuple, list)) or len(result) != len(names):
         message = "The result should be a tuple of {count} arrays, ({names}), and is {found}."
         found = describe(result)
-        raise Failed(Message(message, count=len(names), names=", ".join(names), found=found))
+        raise Failed(Message(message, count=len(names), names=", ".join(names), found=found), tells=True)
     return [expect_array(part, what=name) for part, name in zip(result, names, strict=True)]
 
 
@@ -332,7 +343,7 @@ def expect_unchanged(subject: "Subject | Module", names: Sequence[str], *argumen
                 "The argument {name} was changed in place. Whoever called still needs it: "
                 "compute a new array, and avoid +=, -= and out= on arguments."
             )
-            failure = Failed(Message(message, name=name))
+            failure = Failed(Message(message, name=name), tells=True)
             failure.compared, failure.changed = (np.asarray(before), np.asarray(after)), str(name)
             raise failure
 
@@ -361,9 +372,10 @@ def expect_raises(
             "{function} should raise {wanted} for {shapes} ({because}), and returned {found}: "
             "the caller would never learn of the mistake."
         )
-        raise Failed(Message(message, **values, found=describe(subject.calls[-1].result)))
+        raise Failed(Message(message, **values, found=describe(subject.calls[-1].result)), tells=True)
     message = "{function} should raise {wanted} for {shapes} ({because}), and raised {kind}: {error}"
     raise Failed(
         Message(message, **values, kind=type(error).__name__, error=str(error) or Message("no message")),
         [Message("the mistake is noticed")],
+        tells=True,
     )

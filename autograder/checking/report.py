@@ -49,7 +49,8 @@ class Result:
     `title`, `message`, `held`, `label` and `hint` are for people: each a template in plain text or a `Message`.
     `cause` is the name of the listed wrong answer that fails as this one did, `label` the same in words. Where there
     is none, `relation` may say how the result differs from the expected one. `raised` tells whether the function
-    raised an error where none was asked for.
+    raised an error where none was asked for, `tells` whether `message` says how what came differs from what was asked
+    for, and not only that numbers are others.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Result:
     relation: str | Message = ""
     on: str = ""
     raised: bool = False
+    tells: bool = False
 
 
 @dataclass

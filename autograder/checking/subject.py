@@ -90,7 +90,7 @@ class Subject:
             return call.result
         if getattr(call.error, "ended", False):
             message = Message("{function} did not come to an end: {error}", function=name, error=str(call.error))
-            raise Failed(message)
+            raise Failed(message, tells=True)
         message = Message(
             "{function} raised {kind} for arguments of shape {shapes}: {error}",
             function=name,
@@ -98,7 +98,7 @@ class Subject:
             shapes=shapes(call.arguments),
             error=str(call.error) or Message("no message"),
         )
-        raise Failed(message, raised=True)
+        raise Failed(message, raised=True, tells=True)
 
     def differentiated(self, arguments: Sequence[Any], upstream: Any, function: Any = None, name: str = "") -> Any:
         """Do as `backward`, of the function itself or of a module that it made."""
@@ -109,7 +109,7 @@ class Subject:
                 "Autograd finds no way back from the result of {function}: `detach`, `.data`, `torch.no_grad`, "
                 "`torch.tensor(...)` or NumPy on the way cut it off."
             )
-            raise Failed(Message(message, function=name))
+            raise Failed(Message(message, function=name), tells=True)
         return self.result(call, name)
 
     def _backward(self, arguments: Sequence[Any], upstream: Any) -> Any:
@@ -260,5 +260,5 @@ def run_check(check: Check, under_test: Subject, seed: int) -> Attempt:
             found=describe(under_test.calls[-1].result),
             error=str(error),
         )
-        failure = Failed(message)
+        failure = Failed(message, tells=True)
     return Attempt(under_test.calls, failure, time.perf_counter() - begun)

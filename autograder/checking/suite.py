@@ -247,7 +247,8 @@ class Suite:
                 lacking[name] = [name]
                 result.status = Status.FAILED if check.weight else Status.ADVICE
                 result.message, result.held = made.failure.message, made.failure.held
-                result.where, result.raised = first_wrong(made.failure), made.failure.raised
+                result.where = first_wrong(made.failure)
+                result.raised, result.tells = made.failure.raised, made.failure.tells
         total = sum(check.weight for check in checks) or 1
         earned = sum(result.weight for result in results.values() if result.status == Status.PASSED)
         unverified = sum(result.weight for result in results.values() if result.status == Status.UNVERIFIED)

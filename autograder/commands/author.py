@@ -9,6 +9,7 @@ from autograder import locks
 from autograder.commands.console import (
     Names,
     Root,
+    Status,
     course_at,
     err,
     out,
@@ -35,7 +36,9 @@ def release(
     """
     where = course_at(course)
     chosen = where.sources(exercises or ())
-    with locks.held(where.root / "_build" / "release.lock", lambda: warn("Waiting for another release to end.")):
+    with locks.held(
+        where.root / "_build" / "release.lock", lambda who: warn(f"Waiting for another release to end: {who}.")
+    ):
         _release(where, chosen, anew)
     warn_of_gpus(chosen)
 
@@ -160,7 +163,7 @@ def mutants(
             out.print(line, markup=False, highlight=False, soft_wrap=True)
         fine = fine and not found.misfits and not found.unmarked
     if not fine:
-        raise typer.Exit(1)
+        raise typer.Exit(Status.FAILED)
 
 
 def hint_coverage(exercises: Names = None, course: Root = ROOT) -> None:

@@ -2,8 +2,10 @@
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,16 +24,64 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from autograder.course import Course, Exercise
+from autograder.course import ROOT, Course, Exercise, UserError
 
 TIMINGS = "AUTOGRADER_TIMINGS"
 """The environment variable that names a file for the seconds of each phase of `grade` or `check`."""
 
+VERSION = 1
+"""Of the documents that `--json` prints."""
+
 out = Console()
 err = Console(stderr=True)
 
+
+class Status(IntEnum):
+    """How a command ends: what `$?` says of it. `MEANINGS` has each in words."""
+
+    FINE = 0
+    FAILED = 1
+    USAGE = 2
+    FAULT = 3
+    STOPPED = 130
+
+
+MEANINGS = {
+    Status.FINE: "done",
+    Status.FAILED: "what you gave has a fault, or what was asked about does not hold; one line names it and the mend",
+    Status.USAGE: "there is no such command, option or value",
+    Status.FAULT: "a fault of ours: submissions are left ungraded, or the program broke; nobody lost points",
+    Status.STOPPED: "stopped with Ctrl-C; what was done is kept",
+}
+
+
+class OurFault(UserError):
+    """A fault of ours that left something undone; its mend may still be the user's."""
+
+
+def status_of(error: Exception) -> Status:
+    """Return the status in which an error ends a command."""
+    return (
+        Status.FAILED if isinstance(error, (UserError, OSError)) and not isinstance(error, OurFault) else Status.FAULT
+    )
+
+
+def _exercises(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of exercises that begin so, for the shell; nothing where that is no course."""
+    course = course_at(context.params.get("course") or ROOT)
+    try:
+        found = [*course.exercises(), *course.sources()]
+    except (UserError, OSError):
+        return []
+    return sorted({exercise.name for exercise in found if exercise.name.startswith(incomplete)})
+
+
 Names = Annotated[
-    list[str] | None, typer.Argument(help="Exercises, such as 01-qkv. Default: all.", show_default=False)
+    list[str] | None,
+    typer.Argument(help="Exercises, such as 01-qkv. Default: all.", show_default=False, autocompletion=_exercises),
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document and nothing else; all other words go to stderr.")
 ]
 Root = Annotated[
     Path,
@@ -43,7 +93,12 @@ Into = Annotated[
     typer.Option(help="Folder of the gradebook, autograded/ and feedback/.", show_default="the course's folder"),
 ]
 Database = Annotated[
-    str, typer.Option("--db", help="SQLAlchemy URL of the gradebook.", show_default="gradebook.db in --into")
+    str,
+    typer.Option(
+        "--db",
+        help="SQLAlchemy URL of the gradebook.",
+        show_default="that of nbgrader_config.py, or gradebook.db in --into",
+    ),
 ]
 
 
@@ -52,6 +107,37 @@ def say_error(reason: str) -> None:
     from autograder.sanitize import text
 
     err.print(f"[bold red]Error:[/] {escape(text.line(reason))}", highlight=False, soft_wrap=True)
+
+
+def line_of(error: Exception) -> str:
+    """Return what a user reads of an error."""
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}" + (f" {error.filename}" if error.filename else "")
+    return str(error)
+
+
+@contextmanager
+def document(command: str, wanted: bool) -> Iterator[dict[str, Any]]:
+    """Print in the end, if it is wanted, the dict that this yields, as JSON; an error stands in it as well.
+
+    `version`, `command`, `status` and `error` are in each document, whatever else is.
+    """
+    made: dict[str, Any] = {}
+
+    def say(status: int, error: str = "") -> None:
+        if wanted:
+            whole = {"version": VERSION, "command": command, "status": int(status), "error": error, **made}
+            sys.stdout.write(json.dumps(whole, indent=1, allow_nan=False) + "\n")
+
+    try:
+        yield made
+    except typer.Exit as ended:
+        say(ended.exit_code)
+        raise
+    except (UserError, OSError) as error:
+        say(status_of(error), line_of(error))
+        raise
+    say(Status.FINE)
 
 
 def course_at(root: Path, into: Path | None = None, db: str = "") -> Course:
@@ -86,24 +172,28 @@ def short(path: object, course: Course) -> str:
 
 
 class _Rate(ProgressColumn):
-    """How many a second, and how long the rest will take."""
+    """How many a second, and how long the rest will take; before that, what `by` says."""
+
+    def __init__(self, by: Callable[[], str]):
+        super().__init__()
+        self.by = by
 
     def render(self, task: Task) -> Text:
         left = task.time_remaining
         rest = f", {left // 60:.0f}:{left % 60:02.0f} left" if left else ""
-        return Text(f"{task.speed:.1f}/s{rest}" if task.speed else "")
+        return Text(f"{self.by()}{task.speed:.1f}/s{rest}" if task.speed else "")
 
 
 @contextmanager
-def progress_of(title: str, rate: bool = False) -> Iterator[Progress]:
-    """Show how far something is, with how many a second where `rate` is asked for."""
+def progress_of(title: str, rate: Callable[[], str] | None = None) -> Iterator[Progress]:
+    """Show how far something is; where `rate` is given, what it returns and how many a second."""
     with Progress(
         SpinnerColumn(),
         TextColumn(title),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        *([_Rate()] if rate else []),
+        *([_Rate(rate)] if rate else []),
         TextColumn("{task.description}", markup=False),
         console=err,
     ) as progress:

@@ -1,8 +1,9 @@
 """What instructors run on a class: to grade it, and to see and to take away what came of that."""
 
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +14,14 @@ from rich.table import Table
 from autograder.commands.console import (
     Database,
     Into,
+    Json,
     Names,
+    OurFault,
     Root,
+    Status,
     course_at,
+    document,
+    err,
     out,
     progress_of,
     short,
@@ -26,10 +32,11 @@ from autograder.commands.console import (
 from autograder.course import ROOT, Course, UserError
 
 if TYPE_CHECKING:
+    from autograder.changes import Change
     from autograder.collecting.hand_ins import Plan
     from autograder.exporting import Exported, System
-    from autograder.grading.rehearsal import Change
-    from autograder.grading.session import Session, Waiting
+    from autograder.grading.places import Place
+    from autograder.grading.session import Session
     from autograder.results import Record
 
 
@@ -88,7 +95,7 @@ def collect(
         collector.write(plan.to_write)
     done = f"{count} written to {short(target, where)}, {len(plan.chosen) - count} left as they were"
     if enrolled:
-        done += f", {enrolled} students entered in {short(where.db_url, where)}"
+        done += f", {enrolled} students entered in {short(where.database, where)}"
     out.print(f"{done}, {len(plan.unplaced)} files not placed.", highlight=False, soft_wrap=True)
 
 
@@ -144,7 +151,25 @@ def grade(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write nothing; show which grades would be new, and which would change.")
     ] = False,
+    since: Annotated[
+        str,
+        typer.Option(
+            help="Only what was handed in since then: 2026-11-25, 2026-11-25T18:00, or 90m, 2h, 3d, 1w ago.",
+            show_default="whenever",
+        ),
+    ] = "",
     jobs: Annotated[int, typer.Option(help="How many to grade at one time.", show_default="one for each core")] = 0,
+    log: Annotated[
+        Path | None, typer.Option(help="File to which a line of JSON is added as each ends.", show_default="none")
+    ] = None,
+    as_json: Json = False,
+    cluster: Annotated[
+        str,
+        typer.Option(
+            help="Grade on the workers of a Dask scheduler, by its address, or on local:N of them here.",
+            show_default="this machine, without Dask",
+        ),
+    ] = "",
     no_sandbox: Annotated[
         bool, typer.Option("--no-sandbox", help="At your own risk: run submissions with your rights.")
     ] = False,
@@ -158,13 +183,22 @@ def grade(
     A submission that has not changed since it was graded is not graded again. Whatever students handed in,
     every one of them gets a grade and a reason, and the command ends with status 0.
     """
-    from autograder.grading import rehearsal
+    from autograder import changes
+    from autograder.commands import documents
+    from autograder.grading import recent, rehearsal
+    from autograder.grading.places import Here
     from autograder.grading.session import Session, Waiting
 
     where = course_at(course, into, db)
-    with ExitStack() as stack:
-        known = rehearsal.before(where) if dry_run else {}
+    with document("grade", as_json) as made, ExitStack() as stack:
+        if dry_run and log:
+            raise UserError("--dry-run writes nothing, and so no log. Leave out --log, or --dry-run.")
+        if cluster and jobs:
+            raise UserError("A cluster's workers say how many jobs they take. Leave out --jobs, or --cluster.")
+        begin = recent.moment(since) if since else None
+        workers = stack.enter_context(_connected(cluster)) if cluster else Here()
         place = stack.enter_context(rehearsal.copied(where)) if dry_run else where
+        known = rehearsal.before(place) if dry_run else {}
         session = Session(
             place,
             where.exercises(exercises or ()),
@@ -175,26 +209,49 @@ def grade(
             pending,
             pages=not dry_run,
             hide=[where.into],
+            since=begin,
+            log=log,
+            place=workers,
         )
-        if pending and not session.submissions:
-            _nothing_to_settle(session.waiting)
+        if session.submissions or not (pending or session.left_out):
+            _grade(session, no_sandbox, fall_back)
+        else:
+            _say_why_nothing(session, begin, as_json)
+        if dry_run:
+            found = changes.between(known, session.records)
+            made.update(documents.of_changes(found, session))
+            if not as_json:
+                _show_changes(found, session)
             return
-        _grade(session, no_sandbox, fall_back)
-    if dry_run:
-        _show_changes(rehearsal.changes(known, session.records), session)
-        return
-    write_timings(session.seconds)
-    _show_grades(where, session.records, session.kept, session.renewed)
-    for line in Waiting([*session.records, *session.waiting.elsewhere]).said():
-        warn(line)
+        write_timings(session.seconds)
+        made.update(documents.of_grades(where, session))
+        if session.records and not as_json:
+            _show_grades(where, session)
+        for line in Waiting([*session.records, *session.waiting.elsewhere], session.place).said():
+            warn(line)
+        _own_up(session.records)
+
+
+@contextmanager
+def _connected(address: str) -> Iterator["Place"]:
+    """Have a cluster's workers, and leave them in the end."""
+    from autograder.grading.cluster import Cluster
+
+    err.print(f"Connecting to {address}.", highlight=False, soft_wrap=True)
+    cluster = Cluster(address, warn)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
 
 
 def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
     """Grade with progress shown; Ctrl-C ends the command."""
     session.isolate(wanted=not no_sandbox, fall_back=fall_back, warn=warn)
-    warn_of_gpus(session.used)
+    if not session.place.option:
+        warn_of_gpus(session.used)
     try:
-        with session, progress_of("Grading", rate=True) as progress:
+        with session, progress_of("Grading", rate=session.place.said) as progress:
             for stray in session.strays:
                 warn(f"{stray} is no student's folder, and was left out.")
             grading = progress.add_task("starting", total=len(session.submissions))
@@ -209,20 +266,21 @@ def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
             if session.pages
             else "Stopped. Nothing was written."
         )
-        raise typer.Exit(130) from None
+        raise typer.Exit(Status.STOPPED) from None
 
 
-def _show_changes(changes: Sequence["Change"], session: "Session") -> None:
-    """Print whose grades would be other, and through which check; and how many."""
+def _show_changes(found: Sequence["Change"], session: "Session") -> None:
+    """Print who would gain and who would lose, in sums and one by one, and through which check; and how many."""
+    from autograder.changes import sums
     from autograder.sanitize import text
 
     table = Table(show_edge=False, header_style="bold")
     for name in ("Student", "Exercise", "Now", "Then", "Change", "Through"):
         table.add_column(name, justify="right" if name in ("Now", "Then", "Change") else "left", overflow="fold")
-    for change in changes:
+    for change in found:
         now, then = change.before, change.after
         waiting = f" + {then.pending:g} waiting" if then.pending else ""
-        through = "\n".join(f"{name}: {how}" for name, how in change.through()) or "–"
+        through = "\n".join(["handed in anew"] * change.anew + [str(step) for step in change.through()]) or "–"
         table.add_row(
             escape(then.student),
             then.assignment,
@@ -231,42 +289,53 @@ def _show_changes(changes: Sequence["Change"], session: "Session") -> None:
             f"{change.difference:+g}" if now else "new",
             escape(text.line(str(then.reason)) if then.kind.ungraded else through) if now else "–",
         )
-    if changes:
+    total, *by_check = sums(found)
+    for one in (total, *by_check) if any(change.before for change in found) else ():
+        out.print(escape(str(one)), highlight=False, soft_wrap=True)
+    if found:
         out.print(table)
-    gains, losses = (sum(1 for c in changes if c.before and sign * c.difference > 0) for sign in (1, -1))
-    new = sum(1 for change in changes if change.before is None)
-    graded, all_of_them = len(session.records) - session.kept, len(session.records)
+    new = sum(1 for change in found if change.before is None)
+    graded, of = len(session.records) - session.kept, len(session.records)
+    counts = f"{new} new, {total.gain} gain, {total.lose} lose"
+    earlier = f" {session.left_out} handed in earlier and left out." if session.left_out else ""
+    out.print(f"Would grade {graded} of {of}: {counts}.{earlier} Nothing was written.", highlight=False)
+
+
+def _say_why_nothing(session: "Session", since: datetime | None, as_json: bool) -> None:
+    """Say why there is nothing to grade; where points wait, but for what this machine lacks, that is an error."""
+    if session.waiting.elsewhere:
+        raise UserError(" ".join(session.waiting.said()))
+    said = "No points wait."
+    if since and not session.waiting.settled_here and session.left_out:
+        said = f"Nothing was handed in since {since:%Y-%m-%d %H:%M}, and {session.left_out} earlier."
+    if not as_json:
+        out.print(f"{said} Nothing was graded.", highlight=False)
+
+
+def _show_grades(where: Course, session: "Session") -> None:
+    """Print everybody's points and what they were lost to, and how many were graded."""
+    records = sorted(session.records, key=lambda record: (record.student, record.assignment))
+    out.print(_table(records))
+    done = f"Graded {len(records) - session.kept}"
+    if session.kept:
+        done += f"; {session.kept} unchanged and not graded again (--force does)"
+    if session.left_out:
+        done += f"; {session.left_out} handed in earlier and left out"
+    if session.renewed:
+        done += f"; pages made anew: {session.renewed}"
     out.print(
-        f"Would grade {graded} of {all_of_them}: {new} new, {gains} gain, {losses} lose. Nothing was written.",
+        f"{done}. Gradebook: {short(where.database, where)}  Feedback: {short(where.feedback, where)}",
         highlight=False,
     )
 
 
-def _nothing_to_settle(waiting: "Waiting") -> None:
-    """Say that nothing waits; where something does, but for what this machine lacks, that is an error."""
-    if waiting.elsewhere:
-        raise UserError(" ".join(waiting.said()))
-    out.print("No points wait. Nothing was graded.", highlight=False)
-
-
-def _show_grades(where: Course, records: list["Record"], kept: int, renewed: int) -> None:
-    """Print everybody's points and what they were lost to; our own faults are an error."""
+def _own_up(records: Sequence["Record"]) -> None:
+    """Raise for what our own fault left without a grade."""
     from autograder.results import Kind
 
-    records = sorted(records, key=lambda record: (record.student, record.assignment))
-    out.print(_table(records))
-    done = f"Graded {len(records) - kept}"
-    if kept:
-        done += f"; {kept} unchanged and not graded again (--force does)"
-    if renewed:
-        done += f"; pages made anew: {renewed}"
-    out.print(
-        f"{done}. Gradebook: {short(where.db_url, where)}  Feedback: {short(where.feedback, where)}",
-        highlight=False,
-    )
     faults = [record for record in records if record.kind == Kind.INFRASTRUCTURE]
     if faults:
-        raise UserError(
+        raise OurFault(
             f"{len(faults)} of {len(records)} could not be graded through our own fault, and lost no points: "
             f"{faults[0].student}, {faults[0].reason}. Run the same command again; the others are kept."
         )
@@ -298,15 +367,19 @@ def report(
         bool, typer.Option("--anonymous", help="No names and no links, for showing to others.")
     ] = False,
     to: Annotated[Path | None, typer.Option(help="File to write.", show_default="report.html in --into")] = None,
+    as_json: Json = False,
     course: Root = ROOT,
 ) -> None:
     """Write one HTML page for the instructor: scores, what cost the class most, and every student's row."""
+    from autograder.commands import documents
     from autograder.report import write
 
     where = course_at(course, into, db)
-    path = to or where.into / ("report-anonymous.html" if anonymous else "report.html")
-    write(where, path, anonymous)
-    out.print(f"Report: {short(path, where)}", highlight=False)
+    with document("report", as_json) as made:
+        path = to or where.into / ("report-anonymous.html" if anonymous else "report.html")
+        made.update(documents.of_report(write(where, path, anonymous), path))
+        if not as_json:
+            out.print(f"Report: {short(path, where)}", highlight=False)
 
 
 def export(
@@ -346,12 +419,12 @@ def export(
         raise UserError("Feedback pages name their students. Leave out --feedback, or --anonymous.")
     if since and anonymous and system in (System.CSV, System.GRADESCOPE):
         raise UserError("Without names nothing tells which grades have changed. Leave out --since, or --anonymous.")
-    if not where.db and not where.gradebook.exists():
+    if not where.has_gradebook:
         raise UserError(f"There is no gradebook at {where.gradebook}. Grade first: python -m autograder grade")
     grades = [row for row in records.rows(where) if not exercises or row["assignment"] in exercises]
     if not grades:
         named = f" for {', '.join(exercises)}" if exercises else ""
-        raise UserError(f"There is no grade{named} in {where.db_url} yet. Run: python -m autograder grade")
+        raise UserError(f"There is no grade{named} in {where.database} yet. Run: python -m autograder grade")
     made = _exported(where, System(system), grades, sheet, anonymous)
     if since:
         made.changed_since(since)

@@ -94,16 +94,22 @@ class Local:
         Where they work.
     pool : GuestPool or None
         Where their guests come from; None if these are not isolated.
+    each : sequence of int or None, optional
+        The core for each, None where it may run on any.
     """
 
     AHEAD = 2
 
-    def __init__(self, jobs: int, setting: WorkerConfig, pool: GuestPool | None = None):
+    def __init__(
+        self,
+        jobs: int,
+        setting: WorkerConfig,
+        pool: GuestPool | None = None,
+        each: Sequence[int | None] | None = None,
+    ):
         self.setting, self.pool = setting, pool
         self.context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
-        usable = cores.usable()
-        each = [usable[number % len(usable)] if len(usable) <= jobs else None for number in range(max(jobs, 1))]
-        self.workers = [self._started(core) for core in each]
+        self.workers = [self._started(core) for core in each or cores.shared_out(jobs)]
         self.done: deque[tuple[Job, Any]] = deque()
 
     def free(self) -> int:
@@ -180,7 +186,7 @@ def preload(root: Path, exercises: Sequence[str]) -> None:
                 modules += ["torch"] if any(" torch" in line for line in statements) else []
     forkserver.set_forkserver_preload(list(dict.fromkeys(modules)))
     try:
-        with _deaf():
+        with deaf():
             forkserver.ensure_running()
     except OSError as error:
         if "too long" not in str(error):
@@ -192,7 +198,7 @@ def preload(root: Path, exercises: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def _deaf() -> Iterator[None]:
+def deaf() -> Iterator[None]:
     """Start processes that a Ctrl-C does not reach: who started them ends them, and nothing is printed of it."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbgrader.utils import parse_utc
 
 from autograder import gradebook, reasons, records, seeds
 from autograder.checking.words import Message
@@ -23,8 +22,10 @@ from autograder.course import Course, Exercise, UserError
 from autograder.feedback.bare_page import bare_page, made_of
 from autograder.grading import worker
 from autograder.grading.backends import Backend, Job, WorkerDied
+from autograder.grading.log import Log
 from autograder.grading.phase_timer import PhaseTimer
-from autograder.grading.submissions import UNREAD_STAMP, Submission, Unit
+from autograder.grading.recent import read_stamp
+from autograder.grading.submissions import Submission, Unit
 from autograder.grading.worker_config import WorkerConfig
 from autograder.records import record_of
 from autograder.results import Kind, Outcome, Record, Saved, Standing
@@ -62,6 +63,11 @@ class _Task:
     kept: bool = False
     tries: int = 0
 
+    def lighten(self) -> None:
+        """Let go of what only grading needs: a class's notebooks and files would add up until its end."""
+        self.unit.data = None
+        self.unit.files = {name: data for name, data in self.unit.files.items() if name == EXCHANGED}
+
 
 @dataclass
 class Batch:
@@ -79,6 +85,8 @@ class Batch:
     options : Options
     timer : PhaseTimer, optional
         Counts the time of each phase, that of workers too.
+    log : Log, optional
+        Where a line is written for each submission as it ends.
     """
 
     course: Course
@@ -87,6 +95,7 @@ class Batch:
     setting: WorkerConfig
     options: Options = field(default_factory=Options)
     timer: PhaseTimer = field(default_factory=PhaseTimer)
+    log: Log | None = None
 
     def __post_init__(self) -> None:
         self.secret = seeds.course_secret(self.course)
@@ -128,6 +137,8 @@ class Batch:
             while waiting and not again and self._has_room():
                 task = self._begun(waiting.popleft())
                 if task.kept:
+                    self._log(task)
+                    task.lighten()
                     yield task
                 else:
                     self._submit("grade", task, (task.unit,))
@@ -142,6 +153,7 @@ class Batch:
                 released = nbformat.read(task.submission.exercise.notebook, as_version=4)
                 answer = worker.ungraded(released, fault)
             self._keep(task, answer)
+            task.lighten()
             yield task
 
     def _begun(self, submission: Submission) -> _Task:
@@ -178,7 +190,7 @@ class Batch:
     def _keep(self, task: _Task, outcome: Outcome) -> None:
         """Write an outcome: points into the gradebook, then the graded notebook, last of all the record."""
         unit = task.unit
-        timestamp, unread = _timestamp(unit.stamp)
+        timestamp, unread = read_stamp(unit.stamp)
         outcome.repairs += unread
         said = outcome.kind != Kind.RIGHT or outcome.repairs or outcome.pending
         comment = "\n\n".join(reasons.of(outcome))[:MOST_COMMENT] if said else ""
@@ -197,6 +209,11 @@ class Batch:
                 write(place.folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace"))
             write(place.notebook, outcome.notebook)
             write(place.record, records.to_text(task.record))
+        self._log(task, outcome)
+
+    def _log(self, task: _Task, outcome: Outcome | None = None) -> None:
+        if self.log and task.record:
+            self.log.write(task.record, outcome)
 
     def _save(self, unit: Unit, outcome: Outcome, timestamp: datetime | None, comment: str) -> Saved:
         try:
@@ -350,13 +367,3 @@ def write(path: Path, content: str) -> None:
     new = path.with_name(path.name + ".new")
     new.write_text(content, encoding="utf-8", errors="replace")
     new.replace(path)
-
-
-def _timestamp(stamp: str | None) -> tuple[datetime | None, list[Message]]:
-    """Return when a submission came in (UTC, without a zone, as the gradebook wants it), or None."""
-    if stamp is None:
-        return None, []
-    try:
-        return parse_utc(text.line(stamp, 100)), []
-    except Exception:  # dateutil has many ways to stumble over what is no date
-        return None, [UNREAD_STAMP]

@@ -1,49 +1,53 @@
 """One `grade` command: what is graded, where guests come from, the open gradebook, and what came of it."""
 
 import contextlib
-import dataclasses
 import os
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from autograder import cores, reasons
-from autograder.checking import machine
 from autograder.course import Course, Exercise, UserError
-from autograder.grading import backends, submissions
+from autograder.grading import submissions
+from autograder.grading.log import Log
 from autograder.grading.phase_timer import PhaseTimer
+from autograder.grading.places import Here, Place
 from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
 from autograder.results import Record
-from autograder.sandbox import bubblewrap
-from autograder.sandbox.guest import Ended
-from autograder.sandbox.guests import GuestPool
 from autograder.sanitize import text
-
-USE_GPU = "import torch; torch.ones(2, device='cuda').sum().item()"
-MOST_FAULT = 200  # characters
 
 
 class Waiting:
-    """The records with points that wait: those that this machine can settle, and the others.
+    """The records with points that wait: those that can be settled where one grades, and the others.
+
+    Parameters
+    ----------
+    records : sequence of Record
+    place : Place, optional
+        Where one grades; by default this machine.
 
     Attributes
     ----------
     settled_here, elsewhere : list of Record
-        Of the records, those that wait for nothing that this machine lacks, and those that do.
+        Of the records, those that wait for nothing that the place lacks, and those that do.
     """
 
-    def __init__(self, records: Sequence[Record]):
+    def __init__(self, records: Sequence[Record], place: Place | None = None):
+        self.place = place or Here()
         records = [record for record in records if record.pending]
-        absent = {what for what in {need for record in records for need in record.waits_for()} if machine.lacks(what)}
+        needs = {need for record in records for need in record.waits_for()}
+        absent = {what for what in needs if not self.place.has(what)}
         self.settled_here = [record for record in records if not absent & set(record.waits_for())]
         self.elsewhere = [record for record in records if absent & set(record.waits_for())]
 
     def said(self) -> list[str]:
-        """Return a sentence on those that this machine can settle, and one on the others, where there are any."""
+        """Return a sentence on those that can be settled here, and one on the others, where there are any."""
         lines = []
+        command = f"python -m autograder grade --pending{self.place.option}"
         for records, where in (
-            (self.settled_here, ", which this machine has: run `python -m autograder grade --pending`."),
+            (self.settled_here, f", which {self.place.name} has: run `{command}`."),
             (self.elsewhere, ": run `python -m autograder grade --pending` on a machine that has one."),
         ):
             if records:
@@ -51,23 +55,6 @@ class Waiting:
                 needs = reasons.named(sorted({what for record in records for what in record.waits_for()}))
                 lines.append(f"{count} points that wait for {needs}{where}")
         return lines
-
-
-def gpu_fault(setting: WorkerConfig) -> str:
-    """Return why a guest cannot use the GPU that this machine has; an empty text if it can.
-
-    Without asking one, a fault of ours, such as a system call that a driver needs and the sandbox refuses, would cost
-    students points.
-    """
-    found: list[dict[str, Any]] = []
-    guests = setting.guests()
-    try:
-        guests.guest().request({"op": "cell"}, [USE_GPU.encode()], on_output=found.append)
-    except (Ended, RuntimeError) as error:
-        return text.line(str(error), MOST_FAULT)
-    finally:
-        guests.close()
-    return next((text.line(f"{output['evalue']}", MOST_FAULT) for output in found if "evalue" in output), "")
 
 
 class Session:
@@ -89,6 +76,12 @@ class Session:
         Whether to make feedback pages.
     hide : sequence of Path
         What else of this machine guests must not see.
+    since : datetime, optional
+        Only what was handed in then or later.
+    log : Path, optional
+        Where a line is added for each submission as it ends.
+    place : Place, optional
+        Where to grade; by default on this machine.
 
     Attributes
     ----------
@@ -96,6 +89,8 @@ class Session:
         What was graded, or kept, so far.
     kept : int
         How many of these were kept.
+    left_out : int
+        How many were handed in before `since`.
     renewed : int
         How many of those that were kept got a new page, because the gradebook says something else now.
     seconds : dict
@@ -113,6 +108,9 @@ class Session:
         pending: bool = False,
         pages: bool = True,
         hide: Sequence[Path] = (),
+        since: datetime | None = None,
+        log: Path | None = None,
+        place: Place | None = None,
     ):
         self.timer = PhaseTimer()
         if not submitted.is_dir():
@@ -120,9 +118,13 @@ class Session:
         self.course, self.exercises, self.submitted, self.jobs = course, exercises, submitted.resolve(), jobs
         self.force, self.redraw, self.pages = force or pending, redraw, pages
         # What takes long to load begins now, in other processes: workers here, guests when it is known how they run.
-        backends.preload(course.root / "exercises", [exercise.name for exercise in exercises])
+        self.place = place or Here()
+        self.place.begin(course.root, [exercise.name for exercise in exercises])
         self.submissions = submissions.find(exercises, self.submitted)
-        self.waiting = Waiting([])
+        self.waiting = Waiting([], self.place)
+        self.left_out, self.log = 0, log
+        if since:
+            self._leave_recent(since)
         if pending:
             self._leave_pending()
         self.used = list({item.exercise.name: item.exercise for item in self.submissions}.values())
@@ -143,44 +145,39 @@ class Session:
         self.kept = 0
         self.renewed = 0
         self.seconds: dict[str, Any] = {}
+        self.warn: Callable[[str], None] = lambda line: None
         self._open = contextlib.ExitStack()
 
     def _leave_pending(self) -> None:
-        """Leave of the submissions those whose points wait for what this machine has."""
+        """Leave of the submissions those whose points wait for what there is where they are graded."""
         from autograder import records
 
         wanted = {(item.student, item.exercise.name) for item in self.submissions}
         known = records.all_of(self.course)
-        self.waiting = Waiting([record for record in known if (record.student, record.assignment) in wanted])
+        known = [record for record in known if (record.student, record.assignment) in wanted]
+        self.waiting = Waiting(known, self.place)
         here = {(record.student, record.assignment) for record in self.waiting.settled_here}
         self.submissions = [item for item in self.submissions if (item.student, item.exercise.name) in here]
 
+    def _leave_recent(self, since: datetime) -> None:
+        """Leave of the submissions those that were handed in at that time or later."""
+        from autograder.grading import recent
+
+        found = [item for item in self.submissions if recent.handed_in(item) >= since]
+        self.left_out, self.submissions = len(self.submissions) - len(found), found
+
     def isolate(self, wanted: bool, fall_back: bool, warn: Callable[[str], None]) -> None:
         """Settle whether submissions run in a sandbox; where there can be none, refuse unless told otherwise."""
-        lacks = bubblewrap.missing() if wanted else []
-        if lacks and not fall_back:
-            raise UserError(
-                f"Submissions cannot be isolated on this machine: {'; '.join(lacks)}. "
-                "Mend that, or grade at your own risk with --no-sandbox."
-            )
-        isolated = wanted and not lacks
-        self.setting = dataclasses.replace(self.setting, sandbox=isolated)
-        if not isolated:
-            because = f", because {'; '.join(lacks)}" if lacks else ""
-            warn(f"Without a sandbox{because}: submissions run with your rights.")
-        if self.setting.uses_gpu() and (fault := gpu_fault(self.setting)):
-            self.setting = dataclasses.replace(self.setting, hide_gpu=True)
-            warn(f"Submissions cannot use this machine's GPU ({fault}): points for what needs one wait.")
+        self.warn = warn
+        self.setting = self.place.settle(self.setting, wanted, fall_back, warn)
 
     def __enter__(self) -> "Session":
         try:
-            pool = None
-            if self.setting.sandbox and self.used:
-                pool = self.setting.pool()
-                self._open.callback(pool.close)
-                if self._is_to_grade():
-                    pool.start()  # it warms up while other things are done; else with the first submission
-            self._prepare(pool)
+            self._open.callback(self.place.close)
+            if self.used:
+                # Warm parents warm up while other things are done; where nothing is graded, none is.
+                self.place.open(self.setting, soon=self._is_to_grade())
+            self._prepare()
         except BaseException:
             self._open.close()
             raise
@@ -193,23 +190,25 @@ class Session:
         places = (self.course.graded(item.student, item.exercise.name) for item in self.submissions)
         return not all(place.record.exists() for place in places)
 
-    def _prepare(self, pool: GuestPool | None) -> None:
+    def _prepare(self) -> None:
         """Open the gradebook and make the batch; imports what takes long, while others warm up."""
         from autograder import gradebook
         from autograder.grading import batch
 
         batch.prepare(self.course, self.exercises, self.submissions, self.submitted)
-        book = self._open.enter_context(gradebook.opened(self.course))
+        log = self._open.enter_context(Log(self.log)) if self.log else None
+        book = self._open.enter_context(gradebook.opened(self.course, self.warn))
         for exercise in self.used:
             gradebook.register(self.course, book, exercise)
         jobs = min(self.jobs if self.jobs > 0 else cores.count(), len(self.submissions))
         self.batch = batch.Batch(
             self.course,
             gradebook.Writer(self.course, book),
-            lambda: backends.Local(jobs, self.setting, pool),
+            lambda: self.place.backend(jobs),
             self.setting,
             batch.Options(self.force, self.redraw, self.pages),
             self.timer,
+            log,
         )
 
     def run(self) -> Iterator[tuple[str, Record, bool]]:

@@ -89,8 +89,7 @@ class Submission:
                 "{name} is a file, and should be a folder with the notebook in it.", name=text.name(self.folder.name)
             )
             return self._unit(None, problem)
-        entries = sorted(os.listdir(self.folder))
-        path = self.folder / _notebook_among(entries, self.exercise.name)
+        path = notebook_in(self.folder, self.exercise.name)
         data, problem = read_file(path, limits.notebook_mb)
         raw_stamp, _ = read_file(self.folder / "timestamp.txt", STAMP_MB)
         files, notes = beside(self.folder, limits.beside_mb)
@@ -128,15 +127,15 @@ class Submission:
         )
 
 
-def _notebook_among(entries: list[str], name: str) -> str:
-    """Return which file is the notebook: the one of the exercise's name, or the only one there is."""
-    wanted = f"{name}.ipynb"
+def notebook_in(folder: Path, name: str) -> Path:
+    """Return which file of a folder is the notebook: the one of the exercise's name, or the only one there is."""
+    wanted, entries = f"{name}.ipynb", sorted(os.listdir(folder))
     if wanted in entries:
-        return wanted
+        return folder / wanted
     notebooks = [entry for entry in entries if entry.lower().endswith(".ipynb")]
     alike = [entry for entry in notebooks if entry.lower() == wanted.lower()]
     found = alike or notebooks
-    return found[0] if len(found) == 1 else wanted
+    return folder / (found[0] if len(found) == 1 else wanted)
 
 
 def read_file(path: Path, most_mb: float) -> tuple[bytes | None, Message]:
@@ -228,7 +227,7 @@ def imported(found: Iterable[Submission], most_mb: float) -> tuple[str, ...]:
     """
     for submission in found:
         try:
-            path = submission.folder / _notebook_among(os.listdir(submission.folder), submission.exercise.name)
+            path = notebook_in(submission.folder, submission.exercise.name)
         except (OSError, ValueError):  # reading it will say what is wrong
             continue
         if IMPORTS_TORCH.search(read_file(path, most_mb)[0] or b""):

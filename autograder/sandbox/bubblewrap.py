@@ -78,6 +78,12 @@ def environment(gpu: bool) -> dict[str, str]:
     return {**EVERYWHERE, **(WITH_GPU if gpu else WITHOUT_GPU)}
 
 
+def driver_folders() -> list[str]:
+    """Return the folders with a GPU's driver that nothing but LD_LIBRARY_PATH names, as images of containers do."""
+    folders = [Path(name) for name in os.environ.get("LD_LIBRARY_PATH", "").split(":") if name.startswith("/")]
+    return [str(folder) for folder in folders if (folder / "libcuda.so.1").exists()]
+
+
 def _system(gpu: bool = False) -> list[str]:
     """Return bubblewrap's arguments for a read-only view of the system, of this Python, and of a GPU where asked."""
     binds = []
@@ -91,7 +97,7 @@ def _system(gpu: bool = False) -> list[str]:
     for name in ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "fonts", "localtime", "nsswitch.conf"):
         binds += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     # CUDA finds a device on its bus; what else it reads of the driver is in /proc, which a guest has anyway.
-    for name in ("/sys/bus/pci", "/sys/devices") if gpu else ("/sys/devices/system/cpu",):
+    for name in ("/sys/bus/pci", "/sys/devices", *driver_folders()) if gpu else ("/sys/devices/system/cpu",):
         binds += ["--ro-bind-try", name, name]
     return binds
 
@@ -152,5 +158,6 @@ def _environment(gpu: bool) -> list[str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         **environment(gpu),
         **(KERNELS if gpu else {}),
+        **({"LD_LIBRARY_PATH": ":".join(folders)} if gpu and (folders := driver_folders()) else {}),
     }
     return [part for name, value in variables.items() for part in ("--setenv", name, value)]

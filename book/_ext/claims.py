@@ -1,17 +1,20 @@
 """What the five documents say, answered where a chapter shows it, and collected in a ledger.
 
 * `{claim} A7` in a chapter is a box: the statement (kept once, in book/claims.yml), the verdict, the evidence.
-  `:verdict:` starts with "holds" or "wrong:"; `:cell:` is the label of the cell that shows it.
+  `:verdict:` starts with "holds" or "wrong:"; `:cell:` is the label of the cell that shows it. Without one the
+  evidence cites a paper.
 * `{claims-ledger}` lists every box of the book, chapter by chapter, with its verdict and links to the box and to the
   cell, and at the end, folded, the statements that no chapter answers yet.
 * `` {claims-count}`answered` `` is how many statements the book answers so far, `` {claims-count}`all` `` how many
-  there are, and `` {claims-count}`wrong` `` how many boxes begin with that verdict (or `holds`, or `when`).
+  there are, `` {claims-count}`verdicts` `` how many boxes there are, `` {claims-count}`twice` `` how many statements
+  have more than one, and `` {claims-count}`wrong` `` how many boxes begin with that verdict (or `holds`, or `when`).
 
 An unknown id, the same id twice on a page, and a row that names a chapter which doesn't answer it are warnings.
 """
 
 import html
 import re
+from collections import Counter
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -80,9 +83,10 @@ class ClaimDirective(SphinxDirective):
         if row is None:
             logger.warning("claim %r is not in claims.yml", name, location=where, type="claims")
             return []
-        if kind(verdict) is None or "cell" not in self.options:
+        shown = "cell" in self.options or any("{cite" in line for line in self.content)
+        if kind(verdict) is None or not shown:
             logger.warning(
-                "claim %s needs :verdict: (holds, holds when …, wrong: …) and :cell:",
+                "claim %s needs :verdict: (holds, holds when …, wrong: …), and :cell: or a paper that it cites",
                 name,
                 location=where,
                 type="claims",
@@ -94,19 +98,9 @@ class ClaimDirective(SphinxDirective):
             return []
         answered.append(name)
 
-        link = addnodes.pending_xref(
-            "",
-            nodes.inline("", _("See the cell")),
-            refdomain="std",
-            reftype="ref",
-            refexplicit=True,
-            reftarget=self.options["cell"].lower(),
-            refdoc=self.env.docname,
-            refwarn=True,
-        )
         box = nodes.container(classes=["abh-claim", f"abh-claim-{kind(verdict)}"], ids=[f"claim-{name.lower()}"])
         box["claim"], box["names"] = name, [f"claim-{name.lower()}"]
-        box["cell"] = self.options["cell"].lower()
+        box["cell"] = self.options.get("cell", "").lower()
         self.state.document.note_explicit_target(box)  # so that [](#claim-a7) leads here
         box += nodes.paragraph(
             "", "", nodes.strong("", name), nodes.Text(" · " + documents(row)), classes=["abh-claim-source"]
@@ -115,10 +109,24 @@ class ClaimDirective(SphinxDirective):
         box += self.parsed(emphasised(verdict), "abh-claim-verdict")
         evidence = nodes.container(classes=["abh-claim-evidence"])
         self.state.nested_parse(self.content, self.content_offset, evidence)
-        evidence += nodes.paragraph("", "", link, classes=["abh-claim-link"])
-        box += evidence
+        if box["cell"]:
+            evidence += nodes.paragraph("", "", self.link(box["cell"]), classes=["abh-claim-link"])
+        box += unfolding(_("Why"), "abh-claim-why", evidence)
         self.set_source_info(box)
         return [box]
+
+    def link(self, cell):
+        """A link to the cell that shows it."""
+        return addnodes.pending_xref(
+            "",
+            nodes.inline("", _("See the cell")),
+            refdomain="std",
+            reftype="ref",
+            refexplicit=True,
+            reftarget=cell,
+            refdoc=self.env.docname,
+            refwarn=True,
+        )
 
     def parsed(self, text, name):
         """A line of Markdown as a container of class `name`."""
@@ -165,12 +173,13 @@ def fill_ledgers(app, doctree, docname):
         found = app.env.get_doctree(page).findall(lambda n: isinstance(n, nodes.container) and "claim" in n)
         boxes.setdefault(page.removesuffix("-deeper"), []).extend((page, box) for box in found)
     boxes = {chapter: found for chapter, found in boxes.items() if found}
-    answered = {box["claim"] for found in boxes.values() for _page, box in found}
+    every = [box for found in boxes.values() for _page, box in found]
+    times = Counter(box["claim"] for box in every)
+    answered = set(times)
+    known = {"answered": len(answered), "all": len(rows()), "verdicts": len(every)}
+    known["twice"] = sum(many > 1 for many in times.values())
     for number in numbers:
-        known = {"answered": len(answered), "all": len(rows())}
-        of_kind = sum(
-            f"abh-claim-{number['of']}" in box["classes"] for found in boxes.values() for _page, box in found
-        )
+        of_kind = sum(f"abh-claim-{number['of']}" in box["classes"] for box in every)
         number.replace_self(nodes.Text(str(known.get(number["of"], of_kind))))
     for place in places:
         made = []
@@ -198,21 +207,22 @@ def folded(summary, items):
     """A list that opens on demand."""
     for item in items:
         item.insert(0, nodes.inline("", item["claim"] + " · ", classes=["abh-quiet"]))
-    opening = f'<details class="abh-open-claims"><summary>{html.escape(summary)}</summary>'
-    return [
-        nodes.raw("", opening, format="html"),
-        nodes.bullet_list("", *items),
-        nodes.raw("", "</details>", format="html"),
-    ]
+    return unfolding(summary, "abh-open-claims", nodes.bullet_list("", *items))
+
+
+def unfolding(summary, name, content):
+    """What opens on demand, as nodes."""
+    opening = f'<details class="{name}"><summary>{html.escape(summary)}</summary>'
+    return [nodes.raw("", opening, format="html"), content, nodes.raw("", "</details>", format="html")]
 
 
 def ledger_rows(app, docname, boxes):
     """One row of the table for each box: statement with id and documents, verdict, links."""
     for page, box in boxes:
         address = app.builder.get_relative_uri(docname, page) + "#" + box["ids"][0]
-        title = _("Going deeper") if page.endswith("-deeper") else app.env.titles[page].astext()
-        parts = {child["classes"][0]: child for child in box}
+        parts = {child["classes"][0]: child for child in box if child.get("classes")}
         source = f"{box['claim']} · {documents(rows()[box['claim']])}"
+        answer = _("The answer to %s") % box["claim"]
         yield [
             [
                 *(p.deepcopy() for p in parts["abh-claim-statement"]),
@@ -220,18 +230,27 @@ def ledger_rows(app, docname, boxes):
             ],
             [p.deepcopy() for p in parts["abh-claim-verdict"]],
             [
-                nodes.paragraph("", "", nodes.reference("", title, internal=True, refuri=address)),
+                nodes.paragraph("", "", nodes.reference("", answer, internal=True, refuri=address)),
                 nodes.paragraph("", "", *cell_link(app, docname, box), classes=["abh-quiet"]),
             ],
         ]
 
 
 def cell_link(app, docname, box):
-    """A link to the cell that shows it; nothing where the label is unknown, which the chapter warns of."""
+    """A link to the cell that shows it; nothing where there is none, or where the chapter warns of its label."""
     chapter, label, *_title = app.env.get_domain("std").anonlabels.get(box["cell"], (None, None))
     if chapter:
         uri = app.builder.get_relative_uri(docname, chapter) + "#" + label
-        yield nodes.reference("", _("the cell"), internal=True, refuri=uri)
+        words = _("The cell in “%s”") % section_of(app.env.get_doctree(chapter), label)
+        yield nodes.reference("", words, internal=True, refuri=uri)
+
+
+def section_of(document, label):
+    """The title of the section in which a label stands."""
+    node = next(node for node in document.findall(nodes.Element) if label in node.get("ids", ()))
+    while not isinstance(node, nodes.section):
+        node = node.parent
+    return next(node.findall(nodes.title)).astext()
 
 
 def build_table(head, body):

@@ -1,7 +1,8 @@
 """Says for each term of the glossary where a chapter tells it.
 
-The place is found, not written down: the first section that has the term in bold or as its heading, chapters before
-what goes deeper; or else the first one that mentions it. A term that no chapter uses gets no link, and fails a test.
+The place is found, not written down: the first section that has the term in bold, or as its heading or a box's,
+chapters before what goes deeper; or else the first one with the term in its heading. A term that no chapter tells so
+gets no link, and fails a test.
 """
 
 import itertools
@@ -30,7 +31,8 @@ def said(node):
             yield child.astext(), [child.astext()]
         elif not isinstance(child, (nodes.section, *SILENT)):
             for part in child.findall(lambda node: isinstance(node, nodes.paragraph | nodes.title)):
-                yield part.astext(), [strong.astext() for strong in part.findall(nodes.strong)]
+                strong = [part] if isinstance(part, nodes.title) else part.findall(nodes.strong)
+                yield part.astext(), [words.astext() for words in strong]
 
 
 def sections(env):
@@ -50,16 +52,21 @@ def tell(app, doctree, docname):
     for item in terms:
         found = pattern(item[0].astext())
         told = (place for place in places if any(found.fullmatch(words) for text, bold in place[2] for words in bold))
-        used = (place for place in places if any(found.search(text) for text, bold in place[2]))
-        place = next(itertools.chain(told, used), None)
+        headed = (place for place in places if found.search(heading(place[1])))
+        place = next(itertools.chain(told, headed), None)
         if place:
             item[-1][-1] += link(app, docname, *place[:2])
+
+
+def heading(section):
+    """Return the title of a section."""
+    return next(section.findall(nodes.title)).astext()
 
 
 def link(app, docname, page, section):
     """Return the link to a section: the chapter's number and the section's title."""
     number, deeper = CHAPTER.match(PurePosixPath(page).name).groups()
-    title = next(section.findall(nodes.title)).astext()
+    title = heading(section)
     if not isinstance(section.parent, nodes.section):  # the page itself
         words = _("Chapter %d, going deeper") if deeper else _("Chapter %d")
         words %= int(number)

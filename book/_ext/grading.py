@@ -3,6 +3,7 @@
 * `{limits}` lists what a submission may use: names, values and meanings are those of `autograder.limits.Limits`.
 * `{benchmarks}` shows what benchmarks/results.json holds, as `benchmarks/run.py --table` prints it
   (`benchmarks/tables.py` makes both), and which exercises are not in it yet; without that file, it says so.
+  `{benchmarks} cluster` shows what `benchmarks/cluster.py --table` prints.
 """
 
 import dataclasses
@@ -44,19 +45,23 @@ def _value(default):
 
 
 class BenchmarksDirective(SphinxDirective):
-    """The table of what was measured."""
+    """The tables of what was measured; with the argument `cluster`, of grading on one."""
+
+    optional_arguments = 1
 
     def run(self):
         results = BENCHMARKS / "results.json"
         # Also while it isn't there: the page is then read again each time, and shows it when it is.
         self.env.note_dependency(str(results))
         self.env.note_dependency(str(TABLES))
-        if not results.exists():
+        measured = json.loads(results.read_text(encoding="utf8")) if results.exists() else {}
+        cluster = self.arguments == ["cluster"]
+        if not measured or (cluster and "cluster" not in measured):
             text = _("It was not measured on this checkout: there is no benchmarks/results.json yet.")
             return [nodes.paragraph("", text, classes=["abh-unmeasured"])]
-        measured = json.loads(results.read_text(encoding="utf8"))
-        lines = _tables().markdown(measured).splitlines()
-        if missing := unmeasured(measured):
+        lines = (_tables().cluster if cluster else _tables().markdown)(measured).splitlines()
+        missing = [] if cluster else unmeasured(measured)
+        if missing:
             lines += ["", _("Not measured yet: %s.") % ", ".join(missing)]
         box = nodes.container(classes=["abh-measured"])
         source = StringList(lines, source=str(results))

@@ -41,13 +41,29 @@
   }
   for (const entry of document.querySelectorAll(".citation-list > .citation")) entry.setAttribute("role", "listitem");
 
-  // Paper is light.
-  let theme;
+  // A link to what is folded opens it.
+  const open = () => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    let folded = target?.closest("details:not([open])");
+    if (!folded) return;
+    for (; folded; folded = folded.parentElement.closest("details")) folded.open = true;
+    target.scrollIntoView();
+  };
+  addEventListener("hashchange", open);
+  open();
+
+  // Paper is light, and has the reasons of a verdict.
+  let theme, reasons;
   addEventListener("beforeprint", () => {
     theme = document.documentElement.dataset.theme;
     document.documentElement.dataset.theme = "light";
+    reasons = document.querySelectorAll(".abh-claim-why:not([open])");
+    for (const reason of reasons) reason.open = true;
   });
-  addEventListener("afterprint", () => { document.documentElement.dataset.theme = theme; });
+  addEventListener("afterprint", () => {
+    document.documentElement.dataset.theme = theme;
+    for (const reason of reasons) reason.open = false;
+  });
 
   const reach = () => {
     for (const element of document.querySelectorAll(scrollers)) {

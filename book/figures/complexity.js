@@ -1,4 +1,4 @@
-// What one layer of attention costs on a machine: time that no program can go below, and memory.
+// What attention, or the block around it, costs on a machine: time that no program can go below, and memory.
 //
 // The first part is the mathematics: pure functions, exported, compared with the chapter's Python in
 // tests/test_figure_complexity.py. The second part draws. Nothing here asks a kernel: the same code runs in the
@@ -17,14 +17,19 @@ export function product(n, k, m) {
 
 const times = (count, one) => ({ operations: count * one.operations, numbers: count * one.numbers });
 
-/** The five steps of a layer, one after another: operations and numbers moved. Softmax's operations are not counted. */
-export function steps({ n, d_model: d, num_heads: heads, batch: b }) {
+/** The steps of a block, one after another: operations and numbers moved. Softmax's operations are not counted.
+ *
+ *  n tokens are new, and the keys and values of `context` others are in the cache. The last step is the MLP, four times
+ *  as wide inside; it has no operations where the cost is that of attention alone. */
+export function steps({ n, context, d_model: d, num_heads: heads, batch: b, block }) {
+  const keys = context + n, up = product(b * n, d, 4 * d), down = product(b * n, 4 * d, d);
   return [
     product(b * n, d, 3 * d),
-    times(b * heads, product(n, d / heads, n)),
-    { operations: 0, numbers: 2 * b * heads * n * n },
-    times(b * heads, product(n, n, d / heads)),
+    times(b * heads, product(n, d / heads, keys)),
+    { operations: 0, numbers: 2 * b * heads * n * keys },
+    times(b * heads, product(n, keys, d / heads)),
     product(b * n, d, d),
+    { operations: block * (up.operations + down.operations), numbers: block * (up.numbers + down.numbers) },
   ];
 }
 
@@ -33,23 +38,30 @@ export function floor(step, bytes, speed, bandwidth) {
   return { arithmetic: step.operations / speed, traffic: (bytes * step.numbers) / bandwidth };
 }
 
-/** Bytes that are there at once: parameters with biases, the tokens' rows, and scores with weights while softmax runs. */
-export function memory({ n, d_model: d, num_heads: heads, batch: b }, bytes) {
-  return { parameters: bytes * (4 * d * d + 4 * d), tokens: bytes * 5 * b * n * d, weights: bytes * 2 * b * heads * n * n };
+/** Bytes that are there while softmax runs: parameters with biases, the new tokens' rows, scores with weights, cache. */
+export function memory({ n, context, d_model: d, num_heads: heads, batch: b, block }, bytes) {
+  return {
+    parameters: bytes * (4 * d * d + 4 * d + block * (8 * d * d + 5 * d)), tokens: bytes * 5 * b * n * d,
+    weights: bytes * 2 * b * heads * n * (context + n), cache: bytes * 2 * b * context * d,
+  };
 }
 
 /** Everything that the figure shows of a state on a machine. */
 export function cost(state, bytes, machine) {
+  const { d_model: d, context, batch: b, block } = state;
   const all = steps(state);
   const floors = all.map((step) => floor(step, bytes, machine.speed[state.dtype], machine.bandwidth));
   const least = floors.map((f) => Math.max(f.arithmetic, f.traffic));
-  const total = least.reduce((sum, t) => sum + t, 0);
-  const busy = floors.reduce((sum, f) => sum + (f.arithmetic >= f.traffic ? f.arithmetic : 0), 0);
+  const sum = (list) => list.reduce((x, y) => x + y, 0);
+  const total = sum(least);
+  const busy = sum(floors.map((f) => (f.arithmetic >= f.traffic ? f.arithmetic : 0)));
   const parts = memory(state, bytes);
-  const needed = parts.parameters + parts.tokens + parts.weights;
-  const ratio = (all[1].operations + all[3].operations) / (all[0].operations + all[4].operations);
+  const needed = sum(Object.values(parts));
+  const ratio = (all[1].operations + all[3].operations) / (all[0].operations + all[4].operations + all[5].operations);
+  const moved = sum(all.map((step) => step.numbers));
+  const shares = { parameters: (4 + 8 * block) * d * d / moved, cache: 2 * b * context * d / moved };
   const fits = !machine.memory || needed <= machine.memory;
-  return { steps: all, floors, least, total, memory: parts, needed, ratio,
+  return { steps: all, floors, least, total, memory: parts, needed, ratio, shares,
     limit: !fits ? "size" : busy >= total / 2 ? "arithmetic" : "traffic" };
 }
 
@@ -67,7 +79,7 @@ export const inBytes = (x) => withUnit(x, [["B", 1], ["KB", 1e3], ["MB", 1e6], [
 
 // ---- drawing ---------------------------------------------------------------------------------------------
 
-const SIZES = ["n", "d_model", "num_heads", "batch"]; // in the order of the sliders
+const SIZES = ["n", "context", "d_model", "num_heads", "batch"]; // in the order of the sliders
 
 /** "d_model" and "W_o" with what stands behind the underscore set low, and single letters in italics. */
 function set(text) {
@@ -78,7 +90,7 @@ function set(text) {
   });
 }
 
-/** The table of the five steps: the least time by arithmetic and by traffic, as bars, and the longer one as a number. */
+/** The table of the steps: the least time by arithmetic and by traffic, as bars, and the longer one as a number. */
 function timing(text) {
   const rows = text.steps.map((name) => {
     const bars = ["arithmetic", "traffic"].map((kind) => h("div", { class: `abh-bar abh-${kind}` }));
@@ -102,9 +114,12 @@ function timing(text) {
           row.bars[k].style.width = `${(100 * t) / longest}%`;
           row.bars[k].classList.toggle("abh-longer", t === now.least[i]);
         });
-        row.number.textContent = inSeconds(now.least[i]);
-        row.track.setAttribute("aria-label",
-          fill(text.both, { step: row.name, arithmetic: inSeconds(arithmetic), traffic: inSeconds(traffic) }));
+        const counted = now.least[i] > 0;
+        row.node.classList.toggle("abh-off", !counted);
+        row.number.textContent = counted ? inSeconds(now.least[i]) : "–";
+        row.track.setAttribute("aria-label", counted
+          ? fill(text.both, { step: row.name, arithmetic: inSeconds(arithmetic), traffic: inSeconds(traffic) })
+          : `${row.name}: ${text.none}`);
       });
       total.textContent = inSeconds(now.total);
     },
@@ -113,7 +128,7 @@ function timing(text) {
 
 /** What memory holds, as pieces of one bar, with the machine's limit where it is known. */
 function storing(text) {
-  const kinds = ["parameters", "tokens", "weights"];
+  const kinds = ["parameters", "tokens", "weights", "cache"];
   const pieces = Object.fromEntries(kinds.map((kind) => [kind, h("div", { class: `abh-piece abh-${kind}` })]));
   const limit = h("div", { class: "abh-limit" });
   const facts = Object.fromEntries(kinds.map((kind) => [kind, h("dd", {})]));
@@ -138,14 +153,16 @@ function storing(text) {
   };
 }
 
-/** What sentences say of a cost on a machine. */
-function told(now, on, text) {
+/** What sentences say of a state's cost on a machine. */
+function told(state, now, on, text) {
+  const percent = (share) => fill(text.percent, { number: Math.round(100 * share) });
   const words = {
     total: inBytes(now.needed), capacity: inBytes(on.memory), time: inSeconds(now.total), machine: on.name, what: on.what,
+    part: text.one[state.block], parameters: percent(now.shares.parameters), cache: percent(now.shares.cache),
     ratio: now.ratio >= 9.95 ? Math.round(now.ratio).toLocaleString("en") : now.ratio >= 0.0995 ? plain(now.ratio) : plain(now.ratio, 4),
   };
   words.limit = fill(text[`by_${now.limit}`], words);
-  words.compared = fill(now.ratio === 1 ? text.level : text.times, words);
+  words.compared = fill(state.context ? text.moved : (now.ratio === 1 ? text.level : text.times)[state.block], words);
   return words;
 }
 
@@ -159,13 +176,10 @@ function render({ model, el }) {
   let state = { ...model.get("state") };
   const change = (what) => { state = { ...state, ...what }; draw(); };
 
-  const machine = choice(`${id}-machine`, text.machine, machines.map((one) => (one ? one.name : text.unmeasured)),
-    state.machine, (i) => change({ machine: i }));
-  machine.node.querySelectorAll("input").forEach((input, i) => {
-    input.disabled = !machines[i];
-    input.closest("label").classList.toggle("abh-missing", !machines[i]);
-  });
+  const machine = choice(`${id}-machine`, text.machine, machines.map((one) => one.name), state.machine,
+    (i) => change({ machine: i }));
   const dtype = choice(`${id}-dtype`, text.dtype, names, names.indexOf(state.dtype), (i) => change({ dtype: names[i] }));
+  const part = choice(`${id}-part`, text.part, text.parts, state.block, (i) => change({ block: i }));
   const sliders = SIZES.map((name) => {
     const made = slider(text[name], { min: 0, max: stops[name].length - 1, step: 1 },
       (i) => change({ [name]: stops[name][i] }), (i) => stops[name][i].toLocaleString("en"));
@@ -174,7 +188,6 @@ function render({ model, el }) {
   });
   const states = model.get("tries");
   const block = presets(text.try, states, text.tries, change);
-  block.buttons.forEach((node, i) => { node.disabled = !machines[states[i].machine]; });
 
   const time = timing(text);
   const memoryPanel = storing(text);
@@ -182,15 +195,16 @@ function render({ model, el }) {
   const root = figure("abh-complexity", text.title,
     block.node,
     h("div", { class: "abh-choices" }, machine.node, dtype.node),
-    h("div", { class: "abh-sliders" }, ...sliders.map((one) => one.node)),
+    h("div", { class: "abh-sliders" }, ...sliders.map((one) => one.node), part.node),
     h("div", { class: "abh-panels" }, time.node, memoryPanel.node),
     summary.node);
 
   function draw() {
     const on = machines[state.machine];
     const now = cost(state, dtypes[state.dtype], on);
-    const words = told(now, on, text);
+    const words = told(state, now, on, text);
     machine.set(state.machine);
+    part.set(state.block);
     dtype.set(names.indexOf(state.dtype));
     for (const one of sliders) {
       one.set(stops[one.name].indexOf(state[one.name]));

@@ -1,14 +1,11 @@
-"""What chapter 09 measures of a machine, what was recorded of a GPU, and the figure made of both.
+"""What chapter 09 says of the machine that it is built on, and its figure, of that machine and of a recorded GPU.
 
 The figure computes in JavaScript (complexity.js), so it answers in a page without a kernel. Everything a reader sees
 comes from `TEXT`, so that a translation passes another dictionary.
 """
 
-import json
 import os
-import time
 from datetime import UTC, datetime
-from pathlib import Path
 
 # A thread that waits for the other lets other programs run, instead of turning round and round: on a machine that is
 # not idle the two would else wait for each other for milliseconds. It counts when torch is loaded.
@@ -17,6 +14,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import records
 import torch
 import traitlets
+from figures import gpu_record
 from figures.widget import Figure, script, style
 
 THREADS = 2
@@ -25,11 +23,13 @@ DTYPES = {"float32": 4, "bfloat16": 2}  # bytes per number
 # What the sliders stop at.
 STOPS = {
     "n": [2**k for k in range(18)],  # 1 to 131,072
+    "context": [0, *(2**k for k in range(4, 18))],  # nothing, or 16 to 131,072
     "d_model": [2**k for k in range(6, 14)],  # 64 to 8192
     "num_heads": [2**k for k in range(7)],  # 1 to 64
     "batch": [2**k for k in range(9)],  # 1 to 256
 }
-START = {"n": 1024, "d_model": 512, "num_heads": 8, "batch": 1, "dtype": "float32", "machine": 0}
+START = {"n": 1024, "context": 0, "d_model": 512, "num_heads": 8, "batch": 1, "block": 0}
+START |= {"dtype": "float32", "machine": 0}
 
 # The things to try, in the order of `TEXT["tries"]`: what each sets.
 TRIES = [
@@ -37,20 +37,9 @@ TRIES = [
     START,
     START | {"n": 16384},
     START | {"n": 16384, "num_heads": 64},
-    START | {"n": 1},
+    START | {"n": 1, "context": 1024},
     START | {"n": 16384, "dtype": "bfloat16", "machine": 1},
 ]
-
-
-def shortest(f, budget=0.2):
-    """Return the seconds of the shortest of some runs, after one to warm up: what disturbs a run adds to it."""
-    f()
-    times = []
-    while len(times) < 3 or sum(times) < budget:
-        start = time.perf_counter()
-        f()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def what():
@@ -72,25 +61,21 @@ def conditions():
     }
 
 
-def here(size=1536, megabytes=128):
-    """Measure this machine with two threads: how fast it multiplies matrices, and how fast it copies memory.
+def here(speed, bandwidth):
+    """Return this machine as the figure wants one.
+
+    Parameters
+    ----------
+    speed : dict
+        Operations per second by dtype, as measured.
+    bandwidth : float
+        Bytes per second, read and written, as measured.
 
     Returns
     -------
     dict
-        `name`, `what` (what it was measured with), `speed` by dtype in operations per second, `bandwidth` in bytes
-        per second (read and written), `memory` in bytes.
+        `name`, `what` (what it was measured with), `speed`, `bandwidth`, and `memory` in bytes.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(THREADS)
-    speed = {}
-    for name in DTYPES:
-        A, B = torch.randn(2, size, size).to(getattr(torch, name))
-        speed[name] = 2 * size**3 / shortest(lambda A=A, B=B: A @ B)
-    source = torch.ones(megabytes * 10**6 // 4)
-    target = torch.empty_like(source)
-    bandwidth = 2 * 4 * len(source) / shortest(lambda: target.copy_(source))
-    torch.set_num_threads(threads)
     return {
         "name": records.processor(),
         "what": what(),
@@ -100,85 +85,25 @@ def here(size=1536, megabytes=128):
     }
 
 
-def recorded(path):
-    """Read what was measured on a GPU; None where nothing was.
-
-    Parameters
-    ----------
-    path : str
-        Relative to the folder of the pages.
-    """
-    file = Path(__file__).resolve().parent.parent / path
-    return json.loads(file.read_text(encoding="utf8")) if file.exists() else None
-
-
-def gpu(record):
-    """Return a recorded GPU as `here` returns this machine; None where nothing was recorded."""
-    if not record:
-        return None
-    machine, ceilings = record["machine"], record["ceilings"]
-    return {
-        "name": machine["device"],
-        "what": f"PyTorch {str(machine['torch']).partition('+')[0]}, {machine['date']}",
-        "speed": {name: 1e12 * ceilings["matmul_tflop_s"][name] for name in DTYPES},
-        "bandwidth": 1e9 * ceilings["copy_gb_s"],
-        "memory": memory_of(machine),
-    }
-
-
-def memory_of(machine):
-    """Return the memory of a recorded GPU in bytes, or 0 where it isn't recorded."""
-    for name, unit in (("memory_bytes", 1), ("memory_gb", 1e9), ("memory_gib", 2**30)):
-        if name in machine:
-            return int(machine[name] * unit)
-    return 0
-
-
 def rows(record, part, **same):
-    """Return a record's rows with these values: by implementation, {n: row}, without those that ran out of memory."""
-    found = {}
-    for row in (record or {}).get(part, []):
-        if row["milliseconds"] is not None and all(row[name] == value for name, value in same.items()):
-            found.setdefault(row["implementation"], {})[row["n"]] = row
-    return found
+    """Return what `gpu_record.rows` does, of no record as well."""
+    return gpu_record.rows(record or {}, part, **same)
 
 
-def told(record, n=16384, lengths=(512, 8192)):
-    """Return what the page says of a recorded GPU, by name; `TEXT["nothing"]` for what was not recorded.
+recorded, gpu = gpu_record.read, gpu_record.card  # by the names that chapter 11 has for them
 
-    Parameters
-    ----------
-    record : dict or None
-    n : int
-        Where attention with and without tables is compared.
-    lengths : pair of int
-        Where a recurrent network is compared with attention.
+
+def crossed(lengths, ratios):
+    """Return where a ratio of times rose above 1 for good, as a sentence has it: between two of the lengths.
+
+    Short texts measure calls, so it may be above 1 there too, and fall again.
     """
-    card, said = gpu(record), {}
-    if card:
-        said["gpu"] = f"{card['name']}, {card['what']}"
-        said["gpu_bandwidth"] = f"{card['bandwidth'] / 1e9:,.0f}"
-        for name, speed in card["speed"].items():
-            said[f"gpu_{name}"] = f"{speed / 1e9:,.0f}"
-            said[f"gpu_ridge_{name}"] = f"{speed / card['bandwidth']:.0f}"
-    attention = rows(record, "attention", direction="forward", causal=True, dtype="bfloat16", d_head=64)
-    exponents = (record or {}).get("memory_exponent", {}).get("attention", {})
-    for name in ("naive", "flash"):
-        row = attention.get(name, {}).get(n)
-        if row:
-            said[f"gpu_{name}_time"] = duration(row["milliseconds"] / 1e3)
-            said[f"gpu_{name}_bytes"] = size(row["peak_bytes"])
-        if "forward" in exponents.get(name, {}):
-            said[f"gpu_{name}_exponent"] = f"{exponents[name]['forward']['exponent']:.2f}"
-    race = rows(record, "rnn", direction="forward+backward")
-    for which, m in zip(("short", "long"), lengths, strict=True):
-        pair = [race.get(name, {}).get(m) for name in ("nn.GRU", "layer")]
-        if all(pair):
-            said[f"gpu_race_{which}"] = f"{pair[0]['milliseconds'] / pair[1]['milliseconds']:.1f}"
-    names = ["gpu", "gpu_bandwidth", "gpu_race_short", "gpu_race_long"]
-    names += [f"gpu_{what}{name}" for name in DTYPES for what in ("", "ridge_")]
-    names += [f"gpu_{name}_{what}" for name in ("naive", "flash") for what in ("time", "bytes", "exponent")]
-    return {name: said.get(name, TEXT["nothing"]) for name in names}
+    below = [i for i, ratio in enumerate(ratios) if ratio < 1]
+    if not below:
+        return f"below {lengths[0]} tokens, the shortest measured"
+    if below[-1] == len(lengths) - 1:
+        return f"at no length up to {lengths[-1]} tokens"
+    return f"between {lengths[below[-1]]} and {lengths[below[-1] + 1]} tokens"
 
 
 def size(count):
@@ -197,32 +122,45 @@ def duration(seconds):
 
 
 TEXT = {
-    "title": "What one layer of attention costs at least",
+    "title": "What one layer costs at least",
     "try": "Things to try",
     "tries": ["A short text", "Where they cross", "A long text", "Many heads", "One token", "On a GPU"],
     "machine": "Machine",
     "dtype": "Numbers",
     "nothing": "not yet measured",
-    "unmeasured": "GPU (not yet measured)",
+    "part": "Cost of",
+    "parts": ["attention", "whole block"],
     "n": "n, tokens",
+    "context": "c, in cache",
     "d_model": "d_model, width",
     "num_heads": "h, heads",
     "batch": "b, batch",
     "time": "Time, at least",
     "arithmetic": "arithmetic",
     "traffic": "memory traffic",
-    "steps": ["Q, K, V", "Scores", "Softmax", "Weighted sum", "Times W_o"],
+    "steps": ["Q, K, V", "Scores", "Softmax", "Weighted sum", "Times W_o", "MLP"],
+    "none": "not counted",
     "both": "{step}: arithmetic {arithmetic}, memory traffic {traffic}",
     "sum": "together",
-    "memory": "Memory, at most at once",
+    "memory": "Memory, while softmax runs",
     "parameters": "parameters",
     "tokens": "X, Q, K, V, Z",
     "weights": "scores, weights",
+    "cache": "cache of K, V",
     "share": "{total} of {capacity}",
     "alone": "{total}",
-    "summary": "One layer takes at least {time} on {machine} ({what}). {limit} {compared}",
-    "times": "The two products cost {ratio} times what the four projections cost.",
-    "level": "The two products cost as much as the four projections.",
+    "summary": "{part} takes at least {time} on {machine} ({what}). {limit} {compared}",
+    "one": ["Attention", "The block"],
+    "times": [
+        "The two products cost {ratio} times what the four projections cost.",
+        "The two products cost {ratio} times what projections and MLP cost.",
+    ],
+    "level": [
+        "The two products cost as much as the four projections.",
+        "The two products cost as much as projections and MLP.",
+    ],
+    "moved": "Of the bytes moved, {parameters} are parameters and {cache} are cached keys and values.",
+    "percent": "{number}%",
     "by_arithmetic": "Arithmetic limits it.",
     "by_traffic": "Memory traffic limits it: numbers arrive too slowly.",
     "by_size": "But it can’t run: it needs {total} of memory, and there are {capacity}.",
@@ -230,10 +168,10 @@ TEXT = {
 
 
 class ComplexityFigure(Figure):
-    """Time and memory of one layer of attention on a machine, no better than its arithmetic and its memory allow.
+    """Time and memory of one layer on a machine, no better than its arithmetic and its memory allow.
 
     Args:
-        machines: what `here` and `gpu` return; None for one that was not measured.
+        machines: what `here` and `gpu_record.card` return.
         state: what is shown first, with the keys of `START`.
         tries: states that a button sets; named by `text["tries"]`.
         text: the words of the figure, by the keys of `TEXT`.
@@ -247,8 +185,8 @@ class ComplexityFigure(Figure):
     tries = traitlets.List().tag(sync=True)
 
     def __init__(self, machines, state=START, tries=TRIES, text=None):
-        if not machines or machines[0] is None:
-            raise ValueError("the figure wants a machine that was measured, and then others")
+        if not machines or None in machines:
+            raise ValueError("the figure wants machines that were measured")
         if any(state[name] not in stops for name, stops in STOPS.items()) or state["dtype"] not in DTYPES:
             raise ValueError(f"what is shown first is at a stop of each slider, not {state}")
         super().__init__(
@@ -257,5 +195,5 @@ class ComplexityFigure(Figure):
 
 
 def demo():
-    """Return a figure that is quickly made, to be tried in JupyterLab."""
-    return ComplexityFigure([here(64, 1), None])
+    """Return a figure that is quickly made, to be tried in JupyterLab: of the recorded GPU alone."""
+    return ComplexityFigure([gpu_record.card(gpu_record.read("data/gpu.json"))])

@@ -119,6 +119,7 @@ LEADS = {
         "**A known course's contest.** Stanford's CS336 had its students of 2025 write this kernel, on one H100, for "
         "one configuration:"
     ),
+    "A step in the profiler": "**A step of the layer in the profiler**: which kernels ran, and for how long.",
     "Memory over n, as an exponent": (
         "**Memory** beyond the inputs, as the exponent of a line fitted over the length: 2 is a table, 1 is none."
     ),
@@ -130,6 +131,7 @@ LEADS = {
 PARTS = {
     "attention": "attention alone, the course's kernel beside each of PyTorch's",
     "layer": "the whole layer",
+    "trace": "which kernels a step runs",
     "memory_exponent": "memory over the length",
     "accuracy": "errors beside float64",
     "timing": "what mistakes in timing make of a product",
@@ -140,10 +142,9 @@ PARTS = {
 def made(record, title):
     """Return a table of the record as Markdown; None where nothing of it was measured."""
     if title == "Goals":
-        lines = [
-            (what, f"{reached:.2f}", f"{asked:.2f}") for what, reached, asked in tables().goals(record) if reached
-        ]
-        return gpu_record.table(["goal", "reached", "asked"], lines) or None
+        found = [goal for goal in tables().goals(record) if goal.reached is not None]
+        lines = [(goal.what, f"{goal.reached:.2f}", goal.asked_for(), goal.said()) for goal in found]
+        return gpu_record.table(["goal, at worst", "reached", "asked", ""], lines) or None
     if title == "The leaderboard's configuration" and not record.get("leaderboard", {}).get("rows"):
         return None  # other people's times alone
     parts = (tables().TABLES[title](record) or "").split("\n\n")
@@ -180,8 +181,7 @@ def table(record, title, folded=False):
 
 def box(record):
     """Return one box about what a GPU will add, and how; None where all was measured."""
-    said = gpu_record.awaits(record, PARTS)
-    return Markdown(f":::{{admonition}} What a GPU will add\n:class: note\n\n{said}\n:::") if said else None
+    return gpu_record.box(record, PARTS)
 
 
 def measured_on(record):

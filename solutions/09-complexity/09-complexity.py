@@ -444,10 +444,10 @@ figure.tight_layout()
 #
 # For a smooth cost f(n), the slope of the log-log curve at one length is $n f'(n) / f(n)$. Find it for the FLOPs of
 # attention, as a formula in n and d_model. What is it at the crossover? From which length on is it above 1.9? Test
-# your formula with `fit_exponent` on the counts at two lengths that lie close together. Then count a whole block: a
-# feed-forward network with weights (d_model, 4 d_model) and (4 d_model, d_model) stands behind the attention. Where
-# does its crossover lie, and what does that say about a model with d_model = 4096 that reads 2000 tokens? There are
-# no points for it, and no check.
+# your formula with `fit_exponent` on the counts at two lengths that lie close together. Then count a block as in
+# Llama 3: its keys and values are d_model / 4 wide, each shared by four query heads, and its MLP has three matrices, as
+# large as (d_model, 3.5 d_model). Where does its crossover lie, and what does that say about a model with
+# d_model = 4096 that reads 2000 tokens? There are no points for it, and no check.
 
 # %%
 # Yours: the stretch task, or anything else.

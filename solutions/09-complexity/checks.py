@@ -18,6 +18,8 @@ if not importlib.util.find_spec("checking"):
     raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
 
 import functools
+import itertools
+import math
 from decimal import Decimal
 from fractions import Fraction
 
@@ -70,10 +72,12 @@ run = suite.run
 def as_number(result):
     """Return a result as a float, whatever kind of number it is, or say what it is instead."""
     if isinstance(result, (bool, np.bool_)):
-        raise Failed(f"The result should be a number, and is {result}.")
+        raise Failed(f"The result should be a number, and is {result}.", tells=True)
     plain = as_plain(float(result) if isinstance(result, (int, Fraction, Decimal)) else result)
-    expect(plain is not None and not plain.ndim, f"The result should be one number, and is {describe(result)}.")
-    expect(np.isfinite(plain), f"The result should be a finite number, and is {float(plain)}.")
+    if plain is None or plain.ndim:
+        raise Failed(f"The result should be one number, and is {describe(result)}.", tells=True)
+    if not np.isfinite(plain):
+        raise Failed(f"The result should be a finite number, and is {float(plain)}.", tells=True)
     return float(plain)
 
 
@@ -86,14 +90,16 @@ def named(call, names):
     return ", ".join(f"{name} = {value}" for name, value in zip(names, call, strict=False))
 
 
-def in_terms(calls, results, terms, lead):
-    """Return a sentence on what all results are made of, where they are a sum of a few terms; or an empty text.
+def in_terms(calls, results, terms):
+    """Return what all results are made of, where they are a sum of a few terms; or an empty text.
 
-    `lead` begins it. `terms` has a function of a call's arguments for each text. How often each term is in them is a
-    least-squares problem; it is told only if nothing is left over.
+    `terms` has a function of a call's arguments for each text. How often each term is in them is a least-squares
+    problem; it is told only if nothing is left over.
     """
     columns = np.array([[float(term(*call)) for term in terms.values()] for call in calls])
     results, lengths = np.array(results), np.linalg.norm(columns, axis=0)
+    if not np.isfinite([*lengths, np.linalg.norm(results)]).all():
+        return ""
     shares, _, rank, _ = np.linalg.lstsq(columns / lengths, results, rcond=None)
     left = np.abs(columns / lengths @ shares - results).max()
     if rank < len(terms) or not results.any() or left > 1e-9 * np.abs(results).max():
@@ -106,15 +112,51 @@ def in_terms(calls, results, terms, lead):
             number = next((str(own) for own in simple if abs(often - own) < 1e-6 * often), f"{often:.6g}")
             words = [own for own in (number, name) if own != "1"] or ["1"]
             parts.append(f"{'-' if share < 0 else '+'} {' '.join(words)}")
-    return f"{lead} {' '.join(parts).removeprefix('+ ')}." if len(parts) <= 4 else ""
+    return " ".join(parts).removeprefix("+ ") if len(parts) <= 4 else ""
 
 
-def explained(subject, calls, terms, lead="Your results are"):
+def in_powers(calls, results, names):
+    """Return what all results are made of, where it is one product of powers of the arguments, or a sum of two.
+
+    The two are found by their angles with the results: all pairs are tried at once.
+    """
+    powers = [own for own in itertools.product((0, 1, 2, 3, -1), repeat=len(names)) if sum(map(abs, own)) < 6]
+    columns = np.exp(np.log(np.array([call[: len(names)] for call in calls], float)) @ np.array(powers, float).T)
+    columns /= np.linalg.norm(columns, axis=0)
+    angles, own = columns.T @ columns, columns.T @ (np.array(results) / (np.linalg.norm(results) or 1.0))
+    with np.errstate(all="ignore"):
+        left = 1 - (own[:, None] ** 2 + own**2 - 2 * angles * np.outer(own, own)) / (1 - angles**2)
+    left[~(angles**2 < 1 - 1e-9)] = np.inf
+    for pair in zip(*np.unravel_index(np.argsort(left, axis=None)[:40:2], left.shape), strict=True):
+        terms = {in_words(powers[place], names): powers[place] for place in sorted(pair)}
+        if found := in_terms(calls, results, {text: product_of(own) for text, own in terms.items()}):
+            return found
+    return ""
+
+
+def product_of(powers):
+    """Return a function of a call's arguments: the product of these powers of them."""
+    return lambda *call: math.prod(float(own) ** power for own, power in zip(call, powers, strict=False))
+
+
+def in_words(powers, names):
+    """Return a product of powers as text, such as "n² d_model / num_heads"."""
+    raised = {1: "", 2: "²", 3: "³"}
+    above = [name + raised[power] for name, power in zip(names, powers, strict=True) if power > 0]
+    below = [name for name, power in zip(names, powers, strict=True) if power < 0]
+    return " / ".join([" ".join(above) or "1", *below])
+
+
+def explained(subject, calls, terms, names=(), lead="Your results are"):
     """Return a sentence on what the results of so many calls are made of; an empty text where it cannot be told."""
     try:
-        return in_terms(calls, [as_number(subject(*call)) for call in calls], terms, lead)
+        results = [as_number(subject(*call)) for call in calls]
     except Failed:
         return ""
+    if not any(results):
+        return f"{lead} 0, whatever the arguments are."
+    found = in_terms(calls, results, terms) or (in_powers(calls, results, names) if names else "")
+    return f"{lead} {found}." if found else ""
 
 
 def failed(message, relation, held=()):
@@ -167,7 +209,7 @@ def layers(draw, count):
 
 
 def flops_explained(attention_flops, draw):
-    return explained(attention_flops, layers(draw, 24), FLOPS_TERMS)
+    return explained(attention_flops, layers(draw, 24), FLOPS_TERMS, FLOPS_NAMES)
 
 
 @check(weight=0.5)
@@ -266,7 +308,7 @@ def in_memory(draw, count):
 
 
 def bytes_explained(attention_bytes, draw):
-    return explained(attention_bytes, in_memory(draw, 26), BYTES_TERMS)
+    return explained(attention_bytes, in_memory(draw, 26), BYTES_TERMS, BYTES_NAMES)
 
 
 def expect_ratio(attention_bytes, draw, calls, ratio, change):
@@ -363,7 +405,7 @@ def attention_bytes_refuses(attention_bytes, draw):
 
 def parameters_explained(parameter_count, bias):
     lead = f"{'With' if bias else 'Without'} biases your results are"
-    return explained(parameter_count, [(d_model, bias) for d_model in PRIMES], COUNT_TERMS, lead)
+    return explained(parameter_count, [(d_model, bias) for d_model in PRIMES], COUNT_TERMS, ["d_model"], lead)
 
 
 def widths(draw):
@@ -422,17 +464,23 @@ def parameter_count_large(parameter_count, draw):
 # crossover_length
 
 
+def crossing_explained(crossover_length):
+    return explained(crossover_length, [(d,) for d in PRIMES], COUNT_TERMS, ["d_model"])
+
+
 def expect_crossing(crossover_length, d_model):
     """Fail unless the two products cost as much as the four projections at the length that the function returns."""
     n = as_number(crossover_length(d_model))
-    expect(n > 0, f"For d_model = {d_model} the length should be above 0, and is {written(n)}.")
+    if n <= 0:
+        message = f"For d_model = {d_model} the length should be above 0, and is {written(n)}."
+        raise failed(message, crossing_explained(crossover_length))
     ratio = two_products(n, d_model) / four_projections(n, d_model)
     if abs(ratio - 1) > EXACT:
         products, projections = written(two_products(n, d_model)), written(four_projections(n, d_model))
         raise failed(
             f"For d_model = {d_model} the result is {written(n)}. At that length the two products cost {products} "
             f"FLOPs, {ratio:.6g} times as much as the four projections, which cost {projections}.",
-            explained(crossover_length, [(d,) for d in PRIMES], COUNT_TERMS),
+            crossing_explained(crossover_length),
         )
 
 
@@ -511,7 +559,7 @@ def fit_exponent_power(fit_exponent, draw):
     calls = [(lengths, draw.rng.uniform(1, 9) * 1e-5 * lengths ** power_of(draw)) for _ in range(6)]
     terms = {"p": slope, "1": lambda *call: 1}
     why = functools.partial(
-        explained, fit_exponent, calls, terms, "At these lengths, with p for the exponent, your results are"
+        explained, fit_exponent, calls, terms, lead="At these lengths, with p for the exponent, your results are"
     )
     for points in calls:
         expect_slope(fit_exponent, *points, EXACTLY, why)

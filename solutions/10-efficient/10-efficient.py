@@ -311,7 +311,7 @@ checks.run("linear_attention", points=2)
 # $\sum_{j \le i} \phi(k_j)$ grow by one term for each token. So a text is read one token at a time, with a state whose size does not
 # depend on n: linear attention is a recurrent network. Here queries, keys and values are equally many.
 #
-# To hold the matrix for each token, (..., n, d_k, d_v), is allowed here; a loop that keeps the newest alone holds less.
+# To hold the matrix for each token, (..., n, d_k, d_v), is allowed here; a loop that keeps only the newest needs less memory.
 #
 # By hand, with d_k = d_v = 1: the features 1, 2, 1 and the values 6, 3, 8 give $6/1 = 6$, $12/3 = 4$ and $20/4 = 5$.
 

@@ -1,0 +1,173 @@
+"""Grades before and after: whose changed, by how much and through which check, and what that comes to for a class."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from autograder import records
+from autograder.checking import Status
+from autograder.results import CellResult, Kind, Record
+
+LEAST = 0.005
+"""Points are rounded to hundredths; less than half of one is none."""
+LATE, BY_HAND = "late", "points by hand"
+
+
+class Step(NamedTuple):
+    """A check, a cell or else what came out otherwise, how, and the points that this brought or cost."""
+
+    name: str
+    how: str
+    points: float
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.how}" if self.how else self.name
+
+
+@dataclass(frozen=True)
+class Change:
+    """A grade that is another: the record before, None where there was none, and after; `when` it was graded so."""
+
+    before: Record | None
+    after: Record
+    when: str = ""
+
+    @property
+    def difference(self) -> float:
+        """The points gained, or lost where it is negative."""
+        return round(self.after.score - (self.before.score if self.before else 0.0), 4)
+
+    @property
+    def anew(self) -> bool:
+        """Whether something else was handed in, so that no check need have changed."""
+        return self.before is not None and self.before.submission != self.after.submission
+
+    def through(self) -> list[Step]:
+        """Return what came out otherwise; their points are the difference."""
+        if self.before is None:
+            return []
+        if self.before.kind.ungraded or self.after.kind.ungraded:
+            return [Step(self.after.kind, f"{self.before.kind} → {self.after.kind}", self.difference)]
+        found = []
+        for name in dict.fromkeys([*self.after.cells, *self.before.cells]):
+            found += _steps(name, self.before.cells.get(name), self.after.cells.get(name))
+        late = self.before.penalty - self.after.penalty
+        if late:
+            found.append(Step(LATE, f"−{self.before.penalty:g} → −{self.after.penalty:g}", late))
+        rest = self.difference - sum(step.points for step in found)
+        return [*found, Step(BY_HAND, "", rest)] if abs(rest) > LEAST else found
+
+
+def _steps(name: str, then: CellResult | None, now: CellResult | None) -> list[Step]:
+    """Return what came out otherwise in one cell, by check where both times its checks were run."""
+    was, is_now = (cell.points if cell else 0.0 for cell in (then, now))
+    subject = next((cell.subject for cell in (now, then) if cell and cell.subject), name)
+    if not (then and now and then.checks and now.checks):
+        shown = [f"{cell.points:g}" if cell else other for cell, other in ((then, "new"), (now, "gone"))]
+        return [Step(subject, " → ".join(shown), is_now - was)] if abs(is_now - was) > LEAST else []
+    before, after = _earned(then), _earned(now)
+    steps, unlike = [], []
+    for check in dict.fromkeys([*after, *before]):
+        status, points = after.get(check, ("gone", 0.0))
+        earlier, had = before.get(check, ("new", 0.0))
+        if status != earlier:
+            steps.append(Step(check, f"{earlier} → {status}", points - had))
+            unlike.append(check not in before or check not in after)
+    rest = is_now - was - sum(step.points for step in steps)
+    if abs(rest) <= LEAST:
+        return steps
+    if not any(unlike):
+        return [*steps, Step(subject, f"{was:g} → {is_now:g}", rest)]
+    # With a check more or less, those that are there both times are worth less or more: that is its doing.
+    share = rest / sum(unlike)
+    return [step._replace(points=step.points + share * other) for step, other in zip(steps, unlike, strict=True)]
+
+
+def _earned(cell: CellResult) -> dict[str, tuple[str, float]]:
+    """Return the status of each check of a cell, and the points that it brought."""
+    total = sum(check.weight for check in cell.checks) or 1
+    return {
+        check.name: (
+            check.status.value,
+            cell.max_points * check.weight / total if check.status == Status.PASSED else 0.0,
+        )
+        for check in cell.checks
+    }
+
+
+def _differ(before: Record, after: Record) -> bool:
+    return (
+        abs(before.score - after.score) > LEAST / 10 or before.pending != after.pending or before.kind != after.kind
+    )
+
+
+def between(before: dict[tuple[str, str], Record], after: Iterable[Record]) -> list[Change]:
+    """Return the grades that are new or other: the largest loss first, and last what is new."""
+    found = [Change(before.get((record.student, record.assignment)), record) for record in after]
+    other = [change for change in found if change.before is None or _differ(change.before, change.after)]
+    return sorted(
+        other,
+        key=lambda change: (change.before is None, change.difference, change.after.student, change.after.assignment),
+    )
+
+
+def latest(record: Record) -> Change | None:
+    """Return how a submission's grade last became another, by its history; None if it never did.
+
+    A grading that our own fault broke off gave no grade.
+    """
+    if not record.history:
+        return None
+    earlier = [one for raw in record.history if (one := records.parsed(raw)) and one.kind != Kind.INFRASTRUCTURE]
+    for before, after in reversed(list(pairwise([*earlier, record]))):
+        if _differ(before, after):
+            return Change(before, record, after.graded_at)
+    return None
+
+
+class Sum(NamedTuple):
+    """What came of one check, or of all: how many gain and lose how many points through it."""
+
+    name: str
+    gain: int
+    gained: float
+    lose: int
+    lost: float
+
+    def __str__(self) -> str:
+        parts = [
+            f"{count} {verb}{'s' * (count == 1)} {points:.4g} point{'s' * (points != 1)}{' in all' * (count > 1)}"
+            for count, verb, points in ((self.gain, "gain", self.gained), (self.lose, "lose", self.lost))
+            if count
+        ]
+        return f"{self.name}: {', '.join(parts) or 'nobody gains or loses'}"
+
+
+def _sum(name: str, points: Sequence[float]) -> Sum:
+    gained, lost = [p for p in points if p > LEAST], [-p for p in points if p < -LEAST]
+    return Sum(name, len(gained), sum(gained), len(lost), sum(lost))
+
+
+def sums(changes: Iterable[Change]) -> list[Sum]:
+    """Return what the changed grades of a class come to: in all, of what was handed in anew, and through each check.
+
+    Checks count where the submission is the same, and the one that costs most is first.
+    """
+    changes = [change for change in changes if change.before]
+    found = [_sum("all", [change.difference for change in changes])]
+    if anew := [change.difference for change in changes if change.anew]:
+        found.append(_sum("handed in anew", anew))
+    several = len({change.after.assignment for change in changes}) > 1
+    through: defaultdict[str, list[float]] = defaultdict(list)
+    for change in changes:
+        own: defaultdict[str, float] = defaultdict(float)  # a check of two functions is one
+        for step in () if change.anew else change.through():
+            own[f"{change.after.assignment} {step.name}" if several else step.name] += step.points
+        for name, points in own.items():
+            through[name].append(points)
+    checks = [_sum(name, points) for name, points in through.items()]
+    return found + sorted(
+        (one for one in checks if one.gain or one.lose), key=lambda one: (one.gained - one.lost, one.name)
+    )

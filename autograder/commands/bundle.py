@@ -1,0 +1,152 @@
+"""An offline classroom: one folder with all that students install, the built book, and the exercises."""
+
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from autograder.commands.console import Root, course_at, out, progress_of
+from autograder.course import ROOT, Exercise, UserError
+from autograder.doctor import needs
+
+PINS = ROOT / "requirements.txt"
+WORTH_SAYING = re.compile(r"\s*(Collecting|Downloading|Building|Saved|Processing)\b\s*(\S+)")
+LEFT_OUT = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "*.pyc")
+README = """\
+# {title}: an offline classroom
+
+Everything is in this folder, and no step needs a network. It was made on {system} with Python {python}, and is for
+machines like that one. Copy the folder to each of them, and open a terminal in it.
+
+1. Install what the exercises use, into a folder `.venv` beside this file:
+
+       {python_command} -m venv .venv
+       {pip} install --no-index --find-links wheelhouse -r requirements.txt
+
+2. Open the book: run this, and go to http://127.0.0.1:8000 in a browser.
+
+       {python_command} -m http.server --bind 127.0.0.1 --directory book 8000
+
+The exercises are in `exercises/`, a folder each. Open one, and run its cells from the top:
+
+       {jupyter} lab exercises/{first}/{first}.ipynb
+"""
+
+
+def bundle(
+    folder: Annotated[Path, typer.Argument(help="The folder to make.", show_default=False)],
+    course: Root = ROOT,
+) -> None:
+    """Make a folder for a classroom without a network: what students install, the built book, and the exercises.
+
+    Its README has the two commands that students need. What is installed is for machines with this system and this
+    version of Python.
+    """
+    where = course_at(course)
+    exercises = where.exercises()
+    book = where.root / "_build" / "html"
+    if not (book / "index.html").exists():
+        raise UserError(f"The book is not built: there is no {book / 'index.html'}. Run: make book")
+    if not exercises:
+        raise UserError(f"There are no exercises in {where.root / 'exercises'}. Run: python -m autograder release")
+    with _made_whole(folder.absolute()) as made:
+        with progress_of("Packages") as progress:
+            task = progress.add_task("", total=None)
+            wheels = collected(
+                [*needs(""), *needs("triton")],
+                made / "wheelhouse",
+                lambda line: progress.update(task, description=line, completed=_count(made / "wheelhouse")),
+            )
+        (made / "requirements.txt").write_text("".join(f"{wheel}\n" for wheel in wheels), encoding="utf-8")
+        with progress_of("Book and exercises") as progress:
+            task = progress.add_task("book", total=1 + len(exercises))
+            shutil.copytree(book, made / "book")
+            for exercise in exercises:
+                progress.update(task, advance=1, description=exercise.name)
+                shutil.copytree(exercise.released, made / "exercises" / exercise.name, ignore=LEFT_OUT)
+            progress.advance(task)
+        (made / "README.md").write_text(_readme(exercises), encoding="utf-8")
+        size = sum(path.stat().st_size for path in made.rglob("*") if path.is_file()) / 1e6
+        count = _count(made / "wheelhouse")
+    out.print(
+        f"{folder}: {size:.0f} MB, with {count} packages, the book and {len(exercises)} exercises. "
+        f"What to do with it stands in {folder / 'README.md'}.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+@contextmanager
+def _made_whole(folder: Path) -> Iterator[Path]:
+    """Yield a folder that takes the name of `folder` when all of it is there, and is gone when something fails."""
+    if folder.exists():
+        raise UserError(f"{folder} is there already. Name a new folder, or remove that one.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
+        made = Path(temporary) / folder.name
+        made.mkdir()
+        yield made
+        made.rename(folder)
+
+
+def collected(names: Sequence[str], wheelhouse: Path, said: Callable[[str], None]) -> list[str]:
+    """Put wheels of these packages, and of all that they need, into a folder; return the former with their versions.
+
+    pip finds them as ever, by its own settings; the versions are those that were tested, where these are known.
+
+    Raises
+    ------
+    UserError
+        If pip does not find one.
+    """
+    pins = ["--constraint", str(PINS)] if PINS.exists() else []
+    command = [sys.executable, "-m", "pip", "wheel", "--wheel-dir", str(wheelhouse), "--prefer-binary", *pins, *names]
+    last = ""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
+        assert pip.stdout is not None
+        for line in pip.stdout:
+            if line.startswith("ERROR:"):
+                last = last or line.removeprefix("ERROR:").strip()
+            if found := WORTH_SAYING.match(line):
+                said(f"{found[1]} {found[2].rpartition('/')[2]}")
+    if pip.returncode:
+        raise UserError(
+            f"pip could not collect the packages: {last or f'status {pip.returncode}'}. "
+            "See that this machine has a network, and run the same command again."
+        )
+    versions = {
+        name: version for name, version, *_ in (parse_wheel_filename(own.name) for own in _wheels(wheelhouse))
+    }
+    return [f"{name}=={versions[canonicalize_name(name)]}" for name in names]
+
+
+def _wheels(wheelhouse: Path) -> list[Path]:
+    return sorted(wheelhouse.glob("*.whl"))
+
+
+def _count(wheelhouse: Path) -> int:
+    return len(_wheels(wheelhouse))
+
+
+def _readme(exercises: Sequence[Exercise]) -> str:
+    windows = sys.platform == "win32"
+    python = ".".join(platform.python_version_tuple()[:2])
+    scripts = ".venv\\Scripts\\" if windows else ".venv/bin/"
+    return README.format(
+        title="Attention by Hand",
+        system=f"{platform.system()} ({platform.machine()})",
+        python=python,
+        python_command=f"py -{python}" if windows else f"python{python}",
+        pip=f"{scripts}python -m pip",
+        jupyter=f"{scripts}jupyter",
+        first=exercises[0].name,
+    )

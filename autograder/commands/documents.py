@@ -1,0 +1,133 @@
+"""What `--json` prints of each command, as plain values. The book's page *Operating it* has every field.
+
+Whoever reads these documents relies on their fields. One may be added; a new name or meaning raises `VERSION` in
+`console`.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autograder import reasons
+from autograder.checking.words import shown
+from autograder.course import Course
+from autograder.results import Record
+
+if TYPE_CHECKING:
+    from autograder.changes import Change
+    from autograder.doctor import Finding
+    from autograder.grading.session import Session
+    from autograder.report import Assignment, Column, Page, Row
+
+
+def of_grades(course: Course, session: "Session") -> dict[str, Any]:
+    """Return what `grade` has done: the counts, and each submission with its grade and the reasons."""
+    return {
+        "gradebook": course.database,
+        "autograded": str(course.autograded),
+        "feedback": str(course.feedback),
+        "graded": len(session.records) - session.kept,
+        "kept": session.kept,
+        "left_out": session.left_out,
+        "pages_renewed": session.renewed,
+        "submissions": [_grade(record) for record in sorted(session.records, key=_by_student)],
+    }
+
+
+def _by_student(record: Record) -> tuple[str, str]:
+    return record.student, record.assignment
+
+
+def _grade(record: Record) -> dict[str, Any]:
+    return {
+        "student": record.student,
+        "exercise": record.assignment,
+        "kind": record.kind,
+        "score": record.score,
+        "max_score": record.max_score,
+        "pending": record.pending,
+        "penalty": record.penalty,
+        "needs_manual_grade": record.needs_manual_grade,
+        "reasons": reasons.of(record, record.penalty),
+        "sandbox": record.sandbox,
+        "seed": record.seed,
+        "graded_at": record.graded_at,
+    }
+
+
+def of_changes(changes: Sequence["Change"], session: "Session") -> dict[str, Any]:
+    """Return what `grade --dry-run` found: whose grade would be new or another, and through which checks."""
+    return {
+        "dry_run": True,
+        "graded": len(session.records) - session.kept,
+        "kept": session.kept,
+        "left_out": session.left_out,
+        "changes": [
+            {
+                "student": change.after.student,
+                "exercise": change.after.assignment,
+                "now": change.before.score if change.before else None,
+                "then": change.after.score,
+                "difference": change.difference if change.before else None,
+                "max_score": change.after.max_score,
+                "pending": change.after.pending,
+                "kind": change.after.kind,
+                "through": [{"check": step.name, "how": step.how} for step in change.through()],
+            }
+            for change in changes
+        ],
+    }
+
+
+def of_report(page: "Page", path: Path) -> dict[str, Any]:
+    """Return the numbers of a report, which stands at `path`; without names where the report has none."""
+    return {
+        "page": str(path),
+        "anonymous": page.anonymous,
+        "students": page.students,
+        "without_sandbox": page.open,
+        "graded_at": page.graded_at,
+        "kinds": {str(kind): count for kind, count in page.kinds},
+        "exercises": [_exercise(assignment) for assignment in page.assignments],
+    }
+
+
+def _exercise(found: "Assignment") -> dict[str, Any]:
+    return {
+        "exercise": found.name,
+        "submissions": len(found.rows),
+        "mean": found.mean,
+        "median": found.median,
+        "max_score": found.max_score,
+        "pending": found.pending,
+        "histogram": [{"share": bar.label, "count": bar.count} for bar in found.histogram],
+        "lost": [{**lost._asdict(), "title": shown(lost.title)} for lost in found.checks],
+        "misconceptions": [
+            {**met._asdict(), "label": shown(met.label), "hint": shown(met.hint)} for met in found.misconceptions
+        ],
+        "hard": [_check(column) for column in found.hard],
+        "never_failed": [_check(column) for column in found.never],
+        "rows": [_row(row) for row in found.rows],
+    }
+
+
+def _check(column: "Column") -> dict[str, Any]:
+    return {"function": column.function, "check": column.check, "title": column.title, "failed": column.failed}
+
+
+def _row(row: "Row") -> dict[str, Any]:
+    return {
+        "student": row.student,
+        "score": row.score,
+        "pending": row.pending,
+        "kind": row.kind,
+        "needs_manual_grade": row.manual,
+        "reasons": row.reasons,
+        "evidence": row.evidence,
+        "earlier": row.earlier,
+    }
+
+
+def of_findings(found: Iterable["Finding"]) -> dict[str, Any]:
+    """Return what `doctor` found: ok, missing (needed) or optional (absent, and only some work needs it)."""
+    return {"findings": [vars(finding) for finding in found]}

@@ -1,0 +1,654 @@
+"""Grading on a Dask cluster: `Cluster` here hands out jobs, a `Station` in each Dask worker does them.
+
+A station is what this machine has when it grades by itself: a warm parent in its sandbox, and judges in processes of
+their own (`backends.Local`). What it needs of the course travels as one archive, known by its digest. Which worker
+has which job is settled here, as `Local` does it: Dask carries jobs there and answers back, and says who is gone.
+
+Answers come as JSON and are read as strictly as a record is. `distributed` is imported when a cluster is named.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+import importlib.metadata
+import io
+import json
+import logging
+import multiprocessing
+import platform
+import queue
+import socket
+import time
+import warnings
+import zipfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autograder import cores, course
+from autograder.checking import machine
+from autograder.course import Exercise, UserError
+from autograder.grading import backends
+from autograder.grading.backends import Job, Local, WorkerDied
+from autograder.grading.places import UNSANDBOXED, without_faulty_gpu
+from autograder.grading.worker_config import WorkerConfig
+from autograder.records import CODEC
+from autograder.results import Outcome
+from autograder.sandbox import bubblewrap
+from autograder.sanitize import text
+
+HERE = "local:"
+"""How an address begins that asks for workers on this machine: `local:4`."""
+GPU = "GPU"
+"""The Dask resource that a worker with a GPU declares: `dask worker ADDRESS --resources GPU=1`."""
+COMPARED = ("numpy", "torch", "distributed")
+"""Packages of which a worker must have the version that is here; of `2.13.0+cpu`, what stands before the plus."""
+SETTING = "setting.json"
+PATIENCE = "autograder.wait-for-workers"
+"""The key of Dask's configuration that says how long to wait for a worker, where there is none."""
+MOST_PATIENCE = "5 minutes"
+LOOK_SECONDS = 1.0
+"""How often to ask the scheduler which workers there are."""
+IDLE_SECONDS = 600
+"""After which a station that nobody told to rest gives way to another one."""
+FETCH_SECONDS = 10
+KEPT = "What was graded is kept; the same command goes on from there."
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+# In a Dask worker.
+
+
+class Station:
+    """What a Dask worker grades with: made once, for one archive.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the archive was unpacked.
+    jobs : int
+        How many at one time: the threads of the Dask worker.
+    each : sequence of int or None, optional
+        The core for each.
+    """
+
+    def __init__(self, folder: Path, jobs: int, each: Sequence[int | None] | None = None):
+        hidden = (str(folder), str(course.ROOT))
+        told = CODEC.structure(json.loads((folder / SETTING).read_text(encoding="utf-8")), WorkerConfig)
+        told = dataclasses.replace(told, root=str(folder), hidden=hidden)
+        self.setting, self.gpu_fault = without_faulty_gpu(told)
+        self.resting, self.used = False, time.monotonic()
+        # A worker that Dask's nanny started may have no children of its own, unless it says that it does.
+        multiprocessing.current_process().daemon = False
+        backends.preload(folder / "exercises", told.exercises)
+        self.pool = self.setting.pool() if told.sandbox else None
+        if self.pool:
+            self.pool.start()
+        self.all = [Local(1, self.setting, self.pool, [core]) for core in each or cores.shared_out(jobs)]
+        self.idle: queue.SimpleQueue[Local] = queue.SimpleQueue()
+        for local in self.all:
+            self.idle.put(local)
+
+    def work(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        """Do one job; return its answer, or the exception in its place."""
+        local = self.idle.get()
+        try:
+            local.submit(Job(0, method, arguments))
+            return local.result()[1]
+        finally:
+            self.used = time.monotonic()
+            self.idle.put(local)
+            if self.resting:
+                local.close()
+
+    def rest(self) -> None:
+        """End what it started, jobs under way with it."""
+        self.resting = True
+        for local in self.all:
+            for worker in local.workers:
+                worker.process.kill()  # who waits for its answer is told, and closes it
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self.idle.get_nowait().close()
+        if self.pool:
+            self.pool.close()
+
+
+_stations: dict[str, Station] = {}
+_folders: dict[str, Path] = {}
+
+
+def work(digest: str, method: str, arguments: tuple[Any, ...]) -> str:
+    """Do one job at the station of a digest; return the answer as JSON."""
+    station = _stations.get(digest)
+    answer = station.work(method, arguments) if station else None
+    if station is None or station.resting:
+        return json.dumps({"absent": True})
+    return as_text(answer)
+
+
+def as_text(answer: Any) -> str:
+    """Return what a job came to as the text that is sent of it."""
+    if isinstance(answer, WorkerDied):
+        return json.dumps({"died": str(answer)})
+    if isinstance(answer, Exception):
+        return json.dumps({"error": str(answer)})
+    if isinstance(answer, Outcome):
+        return json.dumps({"outcome": CODEC.unstructure(answer)})
+    return json.dumps({"page": answer})
+
+
+async def facts(sandbox: bool, dask_worker: Any = None) -> dict[str, Any]:
+    """Return what a Dask worker is: its host, versions, what it lacks for a sandbox if one is wanted, what it has."""
+    return {
+        "host": socket.gethostname(),
+        "versions": versions(),
+        "lacks": await asyncio.to_thread(bubblewrap.missing) if sandbox else [],
+        "triton": machine.has("triton"),
+        "threads": dask_worker.state.nthreads,
+    }
+
+
+async def equip(digest: str, archive: bytes | None, pin: bool, dask_worker: Any = None) -> dict[str, Any]:
+    """Make the station of a digest, if there is none. Where that needs the archive and none is given, say so.
+
+    With `pin`, it keeps to the core of the Dask worker's number.
+    """
+    usable = cores.usable()
+    each = [usable[int(dask_worker.name) % len(usable)]] if pin else None
+    jobs = dask_worker.state.nthreads
+    return await asyncio.to_thread(_equip, digest, archive, dask_worker.local_directory, jobs, each)
+
+
+def _equip(
+    digest: str, archive: bytes | None, scratch: str, jobs: int, each: Sequence[int | None] | None
+) -> dict[str, Any]:
+    if digest not in _folders:
+        if archive is None:
+            return {"needs": True}
+        if hashlib.sha256(archive).hexdigest() != digest:
+            return {"fault": "the exercises arrived damaged"}
+        # Below the Dask worker's own folder, which the next one removes where this one is killed.
+        folder = Path(scratch).resolve() / f"course-{digest[:16]}"
+        with zipfile.ZipFile(io.BytesIO(archive)) as packed:
+            packed.extractall(folder)
+        _folders[digest] = folder
+    for other, station in list(_stations.items()):
+        if station.resting or time.monotonic() - station.used > IDLE_SECONDS:
+            _stations.pop(other).rest()
+    if digest not in _stations:
+        _stations[digest] = Station(_folders[digest], jobs, each)
+    return {"gpu_fault": _stations[digest].gpu_fault}
+
+
+async def rest(digest: str) -> None:
+    """End what the station of a digest started; its exercises stay until the Dask worker ends."""
+    station = _stations.pop(digest, None)
+    if station:
+        await asyncio.to_thread(station.rest)
+
+
+# On both sides.
+
+
+def versions() -> dict[str, str]:
+    """Return what grades depend on, as it is in this process: by name, its version."""
+    found = {"Python": ".".join(platform.python_version_tuple()[:2])}
+    for name in COMPARED:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name).partition("+")[0]
+    return {**found, "the autograder": _engine()}
+
+
+def _engine() -> str:
+    """Return a fingerprint of the program's own code, what hurts graders and what authors use left out."""
+    own = Path(course.__file__).parent
+    sha = hashlib.sha256()
+    for path in sorted(own.rglob("*.py")):
+        if path.relative_to(own).parts[0] not in ("corpus", "authoring"):
+            sha.update(path.relative_to(own).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    sha.update((bubblewrap.PROGRAM / "syscalls.txt").read_bytes())
+    return sha.hexdigest()[:12]
+
+
+def packed(setting: WorkerConfig) -> bytes:
+    """Return what a station needs, as one archive: the released exercises, and the setting without its paths."""
+    told = dataclasses.replace(setting, root="", hidden=(), hide_gpu=False)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
+        for name, data in _contents(setting, json.dumps(CODEC.unstructure(told))):
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.external_attr = 0o644 << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            files.writestr(entry, data)
+    return archive.getvalue()
+
+
+def _contents(setting: WorkerConfig, told: str) -> Iterator[tuple[str, bytes]]:
+    yield SETTING, told.encode()
+    for name in setting.exercises:
+        folder = Exercise(name, Path(setting.root)).released
+        for path in sorted(folder.rglob("*")):
+            relative = path.relative_to(folder)
+            if path.is_file() and not path.is_symlink() and "__pycache__" not in relative.parts:
+                yield f"exercises/{name}/{relative.as_posix()}", path.read_bytes()
+
+
+# Where `grade` runs.
+
+
+@dataclass
+class _Worker:
+    """One Dask worker as it is seen from here: how it is told of, its threads, and its jobs in order."""
+
+    address: str
+    said: str
+    threads: int
+    gpus: int
+    triton: bool
+    jobs: deque[Job] = field(default_factory=deque)
+
+    def load(self) -> float:
+        return len(self.jobs) / self.threads
+
+
+class Cluster:
+    """A Dask cluster as the place where submissions are graded, and as the backend of its batch.
+
+    Each worker has a job under way and one waiting for each of its threads. One that is gone can only have been
+    killed by a job that was under way: those are told as `WorkerDied`, the others go to another worker, and nobody
+    hears of it.
+
+    Parameters
+    ----------
+    address : str
+        Of a running scheduler, such as `tcp://10.0.0.5:8786`; or `local:4`, for four workers on this machine.
+    warn : callable
+        Takes lines for whoever runs the command.
+
+    Raises
+    ------
+    UserError
+        If there is no scheduler, no worker, or one with which grades could be others.
+    """
+
+    name = "the cluster"
+
+    def __init__(self, address: str, warn: Callable[[str], None] = lambda line: None):
+        self.address, self.warn, self.option = address, warn, f" --cluster {address}"
+        self.workers: dict[str, _Worker] = {}
+        self.given: dict[str, tuple[Job, str, Any]] = {}
+        self.homeless: deque[Job] = deque()
+        self.finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.done: deque[tuple[Job, Any]] = deque()
+        self.archive, self.digest = b"", ""
+        self.sandbox = False
+        self.on_gpus: set[str] = set()
+        self.number = 0
+        self.next_look = 0.0
+        self.scheduler = ""
+        self.client: Any = None
+        self.own: Any = None
+        self.pin = False
+        _quiet()
+        try:
+            self._connect()
+            self._await_workers()
+        except BaseException:
+            self.close()
+            raise
+
+    # The place.
+
+    def has(self, what: str) -> bool:
+        """Tell whether its workers have what a check's `on=` names: for a GPU one of them, for the rest all."""
+        if what == "gpu":
+            return any(worker.gpus for worker in self.workers.values())
+        return all(worker.triton for worker in self.workers.values())
+
+    def begin(self, root: Path, exercises: Sequence[str]) -> None:
+        """Do nothing: stations load what they need when they are made."""
+
+    def settle(
+        self, setting: WorkerConfig, wanted: bool, fall_back: bool, warn: Callable[[str], None]
+    ) -> WorkerConfig:
+        """Return the setting with a sandbox, if it is wanted; refuse workers that can have none."""
+        self.sandbox = wanted
+        if not wanted:
+            warn(UNSANDBOXED.format(because=""))
+        if wanted:
+            self.workers.clear()
+            self._look(now=True)
+        gpu = [name for name in setting.exercises if setting.exercise(name).settings.gpu]
+        if gpu and self.has("gpu"):
+            self.on_gpus = set(gpu)
+        elif gpu:
+            warn(
+                f"{', '.join(gpu)} can ask for a GPU, and no worker declares one (--resources {GPU}=1): "
+                "what its checks ask of one is not verified, and those points wait."
+            )
+        return dataclasses.replace(setting, sandbox=wanted)
+
+    def open(self, setting: WorkerConfig, soon: bool) -> None:
+        """Pack what stations need; where there will be work for sure, they are made now."""
+        self.archive = packed(setting)
+        self.digest = hashlib.sha256(self.archive).hexdigest()
+        if soon:
+            self._equip(self.workers)
+
+    def backend(self, jobs: int) -> "Cluster":
+        """Return this cluster; it has as many jobs at one time as its workers have threads, and half of it waits."""
+        self._equip(self.workers)
+        return self
+
+    def said(self) -> str:
+        """Return how many workers there are."""
+        return f"{len(self.workers)} worker{'s' * (len(self.workers) != 1)}, "
+
+    # The backend.
+
+    def free(self) -> int:
+        """Return how many more jobs may be submitted now; wait for a worker if there is none."""
+        self._look()
+        if not self.workers:
+            self._await_workers()
+        room = sum(Local.AHEAD * worker.threads - len(worker.jobs) for worker in self.workers.values())
+        return room - len(self.homeless)
+
+    def submit(self, job: Job) -> None:
+        """Give a job to the worker that has the fewest for its threads, of those that have what it may ask for."""
+        unit = job.arguments[0]
+        gpu = job.method == "grade" and unit.assignment in self.on_gpus
+        fitting = [worker for worker in self.workers.values() if worker.gpus or not gpu]
+        if not fitting:
+            self.homeless.append(job)
+            return
+        # Of two with as few, the one without a GPU: that of the other may soon be asked for.
+        worker = min(fitting, key=lambda candidate: (candidate.load(), candidate.gpus))
+        worker.jobs.append(job)
+        self.number += 1
+        try:
+            future = self.client.submit(
+                work, self.digest, job.method, job.arguments, key=f"{self.client.id}-{self.number}",
+                workers=[worker.address], allow_other_workers=False, resources={GPU: 1} if gpu else None,
+                priority=-self.number, pure=False,
+            )  # fmt: skip
+        except Exception as error:  # the client is closed, or its connection: the next look will say
+            self.warn(text.line(str(error)))
+            self._take_back(worker)
+            return
+        self.given[future.key] = job, worker.address, future
+        future.add_done_callback(self.finished.put)
+
+    def result(self) -> tuple[Job, Any]:
+        """Wait for a job to be done; return it with its answer, or with the exception in its place."""
+        while not self.done:
+            self._look()
+            if not self.workers:
+                self._await_workers()
+            for _ in range(len(self.homeless)):
+                self.submit(self.homeless.popleft())
+            with contextlib.suppress(queue.Empty):
+                self._receive(self.finished.get(timeout=LOOK_SECONDS))
+        return self.done.popleft()
+
+    def close(self) -> None:
+        """End what stations started, forget what is under way, and leave the cluster; end it if it is our own."""
+        client, self.client = self.client, None
+        if client is not None:
+            with contextlib.suppress(Exception):  # whatever is gone needs no end
+                if client.status == "running" and self.digest:
+                    client.cancel([future for _, _, future in self.given.values()], force=True)
+                    client.sync(client._run, rest, self.digest, on_error="ignore", callback_timeout=FETCH_SECONDS)
+            with contextlib.suppress(Exception):
+                client.close(timeout=2)
+        self.given.clear()
+        if self.own is not None:
+            with contextlib.suppress(Exception):
+                self.own.close(timeout=FETCH_SECONDS)
+            self.own = None
+
+    # Answers.
+
+    def _receive(self, future: Any) -> None:
+        from distributed import KilledWorker
+
+        if future.key not in self.given:
+            return  # of a job that has gone to another worker since
+        job, address, _ = self.given[future.key]
+        worker = self.workers.get(address)
+        try:
+            told = json.loads(future.result(timeout=FETCH_SECONDS))
+            if told.get("absent"):  # somebody ended the station: its worker is welcomed anew
+                self._take_back(worker)
+                return
+            answer = _answer(told)
+        except KilledWorker:
+            self._lost(worker)
+            return
+        except (OSError, TimeoutError, asyncio.CancelledError) as error:
+            self.next_look = 0  # the worker is gone, or the scheduler: the look says which
+            if future.cancelled() or isinstance(error, asyncio.CancelledError):
+                self._take_back(worker)
+            return
+        except Exception as error:
+            answer = RuntimeError(text.line(f"{type(error).__name__}: {error}"))
+        del self.given[future.key]
+        if worker:
+            worker.jobs.remove(job)
+        self.done.append((job, answer))
+
+    def _lost(self, worker: _Worker | None) -> None:
+        """Forget a worker that is gone: only a job that it was at can have ended it."""
+        if worker is None:
+            return
+        for _ in range(min(worker.threads, len(worker.jobs))):
+            job = worker.jobs.popleft()
+            self.done.append((job, WorkerDied("the worker that had it is gone")))
+        self._take_back(worker)
+
+    def _take_back(self, worker: _Worker | None) -> None:
+        """Forget a worker until it is seen anew; its jobs go to others."""
+        if worker is None:
+            return
+        self.workers.pop(worker.address, None)
+        self.homeless.extend(worker.jobs)
+        mine = [key for key, (_, address, _) in self.given.items() if address == worker.address]
+        futures = [self.given.pop(key)[2] for key in mine]
+        with contextlib.suppress(Exception):  # the scheduler may be gone with it
+            self.client.cancel(futures, force=True, asynchronous=False)
+
+    # Workers.
+
+    def _look(self, now: bool = False) -> None:
+        """See which workers there are: welcome the new ones, and forget those that are gone."""
+        if time.monotonic() < self.next_look and not now:
+            return
+        self.next_look = time.monotonic() + LOOK_SECONDS
+        try:
+            known = self.client.sync(self.client.scheduler.identity, n_workers=-1, callback_timeout=FETCH_SECONDS)
+        except Exception:
+            self._reconnect()
+            return
+        if known["id"] != self.scheduler:  # another one at the same address: its workers ended with it
+            for worker in list(self.workers.values()):
+                self._take_back(worker)
+            self.scheduler = known["id"]
+        for address in set(self.workers) - set(known["workers"]):
+            self._lost(self.workers[address])
+        new = {address: told for address, told in known["workers"].items() if address not in self.workers}
+        if new:
+            self._welcome(new)
+
+    def _welcome(self, new: dict[str, Any]) -> None:
+        """Take workers in, after a look at each."""
+        faults, welcome = [], {}
+        for address, found in self._run(new, facts, self.sandbox).items():
+            if isinstance(found, ModuleNotFoundError):
+                faults.append(
+                    f"The worker {address} cannot import {found.name}: install this course's program there."
+                )
+                continue
+            if isinstance(found, Exception):  # it has gone meanwhile, or comes again with the next look
+                continue
+            said = f"{address} on {found['host']}"
+            faults += [f"The worker {said} {fault}" for fault in _faults(found)]
+            gpus = int((new[address].get("resources") or {}).get(GPU, 0))
+            welcome[address] = _Worker(address, said, found["threads"], gpus, found["triton"])
+        if faults:
+            more = f" ({len(faults) - 1} more of this kind)" if len(faults) > 1 else ""
+            raise UserError(faults[0] + more)
+        if self.digest:
+            welcome = self._equip(welcome)
+        self.workers.update(welcome)
+
+    def _equip(self, workers: dict[str, _Worker]) -> dict[str, _Worker]:
+        """Let each of these workers make its station; return those that have."""
+        told = self._run(workers, equip, self.digest, None, self.pin)
+        lacking = [address for address, found in told.items() if isinstance(found, dict) and found.get("needs")]
+        told.update(self._run(lacking, equip, self.digest, self.archive, self.pin))
+        equipped = {}
+        for address, found in told.items():
+            said = workers[address].said
+            if isinstance(found, OSError):
+                continue  # gone meanwhile
+            if isinstance(found, Exception):
+                raise UserError(f"The worker {said} cannot grade: {text.line(str(found))}")
+            if found.get("fault"):
+                raise UserError(f"The worker {said} cannot grade: {found['fault']}.")
+            if found.get("gpu_fault"):
+                self.warn(f"Submissions cannot use the GPU of {said} ({found['gpu_fault']}): points for it wait.")
+            equipped[address] = workers[address]
+        return equipped
+
+    def _run(self, workers: Iterable[str], function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+        """Call a function in each of these workers; return by address what it returned, or the exception."""
+        addresses = list(workers)
+        if not addresses:
+            return {}
+        found: dict[str, Any] = self.client.run(function, *arguments, workers=addresses, on_error="return")
+        return found
+
+    def _await_workers(self) -> None:
+        """Wait for a worker; raise `UserError` if none comes."""
+        import dask
+        from dask.utils import parse_timedelta
+
+        patience = parse_timedelta(dask.config.get(PATIENCE, MOST_PATIENCE))
+        deadline, told = time.monotonic() + patience, False
+        while True:
+            self._look(now=True)
+            if self.workers:
+                return
+            if not told:
+                self.warn(f"There is no worker at {self.address}; waiting up to {patience:g} s for one.")
+                told = True
+            if time.monotonic() > deadline:
+                raise UserError(
+                    f"No worker came to the scheduler at {self.address} in {patience:g} seconds. "
+                    f"Start one: dask worker {self.address}. {KEPT}"
+                )
+            time.sleep(0.3)
+
+    # The scheduler.
+
+    def _connect(self) -> None:
+        """Connect to the scheduler, or start our own and its workers."""
+        try:
+            from distributed import Client, LocalCluster
+        except ImportError:
+            raise UserError(
+                'Grading on a cluster needs Dask, which is not installed: python -m pip install ".[cluster]" '
+                "in the course's folder."
+            ) from None
+        _quiet()
+        target: Any = self.address
+        count = 0
+        if self.address.startswith(HERE):
+            count = _count(self.address)
+            import dask
+
+            self.pin = count >= cores.count()
+            dask.config.set({"distributed.worker.profile.enabled": False})
+            with backends.deaf():
+                target = self.own = LocalCluster(
+                    n_workers=count, threads_per_worker=1, processes=True, memory_limit=0,
+                    dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
+                )  # fmt: skip
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of other versions, of which we speak ourselves
+                self.client = Client(target, set_as_default=False)
+            if count:
+                self.client.wait_for_workers(count)
+        except (OSError, ValueError, TypeError, RuntimeError, ImportError) as error:
+            reason = text.line(str(error)) or type(error).__name__
+            raise UserError(
+                f"There is no Dask scheduler to be reached at {self.address} ({reason}). Start one with "
+                f"`dask scheduler`, and name the address that it prints, or {HERE}N for N workers on this machine."
+            ) from None
+
+    def _reconnect(self) -> None:
+        """Wait for the scheduler to come again, and begin anew with all that is under way."""
+        import dask
+        from dask.utils import parse_timedelta
+
+        patience = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
+        for worker in list(self.workers.values()):
+            self._take_back(worker)
+        self.warn(f"The scheduler at {self.address} does not answer; waiting up to {patience:g} s for it.")
+        with contextlib.suppress(Exception):
+            self.client.close(timeout=1)
+        self.client = None
+        try:
+            self._connect()
+        except UserError:
+            raise UserError(
+                f"The scheduler at {self.address} is gone. {KEPT} Start a scheduler and workers, and run it again."
+            ) from None
+        self.next_look = 0
+
+
+def _answer(told: dict[str, Any]) -> Any:
+    """Return what an answer says, as the batch knows it; raise an error where it is none."""
+    if "outcome" in told:
+        return CODEC.structure(told["outcome"], Outcome)
+    if "page" in told:
+        page, seconds = told["page"]
+        return CODEC.structure(page, str), CODEC.structure(seconds, float)
+    return WorkerDied(str(told["died"])) if "died" in told else RuntimeError(str(told["error"]))
+
+
+def _faults(found: dict[str, Any]) -> Iterator[str]:
+    """Yield what makes a worker one that must not grade."""
+    here = versions()
+    for name in sorted({*here, *found["versions"]}):
+        there = found["versions"].get(name)
+        if there != here.get(name):
+            yield (
+                f"has {name} {there or 'not at all'}, and here it is {here.get(name, 'not installed')}: "
+                "grades depend on it. Install the same on both."
+            )
+    if found["lacks"]:
+        yield (
+            f"cannot isolate submissions: {'; '.join(found['lacks'])}. Mend that or end that worker, "
+            "or grade at your own risk with --no-sandbox."
+        )
+
+
+def _count(address: str) -> int:
+    number = address.removeprefix(HERE)
+    if not number.isascii() or not number.isdigit() or not int(number):
+        raise UserError(f"--cluster {address} names no number of workers. Write it as {HERE}4.")
+    return int(number)
+
+
+def _quiet() -> None:
+    """Let only what we say ourselves be seen of Dask."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] in ("distributed", "tornado"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    warnings.filterwarnings("ignore", "Sending large graph")

@@ -1,0 +1,67 @@
+"""When something was handed in, and whether that is since a time that somebody names."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from autograder.checking.words import Message
+from autograder.course import UserError
+from autograder.grading.submissions import STAMP_MB, UNREAD_STAMP, Submission, notebook_in, read_file
+from autograder.sanitize import text
+
+AGO = re.compile(r"(\d{1,6}) ?([mhdw])")
+UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def moment(said: str, now: datetime | None = None) -> datetime:
+    """Return the time that somebody names: a date, with or without a time of day, or how long ago it is.
+
+    Without a zone it is of this machine's.
+
+    Raises
+    ------
+    UserError
+        If that is no time, or one to come.
+    """
+    now = now or datetime.now().astimezone()
+    try:
+        ago = AGO.fullmatch(said.strip())
+        if ago:
+            found = now - timedelta(**{UNITS[ago[2]]: int(ago[1])})
+        else:
+            found = datetime.fromisoformat(said.strip()).astimezone()
+    except (ValueError, OverflowError, OSError):
+        raise UserError(
+            f"--since {text.line(said, 50)} is no time. Write a date, 2026-11-25, a date and time, 2026-11-25T18:00, "
+            "or how long ago: 90m, 2h, 3d or 1w."
+        ) from None
+    if found > now:
+        raise UserError(f"--since {found:%Y-%m-%d %H:%M} is still to come. Name a time that is past.")
+    return found
+
+
+def handed_in(submission: Submission) -> datetime:
+    """Return when a submission was handed in: by its `timestamp.txt`, or else when its notebook was last written.
+
+    What cannot be read counts as handed in now, so that whoever looks at it says why.
+    """
+    raw, _ = read_file(submission.folder / "timestamp.txt", STAMP_MB)
+    told, _ = read_stamp(raw.decode("utf-8", "replace") if raw else None)
+    if told:
+        return told.replace(tzinfo=UTC)
+    try:
+        notebook = notebook_in(submission.folder, submission.exercise.name)
+        return datetime.fromtimestamp(notebook.lstat().st_mtime, UTC)
+    except (OSError, ValueError, OverflowError):
+        return datetime.now(UTC)
+
+
+def read_stamp(stamp: str | None) -> tuple[datetime | None, list[Message]]:
+    """Return the time that a `timestamp.txt` has (UTC, without a zone, as the gradebook wants it), or None."""
+    from nbgrader.utils import parse_utc
+
+    if stamp is None:
+        return None, []
+    try:
+        return parse_utc(text.line(stamp, 100)), []
+    except Exception:  # dateutil has many ways to stumble over what is no date
+        return None, [UNREAD_STAMP]

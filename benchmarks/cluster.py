@@ -1,0 +1,288 @@
+"""Measure grading on Dask's workers beside grading without Dask: `python benchmarks/cluster.py`.
+
+Three parts, in at most six minutes on a machine of two cores that does nothing else:
+
+* `beside`: the same class with as many processes, without Dask and with it, in turn;
+* `kill`: workers are killed in the middle, and every grade is compared with those of a run without;
+* `writer`: a thousand students on eight workers whose work is replaced by the time that it took when it was measured,
+  then by less and less of it: how much one writer can take.
+
+Results go to `benchmarks/results.json`, under `cluster`; `--table` prints what is there as Markdown.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import classes
+import graders
+import psutil
+import tables
+import watch
+from rich.console import Console
+from run import machine
+
+from autograder.course import Course
+from autograder.grading import backends, cluster
+from autograder.grading.session import Session
+from autograder.seeds import digest_of
+from autograder.startup import begin
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+SIZES = {"01-qkv": 80, "07-transformer": 24}
+WORKERS = (1, 2, 4)
+TWICE = 2  # the number of workers for which there are two turns: that of the cores of the smallest machine
+SIMULATED = 8
+SHARES = (1.0, 0.25, 0.0)
+"""Parts of the measured time that a simulated worker takes: with a quarter, eight are as fast as 32."""
+MEASURED = 24  # submissions whose work is measured, to be replayed
+SECRET = "the same draws for all\n"
+out = Console(width=118, highlight=False)
+
+
+def make_class(work, name, count):
+    """Write a mixed class below the folder of work; return where."""
+    folder = work / f"{name}-{count}"
+    if not folder.exists():
+        students = classes.students(classes.answers_of(name), "mixed", count, classes.SEED)
+        classes.write(students, name, folder)
+    return folder
+
+
+def fresh(into):
+    """Return an empty folder for grades, with the secret that all of them have."""
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(parents=True)
+    (into / ".course-secret").write_text(SECRET)
+    return into
+
+
+def records(into):
+    """Return the records by student, as they were written but for the time."""
+    found = {}
+    for path in into.glob("autograded/*/*/grade.json"):
+        lines = path.read_text(encoding="utf8").splitlines()
+        found[path.parts[-3]] = [line for line in lines if not line.startswith('"graded_at"')]
+    return found
+
+
+def expect_same(ours, theirs, count):
+    """End with an error unless two runs wrote the same records."""
+    if len(ours) != count or ours != theirs:
+        differing = sorted(student for student in {*ours, *theirs} if ours.get(student) != theirs.get(student))
+        raise SystemExit(f"{len(ours)} and {len(theirs)} records for {count}, and these differ: {differing[:10]}")
+
+
+def command(name, submitted, into, *more):
+    """Return the arguments that grade an exercise of a class into a folder."""
+    return ["-m", "autograder", "grade", name, "--submitted", submitted, "--into", into, *more]
+
+
+def timed(name, submitted, into, *more):
+    """Grade; return the wall seconds, those until the first record, and the rate from there to the last."""
+    start = time.time()
+    seconds, _ = graders.run(command(name, submitted, fresh(into), *more), ROOT)
+    return {"seconds": seconds, **rate_of(into, start)}
+
+
+def rate_of(into, start):
+    """Return when the first record was written, and how many a second from there to the last."""
+    written = sorted(path.stat().st_mtime for path in into.glob("autograded/*/*/grade.json"))
+    return {
+        "first_after": written[0] - start,
+        "rate": (len(written) - 1) / max(written[-1] - written[0], 1e-9),
+    }
+
+
+# With and without Dask.
+
+
+def measure_beside(options, known):
+    """Grade the same class with as many processes, without Dask and with it, in turn."""
+    for name, count in SIZES.items():
+        submitted = make_class(options.work, name, count)
+        found = known.setdefault(name, {})
+        found.clear()
+        for workers in WORKERS:
+            own = found[str(workers)] = {"n": count, "local": [], "cluster": [], "load": os.getloadavg()[0]}
+            for _ in range(2 if workers == TWICE else 1):
+                one, other = options.work / "local", options.work / "cluster"
+                own["local"].append(timed(name, submitted, one, "--jobs", workers))
+                own["cluster"].append(timed(name, submitted, other, "--cluster", f"local:{workers}"))
+                expect_same(records(one), records(other), count)
+            rates = {way: statistics.median(run["rate"] for run in own[way]) for way in ("local", "cluster")}
+            with_and_without = f"{rates['local']:.1f}/s without Dask, {rates['cluster']:.1f}/s with it"
+            out.print(f"{count} of {name} in {workers}: {with_and_without}")
+            yield
+
+
+# Workers that are killed.
+
+
+def measure_kill(options, known):
+    """Kill workers in the middle, and compare every record with those of a run without."""
+    name, count = "01-qkv", SIZES["01-qkv"]
+    submitted = make_class(options.work, name, count)
+    calm, hurt = fresh(options.work / "calm"), fresh(options.work / "hurt")
+    graders.run(command(name, submitted, calm), ROOT)
+    process = watch.started(command(name, submitted, hurt, "--cluster", "local:2"), ROOT)
+    rng, kills = random.Random(classes.SEED), []
+    for number in range(options.kills):
+        goal = round((number + rng.uniform(0.2, 0.8)) * count / options.kills)
+        while len(records(hurt)) < goal and process.poll() is None:
+            time.sleep(0.05)
+        if worker := rng.choice(dask_workers(process) or [None]):
+            kills.append(len(records(hurt)))
+            worker.send_signal(signal.SIGKILL)
+    if process.wait() or len(kills) < options.kills:
+        raise SystemExit(f"The run whose workers were killed ended with {process.returncode}, after {kills}.")
+    expect_same(records(calm), records(hurt), count)
+    known.clear()
+    known.update(exercise=name, n=count, kills=kills)
+    out.print(f"{len(kills)} workers killed, when {kills} of {count} were graded: the same records")
+    yield
+
+
+def dask_workers(process):
+    """Return Dask's worker processes below a command: those that its own process started by multiprocessing."""
+    found = []
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(process.pid).children():
+            with contextlib.suppress(psutil.Error):
+                if "spawn_main" in " ".join(child.cmdline()):
+                    found.append(child)
+    return found
+
+
+# One writer.
+
+
+def replayed(digest, method, arguments):
+    """Stand in for a worker's work: take a part of the time that it took, and answer what it answered."""
+    from distributed import get_worker
+
+    kept = get_worker().replayed[method]
+    answer, seconds = kept[int(digest_of(arguments[0].student.encode())[:8], 16) % len(kept)]
+    time.sleep(seconds * get_worker().share)
+    return answer
+
+
+def keep(answers, share, dask_worker=None):
+    """Give a worker what it is to answer."""
+    dask_worker.replayed, dask_worker.share = answers, share
+
+
+class Replaying(cluster.Cluster):
+    """A cluster whose workers have no station: they wait, and answer what was answered when it was measured."""
+
+    def __init__(self, address, answers, share):
+        super().__init__(address)
+        self.answers, self.share = answers, share
+
+    def _equip(self, workers):
+        self._run(workers, keep, self.answers, self.share)
+        return dict(workers)
+
+
+def measured(options, name):
+    """Return answers of grading and of making pages, as workers send them, each with the seconds that it took."""
+    submitted = make_class(options.work, name, MEASURED)
+    course = Course(root=ROOT, into=fresh(options.work / "measured"))
+    found = {"grade": [], "page": []}
+
+    class Noting(backends.Local):
+        """One worker, which has one job at a time and is timed."""
+
+        AHEAD = 1
+
+        def submit(self, job):
+            self.start, self.method = time.perf_counter(), job.method
+            super().submit(job)
+
+        def result(self):
+            job, answer = super().result()
+            found[self.method].append((cluster.as_text(answer), time.perf_counter() - self.start))
+            return job, answer
+
+    session = Session(course, course.exercises([name]), submitted)
+    session.isolate(True, False, out.print)
+    with session:
+        session.batch.backend = lambda: Noting(1, session.setting, session.place.pool)
+        for _ in session.run():
+            pass
+    return {method: answers[1:] for method, answers in found.items()}  # the first waits for the warm parent
+
+
+def measure_writer(options, known):
+    """Grade a thousand by eight workers that only wait, and see how many a second one writer takes."""
+    name, count = "01-qkv", options.students
+    submitted = make_class(options.work, name, count)
+    answers = measured(options, name)
+    each = {method: statistics.mean(seconds for _, seconds in own) for method, own in answers.items()}
+    known.clear()
+    known.update(exercise=name, n=count, workers=SIMULATED, each=each, runs=[])
+    cluster.work = replayed
+    for share in SHARES:
+        course, start = Course(root=ROOT, into=fresh(options.work / "writer")), time.time()
+        place = Replaying(f"local:{SIMULATED}", answers, share)
+        session = Session(course, course.exercises([name]), submitted, place=place)
+        session.isolate(True, False, out.print)
+        begun, ended = {}, {}
+        with session:
+            for step, _, _ in session.run():
+                begun.setdefault(step, time.perf_counter())
+                ended[step] = time.perf_counter()
+        if len(records(course.into)) != count or graders.pages(course.into, name) != count:
+            raise SystemExit(f"Not every one of {count} has a record and a page.")
+        pages = (count - 1) / (ended["page"] - begun["page"])
+        spent = {phase: 1e3 * seconds / count for phase, seconds in session.timer.seconds.items()}
+        own = {"share": share, "pages": pages, **rate_of(course.into, start)}
+        own["writer_ms"] = {phase: spent.get(phase, 0.0) for phase in ("read", "database", "files")}
+        known["runs"].append(own)
+        out.print(f"{count} with {share:g} of the time: {own['rate']:.0f}/s graded, {pages:.0f} pages/s")
+        yield
+
+
+PARTS = {"beside": measure_beside, "kill": measure_kill, "writer": measure_writer}
+
+
+def main():
+    """Measure the parts that are named, and keep what was measured before of the others."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
+    parser.add_argument("--kills", type=int, default=3, help="workers that are killed (kill)")
+    parser.add_argument("--students", type=int, default=1000, help="students (writer)")
+    parser.add_argument("--table", action="store_true", help="only print the results there are, as Markdown")
+    parser.add_argument("--results", type=Path, default=HERE / "results.json", help="file of the results")
+    options = parser.parse_args()
+    if unknown := [part for part in options.parts if part not in PARTS]:
+        parser.error(f"there is no part {unknown[0]!r}; the parts are {', '.join(PARTS)}")
+    path = options.results.resolve()
+    results = json.loads(path.read_text(encoding="utf8")) if path.exists() else {"machine": machine()}
+    if options.table:
+        print(tables.cluster(results), end="")
+        return
+    known = results.setdefault("cluster", {})
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
+        options.work = Path(folder).resolve()
+        for part in options.parts or PARTS:
+            for _ in PARTS[part](options, known.setdefault(part, {})):
+                known["machine"] = machine()
+                new = path.with_suffix(".new")
+                new.write_text(json.dumps(results, indent=1) + "\n", encoding="utf8")
+                new.replace(path)
+    print(tables.cluster(results), end="")
+
+
+if __name__ == "__main__":
+    begin()
+    main()

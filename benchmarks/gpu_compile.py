@@ -1,0 +1,176 @@
+"""Compile the kernels with many block sizes for an H100, without one: `python benchmarks/gpu_compile.py`.
+
+It writes `compiled.json`, one row for each: what a kernel asks for of registers, of local memory (what did not fit
+into registers) and of the chip's shared memory. What cannot be fast is told apart here, so that a GPU's time is spent
+on the rest: `python benchmarks/gpu.py tuning` tries those that `worth_trying` returns.
+"""
+
+import argparse
+import hashlib
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import as_completed
+from pathlib import Path
+
+from gpu_worker import Absent
+
+HERE = Path(__file__).resolve().parent
+COMPILED = HERE / "compiled.json"
+KERNELS = {"forward": "_forward", "queries": "_backward_queries", "keys": "_backward_keys"}
+WIDTHS = (64, 128)  # of a head; narrower ones take the block sizes of 64
+PATIENCE = 60  # seconds for one: who takes longer is unrolled beyond use
+CAPABILITY = 90  # an H100's, and an H200's
+REGISTERS, SHARED, WARPS = 65536, 228 * 1024, 64  # of a multiprocessor; one program may have 227 KB and 255 registers
+RESERVED = 1024  # bytes of shared memory that each program takes besides
+
+
+def candidates():
+    """Return what to compile: (kernel, bytes of a number, width of a head, queries, keys, warps, stages) each."""
+    found = []
+    for size, width, kernel in itertools.product((2, 4), WIDTHS, KERNELS):
+        rows, columns = ((64, 128), (32, 64, 128)) if size == 2 else ((32, 64), (16, 32, 64))
+        stages = (2, 3, 4) if size == 2 else (1,)
+        for own, other, warps, depth in itertools.product(rows, columns, (4, 8), stages):
+            queries, keys = (other, own) if kernel == "keys" else (own, other)
+            found.append((kernel, size, width, queries, keys, warps, depth))
+    return found
+
+
+def compiled(kernel, size, width, queries, keys, warps, stages, causal=True):
+    """Compile one kernel for an H100; return what Triton made of it.
+
+    Parameters
+    ----------
+    kernel : str
+        One of `KERNELS`.
+    size : int
+        Bytes of a number: 2 (bfloat16) or 4 (float32).
+    width : int
+        Of a head.
+    queries, keys, warps, stages : int
+        As in `flash_attention.Blocks`.
+    """
+    import flash_attention as kernels
+    import torch
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    made = getattr(kernels, KERNELS[kernel])
+    blocks = kernels.Blocks(queries, keys, warps, stages)
+    options = kernels._options(*torch.empty(2, 1, 1, 8, width), causal, blocks)
+    constants = {key: value for key, value in options.items() if key.isupper()}
+    kinds = {"n_q": "i32", "n_k": "i32", "scale": "fp32", "lse": "*fp32", "delta": "*fp32"}
+    matrix = "*bf16" if size == 2 else "*fp32"
+    types = {key: "constexpr" if key in constants else kinds.get(key, matrix) for key in made.arg_names}
+    aligned = [number for number, key in enumerate(types) if types[key].startswith("*")]
+    source = ASTSource(made, types, constants, {(number,): [["tt.divisibility", 16]] for number in aligned})
+    launch = {"num_warps": warps, "num_stages": stages}
+    return triton.compile(source, target=GPUTarget("cuda", CAPABILITY, 32), options=launch)
+
+
+def resources(made):
+    """Return (registers of a thread, bytes of its local memory) of a compiled kernel, by Triton's own cuobjdump."""
+    import triton
+
+    program = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(made.asm["cubin"])
+        file.flush()
+        command = [str(program), "--dump-resource-usage", file.name]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    words = dict(word.split(":") for word in said.partition("Function ")[2].split() if word.count(":") == 1)
+    return int(words["REG"]), int(words["STACK"])
+
+
+def row(kernel, size, width, queries, keys, warps, stages):
+    """Compile one kernel, and return its row of `compiled.json`."""
+    about = {"kernel": kernel, "bytes": size, "d_head": width, "queries": queries, "keys": keys}
+    about |= {"warps": warps, "stages": stages}
+    made = compiled(kernel, size, width, queries, keys, warps, stages)
+    registers, local = resources(made)
+    return {**about, "shared_bytes": made.metadata.shared, "registers": registers, "local_bytes": local}
+
+
+def programs(row):
+    """Return how many programs of a kernel a multiprocessor holds at one time, and what there is no more of.
+
+    Returns
+    -------
+    count : int
+        0 where one asks for more shared memory than there is.
+    limit : str
+        "registers", "shared memory" or "warps".
+    """
+    registers = -(-row["registers"] // 8) * 8 * 32  # of a warp: given out by 8 for each thread
+    counts = {
+        "registers": REGISTERS // registers // row["warps"],
+        "shared memory": SHARED // (row["shared_bytes"] + RESERVED),
+        "warps": WARPS // row["warps"],
+    }
+    limit = min(counts, key=counts.get)
+    return counts[limit], limit
+
+
+def worth_trying(record, kernel, size, width):
+    """Return the rows whose kernel fits: not what spills registers, nor what asks for more than the chip has.
+
+    For 4 bytes, where all may spill, those that spill the least: at most twice the smallest.
+    """
+    same = {"kernel": kernel, "bytes": size, "d_head": width}
+    rows = [row for row in record["rows"] if all(row[key] == value for key, value in same.items())]
+    rows = [row for row in rows if row.get("registers") and programs(row)[0]]
+    most = 2 * min((row["local_bytes"] for row in rows), default=0)
+    return [row for row in rows if row["local_bytes"] <= most]
+
+
+def read(path=COMPILED):
+    """Return the record; Absent where there is none."""
+    if not path.exists():
+        raise Absent(f"{path.name} is not there: python benchmarks/gpu_compile.py makes it")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def digest():
+    """Return a fingerprint of the kernels' source: what was compiled, or measured, of another is not of this one."""
+    return hashlib.sha256((HERE / "flash_attention.py").read_bytes()).hexdigest()[:16]
+
+
+def main():
+    """Compile all, and write the record."""
+    import triton
+    from pebble import ProcessPool
+    from rich.console import Console
+    from rich.progress import track
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=2, help="how many to compile at one time")
+    parser.add_argument("--record", type=Path, default=COMPILED, help="the file of results")
+    options = parser.parse_args()
+    todo, rows = candidates(), {}
+    with ProcessPool(max_workers=options.jobs) as pool:
+        futures = {pool.schedule(row, args=one, timeout=PATIENCE): one for one in todo}
+        shown = track(as_completed(futures), "compiling", len(futures), console=Console(stderr=True))
+        for future in shown:
+            one = futures[future]
+            names = ("kernel", "bytes", "d_head", "queries", "keys", "warps", "stages")
+            try:
+                rows[one] = future.result()
+            except TimeoutError:
+                rows[one] = {**dict(zip(names, one, strict=True)), "why": f"not compiled within {PATIENCE} s"}
+            except Exception as error:  # Triton has many, and one kernel's is no other's
+                rows[one] = {**dict(zip(names, one, strict=True)), "why": f"{type(error).__name__}: {error}"[:120]}
+    about = {"target": f"sm_{CAPABILITY}", "triton": triton.__version__, "kernels": digest()}
+    head = json.dumps(about)[:-1]
+    lines = ",\n".join("  " + json.dumps(rows[one]) for one in todo)
+    options.record.write_text(f'{head}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")
+    record = read(options.record)
+    groups = itertools.product(KERNELS, (2, 4), WIDTHS)
+    print(f"{len(todo)} compiled, {sum(len(worth_trying(record, *group)) for group in groups)} worth trying")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

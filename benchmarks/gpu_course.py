@@ -1,0 +1,202 @@
+"""The course on a device: its tests, exercise 11 solved and checked, and a class whose points waited for a GPU.
+
+Each runs in a process of its own. What a case needs of the machine (bubblewrap, nbgrader) and does not find, it says.
+"""
+
+import functools
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+from gpu_worker import Absent
+
+ROOT = Path(__file__).resolve().parent.parent
+EXERCISE = "11-gpu"
+SCRIPT = ROOT / "solutions" / EXERCISE / f"{EXERCISE}.py"
+QUICK = os.environ.get("TRITON_INTERPRET") == "1"
+LAST = "# %% ask_tiled_backward [markdown]"  # a dry run goes no further: in the interpreter, all of it takes long
+# test_gpu.py compares the kernel with float64 once more, as the part `check` has done by then.
+CHOSEN = {
+    "test_gpu.py": "what_does_not_fit" if QUICK else "not right_on_a_gpu",
+    "test_gpu_guest.py": "interpreted or devices" if QUICK else "",
+}
+
+
+def needs(*modules, programs=()):
+    """Raise Absent for what is not installed."""
+    lacking = [name for name in modules if importlib.util.find_spec(name) is None]
+    lacking += [name for name in programs if shutil.which(name) is None]
+    if lacking:
+        raise Absent(f"not installed: {', '.join(lacking)}")
+
+
+def run(*arguments, **environment):
+    """Run Python in the repository; return what it printed. RuntimeError, with its last line, where it fails."""
+    known = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"} | environment
+    done = subprocess.run([sys.executable, *map(str, arguments)], cwd=ROOT, env=known, capture_output=True, text=True)
+    if done.returncode:
+        last = (done.stderr.strip() or done.stdout.strip() or "nothing printed").splitlines()[-1]
+        raise RuntimeError(f"status {done.returncode}: {last}")
+    return done.stdout
+
+
+# The tests.
+
+
+def tests():
+    """Return the cases: one for each file of tests that asks something of a device."""
+    return {file: functools.partial(tested, file, words) for file, words in CHOSEN.items()}
+
+
+def tested(file, words):
+    """Run a file of tests; return how many passed, and which failed or were left out, with the reason."""
+    needs("pytest", "xdist", "filelock", "psutil", "sqlalchemy", "nbformat")
+    if file == "test_gpu_guest.py":
+        needs("nbgrader", "pyseccomp", programs=["bwrap"])
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        chosen = ["-k", words] if words else []
+        arguments = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}", *chosen, f"tests/{file}"]
+        try:
+            run("-m", "pytest", *arguments)
+        except RuntimeError:
+            if not report.exists():
+                raise
+        return {file: outcome(report)}
+
+
+def outcome(report):
+    """Return what a JUnit report of pytest says: {"passed": how many, "failed": {test: why}, "skipped": {...}}."""
+    found = {"passed": 0, "failed": {}, "skipped": {}}
+    for case in ET.parse(report).iter("testcase"):  # noqa: S314
+        marks = {mark.tag: mark for mark in case}
+        kind = next((name for name in ("failure", "error", "skipped") if name in marks), None)
+        if kind is None:
+            found["passed"] += 1
+        else:
+            said = (marks[kind].get("message") or "").splitlines() or [""]
+            found["skipped" if kind == "skipped" else "failed"][case.get("name")] = said[0][:200]
+    return found
+
+
+# Exercise 11.
+
+
+def exercise():
+    """Return the case: the author's solution, checked as a student's script is, with nothing installed but torch."""
+    return {"solved": solved}
+
+
+def solved():
+    """Check the author's solution in another process; return points and what did not pass."""
+    shown = run(__file__, MPLBACKEND="agg", PYTHONPATH=str(ROOT / "autograder"), **_interpreted())
+    return json.loads(shown.splitlines()[-1])
+
+
+def _interpreted():
+    return {"TRITON_INTERPRET": "1"} if QUICK else {}
+
+
+class Place:
+    """Where the script's checks run: it keeps what they found."""
+
+    seed = 1
+
+    def __init__(self):
+        self.names, self.found = {"__name__": "__main__"}, {}
+
+    def lookup(self, name):
+        """Return what the script has under a name now, or None."""
+        return self.names.get(name)
+
+    def show(self, report):
+        """Keep a report."""
+        kept = {"points": report.score, "of": report.points, "waiting": report.pending, "checks": len(report.results)}
+        lost = {one.name: str(one.message)[:300] for one in report.results if one.status in ("failed", "blocked")}
+        self.found[report.subject] = {**kept, "lost": lost}
+
+
+def main():
+    """Run the author's script, and print what its checks found as one line of JSON."""
+    sys.path.insert(0, str(SCRIPT.parent))
+    from checking import placed
+
+    text = SCRIPT.read_text(encoding="utf-8")
+    if QUICK:
+        text = text.partition(LAST)[0]
+    text = text.partition("# %% demo_beside")[0]  # it draws how fast the kernels are, which is measured elsewhere
+    place = Place()
+    with placed(place):
+        exec(compile(text, str(SCRIPT), "exec"), place.names)  # noqa: S102 (an author's own text)
+    print(f"\n{json.dumps(place.found)}")
+
+
+# A class that was graded without a GPU.
+
+
+def pending():
+    """Return the case: the class is graded where no GPU is seen, then its points that wait are settled here."""
+    return {"class": settled}
+
+
+def settled():
+    """Grade a class twice, the second time with `--pending`; return each student's points, and those that wait."""
+    needs("nbformat", "nbgrader", "pyseccomp", programs=["bwrap"])
+    if not (ROOT / "exercises" / EXERCISE / "checking.zip").exists():
+        raise Absent(f"{EXERCISE} is not released: python course.py release")
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        run(__file__, "class", place / "submitted", PYTHONPATH=str(ROOT), **_interpreted())
+        command = ["-m", "autograder", "grade", EXERCISE, "--submitted", place / "submitted", "--into", place]
+        run(*command, CUDA_VISIBLE_DEVICES="")
+        before, said = standings(place), {}
+        try:
+            run(*command, "--pending")
+        except RuntimeError as error:  # nothing is settled where a guest finds no device: the reason counts
+            said = {"said": str(error)}
+        return {"before": before, "after": standings(place), **said}
+
+
+def standings(place):
+    """Return {student: {"points", "of", "waiting"}} of the records below a folder."""
+    found = {}
+    for path in sorted(place.glob(f"autograded/*/{EXERCISE}/grade.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        kept = {"points": record["score"], "of": record["max_score"], "waiting": record["pending"]}
+        found[path.parent.parent.name] = {name: round(value, 2) for name, value in kept.items()}
+    return found
+
+
+def write_class(folder):
+    """Write submissions: one solved, one with the layer alone; of a dry run, only the second."""
+    import copy
+
+    import nbformat
+
+    from autograder.authoring.answer_cells import AnswerCells
+
+    released = ROOT / "exercises" / EXERCISE / f"{EXERCISE}.ipynb"
+    answers = AnswerCells(SCRIPT.parent, nbformat.read(released, as_version=4))
+    students = {"layer": ["MultiHeadLayer"]} | ({} if QUICK else {"solved": list(answers.solutions)})
+    for student, written in students.items():
+        notebook = copy.deepcopy(answers.released)
+        for cell in notebook.cells:
+            name = cell.metadata.get("nbgrader", {}).get("grade_id")
+            if name in written and name in answers.solutions:
+                cell.source = answers.solutions[name]
+        path = Path(folder) / student / EXERCISE / released.name
+        path.parent.mkdir(parents=True)
+        nbformat.write(notebook, path)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["class"]:
+        write_class(sys.argv[2])
+    else:
+        main()

@@ -1,0 +1,122 @@
+"""The record of what was measured on a GPU: read, put together, and written so that a kill loses nothing."""
+
+import json
+import os
+
+import numpy as np
+
+EMPTY = {"measured": {}, "unfinished": {}, "attention": [], "layer": [], "accuracy": [], "memory_exponent": {}}
+OF_KERNELS = ("check", "tests", "attention", "layer", "leaderboard", "accuracy", "trace")
+"""The parts in which the kernels or the layer of this folder run: of changed ones, they say nothing any more."""
+
+
+class Record:
+    """A record in a file: part by part, and each part case by case.
+
+    Parameters
+    ----------
+    path : Path
+        The file; it need not exist.
+    machine : dict
+        What is measured on now. A record of another machine, or of other versions, begins anew.
+    kernels : str
+        The fingerprint of the kernels' source. Where it is another, what they were measured in is dropped.
+
+    Attributes
+    ----------
+    data : dict
+    lost : list of str
+        What differs from the record in the file, so that it began anew; empty if it goes on.
+    """
+
+    def __init__(self, path, machine, kernels):
+        self.path, self.lost = path, []
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        if found:
+            self.lost = [key for key in machine if key != "date" and machine[key] != found["machine"].get(key)]
+        if not found or self.lost:
+            found = json.loads(json.dumps(EMPTY))
+        self.data = {**EMPTY, **found, "machine": machine}
+        self.data = {"machine": machine, **{key: self.data[key] for key in self.data if key != "machine"}}
+        if self.data.get("kernels") != kernels:
+            for part in OF_KERNELS:
+                self.drop(part)
+            self.data["kernels"] = kernels
+
+    def drop(self, part):
+        """Forget what was measured of a part."""
+        self.data["measured"].pop(part, None)
+        self.data["unfinished"].pop(part, None)
+        if part in EMPTY:
+            self.data[part] = []
+        else:
+            self.data.pop(part, None)
+
+    def has(self, part):
+        """Tell whether all of a part was measured."""
+        return part in self.data["measured"]
+
+    def done(self, part):
+        """Return the cases of an unfinished part that were measured."""
+        return list(self.data["unfinished"].get(part, ()))
+
+    def add(self, part, case, found):
+        """Put in what one case brought, and write the file."""
+        if not self.done(part):
+            self.drop(part)
+        self.data[part] = merged(self.data.get(part), found)
+        self.data["unfinished"].setdefault(part, []).append(case)
+        self.write()
+
+    def finish(self, part):
+        """Note that all cases of a part were measured, and write the file."""
+        self.data["unfinished"].pop(part, None)
+        self.data["measured"][part] = self.data["machine"]["date"]
+        self.write()
+
+    def write(self):
+        """Write the file at once or not at all: each row of a list is one line."""
+        self.data["memory_exponent"] = memory_exponent(self.data)
+        lines = []
+        for key, value in self.data.items():
+            if isinstance(value, list) and value:
+                inner = ",\n".join("  " + json.dumps(row) for row in value)
+                lines.append(f" {json.dumps(key)}: [\n{inner}\n ]")
+            else:
+                lines.append(f" {json.dumps(key)}: {json.dumps(value)}")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        beside = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
+        try:
+            beside.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+            beside.replace(self.path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def merged(old, new):
+    """Return what was known and what is new: lists one behind the other, dicts key by key, and else what is new."""
+    if isinstance(old, list) and isinstance(new, list):
+        return old + new
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
+    return new
+
+
+def memory_exponent(data):
+    """Fit how memory beyond the inputs grows with the length, from the rows: 1 is linear, 2 is n x n."""
+    found = {}
+    narrow = min((row["d_head"] for row in data.get("attention", ())), default=0)
+    chosen = [("attention", {"d_head": narrow, "causal": True, "dtype": "bfloat16"}), ("layer", {})]
+    for part, same in chosen:
+        groups = {}
+        for row in data.get(part, ()):
+            if row["peak_bytes"] and all(row[key] == value for key, value in same.items()):
+                key = (row["implementation"], row["direction"])
+                groups.setdefault(key, []).append((row["n"], row["peak_bytes"]))
+        for (name, direction), points in groups.items():
+            if direction != "backward" and len(points) > 2:
+                slope = float(np.polyfit(*np.log(np.array(points, float)).T, 1)[0])
+                lengths = [min(points)[0], max(points)[0]]
+                entry = {"exponent": round(slope, 3), "from_n": lengths[0], "to_n": lengths[1]}
+                found.setdefault(part, {}).setdefault(name, {})[direction] = entry
+    return found

@@ -1,0 +1,346 @@
+"""`benchmarks/gpu.py all`: one command for all that a device is wanted for, proven without one.
+
+What it does with answers that come, fail or never come is tried on a made-up process; the whole way is gone once, in
+Triton's interpreter.
+"""
+
+import importlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import ROOT
+
+BENCHMARK = ROOT / "benchmarks" / "gpu.py"
+RECORD = ROOT / "book" / "data" / "gpu.json"
+MACHINE = {"device": "a card", "date": "2026-01-01", "torch": "9"}
+RIGHT = {"out, float32": 1e-7}
+
+
+@pytest.fixture(scope="module")
+def benchmarks():
+    """Imports a module of benchmarks/ by its name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCHMARK.parent))
+        yield importlib.import_module
+
+
+@pytest.fixture
+def gpu(benchmarks):
+    """The command's module."""
+    return benchmarks("gpu")
+
+
+def command(*arguments, path=BENCHMARK, status=0):
+    """Run the command; return what it printed."""
+    line = [sys.executable, "-W", "ignore", str(path), *map(str, arguments)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=600, cwd=path.parent)
+    assert done.returncode == status, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+# With a made-up process.
+
+
+class Process:
+    """Answers by a table of parts, {part: {case: a value, or an exception to be raised}}; it keeps what was asked."""
+
+    def __init__(self, parts):
+        self.parts, self.asked, self.started = parts, [], 0
+
+    def __call__(self):
+        self.started += 1
+        return self
+
+    def ask(self, question, seconds):
+        """Answer as the process does."""
+        part, *case = question
+        if part == "machine":
+            return "found", MACHINE
+        if not case:
+            return "found", list(self.parts[part])
+        self.asked.append((part, case[0]))
+        answer = self.parts[part][case[0]]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, tuple) else ("found", answer)
+
+    def end(self):
+        """Nothing is left to be ended."""
+
+
+PARTS = {
+    "check": {"kernel": RIGHT},
+    "layer": {"n = 16": [{"n": 16, "peak_bytes": None}], "n = 32": [{"n": 32, "peak_bytes": None}]},
+    "timing": {"product": {"events": 1.0}},
+}
+
+
+def measure(gpu, monkeypatch, path, parts, names=("check", "layer", "timing"), budget=60):
+    """Measure with a made-up process; return the run and what was asked."""
+    process = Process(parts)
+    monkeypatch.setattr(gpu, "Worker", process)
+    run = gpu.Run(path, budget)
+    with gpu.Progress(disable=True) as progress:
+        run.measure(names, progress)
+    return run, process
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_what_comes_is_written_and_a_second_call_measures_nothing(gpu, monkeypatch, tmp_path):
+    run, process = measure(gpu, monkeypatch, tmp_path / "r.json", PARTS)
+    found = read(tmp_path / "r.json")
+    assert found["measured"] == dict.fromkeys(PARTS, "2026-01-01") and not found["unfinished"]
+    assert [row["n"] for row in found["layer"]] == [16, 32] and found["timing"] == {"events": 1.0}
+    assert process.started == 2, "the ways to time need a process of their own"
+    assert not run.failed and "layer" in run.summary() and "2 of 2 cases" in run.summary()
+    _, process = measure(gpu, monkeypatch, tmp_path / "r.json", PARTS)
+    assert not process.asked and read(tmp_path / "r.json") == found
+    assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("an illegal address"), TimeoutError(), ("failed", "out of luck")])
+def test_a_case_that_fails_costs_only_itself_and_is_tried_again(gpu, monkeypatch, tmp_path, fault):
+    parts = {**PARTS, "layer": {"n = 16": fault, "n = 32": [{"n": 32, "peak_bytes": None}]}}
+    run, _ = measure(gpu, monkeypatch, tmp_path / "r.json", parts)
+    assert list(run.failed) == [("layer", "n = 16")] and "failed: layer, n = 16" in run.summary()
+    found = read(tmp_path / "r.json")
+    assert found["unfinished"] == {"layer": ["n = 32"]} and set(found["measured"]) == {"check", "timing"}
+    _, process = measure(gpu, monkeypatch, tmp_path / "r.json", PARTS)
+    assert process.asked == [("layer", "n = 16")]
+    found = read(tmp_path / "r.json")
+    assert sorted(row["n"] for row in found["layer"]) == [16, 32] and "layer" in found["measured"]
+
+
+def test_of_a_process_that_dies_another_takes_over(gpu, monkeypatch, tmp_path):
+    died = gpu.Died("its process was ended by SIGKILL")
+    run, process = measure(gpu, monkeypatch, tmp_path / "r.json", {**PARTS, "layer": {"n = 16": died, "n = 32": []}})
+    assert run.failed == {("layer", "n = 16"): "its process was ended by SIGKILL"} and process.started == 3
+
+
+def test_what_a_machine_lacks_is_said_and_the_rest_goes_on(gpu, monkeypatch, tmp_path):
+    parts = {**PARTS, "layer": {"n = 16": ("absent", "not installed: bwrap"), "n = 32": []}}
+    run, _ = measure(gpu, monkeypatch, tmp_path / "r.json", parts)
+    assert run.outcome["layer"] == "left out: not installed: bwrap" and not run.failed
+    assert set(read(tmp_path / "r.json")["measured"]) == {"check", "timing"}
+
+
+def test_where_something_is_wrong_nothing_else_is_measured(gpu, monkeypatch, tmp_path):
+    parts = {**PARTS, "check": {"kernel": {"wrong": ["dq: n = 7: 3.0e-01, more than 2e-03"]}}}
+    with pytest.raises(gpu.Wrong, match="dq: n = 7"):
+        measure(gpu, monkeypatch, tmp_path / "r.json", parts)
+    assert set(read(tmp_path / "r.json")["measured"]) == {"check"}
+    with pytest.raises(gpu.Wrong):  # the record remembers it
+        measure(gpu, monkeypatch, tmp_path / "r.json", PARTS)
+    monkeypatch.setattr(gpu.gpu_compile, "digest", lambda: "mended")
+    run, _ = measure(gpu, monkeypatch, tmp_path / "r.json", PARTS)
+    assert set(run.record.data["measured"]) == set(PARTS)
+
+
+def test_no_case_begins_when_the_time_is_over(gpu, monkeypatch, tmp_path):
+    now = [0.0]
+    monkeypatch.setattr(gpu.time, "monotonic", lambda: now[0])
+
+    class Slow(Process):
+        def ask(self, question, seconds):
+            now[0] += 40 * (len(question) == 2)
+            return super().ask(question, seconds)
+
+    process = Slow(PARTS | {"layer": {f"n = {n}": [] for n in range(5)}})
+    monkeypatch.setattr(gpu, "Worker", process)
+    run = gpu.Run(tmp_path / "r.json", 130)
+    with gpu.Progress(disable=True) as progress:
+        run.measure(["check", "layer", "timing"], progress)
+    assert process.asked == [("check", "kernel"), ("layer", "n = 0"), ("layer", "n = 1"), ("timing", "product")]
+    assert run.outcome["layer"].startswith("left: 3 of 5 cases"), (
+        "a part has its turn of 90 s, then the next one's is"
+    )
+    assert now[0] <= 160
+
+
+def test_a_record_of_another_machine_or_of_other_kernels_is_not_gone_on_with(gpu, monkeypatch, tmp_path):
+    path = tmp_path / "r.json"
+    names = ("check", "layer", "timing")
+    measure(gpu, monkeypatch, path, PARTS, names)
+    monkeypatch.setattr(gpu.gpu_compile, "digest", lambda: "other kernels")
+    _, process = measure(gpu, monkeypatch, path, PARTS, names)
+    assert {part for part, _ in process.asked} == {"check", "layer"}, "the ways to time have no kernel of ours"
+    monkeypatch.setitem(MACHINE, "torch", "10")
+    run, process = measure(gpu, monkeypatch, path, PARTS, names)
+    assert run.record.lost == ["torch"] and len(process.asked) == 4
+
+
+def test_a_process_that_hangs_or_is_killed_is_gone_and_said_to_be(benchmarks):
+    worker = benchmarks("gpu_worker")
+    hung = worker.Worker()
+    with pytest.raises(TimeoutError):
+        hung.ask(("machine",), 0.01)
+    assert not hung.process.is_alive()
+    killed = worker.Worker()
+    os.kill(killed.process.pid, signal.SIGKILL)
+    with pytest.raises(worker.Died, match="SIGKILL"):
+        killed.ask(("machine",), 60)
+
+
+def test_clocks_heat_and_throttling_are_read(gpu, tmp_path, monkeypatch):
+    lines = ["1980, 45, 210.55, 0x0000000000000000", "1410, 81, 699.1, 0x0000000000000024", "[N/A], 3, 3, 0x0", "..."]
+    expected = {"sm_mhz": [1410, 1980], "celsius": 81, "watts": 699.1, "slowed_by": ["power cap", "software, heat"]}
+    assert gpu.seen(lines) == expected and gpu.seen(["no device"]) is None
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\necho '{lines[0]}'\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    run, _ = measure(gpu, monkeypatch, tmp_path / "r.json", {})
+    with gpu.conditions(run.record, "layer"):
+        time.sleep(0.5)
+    assert read(tmp_path / "r.json")["conditions"]["layer"]["sm_mhz"] == [1980, 1980]
+
+
+# The goals.
+
+
+def attention(name, direction, milliseconds, width=128, tflop_s=100.0):
+    about = {"implementation": name, "direction": direction, "causal": True, "dtype": "bfloat16", "n": 4096}
+    return {**about, "heads": 16, "d_head": width, "batch": 1, "milliseconds": milliseconds, "tflop_s": tflop_s}
+
+
+def test_goals_are_reckoned_from_the_rows(benchmarks):
+    """A made-up record: each goal's figure, whether it was met, and by how much it was missed."""
+    tables = benchmarks("gpu_tables")
+    rows = [attention("kernel", "forward", 2.0, tflop_s=70.0), attention("flash", "forward", 1.0)]
+    rows += [attention("kernel", "backward", 4.0, 64, 40.0), attention("flash", "backward", 4.0, 64)]
+    rows += [attention("flash", "forward", None, 64, None)]
+    layers = {"layer": 10.0, "layer, cudnn": 9.0, "nn.MultiheadAttention with weights": 40.0}
+    step = {"direction": "forward+backward", "n": 4096, "d_model": 2048, "heads": 16}
+    record = {"machine": MACHINE, "attention": rows, "ceilings": {"matmul_tflop_s": {"bfloat16": 100.0}}}
+    record["layer"] = [{**step, "implementation": name, "milliseconds": own} for name, own in layers.items()]
+    record["layer"] += [{**step, "n": 256, "implementation": "layer", "milliseconds": 99.0}]
+    record["leaderboard"] = {"cited_milliseconds": {"best": 5.4}, "rows": [attention("kernel", "", 5.0)]}
+    known = {goal.what: (goal.reached, goal.said()) for goal in tables.goals(record) if goal.reached is not None}
+    assert list(known.values()) == [
+        (0.9, "missed by 10%"),
+        (4.0, "met"),
+        (0.7, "met"),
+        (2.0, "missed by 33%"),
+        (0.4, "missed by 20%"),
+        (1.0, "met"),
+        (5.0, "met"),
+    ]
+    assert len(tables.goals(record)) == 11
+    said = tables.told_goals(record)
+    assert said.count("NOT YET MEASURED") == 4 and said.count("look at ") == 3
+
+
+def test_goals_of_the_record_are_printed():
+    assert "kernel: milliseconds in the leaderboard's configuration" in command("--goals")
+
+
+def test_a_trace_and_the_course_have_their_tables(benchmarks):
+    tables, step = benchmarks("gpu_tables"), {"implementation": "layer", "n": 16}
+    trace = [{**step, "kernel": name, "start_us": 0.0, "us": us} for name, us in (("a", 1.0), ("b", 6.0), ("a", 1.0))]
+    shown = tables.TABLES["A step in the profiler"]({"trace": trace}).splitlines()
+    assert shown[2] == "| layer, n = 16 | `b` | 1 | 6 | 75% |" and shown[3].endswith("| 2 | 2 | 25% |")
+    record = {"tests": {"test_gpu.py": {"passed": 3, "failed": {"test_x": "why"}, "skipped": {}}}}
+    record["exercise"] = {"flash": {"points": 6.5, "of": 7.0, "waiting": 0.5, "checks": 9, "lost": {}}}
+    standing = {"points": 7.31, "of": 24.0, "waiting": 0.69}
+    after = {"ada": {**standing, "points": 8.0, "waiting": 0.0}}
+    record["pending"] = {"before": {"ada": standing}, "after": after}
+    shown = tables.TABLES["The course on this device"](record)
+    assert "3 passed, 1 failed" in shown and "6.5 of 7 points, 0.5 waiting" in shown
+    assert "7.31 of 24 and 0.69 waiting, then 8 and 0 waiting" in shown
+
+
+# The block sizes.
+
+
+def test_what_was_compiled_says_what_is_worth_trying(benchmarks):
+    compile_, record = benchmarks("gpu_compile"), {"rows": []}
+    about = {"kernel": "keys", "bytes": 2, "d_head": 64, "queries": 64, "keys": 64, "warps": 4, "stages": 2}
+    fits = {**about, "registers": 168, "local_bytes": 0, "shared_bytes": 40 * 1024}
+    record["rows"] = [
+        fits,
+        {**fits, "local_bytes": 64},
+        {**fits, "shared_bytes": 230 * 1024},
+        {**about, "why": "late"},
+    ]
+    assert compile_.worth_trying(record, "keys", 2, 64) == [fits]
+    assert compile_.programs(fits) == (3, "registers")
+    assert compile_.programs({**fits, "shared_bytes": 110 * 1024}) == (2, "shared memory")
+    assert compile_.worth_trying(record, "queries", 2, 64) == []
+
+
+# The whole way.
+
+
+@pytest.mark.parametrize("wrong", [["nothing"], ["all", "--budget", "1"], ["--quick", "--record", RECORD]])
+def test_what_cannot_be_meant_is_refused_in_a_line(wrong):
+    line = [sys.executable, str(BENCHMARK), *map(str, wrong)]
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert done.returncode == 2 and "Traceback" not in done.stderr and "error:" in done.stderr
+
+
+@pytest.mark.slow
+def test_without_a_device_it_says_so():
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device here")
+    done = subprocess.run([sys.executable, str(BENCHMARK), "all"], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.strip().startswith("There is no CUDA device here: --quick")
+
+
+@pytest.mark.slow
+def test_all_of_it_runs_on_a_cpu_and_leaves_the_record(benchmarks, tmp_path):
+    """It is killed once, and goes on from there; the kernel is right in the interpreter, in each dtype."""
+    if importlib.util.find_spec("triton") is None:
+        pytest.skip("no triton: it is made for Linux on x86-64")
+    before, path = RECORD.read_bytes(), tmp_path / "r.json"
+    line = [sys.executable, "-W", "ignore", str(BENCHMARK), "all", "--quick", "--record", str(path)]
+    first = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while not (path.exists() and read(path)["measured"]):
+            assert first.poll() is None
+            time.sleep(0.1)
+    finally:
+        first.kill()
+        first.wait()
+    shown = command("all", "--quick", "--record", path)
+    assert "check" in read(path)["measured"] and "  measured on " in shown
+    for what in ("out", "lse", "dq", "dk", "dv"):
+        for dtype in ("float32", "float16", "bfloat16"):
+            assert f"{what}, {dtype}" in shown
+    for heading in ("Ceilings", "The layer", "Accuracy", "A step in the profiler", "The course on this device"):
+        assert f"## {heading}\n\n|" in shown
+    found = read(path)
+    without = {"window", *([] if (BENCHMARK.parent / "compiled.json").exists() else ["tuning"])}
+    assert set(found["measured"]) == set(benchmarks("gpu").PARTS) - without
+    assert not found["unfinished"] and found["machine"]["interpreter"]
+    assert all(not own["lost"] and own["points"] + own["waiting"] == own["of"] for own in found["exercise"].values())
+    assert found["pending"]["before"]["layer"]["waiting"] > 0
+    assert RECORD.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_a_wrong_kernel_ends_it(tmp_path):
+    """A kernel that forgets to scale what it has summed to a new maximum: nothing else is measured, and it fails."""
+    folder = tmp_path / "benchmarks"
+    shutil.copytree(BENCHMARK.parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, right, wrong in (
+        ("flash_attention.py", "total = total * shrink + ", "total = total + "),
+        ("gpu_check.py", "SMALL_CASES = [(40, 40, 16), ", "SMALL_CASES = [(40, 40, 16)]\n_OTHERS = ["),
+    ):
+        text = (folder / name).read_text(encoding="utf-8")
+        assert text.count(right) == 1
+        (folder / name).write_text(text.replace(right, wrong), encoding="utf-8")
+    path = tmp_path / "r.json"
+    shown = command("all", "--quick", "--record", path, path=folder / "gpu.py", status=1)
+    assert "comparisons failed" in shown and "Mend that first" in shown
+    assert set(read(path)["measured"]) <= {"check"} and read(path)["check"]["wrong"]
