@@ -41,7 +41,7 @@ ROOT = HERE.parent
 SIZES = {"01-qkv": 80, "07-transformer": 24}
 WORKERS = (1, 2, 4)
 TWICE = 2  # the number of workers for which there are two turns: that of the cores of the smallest machine
-SIMULATED = 8
+STUDENTS, SIMULATED = 1000, 8
 SHARES = (1.0, 0.25, 0.0)
 """Parts of the measured time that a simulated worker takes: with a quarter, eight are as fast as 32."""
 MEASURED = 24  # submissions whose work is measured, to be replayed
@@ -108,7 +108,8 @@ def rate_of(into, start):
 
 def measure_beside(options, known):
     """Grade the same class with as many processes, without Dask and with it, in turn."""
-    for name, count in SIZES.items():
+    for name, whole in SIZES.items():
+        count = max(4, round(whole * options.scale))
         submitted = make_class(options.work, name, count)
         found = known.setdefault(name, {})
         found.clear()
@@ -130,7 +131,7 @@ def measure_beside(options, known):
 
 def measure_kill(options, known):
     """Kill workers in the middle, and compare every record with those of a run without."""
-    name, count = "01-qkv", SIZES["01-qkv"]
+    name, count = "01-qkv", max(12, round(SIZES["01-qkv"] * options.scale))
     submitted = make_class(options.work, name, count)
     calm, hurt = fresh(options.work / "calm"), fresh(options.work / "hurt")
     graders.run(command(name, submitted, calm), ROOT)
@@ -224,7 +225,7 @@ def measured(options, name):
 
 def measure_writer(options, known):
     """Grade a thousand by eight workers that only wait, and see how many a second one writer takes."""
-    name, count = "01-qkv", options.students
+    name, count = "01-qkv", round(STUDENTS * options.scale)
     submitted = make_class(options.work, name, count)
     answers = measured(options, name)
     each = {method: statistics.mean(seconds for _, seconds in own) for method, own in answers.items()}
@@ -260,7 +261,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     parser.add_argument("--kills", type=int, default=3, help="workers that are killed (kill)")
-    parser.add_argument("--students", type=int, default=1000, help="students (writer)")
+    parser.add_argument("--scale", type=float, default=1.0, help="classes of this part of their size, for a trial")
     parser.add_argument("--table", action="store_true", help="only print the results there are, as Markdown")
     parser.add_argument("--results", type=Path, default=HERE / "results.json", help="file of the results")
     options = parser.parse_args()

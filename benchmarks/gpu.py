@@ -107,6 +107,7 @@ class Run:
         for part in parts:
             if part not in todo:
                 self.outcome[part] = f"measured on {self.record.data['measured'][part]}"
+        self.judge()
         while todo:
             for part in list(todo):
                 if time.monotonic() >= self.end:
@@ -119,9 +120,13 @@ class Run:
                 self.seconds[part] = self.seconds.get(part, 0) + time.monotonic() - began
                 if over:
                     todo.remove(part)
-                if wrong := self.record.data.get("check", {}).get("wrong"):
-                    self.outcome["check"] = "WRONG"
-                    raise Wrong(f"{len(wrong)} comparisons failed:\n  " + "\n  ".join(wrong[:20]))
+                self.judge()
+
+    def judge(self):
+        """Raise Wrong if the record says that the kernel, or the layer, is."""
+        if wrong := self.record.data.get("check", {}).get("wrong"):
+            self.outcome["check"] = "WRONG"
+            raise Wrong(f"{len(wrong)} comparisons failed:\n  " + "\n  ".join(wrong[:20]))
 
     def turn(self, part, progress):
         """Measure cases of a part; return whether there is nothing more to be done for it now."""
@@ -256,6 +261,8 @@ def main():
             raise SystemExit(f"There is no {path}.")
         record = json.loads(path.read_text(encoding="utf-8"))
         print(gpu_tables.everything(record) if options.table else gpu_tables.told_goals(record))
+        if options.goals and gpu_compile.COMPILED.exists():
+            print("\nThe kernels as they are compiled:", *gpu_compile.limits(gpu_compile.read()), sep="\n  ")
         return 0
     os.environ.pop("TRITON_INTERPRET", None)
     if options.quick:

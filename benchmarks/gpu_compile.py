@@ -6,6 +6,7 @@ on the rest: `python benchmarks/gpu.py tuning` tries those that `worth_trying` r
 """
 
 import argparse
+import ast
 import hashlib
 import itertools
 import json
@@ -21,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 COMPILED = HERE / "compiled.json"
 KERNELS = {"forward": "_forward", "queries": "_backward_queries", "keys": "_backward_keys"}
 WIDTHS = (64, 128)  # of a head; narrower ones take the block sizes of 64
-PATIENCE = 60  # seconds for one: who takes longer is unrolled beyond use
+PATIENCE = 300  # seconds for one, on a machine that may be busy
 CAPABILITY = 90  # an H100's, and an H200's
 REGISTERS, SHARED, WARPS = 65536, 228 * 1024, 64  # of a multiprocessor; one program may have 227 KB and 255 registers
 RESERVED = 1024  # bytes of shared memory that each program takes besides
@@ -37,6 +38,14 @@ def candidates():
             queries, keys = (other, own) if kernel == "keys" else (own, other)
             found.append((kernel, size, width, queries, keys, warps, depth))
     return found
+
+
+def tuned():
+    """Return what `flash_attention.TUNED` takes, in the same form."""
+    import flash_attention
+
+    sizes = flash_attention.TUNED.items()
+    return [(kernel, size, width, *blocks[width]) for (kernel, size), blocks in sizes for width in WIDTHS]
 
 
 def compiled(kernel, size, width, queries, keys, warps, stages, causal=True):
@@ -134,9 +143,31 @@ def read(path=COMPILED):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def limits(record):
+    """Return lines on the kernels as they are: how many programs a multiprocessor holds, and what bounds that."""
+    lines = []
+    for row in record["rows"]:
+        if row.get("tuned"):
+            count, limit = programs(row)
+            spilled = f", {row['local_bytes']} bytes of a thread spilled" * bool(row["local_bytes"])
+            lines.append(
+                f"{row['kernel']:8} {row['bytes']} bytes, d = {row['d_head']:3}: {row['queries']} x {row['keys']}, "
+                f"{row['warps']} warps: {count} programs at a time for want of {limit} "
+                f"({row['registers']} registers, {row['shared_bytes'] // 1024} KB{spilled})"
+            )
+    return lines
+
+
 def digest():
-    """Return a fingerprint of the kernels' source: what was compiled, or measured, of another is not of this one."""
+    """Return a fingerprint of the kernels' file: what was measured of another is not of this one."""
     return hashlib.sha256((HERE / "flash_attention.py").read_bytes()).hexdigest()[:16]
+
+
+def of_kernels():
+    """Return a fingerprint of the kernels alone, without the block sizes that they are given."""
+    functions = [node for node in ast.parse((HERE / "flash_attention.py").read_text(encoding="utf-8")).body
+                 if isinstance(node, ast.FunctionDef) and node.decorator_list]  # fmt: skip
+    return hashlib.sha256("".join(map(ast.unparse, functions)).encode()).hexdigest()[:16]
 
 
 def main():
@@ -150,7 +181,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2, help="how many to compile at one time")
     parser.add_argument("--record", type=Path, default=COMPILED, help="the file of results")
     options = parser.parse_args()
-    todo, rows = candidates(), {}
+    todo, rows = list(dict.fromkeys([*candidates(), *tuned()])), {}
     with ProcessPool(max_workers=options.jobs) as pool:
         futures = {pool.schedule(row, args=one, timeout=PATIENCE): one for one in todo}
         shown = track(as_completed(futures), "compiling", len(futures), console=Console(stderr=True))
@@ -163,7 +194,9 @@ def main():
                 rows[one] = {**dict(zip(names, one, strict=True)), "why": f"not compiled within {PATIENCE} s"}
             except Exception as error:  # Triton has many, and one kernel's is no other's
                 rows[one] = {**dict(zip(names, one, strict=True)), "why": f"{type(error).__name__}: {error}"[:120]}
-    about = {"target": f"sm_{CAPABILITY}", "triton": triton.__version__, "kernels": digest()}
+    for one in tuned():
+        rows[one]["tuned"] = True
+    about = {"target": f"sm_{CAPABILITY}", "triton": triton.__version__, "kernels": of_kernels()}
     head = json.dumps(about)[:-1]
     lines = ",\n".join("  " + json.dumps(rows[one]) for one in todo)
     options.record.write_text(f'{head}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")

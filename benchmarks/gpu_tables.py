@@ -111,11 +111,12 @@ def _cases(record, direction):
 
 
 def _goals(record):
-    rows = []
-    for goal in goals(record):
-        found = (NOT_YET, "") if goal.reached is None else (f"{goal.reached:.2f}", goal.said())
-        rows.append((goal.what, found[0], goal.asked_for(), found[1]))
-    return _table(("goal, at worst", "reached", "asked", ""), rows, right=(1, 2))
+    rows = [
+        (goal.what, f"{goal.reached:.2f}", goal.asked_for(), goal.said())
+        for goal in goals(record)
+        if goal.reached is not None
+    ]
+    return _table(("goal, at worst", "reached", "asked", ""), rows, right=(1, 2)) if rows else None
 
 
 def told_goals(record):

@@ -6,22 +6,26 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import nbformat
 import pytest
 from conftest import toy_course
 from nbgrader.api import Gradebook
+from packaging.specifiers import SpecifierSet
 from test_grading import RIGHT, hand_in
 
-from autograder import cli, gradebook, records, report
+from autograder import cli, doctor, gradebook, records, report
 from autograder.authoring.release import release
 from autograder.commands import documents
 from autograder.commands.console import MEANINGS, OurFault, Status, status_of
 from autograder.course import ROOT, Course, UserError
 from autograder.grading import recent
 from autograder.grading.submissions import Submission
+from autograder.sandbox import bubblewrap
 
 OLD = "2026-01-02 10:00:00 UTC"
 
@@ -347,3 +351,69 @@ def test_new_cells_come_into_a_gradebook_with_grades_and_a_check_that_is_gone_is
     done = command("grade", "--course", course.root)
     assert done.returncode == 1 and "grades for another version of 01-toy, with other cells" in done.stderr
     assert {row["student_id"]: row for row in records.rows(course)} == rows
+
+
+CONTAINERS = sorted((ROOT / "containers").glob("*.Dockerfile"))
+
+
+def instructions(path):
+    """Return a Dockerfile's instructions, each with what follows, long lines put together."""
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    return [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
+
+
+@pytest.mark.parametrize("path", CONTAINERS, ids=lambda path: path.stem)
+def test_what_a_container_is_made_of_is_there(path):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found = instructions(path)
+    assert found[0] == ["FROM", "python:3.11-slim-bookworm"]
+    assert "FROM python:3.11-" in (ROOT / ".devcontainer" / "Dockerfile").read_text(encoding="utf-8")
+    assert SpecifierSet(project["requires-python"]).contains("3.11")
+    copied = [source for name, rest in found if name == "COPY" for source in rest.split()[:-1] if source[0] != "-"]
+    given = path.with_name(f"{path.name}.dockerignore").read_text(encoding="utf-8").splitlines()
+    assert copied and all((ROOT / source).exists() for source in copied)
+    assert "*" in given and {f"!{source}" for source in copied} == {line for line in given if line[0] == "!"}
+    (installed,) = [rest for name, rest in found if name == "RUN" and rest.startswith("pip install")]
+    extras = re.search(r'"\.\[([\w,]+)\]"', installed)[1].split(",")
+    assert set(extras) <= project["optional-dependencies"].keys()
+    files = {project["readme"], *project["license-files"], "pyproject.toml", "requirements.txt"}
+    assert files <= set(copied)  # what the install reads
+    users = [rest for name, rest in found if name == "USER"]
+    assert users and f"useradd --create-home {users[0]}" in path.read_text(encoding="utf-8")
+
+
+def test_the_container_that_grades_has_what_its_sandbox_needs(monkeypatch):
+    path = ROOT / "containers" / "grade.Dockerfile"
+    text, found = path.read_text(encoding="utf-8"), dict(instructions(path))
+    assert json.loads(found["ENTRYPOINT"]) == ["python", "-m", "autograder"]
+    names = {command.__name__ for commands in cli.COMMANDS.values() for command in commands}
+    assert json.loads(found["CMD"])[0] in names
+    used = re.search(r"attention-grade (grade .*)", text)[1].split()
+    said = " ".join(command("grade", "--help").stdout.split())
+    assert used[0] in names and all(word in said for word in used if word.startswith("--"))
+    apt = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert all(name in text and name in apt for name in ("bubblewrap", "libseccomp2"))
+    options = re.findall(r"--security-opt (\S+)", bubblewrap.OPENED)
+    assert re.findall(r"--security-opt (\S+)", text) == options
+    assert json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())["securityOpt"] == options
+    # A container that may make no namespaces, as bubblewrap says it there.
+    refused = SimpleNamespace(returncode=1, stderr="bwrap: No permissions to create new namespace\n")
+    monkeypatch.setattr(bubblewrap.subprocess, "run", lambda *args, **kwargs: refused)
+    monkeypatch.setattr(bubblewrap.shutil, "which", lambda name: f"/usr/bin/{name}")
+    for marked in (True, False):
+        monkeypatch.setattr(bubblewrap, "in_container", lambda marked=marked: marked)
+        finding = doctor._isolation()
+        assert finding.state == "optional" and "No permissions to create new namespace" in finding.note
+        assert (bubblewrap.OPENED in finding.note) == marked and "sysctl" in finding.note
+
+
+def test_a_container_is_known_by_what_its_makers_leave(monkeypatch):
+    monkeypatch.setattr(bubblewrap.Path, "exists", lambda path: False)
+    for name in ("container", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    assert not bubblewrap.in_container()
+    monkeypatch.setenv("container", "podman")
+    assert bubblewrap.in_container()
+    monkeypatch.delenv("container")
+    monkeypatch.setattr(bubblewrap.Path, "exists", lambda path: str(path) == "/.dockerenv")
+    assert bubblewrap.in_container()

@@ -52,6 +52,10 @@ PATIENCE = "autograder.wait-for-workers"
 MOST_PATIENCE = "5 minutes"
 LOOK_SECONDS = 1.0
 """How often to ask the scheduler which workers there are."""
+START_SECONDS = 300
+"""In which workers of our own must start."""
+OWN_SECONDS = 20
+"""How long to wait for them, when all have died, until they are started anew."""
 IDLE_SECONDS = 600
 """After which a station that nobody told to rest gives way to another one."""
 FETCH_SECONDS = 10
@@ -361,13 +365,14 @@ class Cluster:
     def submit(self, job: Job) -> None:
         """Give a job to the worker that has the fewest for its threads, of those that have what it may ask for."""
         unit = job.arguments[0]
-        gpu = job.method == "grade" and unit.assignment in self.on_gpus
-        fitting = [worker for worker in self.workers.values() if worker.gpus or not gpu]
-        if not fitting:
+        if not self.workers:
             self.homeless.append(job)
             return
+        asks = job.method == "grade" and unit.assignment in self.on_gpus
+        fitting = [worker for worker in self.workers.values() if worker.gpus or not asks]
+        gpu = asks and bool(fitting)  # where the last of them is gone, points wait for the next
         # Of two with as few, the one without a GPU: that of the other may soon be asked for.
-        worker = min(fitting, key=lambda candidate: (candidate.load(), candidate.gpus))
+        worker = min(fitting or self.workers.values(), key=lambda candidate: (candidate.load(), candidate.gpus))
         worker.jobs.append(job)
         self.number += 1
         try:
@@ -433,6 +438,8 @@ class Cluster:
             self.next_look = 0  # the worker is gone, or the scheduler: the look says which
             if future.cancelled() or isinstance(error, asyncio.CancelledError):
                 self._take_back(worker)
+            else:  # or it is slow
+                self.finished.put(future)
             return
         except Exception as error:
             answer = RuntimeError(text.line(f"{type(error).__name__}: {error}"))
@@ -551,6 +558,8 @@ class Cluster:
                     f"No worker came to the scheduler at {self.address} in {patience:g} seconds. "
                     f"Start one: dask worker {self.address}. {KEPT}"
                 )
+            if self.own is not None and time.monotonic() > deadline - patience + OWN_SECONDS:
+                self._renew()  # Dask watches over them, and gives up one that dies as it starts
             time.sleep(0.3)
 
     # The scheduler.
@@ -583,7 +592,7 @@ class Cluster:
                 warnings.simplefilter("ignore")  # of other versions, of which we speak ourselves
                 self.client = Client(target, set_as_default=False)
             if count:
-                self.client.wait_for_workers(count)
+                self.client.wait_for_workers(count, timeout=START_SECONDS)
         except (OSError, ValueError, TypeError, RuntimeError, ImportError) as error:
             reason = text.line(str(error)) or type(error).__name__
             raise UserError(
@@ -600,15 +609,23 @@ class Cluster:
         for worker in list(self.workers.values()):
             self._take_back(worker)
         self.warn(f"The scheduler at {self.address} does not answer; waiting up to {patience:g} s for it.")
-        with contextlib.suppress(Exception):
-            self.client.close(timeout=1)
-        self.client = None
         try:
-            self._connect()
+            self._renew()
         except UserError:
             raise UserError(
                 f"The scheduler at {self.address} is gone. {KEPT} Start a scheduler and workers, and run it again."
             ) from None
+
+    def _renew(self) -> None:
+        """Connect anew; where scheduler and workers are our own, start them anew."""
+        with contextlib.suppress(Exception):
+            self.client.close(timeout=1)
+        self.client = None
+        if self.own is not None:
+            with contextlib.suppress(Exception):
+                self.own.close(timeout=FETCH_SECONDS)
+            self.own = None
+        self._connect()
         self.next_look = 0
 
 

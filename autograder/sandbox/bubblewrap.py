@@ -28,6 +28,11 @@ WITH_GPU = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 KERNELS = {"TRITON_CACHE_DIR": "/scratch/.triton", "CUDA_CACHE_PATH": "/scratch/.nv"}
 """Where a guest in a sandbox keeps kernels that it compiled: they are gone with it."""
 PROBE_SECONDS = 60
+OPENED = (
+    "this is a container, so start it with docker run --security-opt seccomp=unconfined --security-opt "
+    "apparmor=unconfined --security-opt systempaths=unconfined"
+)
+"""What a container needs for a sandbox within it: to make namespaces, to mount in them, and to mount their /proc."""
 
 
 def python(root: str = ROOT) -> list[str]:
@@ -56,11 +61,18 @@ def missing() -> list[str]:
     if run.returncode:
         refusal = run.stderr.strip().splitlines()[-1:] or ["namespaces inside bubblewrap are refused"]
         lacks.append(
-            f"the kernel refuses namespaces to this user ({refusal[0]}); allow them with "
-            "sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000, and on Ubuntu "
-            "kernel.apparmor_restrict_unprivileged_userns=0"
+            f"the kernel refuses namespaces to this user ({refusal[0]}); "
+            + (f"{OPENED}, and on the machine below it " if in_container() else "")
+            + "allow them with sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000, "
+            "and on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0"
         )
     return lacks
+
+
+def in_container() -> bool:
+    """Tell whether this is a container, as far as those who make them say so."""
+    marks = any(Path(name).exists() for name in ("/.dockerenv", "/run/.containerenv"))
+    return marks or any(os.environ.get(name) for name in ("container", "KUBERNETES_SERVICE_HOST"))
 
 
 def _paths() -> list[Path]:

@@ -141,10 +141,6 @@ PARTS = {
 
 def made(record, title):
     """Return a table of the record as Markdown; None where nothing of it was measured."""
-    if title == "Goals":
-        found = [goal for goal in tables().goals(record) if goal.reached is not None]
-        lines = [(goal.what, f"{goal.reached:.2f}", goal.asked_for(), goal.said()) for goal in found]
-        return gpu_record.table(["goal, at worst", "reached", "asked", ""], lines) or None
     if title == "The leaderboard's configuration" and not record.get("leaderboard", {}).get("rows"):
         return None  # other people's times alone
     parts = (tables().TABLES[title](record) or "").split("\n\n")
