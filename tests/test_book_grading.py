@@ -38,7 +38,8 @@ def built(tmp_path_factory):
             myst = 'myst_enable_extensions = ["colon_fence", "deflist"]\nexclude_patterns = ["benchmarks"]\n'
             (root / "conf.py").write_text(f"extensions = ['myst_parser', 'corpus', 'grading']\n{myst}")
             (root / "index.md").write_text(
-                "# Book\n\n```{toctree}\nbook/grading\nbook/collecting\nbook/changing-grades\nbook/database\nbook/hostile\n```\n"
+                "# Book\n\n```{toctree}\nbook/grading\nbook/collecting\nbook/changing-grades\n"
+                "book/database\nbook/hostile\n```\n"
             )
             for name in ("grading", "collecting", "database", "hostile"):
                 shutil.copy(ROOT / "book" / f"{name}.md", root / "book")
