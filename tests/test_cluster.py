@@ -8,6 +8,7 @@ import io
 import json
 import os
 import queue
+import re
 import shutil
 import signal
 import socket
@@ -114,6 +115,7 @@ def test_workers_here_write_what_a_local_run_writes(course, local, tmp_path):
     into = with_secret(tmp_path / "into")
     said = graded(course, into, "--cluster", "local:2")
     assert "Graded 6." in said and kept(into) == local
+    assert re.search(r"2 workers, \d+\.\d/s", said)
 
 
 def test_a_local_run_imports_no_dask():

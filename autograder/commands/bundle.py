@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
+from autograder import archive
 from autograder.commands.console import Root, course_at, out, progress_of
 from autograder.course import ROOT, Exercise, UserError
 from autograder.doctor import needs
@@ -58,6 +59,9 @@ def bundle(
         raise UserError(f"The book is not built: there is no {book / 'index.html'}. Run: make book")
     if not exercises:
         raise UserError(f"There are no exercises in {where.root / 'exercises'}. Run: python -m autograder release")
+    stale = [archive.fault(exercise) for exercise in exercises if exercise.solution.exists()]
+    if fault := next(filter(None, stale), ""):
+        raise UserError(fault)
     with _made_whole(folder.absolute()) as made:
         with progress_of("Packages") as progress:
             task = progress.add_task("", total=None)

@@ -10,6 +10,7 @@ Answers come as JSON and are read as strictly as a record is. `distributed` is i
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import importlib.metadata
 import io
@@ -59,6 +60,12 @@ OWN_SECONDS = 20
 IDLE_SECONDS = 600
 """After which a station that nobody told to rest gives way to another one."""
 FETCH_SECONDS = 10
+LEANER = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.scheduler.work-stealing": False,
+    "distributed.scheduler.active-memory-manager.start": False,
+}
+"""What Dask can do without in workers of our own: each job has its worker, and leaves nothing there."""
 KEPT = "What was graded is kept; the same command goes on from there."
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -207,6 +214,7 @@ def versions() -> dict[str, str]:
     return {**found, "the autograder": _engine()}
 
 
+@functools.cache  # a Dask worker that goes on while its files are replaced still runs what it has loaded
 def _engine() -> str:
     """Return a fingerprint of the program's own code, what hurts graders and what authors use left out."""
     own = Path(course.__file__).parent
@@ -581,7 +589,7 @@ class Cluster:
             import dask
 
             self.pin = count >= cores.count()
-            dask.config.set({"distributed.worker.profile.enabled": False})
+            dask.config.set(LEANER)
             with backends.deaf():
                 target = self.own = LocalCluster(
                     n_workers=count, threads_per_worker=1, processes=True, memory_limit=0,
@@ -590,7 +598,7 @@ class Cluster:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of other versions, of which we speak ourselves
-                self.client = Client(target, set_as_default=False)
+                self.client = Client(target, set_as_default=False, direct_to_workers=bool(count))
             if count:
                 self.client.wait_for_workers(count, timeout=START_SECONDS)
         except (OSError, ValueError, TypeError, RuntimeError, ImportError) as error:
@@ -647,7 +655,7 @@ def _faults(found: dict[str, Any]) -> Iterator[str]:
         if there != here.get(name):
             yield (
                 f"has {name} {there or 'not at all'}, and here it is {here.get(name, 'not installed')}: "
-                "grades depend on it. Install the same on both."
+                "grades depend on it. Install the same on both, and start the worker anew."
             )
     if found["lacks"]:
         yield (

@@ -85,14 +85,6 @@ def here(speed, bandwidth):
     }
 
 
-def rows(record, part, **same):
-    """Return what `gpu_record.rows` does, of no record as well."""
-    return gpu_record.rows(record or {}, part, **same)
-
-
-recorded, gpu = gpu_record.read, gpu_record.card  # by the names that chapter 11 has for them
-
-
 def crossed(lengths, ratios):
     """Return where a ratio of times rose above 1 for good, as a sentence has it: between two of the lengths.
 
@@ -127,7 +119,6 @@ TEXT = {
     "tries": ["A short text", "Where they cross", "A long text", "Many heads", "One token", "On a GPU"],
     "machine": "Machine",
     "dtype": "Numbers",
-    "nothing": "not yet measured",
     "part": "Cost of",
     "parts": ["attention", "whole block"],
     "n": "n, tokens",
