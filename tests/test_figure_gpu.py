@@ -51,6 +51,7 @@ RECORD = {
     "memory_exponent": {"layer": {"layer": {"forward": {"exponent": 1.01}, "forward+backward": {"exponent": 1.02}}}},
     "timing": {"what": "a product", "first_call": 99.0, "without_waiting": 0.01, "with_waiting": 1.2, "events": 1.1,
                "events_zeros": 0.9},
+    "trace": [{"implementation": "layer", "n": 4096, "kernel": "a kernel", "us": 12.0}],
     "window": [{"window": 64, "direction": "forward", "milliseconds": 0.123}],
     "tuning": [
         {"kernel": "forward", "d_head": 64, "queries": 32, "keys": 16, "warps": 4, "stages": 1, "milliseconds": ms,

@@ -119,6 +119,7 @@ LEADS = {
         "**A known course's contest.** Stanford's CS336 had its students of 2025 write this kernel, on one H100, for "
         "one configuration:"
     ),
+    "A step in the profiler": "**A step of the layer in the profiler**: which kernels ran, and for how long.",
     "Memory over n, as an exponent": (
         "**Memory** beyond the inputs, as the exponent of a line fitted over the length: 2 is a table, 1 is none."
     ),
@@ -130,6 +131,7 @@ LEADS = {
 PARTS = {
     "attention": "attention alone, the course's kernel beside each of PyTorch's",
     "layer": "the whole layer",
+    "trace": "which kernels a step runs",
     "memory_exponent": "memory over the length",
     "accuracy": "errors beside float64",
     "timing": "what mistakes in timing make of a product",

@@ -1,9 +1,9 @@
 # %% title [markdown]
 # # 11. A layer on a GPU
 #
-# You write attention that never holds n x n: as a kernel in Triton, forward (`flash_attention_forward`) and backward
-# (`flash_attention`), and then `MultiHeadLayer`, the layer that this course ends with. Without a GPU, the same kernels run
-# in Triton's interpreter: slowly, and with the same numbers. Triton itself is for Linux.
+# You write attention that never holds n x n numbers: as a kernel in Triton, forward (`flash_attention_forward`) and
+# backward (`flash_attention`), and then `MultiHeadLayer`, the layer that this course ends with. Without a GPU, the same
+# kernels run in Triton's interpreter: slowly, but with the same numbers. Triton itself needs Linux.
 #
 # *About 175 minutes · hard ●●●*
 #
@@ -68,24 +68,24 @@ checks.run("by_hand", points=0)
 # %% worked [markdown]
 # ## A kernel, from end to end
 #
-# A kernel is run by many *programs* at once; `tl.program_id(0)` says which one this is. A program has no
-# indices and loops for single numbers: it loads a whole tile from *pointers*, which are a tensor's beginning plus offsets,
-# and a *mask* says which of them lie inside. What the mask leaves out is not read, and `other` stands in for it. The sides
-# of a tile are powers of two, known beforehand: `tl.constexpr`. In brackets before the call stands the *grid*, the number of
-# programs. Here, each sums one row of a matrix, a tile of numbers at a time.
+# A kernel is run by many *programs* at once; `tl.program_id(0)` says which one this is. A program does not loop over
+# single numbers: it loads a whole tile from *pointers*, the address where a tensor begins plus offsets, and a *mask* says
+# which of them lie inside the tensor. What the mask leaves out is not read; `other` stands in for it. The sides of a tile
+# are powers of two, fixed before the kernel is compiled: `tl.constexpr`. The brackets before the call hold the *grid*, the
+# number of programs. Here, each program sums one row of a matrix, one tile at a time.
 #
-# Nothing else guards a pointer. A store without its mask writes into whatever lies behind the tensor, and the notebook's
-# process may end without a word: *the kernel died*. Run the check then, which finds such a store without following it.
+# Nothing but the mask guards a pointer. A store without one writes into whatever lies behind the tensor, and the notebook's
+# process may end without a word: *the kernel died*. If it does, run the check: it finds such a store without carrying it out.
 #
-# **To look into a kernel.** In the interpreter, `print(tile)` within a kernel shows the numbers of a tile, of a large one
-# the corners, and `print(columns < n)` what a mask lets through, once for each program and each turn of its loop; behind
-# `if row == 0:` one program speaks alone. A single number such as `n` comes in brackets, and a pointer as addresses. On a
-# GPU, `tl.device_print("tile", tile)` does it, with a line for each number; in the interpreter it says as well which
-# program speaks. Take it out again before you hand in.
+# **To look into a kernel.** In the interpreter, `print(tile)` within a kernel shows a tile's numbers (of a large tile, its
+# corners), and `print(columns < n)` shows what a mask lets through: once for each program, and each time round its loop.
+# Under `if row == 0:` only one program prints. A single number such as `n` is printed in brackets, a pointer as an address.
+# `breakpoint()` stops there, and the debugger takes the same expressions. On a GPU, `tl.device_print("tile", tile)` prints
+# one line for each number. Take all of these out again before you hand in.
 #
-# In a kernel, `if` on a `tl.constexpr` is decided as the kernel is compiled; of numbers that come as it runs, `tl.minimum`
-# and `tl.maximum` take one. Outside, `triton.cdiv(n, TILE)` rounds n / TILE up. `x.dtype.element_ty` is the dtype that the
-# pointer `x` points at, and `.to(...)` converts a tile.
+# In a kernel, `if` on a `tl.constexpr` is decided when the kernel is compiled; for numbers known only when it runs, use
+# `tl.minimum` and `tl.maximum`. Outside, `triton.cdiv(n, TILE)` rounds n / TILE up. `x.dtype.element_ty` is the dtype of
+# what the pointer `x` points at, and `.to(...)` converts a tile.
 
 # %% demo_row_sums
 @triton.jit
@@ -109,24 +109,25 @@ if hasattr(triton, "cdiv"):
 #
 # *About 50 minutes · hard ●●●*
 #
-# A program owns `BLOCK` queries of one head, and walks over the keys in tiles of `BLOCK`. It keeps three things: `top`, the
-# largest score of each row so far, `total`, the sum of exp(score - top), and `acc`, the same sum with the values.
-# A tile does five things: scores; the new top; the old sums shrink by exp(old top - new top); the tile's weights are
-# added; weights times values are added. At the end, out = acc / total, and the log-sum-exp is top + ln(total).
+# A program has `BLOCK` queries of one head, and walks over the keys in tiles of `BLOCK`. For each row it keeps three things:
+# `top`, the largest score so far; `total`, the sum of exp(score - top); and `acc`, the sum of exp(score - top) times the
+# values. Each tile takes five steps: compute the scores; find the new top; shrink both old sums by exp(old top - new top);
+# add the tile's weights to `total`; add weights times values to `acc`. At the end, out = acc / total, and the log-sum-exp
+# is top + ln(total).
 #
 # A tile of (n, d) from row `first` on has the pointers `x + rows[:, None] * D + columns[None, :]` with
-# `rows = first + tl.arange(0, BLOCK)` and `columns = tl.arange(0, D)`, where `D` is the width d of a head. Head j begins
-# `j * n * D` numbers later; in `lse`, which has one number for a row, `j * n`. Keys beyond n get the score -inf, and so do
-# those after the query where `CAUSAL` is set; tiles wholly behind the diagonal need not be looked at.
+# `rows = first + tl.arange(0, BLOCK)` and `columns = tl.arange(0, D)`, where `D` is d, the width of a head.
+# Head j begins `j * n * D` numbers later; in `lse`, which has one number for each row, `j * n`. Keys beyond n get the
+# score -inf, and so do those after the query where `CAUSAL` is set; tiles that lie wholly above the diagonal can be skipped.
 # `tl.dot(a, b, input_precision="ieee")` multiplies without rounding float32 to TF32, and `tl.trans` transposes.
 #
-# The tensors are float32, float16 or bfloat16, and may lie in memory as they like: `.contiguous()`. Sums are kept in
-# float32, whatever came: `tl.dot` gives float32, and takes two tiles of one dtype (`weights.to(values.dtype)`).
-# **Begin with lengths that fill their tiles**, multiples of `BLOCK`: most checks have such, and what speaks of any length
-# is worth a point or two.
+# The tensors are float32, float16 or bfloat16, and may lie in memory in any order: `.contiguous()`. Keep sums in float32,
+# whatever the inputs are: `tl.dot` gives float32, and takes two tiles of one dtype (`weights.to(values.dtype)`).
+# **Begin with lengths that fill their tiles**, multiples of `BLOCK`: most checks use those, and the checks of other lengths
+# are worth only a point or two.
 #
-# The interpreter cannot multiply bfloat16; a GPU can. Checks of what only a GPU shows say *not verified here* without one,
-# and their points wait. The same holds for all checks of kernels where Triton is not installed.
+# The interpreter cannot multiply bfloat16; a GPU can. Without a GPU, checks that need one say *not verified here*,
+# and their points wait. So do all checks of kernels where Triton is not installed.
 
 # %% flash_attention_forward
 @triton.jit
@@ -212,14 +213,14 @@ checks.run("flash_attention_forward", points=9)
 # dV = P^\top dO \qquad dS = P \circ (dO\,V^\top - D) \qquad dQ = dS\,K / \sqrt d \qquad dK = dS^\top Q / \sqrt d
 # $$
 #
-# In the chapter's letters, P is A and O is Z, and its dS has the factor 1 / sqrt(d) that comes here with dQ and dK.
+# The chapter calls P A, and O Z; dS is the gradient of the scaled scores S in both.
 #
-# Two kernels are to compute that, and a kernel is hard to look into. So write it in PyTorch first, for one head. It brings
-# no points and costs none; what is wrong with a formula shows here, and what is wrong in a kernel afterwards is its
-# pointers and masks. Two loops over tiles give dQ: the outer one over blocks of queries, which will be the programs,
-# and the inner one over blocks of keys, which a program walks through. Two more give dK and dV, with the outer one
-# over blocks of keys. A slice `q[first : first + BLOCK]` ends where the tensor ends; in a kernel, masks see to that. With
-# `causal`, `P.tril(first - start)` keeps what queries from `first` on see of keys from `start` on.
+# Two kernels are to compute that, and it is hard to see what a kernel does. So write it in PyTorch first, for one head. It
+# brings no points and costs none. A mistake in the formulas shows here, so that whatever is wrong in a kernel later is in
+# its pointers and masks. Two nested loops over tiles give dQ: the outer one over blocks of queries, which will be the
+# programs, the inner one over blocks of keys, which each program walks through. Two more give dK and dV, with blocks of
+# keys on the outside. A slice `q[first : first + BLOCK]` ends where the tensor ends; in a kernel, masks see to that. With
+# `causal`, `P.tril(first - start)` keeps what queries from `first` on may see of the keys from `start` on.
 
 # %% tiled_backward
 def tiled_backward(q, k, v, d_out, lse, D, causal=False):
@@ -272,13 +273,13 @@ checks.run("tiled_backward", points=0)
 #
 # *About 40 minutes · hard ●●●*
 #
-# The same as kernels. In them, `D` points at the row sums, and the width of a head is `WIDTH`.
+# The same, as kernels. `D` is a pointer to the row sums of the step before.
 #
-# `backward_queries` owns a block of queries and walks over keys, for dQ; `backward_keys` owns a block of keys and walks
-# over queries, for dK and dV. With `CAUSAL`, the first ends at its own block, and the second begins there. P is 0 where the
-# score was -inf: behind the query, and beyond n too, since exp(0 - L) overflows where L is far below 0. In the interpreter,
-# `print(P)` in a kernel beside `print(P)` in the loops above shows where they part.
-# The cell below gives the frame: it computes D and launches both, with the grid of 11.1.
+# A program of `backward_queries` has a block of queries and walks over the keys, for dQ; one of `backward_keys` has a block
+# of keys and walks over the queries, for dK and dV. With `CAUSAL`, the first ends at its own block, and the second begins
+# there. Set P to 0 wherever the score was -inf: for keys after the query, and beyond n too, since exp(0 - L) overflows where
+# L is far below 0. In the interpreter, compare `print(P)` in a kernel with `print(P)` in the loops above: the first tile that
+# differs is where the mistake is. The cell below is the frame: it computes D and launches both, with the grid of 11.1.
 
 # %% given_backward
 class Attend(torch.autograd.Function):
@@ -406,16 +407,16 @@ checks.run("flash_attention", points=7)
 #
 # *About 50 minutes · hard ●●●*
 #
-# The layer of exercise 6, for self-attention and for use: grouped-query heads, causality, masks, a cache, any device and
-# float dtype. Query head i uses head i // (h / h_kv) of keys and values. Without a mask it never holds n x n:
-# `functional.scaled_dot_product_attention` has that, and so has your kernel, in its dtypes, for as many queries as keys. With
+# The layer of exercise 6, for self-attention, made fit for use: grouped-query heads, causality, masks, a cache, any device
+# and float dtype. Query head i uses head i // (h / h_kv) of keys and values. Without a mask it never holds n x n numbers:
+# `functional.scaled_dot_product_attention` does not, nor does your kernel, for its dtypes and as many queries as keys. With
 # a cache and several new tokens, you may make a mask.
 #
-# With a cache, `k, v = cache.append(k, v)` takes this call's keys and values, (b, h_kv, n, d_head), once, and returns all so
-# far, n_k of them. The last n of those are this call's own: token i stands at n_k - n + i, and causality counts from there.
+# With a cache, call `k, v = cache.append(k, v)` once: it takes this call's keys and values, (b, h_kv, n, d_head), and returns
+# all n_k so far. The last n of those are this call's own: token i stands at n_k - n + i, and causality counts from there.
 #
-# Advice, worth no points: if sizes do not fit, of heads or of a mask, raise an error. PyTorch's own attention stretches
-# such a mask, and yours may too.
+# Advice, worth no points: raise an error if the heads do not divide, or if a mask does not fit. PyTorch's own attention
+# stretches such a mask, and yours may too.
 
 # %% MultiHeadLayer
 class MultiHeadLayer(nn.Module):
@@ -504,9 +505,9 @@ checks.run("MultiHeadLayer", points=8)
 # %% beside [markdown]
 # ## Your kernel beside PyTorch's
 #
-# Causal attention forward, and forward and backward, by the length n. Where a line has the slope 2, time grows with n x n,
-# as the work does. How far apart the lines lie says how much faster than yours PyTorch's kernel uses the same machine.
-# Without a GPU, your kernel runs in the interpreter: it tells whether a kernel is right, and takes its time.
+# The time of causal attention, forward alone, and forward and backward, over the length n. Where a line has the slope 2,
+# time grows with n x n, as the work does. The distance between the lines says how much better PyTorch's kernel uses the same
+# machine. Without a GPU, your kernel runs in the interpreter, which shows that it is right, not how fast it would be.
 
 # %% demo_beside
 import matplotlib.pyplot as plt
@@ -546,12 +547,12 @@ if hasattr(triton, "cdiv"):
 #
 # *About 5 minutes · medium ●●○*
 #
-# The way back computes every score again, twice in fact, and fast kernels do so rather than keep the weights. Why?
+# The way back computes every score again, twice in fact. Fast kernels do that rather than keep the weights. Why?
 #
 # <details><summary>An answer</summary>
 #
-# A GPU multiplies far more numbers per second than it reads. Weights that are kept are written once and read
-# again, n x n of them for each head; a score that is computed again costs 2 d operations on numbers that lie on the chip.
+# A GPU multiplies far more numbers per second than it reads. Weights that are kept have to be written and read
+# again, n x n of them for each head; a score that is computed again costs 2 d operations on numbers already on the chip.
 #
 # </details>
 
@@ -560,8 +561,8 @@ if hasattr(triton, "cdiv"):
 #
 # *About 30 minutes · hard ●●●*
 #
-# Give your forward kernel a window: query i sees only the w keys up to its own. Which tiles need no look now, and how do
-# time and n belong together? There are no points for it, and no check.
+# Give your forward kernel a window: query i sees only the last w keys up to its own. Which tiles can be skipped now, and how
+# does time grow with n? There are no points for it, and no check.
 
 # %%
 # Yours: the stretch task, or anything else.
