@@ -44,9 +44,10 @@
   // A link to what is folded opens it.
   const open = () => {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    let folded = target?.closest("details:not([open])");
-    if (!folded) return;
-    for (; folded; folded = folded.parentElement.closest("details")) folded.open = true;
+    const reason = target?.querySelector(":scope > .abh-claim-why"); // a verdict that is linked to gives its reason
+    const folded = [...document.querySelectorAll("details:not([open])")].filter((one) => one.contains(target));
+    if (!target || !(reason || folded.length)) return;
+    for (const one of [...folded, reason]) if (one) one.open = true;
     target.scrollIntoView();
   };
   addEventListener("hashchange", open);

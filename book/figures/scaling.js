@@ -122,7 +122,7 @@ function subscripted(text) {
   if (after === undefined) return [text];
   const italic = s("tspan", { "font-style": "italic" });
   italic.textContent = "d";
-  const low = s("tspan", { dy: 3, "font-size": "75%", "font-style": "italic" });
+  const low = s("tspan", { dy: 3, style: "font-size: max(75%, 12px)", "font-style": "italic" });
   low.textContent = "k";
   const back = s("tspan", { dy: -3 });
   back.textContent = [after, ...rest].join("d_k") || "\u200b";
