@@ -146,10 +146,10 @@ def expect_gap(permutation_gap, attend, X, permutation, what):
 def as_number(gap):
     """Return the result as an array without axes, or say why it is no number."""
     if isinstance(gap, (bool, np.bool_)):
-        raise Failed(f"The gap should be a number, and is {gap}: asked is how far apart, not whether.")
+        raise Failed(f"The gap should be a number, and is {gap}: asked is how far apart, not whether.", tells=True)
     array = np.asarray(gap)
     if array.ndim or array.dtype.kind not in "iuf":
-        raise Failed(f"The gap should be one number, and is {describe(gap)}.")
+        raise Failed(f"The gap should be one number, and is {describe(gap)}.", tells=True)
     return array.astype(float)
 
 
@@ -299,9 +299,11 @@ def sinusoidal_refuses(sinusoidal_encoding, draw):
         error = sinusoidal_encoding.error(n, odd)
         asked = f"sinusoidal_encoding should raise ValueError for n = {n} and d_model = {odd}, which is odd"
         if error is None:
-            raise Failed(f"{asked}, and returned {describe(sinusoidal_encoding.calls[-1].result)}.")
+            raise Failed(f"{asked}, and returned {describe(sinusoidal_encoding.calls[-1].result)}.", tells=True)
         if not isinstance(error, ValueError):
-            raise Failed(f"{asked}, and raised {type(error).__name__}: {error}", ["the mistake is noticed"])
+            raise Failed(
+                f"{asked}, and raised {type(error).__name__}: {error}", ["the mistake is noticed"], tells=True
+            )
 
 
 # rotary

@@ -726,7 +726,7 @@ def expect_unchanged_before(logits, changed, message, **values):
     for row, j in changed.items():
         leaks = np.flatnonzero(distances(logits[0, :j], logits[row, :j]) > CHANGES)
         if len(leaks):
-            raise Failed(Message(message, j=j, i=int(leaks[-1]), **values))
+            raise Failed(Message(message, j=j, i=int(leaks[-1]), **values), tells=True)
 
 
 @check(weight=3, needs=[TinyGPT_sequences])
@@ -784,7 +784,7 @@ def TinyGPT_sees(TinyGPT, draw):
                     "Token {j} was changed, and the logits at token {i} stayed as they were. Each token sees itself "
                     "and all before it: is there attention in each layer, and does its mask hide too much?"
                 )
-                raise Failed(Message(message, j=j, i=j + int(blind[0])))
+                raise Failed(Message(message, j=j, i=j + int(blind[0])), tells=True)
 
 
 @check(weight=2, needs=[TinyGPT_sees])
@@ -1000,6 +1000,8 @@ def generate_kept(generate, draw):
         generate(generate.given(Sums(draw, 11, max_len), "model"), prompt, m)
         after = generate.calls[-1].arguments[1]
         if after.shape != prompt.shape or not torch.equal(after, prompt):
-            failure = Failed("The prompt was changed in place. Whoever called still needs it: make a new tensor.")
+            failure = Failed(
+                "The prompt was changed in place. Whoever called still needs it: make a new tensor.", tells=True
+            )
             failure.changed = "prompt"
             raise failure
