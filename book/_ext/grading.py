@@ -57,7 +57,7 @@ class BenchmarksDirective(SphinxDirective):
         measured = json.loads(results.read_text(encoding="utf8")) if results.exists() else {}
         cluster = self.arguments == ["cluster"]
         if not measured or (cluster and "cluster" not in measured):
-            text = _("It was not measured on this checkout: there is no benchmarks/results.json yet.")
+            text = _("It was not measured on this checkout yet: benchmarks/results.json has nothing of it.")
             return [nodes.paragraph("", text, classes=["abh-unmeasured"])]
         lines = (_tables().cluster if cluster else _tables().markdown)(measured).splitlines()
         missing = [] if cluster else unmeasured(measured)
