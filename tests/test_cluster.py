@@ -275,7 +275,8 @@ def test_when_the_scheduler_is_gone_one_line_says_so_and_the_next_run_goes_on(co
     dask.start_scheduler()
     dask.start_worker()
     said = said_by(run)
-    assert run.returncode == 0 and f"{there} unchanged" in said and kept(into) == local
+    assert run.returncode == 0 and f"{there} unchanged" in said, said
+    assert kept(into) == local
 
 
 @pytest.mark.slow

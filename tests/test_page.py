@@ -82,7 +82,7 @@ def test_nbgraders_own_command_writes_the_same_page(graded):
     folder = course.into / "autograded" / STUDENT / "01-toy"
     folder.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, folder / "01-toy.ipynb")
-    with gradebook.newest_schema():
+    with gradebook.opened(course):
         result = NbGraderAPI(config=course.config).generate_feedback("01-toy", STUDENT)
     assert result["success"], result
     stock = (course.into / "feedback" / STUDENT / "01-toy" / "01-toy.html").read_text()

@@ -220,7 +220,9 @@ def test_the_glossary_leads_to_where_a_term_is_told(html):
     for term, name, place in links:
         assert name, f"{term}: no chapter has it in bold or in a heading"
         page = (html / "book" / name).read_text(encoding="utf8")
-        section = re.split(r"<section id=", page[page.index(f'<section id="{place}"') + 1 :])[0]
+        there = re.search(rf'<section (?:class="[^"]*" )?id="{re.escape(place)}"', page)
+        assert there, f"{term}: {name} has no place {place}"
+        section = re.split(r"<section ", page[there.end() :])[0]
         found = glossary.pattern(term)
         heading, *boxes = (
             re.sub(r"<[^>]+>", "", words)
@@ -228,7 +230,7 @@ def test_the_glossary_leads_to_where_a_term_is_told(html):
             for words in words
             if words
         )
-        bold = [re.sub(r"<[^>]+>", "", words) for words in re.findall(r"<strong>(.*?)</strong>", section, re.S)]
+        bold = [re.sub(r"<[^>]+>|\.$", "", words) for words in re.findall(r"<strong>(.*?)</strong>", section, re.S)]
         told_there = found.search(heading) or any(found.fullmatch(words) for words in bold + boxes)
         assert told_there, f"{term}: {name}#{place}"
 

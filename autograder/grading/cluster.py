@@ -8,6 +8,7 @@ Answers come as JSON and are read as strictly as a record is. `distributed` is i
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
 import dataclasses
 import functools
@@ -68,6 +69,7 @@ LEANER = {
 """What Dask can do without in workers of our own: each job has its worker, and leaves nothing there."""
 KEPT = "What was graded is kept; the same command goes on from there."
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+_CANCELLED = (asyncio.CancelledError, concurrent.futures.CancelledError)  # which of them depends on the release of Dask
 
 
 # In a Dask worker.
@@ -442,9 +444,9 @@ class Cluster:
         except KilledWorker:
             self._lost(worker)
             return
-        except (OSError, TimeoutError, asyncio.CancelledError) as error:
+        except (OSError, TimeoutError, *_CANCELLED) as error:
             self.next_look = 0  # the worker is gone, or the scheduler: the look says which
-            if future.cancelled() or isinstance(error, asyncio.CancelledError):
+            if future.cancelled() or isinstance(error, _CANCELLED):
                 self._take_back(worker)
             else:  # or it is slow
                 self.finished.put(future)

@@ -32,7 +32,7 @@ def said(node):
         elif not isinstance(child, (nodes.section, *SILENT)):
             for part in child.findall(lambda node: isinstance(node, nodes.paragraph | nodes.title)):
                 strong = [part] if isinstance(part, nodes.title) else part.findall(nodes.strong)
-                yield part.astext(), [words.astext() for words in strong]
+                yield part.astext(), [words.astext().rstrip(".") for words in strong]
 
 
 def sections(env):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from IPython.display import Markdown
 
-COMMAND = "python benchmarks/gpu.py all"
+COMMAND = "python benchmarks/gpu.py all --budget 540"
 """What measures all of it on a GPU."""
 TITLE = "What a GPU will add"
 BOX = (
