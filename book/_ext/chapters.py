@@ -20,7 +20,7 @@ from sphinx.util.docutils import SphinxDirective
 from autograder.authoring import chapters
 
 logger = logging.getLogger(__name__)
-_ = get_translation("chapters")
+_ = get_translation("extensions")
 BOOK = Path(__file__).resolve().parent.parent
 SOURCE = BOOK.parent / chapters.SOURCE
 MINUTES = re.compile(r"^About (\d+) minutes", re.M)

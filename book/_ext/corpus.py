@@ -20,7 +20,7 @@ from autograder.corpus import case
 from autograder.results import Kind
 
 logger = logging.getLogger(__name__)
-_ = get_translation("corpus")
+_ = get_translation("extensions")
 STOCK = Path(corpus.__file__).parent / "stock.json"
 KINDS = [kind for kind in Kind if kind != Kind.INFRASTRUCTURE]
 

@@ -13,7 +13,7 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.locale import get_translation
 
-_ = get_translation("glossary")
+_ = get_translation("extensions")
 CHAPTER = re.compile(r"(\d\d)-.*?(-deeper)?$")
 SILENT = (nodes.literal_block, nodes.math_block, nodes.raw, nodes.comment)
 

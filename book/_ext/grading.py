@@ -19,7 +19,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from autograder import limits
 
-_ = get_translation("grading")
+_ = get_translation("extensions")
 BENCHMARKS = Path(__file__).resolve().parent.parent.parent / "benchmarks"
 TABLES = BENCHMARKS / "tables.py"
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import anywidget
 from docutils import nodes
+from edition import is_whole, root
 from elsewhere import links
 from sphinx.errors import ExtensionError
 from sphinx.locale import get_translation
@@ -25,7 +26,7 @@ from autograder import archive
 from autograder.course import Exercise
 
 logger = logging.getLogger(__name__)
-_ = get_translation("house")
+_ = get_translation("extensions")
 
 # What a page may ask for, as npm package and the place it gets under _static/vendor/.
 # MathJax's other outputs, its menu and its speech engine are 10 MB that nothing here asks for.
@@ -60,7 +61,7 @@ def copy(source, target):
 
 def copy_vendor(app):
     """Put what pages load beside them."""
-    if app.builder.format != "html":
+    if app.builder.format != "html" or not is_whole(app):
         return
     npm = Path(app.srcdir) / "_build" / "npm" / "node_modules"
     vendor = Path(app.outdir) / "_static" / "vendor"
@@ -121,7 +122,7 @@ def pack(folder, target):
 
 def pack_exercises(app, exception):
     """Make one zip of each released exercise."""
-    if exception or app.builder.format != "html":
+    if exception or app.builder.format != "html" or not is_whole(app):
         return
     zips = Path(app.outdir) / "exercises"
     shutil.rmtree(zips, ignore_errors=True)
@@ -148,7 +149,7 @@ class ExerciseDirective(SphinxDirective):
             return []
         title, points = read_exercise(notebook)
         worth = _("%g points") % points
-        up = "../" * (self.env.docname.count("/"))
+        up = "../" * self.env.docname.count("/") + root(self.env.app)
 
         card = exercise_card(classes=["abh-exercise"], ids=[f"exercise-{name}"])
         card["pointer"] = (title, worth)

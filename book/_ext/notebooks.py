@@ -13,7 +13,7 @@ from elsewhere import links
 from sphinx.locale import get_translation
 from sphinx.util.docutils import SphinxDirective
 
-_ = get_translation("notebooks")
+_ = get_translation("extensions")
 FOLDER = "notebooks"
 
 

@@ -25,7 +25,7 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 logger = logging.getLogger(__name__)
-_ = get_translation("selftest")
+_ = get_translation("extensions")
 
 
 class answer_details(nodes.General, nodes.Element):  # noqa: N801 (docutils names its nodes so)

@@ -1,0 +1,207 @@
+"""What an edition in another language has beside its catalogues (editions.py): the switch, links, figures, search.
+
+* Each page has a link to the same page in the other language. A page that is English only has one to its chapter, or to the
+  landing page.
+* An edition is written without the pages that are English only. Its links lead to them, in English, and say so.
+* Styles, scripts and fonts are those of the English edition, and so are downloads.
+* The words of interactive figures come from the catalogue `figures`, those of the extensions from `extensions`.
+* Search takes Chinese apart into words, in the index with jieba, and in the browser by the words of the index.
+"""
+
+import json
+import logging
+import re
+import sys
+from pathlib import Path
+
+from myst_nb.ext.glue.roles import PasteTextRole
+from sphinx.builders.html import StandaloneHTMLBuilder
+from sphinx.locale import get_translation
+from sphinx.search import zh
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import editions
+
+figures = get_translation("figures")
+TEMPLATES = Path(__file__).resolve().parent.parent / "_templates"
+OWN = ("documentation_options.js", "language_data.js", "translations.js")
+"""What an edition has of its own among static files."""
+STATE = "ipywidgets_state"  # under which myst-nb keeps what a page's widgets are
+
+
+def is_whole(app):
+    """Tell whether this is the English edition, which has every page."""
+    return app.config.language == editions.SOURCE
+
+
+def root(app):
+    """Return the way from an edition's folder to the site's."""
+    return "" if is_whole(app) else "../"
+
+
+class EditionBuilder(StandaloneHTMLBuilder):
+    """Writes the pages that are translated; those that are not are read, so that links to them are known."""
+
+    name = "html"
+
+    def _has(self, docname):
+        return docname in editions.pages(self.config.language) or docname not in self.env.found_docs
+
+    def get_target_uri(self, docname, typ=None):
+        """Return a page's address; that of an English page is beside the edition."""
+        address = super().get_target_uri(docname, typ)
+        return address if self._has(docname) else f"{root(self.app)}{address}"
+
+    def get_outdated_docs(self):
+        """Yield the pages to be written again."""
+        yield from filter(self._has, super().get_outdated_docs())
+
+    def prepare_writing(self, docnames):
+        """Leave out the pages that are English only: this is where the set of all is known."""
+        docnames -= {name for name in docnames if not self._has(name)}
+        super().prepare_writing(docnames)
+
+    def load_indexer(self, docnames):
+        """Read the index of the last build where there is one; that it lacks English pages is as it should be."""
+        if (Path(self.outdir) / self.searchindex_filename).exists():
+            super().load_indexer(docnames)
+
+
+class Pasted(PasteTextRole):
+    """`{glue:text}` in a translation, which myst-nb parses by itself: the number is that of the page."""
+
+    def run(self):
+        """Return the nodes."""
+        if "nb_renderer" not in self.document and "::" not in self.text:
+            key = self.text if ":" in self.text else f"{self.text}:s"
+            self.text = f"{Path(self.document.settings.env.docname).name}.md::{key}"
+        return super().run()
+
+
+def before(app, config):
+    """Take the builder of editions, where this is one."""
+    if config.language != editions.SOURCE:
+        app.add_builder(EditionBuilder, override=True)
+        app.add_role_to_domain("glue", "text", Pasted(), override=True)
+
+
+def share_results(app):
+    """Let an edition use the pictures that cells made where the English one has them."""
+    if not is_whole(app):
+        app.env.mystnb_config = app.env.mystnb_config.copy(output_folder=str(editions.BUILD / "jupyter_execute"))
+
+
+def translated(value):
+    """Return the words of a figure in the edition's language: a text, or lists and dictionaries of texts."""
+    if isinstance(value, dict):
+        return {key: translated(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [translated(inner) for inner in value]
+    return str(figures(value)) if isinstance(value, str) and value else value
+
+
+def translate_figures(app, doctree):
+    """Put the edition's words into the figures of a page."""
+    if is_whole(app):
+        return
+    for catalogue in ("figures", "extensions"):
+        app.env.note_dependency(str(editions.messages(app.config.language) / f"{catalogue}.po"))
+    files = app.env.nb_metadata.get(app.env.docname, {}).get("js_files", {})
+    if STATE in files:
+        address, attributes = files[STATE]
+        state = json.loads(attributes["body"])
+        for model in state["state"].values():
+            if isinstance(model["state"].get("text"), dict):
+                model["state"]["text"] = translated(model["state"]["text"])
+        body = json.dumps(state).replace("</", r"<\/")
+        files[STATE] = (address, {**attributes, "body": body})
+
+
+def counterpart(app, pagename, language):
+    """Return the page of another edition that a page's switch leads to, and whether it is the same one."""
+    known = editions.pages(language) if language != editions.SOURCE else set()
+    if language == editions.SOURCE or pagename in known or pagename not in app.env.found_docs:
+        return pagename, True
+    chapter = pagename.removesuffix("-deeper")
+    return (chapter if chapter in known else app.config.root_doc), False
+
+
+def switch(app, pagename, templatename, context, doctree):
+    """Give a page its links to other editions, and an edition the files of the English one."""
+    up = "../" * pagename.count("/") + root(app)
+    context["editions"], alternates = [], []
+    for language in (editions.SOURCE, *editions.languages()):
+        page, same = counterpart(app, pagename, language)
+        address = f"{editions.folder(language)}{page}.html"
+        if same:
+            alternates.append((editions.tag(language), app.config.html_baseurl + address or up + address))
+        if language != app.config.language:
+            own = {"address": up + address, "tag": editions.tag(language), "name": editions.name(language)}
+            context["editions"].append({**own, "same": same})
+    if len(alternates) > 1:
+        context["metatags"] = context.get("metatags", "") + "".join(
+            f'\n<link rel="alternate" hreflang="{tag}" href="{address}" />' for tag, address in alternates
+        )
+    if not is_whole(app):
+        own = context["pathto"]
+
+        def pathto(other, resource=False, *arguments, **named):
+            folder, _slash, name = other.partition("/")
+            if resource and folder == "_static" and name not in OWN:
+                other = f"../{other}"
+            return own(other, resource, *arguments, **named)
+
+        context["pathto"] = pathto
+
+
+def finish(app, exception):
+    """Leave in an edition only the static files of its own, and say of links to English pages that they are."""
+    if exception or is_whole(app) or app.builder.format != "html":
+        return
+    static = Path(app.outdir) / "_static"
+    for path in sorted(static.rglob("*"), reverse=True):  # what is in a folder, then the folder
+        if path.is_dir():
+            path.rmdir()
+        elif path.name not in OWN or path.parent != static:
+            path.unlink()
+    for path in Path(app.outdir).rglob("*.html"):
+        text = path.read_text(encoding="utf8")
+        up = "../" * (len(path.relative_to(app.outdir).parts) - 1) + root(app)
+        marked = re.sub(rf'<a (?![^>]*hreflang)(?=[^>]*href="{re.escape(up)}book/)', '<a hreflang="en" ', text)
+        if marked != text:
+            path.write_text(marked, encoding="utf8")
+
+
+class ChineseSearch(zh.SearchChinese):
+    """Sphinx's search in Chinese, which knows the course's terms, those of one letter too, and takes queries apart."""
+
+    js_splitter_code = (Path(__file__).resolve().parent.parent / "_static" / "splitting.js").read_text(encoding="utf8")
+
+    def init(self, options):
+        """Teach jieba the terms."""
+        import jieba
+
+        super().init(options)
+        jieba.setLogLevel(logging.WARNING)
+        self.terms = {term for term in editions.terms("zh_CN").values() if re.fullmatch(r"[\u4e00-\u9fff]+", term)}
+        for term in sorted(self.terms):
+            jieba.add_word(term)
+
+    def word_filter(self, stemmed_word):
+        """Tell whether a word is in the index."""
+        return super().word_filter(stemmed_word) or stemmed_word in self.terms
+
+
+def setup(app):
+    """Register all of it."""
+    for catalogue in ("figures", "extensions"):
+        app.add_message_catalog(catalogue, str(editions.LOCALE))
+    app.config.templates_path.append(str(TEMPLATES))
+    app.add_search_language(ChineseSearch)
+    app.connect("config-inited", before)
+    app.connect("builder-inited", share_results, priority=900)
+    app.connect("doctree-read", translate_figures)
+    app.connect("html-page-context", switch, priority=100)
+    app.connect("build-finished", finish, priority=900)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
