@@ -80,7 +80,7 @@ def settings(language):
         return plain
     own = merged({"sphinx": {"config": {"language": language}}}, read(LOCALE / language / "book.yml"))
     path = BUILD / f"{language}.yml"
-    path.write_text(yaml.safe_dump(merged(read(plain), own), allow_unicode=True), encoding="utf8")
+    path.write_text(yaml.safe_dump(merged(read(plain), own), allow_unicode=True, sort_keys=False), encoding="utf8")
     return path
 
 

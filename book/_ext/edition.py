@@ -8,25 +8,30 @@
 * Search takes Chinese apart into words, in the index with jieba, and in the browser by the words of the index.
 """
 
+import functools
+import html
 import json
 import logging
 import re
 import sys
 from pathlib import Path
 
+import jieba
 from myst_nb.ext.glue.roles import PasteTextRole
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.locale import get_translation
 from sphinx.search import zh
+from sphinx.transforms import i18n
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import editions
 
-figures = get_translation("figures")
+_, figures = get_translation("extensions"), get_translation("figures")
 TEMPLATES = Path(__file__).resolve().parent.parent / "_templates"
 OWN = ("documentation_options.js", "language_data.js", "translations.js")
 """What an edition has of its own among static files."""
+HAN = re.compile(r"[\u4e00-\u9fff]+")
 STATE = "ipywidgets_state"  # under which myst-nb keeps what a page's widgets are
 
 
@@ -84,11 +89,14 @@ def before(app, config):
     if config.language != editions.SOURCE:
         app.add_builder(EditionBuilder, override=True)
         app.add_role_to_domain("glue", "text", Pasted(), override=True)
+        parse_once()
 
 
-def share_results(app):
-    """Let an edition use the pictures that cells made where the English one has them."""
+def prepare(app):
+    """Let an edition use what cells made for the English one; translate the headings of the table of contents."""
     if not is_whole(app):
+        for part in app.config.external_site_map.root.subtrees:
+            part.caption = str(_(part.caption))
         app.env.mystnb_config = app.env.mystnb_config.copy(output_folder=str(editions.BUILD / "jupyter_execute"))
 
 
@@ -143,20 +151,10 @@ def switch(app, pagename, templatename, context, doctree):
         context["metatags"] = context.get("metatags", "") + "".join(
             f'\n<link rel="alternate" hreflang="{tag}" href="{address}" />' for tag, address in alternates
         )
-    if not is_whole(app):
-        own = context["pathto"]
-
-        def pathto(other, resource=False, *arguments, **named):
-            folder, _slash, name = other.partition("/")
-            if resource and folder == "_static" and name not in OWN:
-                other = f"../{other}"
-            return own(other, resource, *arguments, **named)
-
-        context["pathto"] = pathto
 
 
 def finish(app, exception):
-    """Leave in an edition only the static files of its own, and say of links to English pages that they are."""
+    """Let an edition's pages have the static files of the English one, and say of links to English pages that they are."""
     if exception or is_whole(app) or app.builder.format != "html":
         return
     static = Path(app.outdir) / "_static"
@@ -165,12 +163,24 @@ def finish(app, exception):
             path.rmdir()
         elif path.name not in OWN or path.parent != static:
             path.unlink()
+    words = {  # that the theme has in English only
+        "Color mode": _("Color mode"),
+        "Main": _("Main"),
+        "Page": _("Page"),
+        "System Settings": _("System settings"),
+        "Toggle primary sidebar": _("Show or hide the table of contents"),
+        "Toggle secondary sidebar": _("Show or hide what is on this page"),
+    }
     for path in Path(app.outdir).rglob("*.html"):
         text = path.read_text(encoding="utf8")
-        up = "../" * (len(path.relative_to(app.outdir).parts) - 1) + root(app)
-        marked = re.sub(rf'<a (?![^>]*hreflang)(?=[^>]*href="{re.escape(up)}book/)', '<a hreflang="en" ', text)
-        if marked != text:
-            path.write_text(marked, encoding="utf8")
+        up = "../" * (len(path.relative_to(app.outdir).parts) - 1)
+        done = re.sub(rf'(?<==")(?={up}_static/(?!{"|".join(OWN)}))', root(app), text)
+        done = re.sub(rf'<a (?![^>]*hreflang)(?=[^>]*href="{up}{root(app)}book/)', '<a hreflang="en" ', done)
+        done = re.sub(
+            rf'(?<=(?:title|label)=")({"|".join(words)})(?=")', lambda found: html.escape(str(words[found[0]])), done
+        )
+        if done != text:
+            path.write_text(done, encoding="utf8")
 
 
 class ChineseSearch(zh.SearchChinese):
@@ -180,17 +190,39 @@ class ChineseSearch(zh.SearchChinese):
 
     def init(self, options):
         """Teach jieba the terms."""
-        import jieba
-
         super().init(options)
         jieba.setLogLevel(logging.WARNING)
-        self.terms = {term for term in editions.terms("zh_CN").values() if re.fullmatch(r"[\u4e00-\u9fff]+", term)}
+        self.terms = {term for term in editions.terms("zh_CN").values() if HAN.fullmatch(term)}
         for term in sorted(self.terms):
             jieba.add_word(term)
+
+    def split(self, input):
+        """Return the words of a text: of Chinese also the short ones within long ones."""
+        return list(filter(HAN.fullmatch, jieba.cut_for_search(input))) + self.latin1_letters.findall(input)
 
     def word_filter(self, stemmed_word):
         """Tell whether a word is in the index."""
         return super().word_filter(stemmed_word) or stemmed_word in self.terms
+
+    @functools.cache  # noqa: B019 (there is one for each build)
+    def stem(self, word):
+        """Return a word without its ending; a short one as it is."""
+        stemmed = self.stemmer.stemWord(word.lower())
+        return word.lower() if len(stemmed) < 3 <= len(word) else stemmed
+
+
+def parse_once():
+    """Parse each translation once, not twice: Sphinx does it first for titles and terms, and throws away the rest."""
+    parse, waiting = i18n.publish_msgstr, {}
+
+    def publish(app, source, source_path, source_line, config, settings):
+        key = source_path, source_line, source
+        parsed = waiting.pop(key, None)
+        if parsed is None or any(child.parent is not parsed for child in parsed.children):  # a title's, now in the page
+            parsed = waiting[key] = parse(app, source, source_path, source_line, config, settings)
+        return parsed
+
+    i18n.publish_msgstr = publish
 
 
 def setup(app):
@@ -200,7 +232,7 @@ def setup(app):
     app.config.templates_path.append(str(TEMPLATES))
     app.add_search_language(ChineseSearch)
     app.connect("config-inited", before)
-    app.connect("builder-inited", share_results, priority=900)
+    app.connect("builder-inited", prepare, priority=900)
     app.connect("doctree-read", translate_figures)
     app.connect("html-page-context", switch, priority=100)
     app.connect("build-finished", finish, priority=900)
