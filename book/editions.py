@@ -6,6 +6,7 @@
 without one is not in the edition: links lead to the English page. No code is run: what cells gave is in the cache.
 """
 
+import pickle
 import sys
 import tomllib
 from pathlib import Path
@@ -35,9 +36,14 @@ def pages(language):
     return {f"book/{path.stem}" for path in messages(language).glob("book/*.po")}
 
 
+def short(language):
+    """Return a language without its country, such as zh."""
+    return language.partition("_")[0]
+
+
 def folder(language):
     """Return the folder of an edition within the site, with a slash at its end; English is at the top."""
-    return "" if language == SOURCE else language.partition("_")[0] + "/"
+    return "" if language == SOURCE else f"{short(language)}/"
 
 
 def tag(language):
@@ -47,13 +53,13 @@ def tag(language):
 
 def name(language):
     """Return a language in its own words, such as 中文."""
-    return Locale.parse(language.partition("_")[0]).get_display_name()
+    return Locale.parse(short(language)).get_display_name()
 
 
-def terms(language):
-    """Return the terms of a language's terms.toml: English to its own."""
+def terms(language, part="terms"):
+    """Return a part of a language's terms.toml, such as its terms, English to its own."""
     path = LOCALE / language / "terms.toml"
-    return tomllib.loads(path.read_text(encoding="utf8"))["terms"] if path.exists() else {}
+    return tomllib.loads(path.read_text(encoding="utf8")).get(part, {}) if path.exists() else {}
 
 
 def compile_catalogues(language):
@@ -103,25 +109,52 @@ def build(language, strict=True):
     strict : bool
         Take warnings for errors.
     """
+    if language != SOURCE:
+        compile_catalogues(language)
+    failed = sphinx(language, HTML / folder(language), doctrees(language), strict, nitpicky=strict)
+    if not failed:
+        redirect(language)
+    return 1 if failed else 0
+
+
+def read_messages():
+    """Return what there is to translate of each page, {"book/01-qkv": [...]}, without running code; nothing if that failed."""
+    kept = BUILD / ".doctrees-messages"
+    overrides = {"nb_execution_mode": "off", "messages_only": True}
+    if sphinx(SOURCE, BUILD / "messages", kept, strict=False, builder="messages", **overrides):
+        return {}
+    return pickle.loads((kept / "environment.pickle").read_bytes()).messages  # noqa: S301 (made just now)
+
+
+def sphinx(language, out, kept, strict, builder="html", **overrides):
+    """Run Sphinx as Jupyter Book does; return something true if it failed.
+
+    Parameters
+    ----------
+    language : str
+    out, kept : Path
+        The folders of what is made, and of what was read.
+    strict : bool
+        Take warnings for errors.
+    builder : str
+    overrides
+        Settings that differ from the edition's.
+    """
     from jupyter_book.sphinx import build_sphinx
 
     sys.path.insert(0, str(ROOT / "book" / "_ext"))
-    if language != SOURCE:
-        compile_catalogues(language)
-    overrides = {"external_toc_path": "_toc.yml", "latex_individualpages": False, "nitpicky": strict}
-    result = build_sphinx(
+    overrides = {"external_toc_path": "_toc.yml", "latex_individualpages": False, **overrides}
+    return build_sphinx(
         ROOT,
-        HTML / folder(language),
+        out,
         noconfig=True,
         path_config=settings(language),
         confoverrides=overrides | {"nb_execution_cache_path": str(BUILD / ".jupyter_cache")},
-        doctreedir=doctrees(language),
+        doctreedir=kept,
+        builder=builder,
         warningiserror=strict,
         keep_going=True,
     )
-    if not result:
-        redirect(language)
-    return 1 if result else 0
 
 
 def redirect(language):

@@ -10,6 +10,7 @@
 
 import functools
 import html
+import itertools
 import json
 import logging
 import re
@@ -17,11 +18,15 @@ import sys
 from pathlib import Path
 
 import jieba
+from docutils import nodes
 from myst_nb.ext.glue.roles import PasteTextRole
+from sphinx.builders.dummy import DummyBuilder
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.locale import get_translation
+from sphinx.locale import init as init_catalogue
 from sphinx.search import zh
-from sphinx.transforms import i18n
+from sphinx.transforms import SphinxTransform, i18n
+from sphinx.util.nodes import extract_messages
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -32,6 +37,7 @@ TEMPLATES = Path(__file__).resolve().parent.parent / "_templates"
 OWN = ("documentation_options.js", "language_data.js", "translations.js")
 """What an edition has of its own among static files."""
 HAN = re.compile(r"[\u4e00-\u9fff]+")
+SHOWN = (("image", "alt"), ("figure", "caption"))
 STATE = "ipywidgets_state"  # under which myst-nb keeps what a page's widgets are
 
 
@@ -73,6 +79,19 @@ class EditionBuilder(StandaloneHTMLBuilder):
             super().load_indexer(docnames)
 
 
+class MessagesBuilder(DummyBuilder):
+    """Only reads what has changed."""
+
+    name = "messages"
+
+    def get_outdated_docs(self):
+        """Return nothing: no page is written."""
+        return []
+
+    def write(self, *arguments, **named):
+        """Write nothing."""
+
+
 class Pasted(PasteTextRole):
     """`{glue:text}` in a translation, which myst-nb parses by itself: the number is that of the page."""
 
@@ -85,7 +104,10 @@ class Pasted(PasteTextRole):
 
 
 def before(app, config):
-    """Take the builder of editions, where this is one."""
+    """Take the builder of editions, where this is one; leave out what no edition has, where only messages are wanted."""
+    if config.messages_only:
+        wanted = set().union(*map(editions.pages, editions.languages()))
+        config.exclude_patterns += [f"{name}.*" for name in app.config.external_site_map if name not in wanted | {config.root_doc}]
     if config.language != editions.SOURCE:
         app.add_builder(EditionBuilder, override=True)
         app.add_role_to_domain("glue", "text", Pasted(), override=True)
@@ -93,7 +115,9 @@ def before(app, config):
 
 
 def prepare(app):
-    """Let an edition use what cells made for the English one; translate the headings of the table of contents."""
+    """Remember what there is to translate; let an edition use what cells made for the English one; translate the headings of the table of contents."""
+    if not hasattr(app.env, "messages"):
+        app.env.messages = {}
     if not is_whole(app):
         for part in app.config.external_site_map.root.subtrees:
             part.caption = str(_(part.caption))
@@ -124,6 +148,49 @@ def translate_figures(app, doctree):
                 model["state"]["text"] = translated(model["state"]["text"])
         body = json.dumps(state).replace("</", r"<\/")
         files[STATE] = (address, {**attributes, "body": body})
+
+
+class Collect(SphinxTransform):
+    """Keeps what there is to translate of a page, in its order, at the moment when Sphinx puts in translations.
+
+    Alternative texts and captions of what a cell shows are taken from the cell, which need not have run. What Sphinx would
+    pass over is made ready for it (descriptions in the front matter) or translated here (words in formulas).
+    """
+
+    default_priority = i18n.Locale.default_priority - 1
+
+    def apply(self):
+        """Keep the messages in the environment."""
+        messages, found = {}, []
+        for node, message in extract_messages(self.document):
+            messages.setdefault(id(node), []).append(message)
+        waiting = (node.details.get("nodes", []) for node in self.document.findall(nodes.pending))
+        described = [node for node in itertools.chain(*waiting) if isinstance(node, nodes.meta)]
+        found += [node["content"] for node in described]
+        for node in self.document.findall(nodes.Element):
+            if node.get("nb_element") == "cell_code":
+                shown = node["cell_metadata"].get("mystnb", {})
+                found += [shown[part][key].strip() for part, key in SHOWN if key in shown.get(part, {})]
+            elif not within(node, is_no_text):
+                found += messages.get(id(node), [])
+        self.env.messages[self.env.docname] = found
+        if not is_whole(self.app):
+            catalogue, _found = init_catalogue([str(editions.LOCALE)], self.config.language, self.env.docname)
+            for node in described:
+                node["content"] = catalogue.gettext(node["content"])
+            for formula in self.document.findall(nodes.math_block):
+                said = catalogue.gettext(formula.rawsource or formula.astext())
+                formula.rawsource, formula.children, formula["translatable"] = said, [nodes.Text(said)], False
+
+
+def is_no_text(node):
+    """Tell whether a node is what a cell gave, or a field of the front matter."""
+    return node.get("nb_element") == "cell_code_output" or isinstance(node, nodes.docinfo | nodes.field_list)
+
+
+def within(node, which):
+    """Tell whether a node is one of which that is true, or stands in one."""
+    return node is not None and (which(node) or within(node.parent, which))
 
 
 def counterpart(app, pagename, language):
@@ -230,8 +297,11 @@ def setup(app):
     for catalogue in ("figures", "extensions"):
         app.add_message_catalog(catalogue, str(editions.LOCALE))
     app.config.templates_path.append(str(TEMPLATES))
+    app.add_config_value("messages_only", False, "")
+    app.add_builder(MessagesBuilder)
+    app.add_transform(Collect)
     app.add_search_language(ChineseSearch)
-    app.connect("config-inited", before)
+    app.connect("config-inited", before, priority=950)
     app.connect("builder-inited", prepare, priority=900)
     app.connect("doctree-read", translate_figures)
     app.connect("html-page-context", switch, priority=100)

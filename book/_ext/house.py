@@ -8,12 +8,14 @@
 """
 
 import filecmp
+import functools
 import json
 import shutil
 import zipfile
 from pathlib import Path
 
 import anywidget
+import editions
 from docutils import nodes
 from edition import is_whole, root
 from elsewhere import links
@@ -102,7 +104,7 @@ def released(app):
 
 def require_archives(app):
     """Refuse to build downloads in which what the checks import from is missing, or not that of the exercise."""
-    for notebook in released(app):
+    for notebook in released(app) if app.builder.format == "html" else []:
         if fault := archive.fault(Exercise(notebook.stem, Path(app.srcdir))):
             raise ExtensionError(fault)
 
@@ -148,24 +150,27 @@ class ExerciseDirective(SphinxDirective):
             logger.warning(message, name, name, location=self.get_location(), type="house")
             return []
         title, points = read_exercise(notebook)
+        opened = notebook.with_suffix(f".{editions.short(self.config.language)}.ipynb")  # the edition's own, in the same zip
+        opened = opened if opened.exists() else notebook
         worth = _("%g points") % points
         up = "../" * self.env.docname.count("/") + root(self.env.app)
 
+        own = functools.partial(nodes.paragraph, translatable=False)  # what is said here is translated already
         card = exercise_card(classes=["abh-exercise"], ids=[f"exercise-{name}"])
         card["pointer"] = (title, worth)
-        card += nodes.paragraph("", _("Exercise"), classes=["abh-kicker"])
-        card += nodes.paragraph("", title, classes=["abh-exercise-title"])
-        download = nodes.paragraph(classes=["abh-exercise-facts"])
+        card += own("", _("Exercise"), classes=["abh-kicker"])
+        card += own("", title, classes=["abh-exercise-title"])
+        download = own(classes=["abh-exercise-facts"])
         link = nodes.reference("", _("Download %s") % f"{name}.zip", refuri=f"{up}exercises/{name}.zip")
         link["classes"] = ["abh-button"]
-        elsewhere = links(self.env, f"exercises/{name}/{name}.ipynb", "abh-button", "abh-quiet")
+        elsewhere = links(self.env, f"exercises/{name}/{opened.name}", "abh-button", "abh-quiet")
         download += [link, *elsewhere, nodes.inline("", worth, classes=["abh-points"])]
         card += download
-        card += nodes.paragraph("", _("Unpack and open it:"))
-        card += shell(f"python -m zipfile -e {name}.zip .\njupyter lab {name}/{name}.ipynb")
+        card += own("", _("Unpack and open it:"))
+        card += shell(f"python -m zipfile -e {name}.zip .\njupyter lab {name}/{opened.name}")
         if elsewhere:
             note = _("Colab and Binder need no install, and keep nothing: download your notebook before you leave.")
-            card += nodes.paragraph("", note)
+            card += own("", note)
         return [card]
 
 
@@ -178,6 +183,9 @@ def point_to_exercise(app, doctree):
     """Say under a page's title which exercise it has, and lead there."""
     for card in list(doctree.findall(exercise_card)):
         title, worth = card.attributes.pop("pointer")
+        if not is_whole(app):  # the chapter's title, which is the exercise's, is translated now
+            title = title.partition(" ")[0] + " " + next(doctree.findall(nodes.title)).astext()
+            card[1].replace_self(nodes.paragraph("", title, classes=card[1]["classes"]))
         line = nodes.paragraph(classes=["abh-pointer"])
         line += nodes.inline("", _("Exercise"), classes=["abh-kicker"])
         line += nodes.reference("", title, refid=card["ids"][0], internal=True)
