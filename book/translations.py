@@ -97,7 +97,7 @@ def texts(value):
 
 def of_extensions():
     """Return what the extensions say on pages, and what _toc.yml and chapters.toml do."""
-    said = extract_from_dir(BOOK / "_ext", [(name, "ignore") for name in ENGLISH_ONLY] + [("**.py", "python")], keywords={"_": None})
+    said = extract_from_dir(BOOK / "_ext", [(name, "ignore") for name in ENGLISH_ONLY] + [("**.py", "python")], keywords={"_": None, "N_": None})
     rows = tomllib.loads((BOOK / "chapters.toml").read_text(encoding="utf8")).values()
     captions = [part["caption"] for part in editions.read(editions.ROOT / "_toc.yml")["parts"]]
     told = [row[key] for row in rows for key in ("learn", "needs") if row[key]]
