@@ -1,7 +1,7 @@
-"""Puts words that a page's cell computed into the edition's language: "head 4 of layer 2", "between 256 and 512 tokens".
+"""Puts words that a page's cell computed into the edition's language: "head 4 of layer 2", "103 seconds".
 
-Cells run once and speak English. What they keep for a sentence (`{glue:text}`) is mostly a number; where it has words,
-their form is one of `FORMS`, each of which a catalogue translates like any message.
+Cells run once and speak English. What they keep for a sentence (`{glue:text}`) is mostly a number; where it has
+words, their form is one of `FORMS`, each of which a catalogue translates like any message.
 """
 
 import re
@@ -12,14 +12,13 @@ from sphinx.locale import get_translation
 _ = get_translation("values")
 
 
-def N_(text):
+def N_(text):  # noqa: N802  (the name that Babel looks for)
     """Mark a text for the catalogue."""
     return text
 
 
 FORMS = (
     N_("head {head} of layer {layer}"),
-    N_("{first} and {second}"),
     N_("between {short} and {long} tokens"),
     N_("below {length} tokens, the shortest measured"),
     N_("at no length up to {length} tokens"),
@@ -28,6 +27,7 @@ FORMS = (
     N_("{count} minutes"),
     N_("{count} seconds"),
     N_("{count} milliseconds"),
+    N_("{first} and {second}"),
 )
 
 
