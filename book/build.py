@@ -6,6 +6,7 @@
 """
 
 import argparse
+import functools
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import sys
 import time
 from pathlib import Path
 
+import editions
 import javascript
 import run_pages
 from rich.console import Console
@@ -42,34 +44,26 @@ def look_at_downloads():
     return (None, faults) if faults else (f"{len(notebooks)} exercises", [])
 
 
-def build_pages():
-    """Jupyter Book, every warning an error; the whole log goes to _build/book.log.
+def build_pages(language=editions.SOURCE):
+    """Jupyter Book, every warning an error; the whole log goes to _build/book.log, or that of another edition.
 
     Pages that cannot run here are in it without results, and named; what they are warned of is no error then.
     """
     left_out = run_pages.not_run()
-    strict = () if left_out else ("-W", "-n")
-    # Not the script of that name: its first line breaks where the path has a space.
-    code = "from jupyter_book.cli.main import main; main()"
-    command = [sys.executable, "-c", code, "build", ".", *strict, "--keep-going"]
+    command = [sys.executable, "book/editions.py", language, *(["--lenient"] if left_out else [])]
     environment = os.environ | {"NO_COLOR": "1", "PYTHONUTF8": "1"}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     log = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
-    (BUILD / "book.log").write_text(log, encoding="utf8")
+    (BUILD / ("book.log" if language == editions.SOURCE else f"{language}.log")).write_text(log, encoding="utf8")
     if done.returncode:
         # Sphinx warns about a page only when it reads it: forget what was read, so that the next run warns again.
-        (BUILD / ".doctrees" / "environment.pickle").unlink(missing_ok=True)
+        (editions.doctrees(language) / "environment.pickle").unlink(missing_ok=True)
         lines = log.splitlines()
         return None, [line for line in lines if BAD.search(line) and "IPKernelApp" not in line] or lines[-20:]
-    landing = BUILD / "html" / "index.html"
-    landing.write_text(
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Attention by Hand</title>'
-        '<meta http-equiv="refresh" content="0; url=book/index.html">'
-        '<p><a href="book/index.html">Attention by Hand</a></p></html>\n'
-    )
-    built = f"{len(list((BUILD / 'html' / 'book').glob('*.html')))} pages"
+    site = editions.HTML / editions.folder(language)
+    built = f"{len(list((site / 'book').glob('*.html')))} pages"
     names = ", ".join(page.stem for page in left_out)
     return f"{built}; without Triton, which is for Linux, no results in {names}" if left_out else built, []
 
@@ -79,8 +73,8 @@ def main():
     parser = argparse.ArgumentParser(description="Build the book into _build/html.")
     parser.add_argument("--cold", action="store_true", help="forget what earlier builds left")
     if parser.parse_args().cold:
-        for name in ("html", ".doctrees", ".jupyter_cache", "jupyter_execute"):
-            shutil.rmtree(BUILD / name, ignore_errors=True)
+        for path in (*BUILD.glob(".doctrees*"), *(BUILD / name for name in ("html", ".jupyter_cache", "jupyter_execute"))):
+            shutil.rmtree(path, ignore_errors=True)
     BUILD.mkdir(exist_ok=True)
     steps = {
         "downloads": look_at_downloads,
@@ -88,6 +82,8 @@ def main():
         "code": run_pages.run,
         "pages": build_pages,
     }
+    for language in editions.languages():
+        steps[f"pages in {editions.name(language)}"] = functools.partial(build_pages, language)
     for label, step in steps.items():
         start = time.perf_counter()
         with console.status(f"{label} …") as status:

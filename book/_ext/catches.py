@@ -29,7 +29,7 @@ from autograder import cores
 from autograder.authoring import answer_trials, chapters, loader, mutants, verified
 
 logger = logging.getLogger(__name__)
-_ = get_translation("catches")
+_ = get_translation("extensions")
 FOLDERS = {folder.name: folder for folder in loader.FOLDERS}
 
 

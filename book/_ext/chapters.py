@@ -20,7 +20,7 @@ from sphinx.util.docutils import SphinxDirective
 from autograder.authoring import chapters
 
 logger = logging.getLogger(__name__)
-_ = get_translation("chapters")
+_ = get_translation("extensions")
 BOOK = Path(__file__).resolve().parent.parent
 SOURCE = BOOK.parent / chapters.SOURCE
 MINUTES = re.compile(r"^About (\d+) minutes", re.M)
@@ -100,7 +100,7 @@ def card(app, docname, name, rows, svg):
         facts.append(f'<a href="{to(docname, page + "-deeper")}" aria-label="{words}: {title}">{words}</a>')
     before = [number_of(app, other) for other in row.after]
     needs = [(_("chapter %s") if len(before) == 1 else _("chapters %s")) % ", ".join(before)] if before else []
-    needs += [html.escape(row.needs)] if row.needs else []
+    needs += [html.escape(str(_(row.needs)))] if row.needs else []
     drawing = (
         in_page(svg, "", f"map-{name}").replace(' role="img" aria-label=""', ' aria-hidden="true"') if svg else ""
     )
@@ -108,8 +108,8 @@ def card(app, docname, name, rows, svg):
     return f"""<span class="abh-map-dot" aria-hidden="true">{number}</span>
 <div class="abh-map-card"><div class="abh-map-words">
 <p class="abh-map-title"><a href="{to(docname, page)}">{named}</a></p>
-<p>{html.escape(row.learn)}</p>
-<p class="abh-map-needs">{_("You need")} {_(", and ").join(needs)}.</p>
+<p>{html.escape(str(_(row.learn)))}</p>
+<p class="abh-map-needs">{_("You need %s.") % str(_(", and ")).join(needs)}</p>
 <p class="abh-map-facts">{"".join(f"<span>{fact}</span>" for fact in facts)}</p>
 </div>{drawing}</div>"""
 

@@ -28,7 +28,7 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 logger = logging.getLogger(__name__)
-_ = get_translation("claims")
+_ = get_translation("extensions")
 SOURCE = Path(__file__).resolve().parent.parent / "claims.yml"
 VERDICT = re.compile(r"(holds|wrong)(?=$|:|,| when )")
 

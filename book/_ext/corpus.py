@@ -6,6 +6,7 @@
 What has no recording in stock.json, and a group that the corpus doesn't have, are warnings.
 """
 
+import functools
 import json
 from collections import Counter
 from pathlib import Path
@@ -20,7 +21,7 @@ from autograder.corpus import case
 from autograder.results import Kind
 
 logger = logging.getLogger(__name__)
-_ = get_translation("corpus")
+_ = get_translation("extensions")
 STOCK = Path(corpus.__file__).parent / "stock.json"
 KINDS = [kind for kind in Kind if kind != Kind.INFRASTRUCTURE]
 
@@ -180,8 +181,9 @@ def table(head, body, widths, *names):
     """A docutils table: `head` is a list of titles, `body` rows of cells, a cell a text or a list of nodes."""
     group = nodes.tgroup(cols=len(head))
     group += [nodes.colspec(colwidth=width) for width in widths]
-    group += nodes.thead("", nodes.row("", *(nodes.entry("", nodes.paragraph("", str(title))) for title in head)))
-    rows = [[cell if isinstance(cell, list) else [nodes.paragraph("", str(cell))] for cell in row] for row in body]
+    own = functools.partial(nodes.paragraph, translatable=False)  # what is said here is translated already
+    group += nodes.thead("", nodes.row("", *(nodes.entry("", own("", str(title))) for title in head)))
+    rows = [[cell if isinstance(cell, list) else [own("", str(cell))] for cell in row] for row in body]
     group += nodes.tbody("", *(nodes.row("", *(nodes.entry("", *cell) for cell in row)) for row in rows))
     return nodes.table("", group, classes=list(names))
 

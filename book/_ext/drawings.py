@@ -13,8 +13,11 @@ from xml.etree import ElementTree
 
 from docutils import nodes
 from docutils.parsers.rst import directives
+from sphinx.locale import get_translation
 from sphinx.util.docutils import SphinxDirective
 
+figures = get_translation("figures")
+WORDS = re.compile(r"(<(?:text|title|desc)\b[^>]*>)([^<]+)")
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 ElementTree.register_namespace("", SVG)
 ElementTree.register_namespace("xlink", XLINK)
@@ -71,6 +74,14 @@ def put_in(app, doctree, docname):
         image.replace_self(nodes.raw("", made, format="html"))
 
 
+def translate(app, doctree):
+    """Put the words of SVG files that a page has into the edition's language."""
+    for drawing in list(doctree.findall(nodes.raw)):
+        text = re.sub(WORDS, lambda part: part[1] + str(figures(" ".join(part[2].split()))), drawing.astext())
+        if "</svg>" in text:
+            drawing.replace_self(nodes.raw("", text, format="html"))
+
+
 class InlineSvg(SphinxDirective):
     """A figure of an SVG file; the path is relative to the page, the content is the caption."""
 
@@ -94,6 +105,7 @@ class InlineSvg(SphinxDirective):
 def setup(app):
     """Register both."""
     app.add_directive("inline-svg", InlineSvg)
+    app.connect("doctree-read", translate)
     app.connect("doctree-resolved", put_in)
     app.add_css_file("drawings.css")
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -12,7 +12,7 @@ from sphinx.locale import get_translation
 
 from autograder.authoring import published
 
-_ = get_translation("elsewhere")
+_ = get_translation("extensions")
 BRANCH = "notebooks"
 
 

@@ -10,7 +10,7 @@ import textwrap
 from docutils import nodes
 from sphinx.locale import get_translation
 
-_ = get_translation("finding")
+_ = get_translation("extensions")
 LONGEST = 160  # characters: what search engines show
 
 

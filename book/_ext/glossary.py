@@ -1,6 +1,6 @@
 """Says for each term of the glossary where a chapter tells it.
 
-The place is found, not written down: the first section that has the term in bold, or as its heading or a box's,
+The place is found, not written down, in the English text, which a node keeps when it is translated: the first section that has the term in bold, or as its heading or a box's,
 chapters before what goes deeper; or else the first one with the term in its heading. A term that no chapter tells so
 gets no link, and fails a test.
 """
@@ -13,8 +13,9 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.locale import get_translation
 
-_ = get_translation("glossary")
+_ = get_translation("extensions")
 CHAPTER = re.compile(r"(\d\d)-.*?(-deeper)?$")
+BOLD = re.compile(r"\*\*(.+?)\*\*", re.DOTALL)
 SILENT = (nodes.literal_block, nodes.math_block, nodes.raw, nodes.comment)
 
 
@@ -25,18 +26,20 @@ def pattern(term):
 
 
 def said(node):
-    """Yield the paragraphs and the heading of a section, without its subsections, as (text, [what stands out])."""
+    """Yield what stands out in a section, without its subsections: headings, and what paragraphs have in bold."""
     for child in node.children:
         if isinstance(child, nodes.title):
-            yield child.astext(), [child.astext()]
+            yield child.rawsource or child.astext()
         elif not isinstance(child, (nodes.section, *SILENT)):
             for part in child.findall(lambda node: isinstance(node, nodes.paragraph | nodes.title)):
-                strong = [part] if isinstance(part, nodes.title) else part.findall(nodes.strong)
-                yield part.astext(), [words.astext().rstrip(".") for words in strong]
+                if isinstance(part, nodes.title):
+                    yield (part.rawsource or part.astext()).rstrip(".")
+                else:
+                    yield from (words.rstrip(".") for words in BOLD.findall(part.rawsource))
 
 
 def sections(env):
-    """Yield (page, section, texts) of all chapters, what goes deeper last."""
+    """Yield (page, section, what stands out) of all chapters, what goes deeper last."""
     pages = [page for page in env.found_docs if CHAPTER.match(PurePosixPath(page).name)]
     for page in sorted(pages, key=lambda page: (page.endswith("-deeper"), page)):
         for section in env.get_doctree(page).findall(nodes.section):
@@ -50,9 +53,9 @@ def tell(app, doctree, docname):
         return
     places = list(sections(app.env))
     for item in terms:
-        found = pattern(item[0].astext())
-        told = (place for place in places if any(found.fullmatch(words) for text, bold in place[2] for words in bold))
-        headed = (place for place in places if found.search(heading(place[1])))
+        found = pattern(item[0].rawsource or item[0].astext())
+        told = (place for place in places if any(map(found.fullmatch, place[2])))
+        headed = (place for place in places if found.search(next(place[1].findall(nodes.title)).rawsource))
         place = next(itertools.chain(told, headed), None)
         if place:
             item[-1][-1] += link(app, docname, *place[:2])

@@ -19,7 +19,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from autograder import limits
 
-_ = get_translation("grading")
+_ = get_translation("extensions")
 BENCHMARKS = Path(__file__).resolve().parent.parent.parent / "benchmarks"
 TABLES = BENCHMARKS / "tables.py"
 
@@ -58,7 +58,7 @@ class BenchmarksDirective(SphinxDirective):
         cluster = self.arguments == ["cluster"]
         if not measured or (cluster and "cluster" not in measured):
             text = _("It was not measured on this checkout yet: benchmarks/results.json has nothing of it.")
-            return [nodes.paragraph("", text, classes=["abh-unmeasured"])]
+            return [nodes.paragraph("", text, classes=["abh-unmeasured"], translatable=False)]
         lines = (_tables().cluster if cluster else _tables().markdown)(measured).splitlines()
         missing = [] if cluster else unmeasured(measured)
         if missing:

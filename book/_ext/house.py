@@ -8,13 +8,16 @@
 """
 
 import filecmp
+import functools
 import json
 import shutil
 import zipfile
 from pathlib import Path
 
 import anywidget
+import editions
 from docutils import nodes
+from edition import is_whole, root
 from elsewhere import links
 from sphinx.errors import ExtensionError
 from sphinx.locale import get_translation
@@ -25,7 +28,7 @@ from autograder import archive
 from autograder.course import Exercise
 
 logger = logging.getLogger(__name__)
-_ = get_translation("house")
+_ = get_translation("extensions")
 
 # What a page may ask for, as npm package and the place it gets under _static/vendor/.
 # MathJax's other outputs, its menu and its speech engine are 10 MB that nothing here asks for.
@@ -60,7 +63,7 @@ def copy(source, target):
 
 def copy_vendor(app):
     """Put what pages load beside them."""
-    if app.builder.format != "html":
+    if app.builder.format != "html" or not is_whole(app):
         return
     npm = Path(app.srcdir) / "_build" / "npm" / "node_modules"
     vendor = Path(app.outdir) / "_static" / "vendor"
@@ -101,7 +104,7 @@ def released(app):
 
 def require_archives(app):
     """Refuse to build downloads in which what the checks import from is missing, or not that of the exercise."""
-    for notebook in released(app):
+    for notebook in released(app) if app.builder.format == "html" else []:
         if fault := archive.fault(Exercise(notebook.stem, Path(app.srcdir))):
             raise ExtensionError(fault)
 
@@ -121,7 +124,7 @@ def pack(folder, target):
 
 def pack_exercises(app, exception):
     """Make one zip of each released exercise."""
-    if exception or app.builder.format != "html":
+    if exception or app.builder.format != "html" or not is_whole(app):
         return
     zips = Path(app.outdir) / "exercises"
     shutil.rmtree(zips, ignore_errors=True)
@@ -147,24 +150,27 @@ class ExerciseDirective(SphinxDirective):
             logger.warning(message, name, name, location=self.get_location(), type="house")
             return []
         title, points = read_exercise(notebook)
+        opened = notebook.with_suffix(f".{editions.short(self.config.language)}.ipynb")  # the edition's own, in the same zip
+        opened = opened if opened.exists() else notebook
         worth = _("%g points") % points
-        up = "../" * (self.env.docname.count("/"))
+        up = "../" * self.env.docname.count("/") + root(self.env.app)
 
+        own = functools.partial(nodes.paragraph, translatable=False)  # what is said here is translated already
         card = exercise_card(classes=["abh-exercise"], ids=[f"exercise-{name}"])
         card["pointer"] = (title, worth)
-        card += nodes.paragraph("", _("Exercise"), classes=["abh-kicker"])
-        card += nodes.paragraph("", title, classes=["abh-exercise-title"])
-        download = nodes.paragraph(classes=["abh-exercise-facts"])
+        card += own("", _("Exercise"), classes=["abh-kicker"])
+        card += own("", title, classes=["abh-exercise-title"])
+        download = own(classes=["abh-exercise-facts"])
         link = nodes.reference("", _("Download %s") % f"{name}.zip", refuri=f"{up}exercises/{name}.zip")
         link["classes"] = ["abh-button"]
-        elsewhere = links(self.env, f"exercises/{name}/{name}.ipynb", "abh-button", "abh-quiet")
+        elsewhere = links(self.env, f"exercises/{name}/{opened.name}", "abh-button", "abh-quiet")
         download += [link, *elsewhere, nodes.inline("", worth, classes=["abh-points"])]
         card += download
-        card += nodes.paragraph("", _("Unpack and open it:"))
-        card += shell(f"python -m zipfile -e {name}.zip .\njupyter lab {name}/{name}.ipynb")
+        card += own("", _("Unpack and open it:"))
+        card += shell(f"python -m zipfile -e {name}.zip .\njupyter lab {name}/{opened.name}")
         if elsewhere:
             note = _("Colab and Binder need no install, and keep nothing: download your notebook before you leave.")
-            card += nodes.paragraph("", note)
+            card += own("", note)
         return [card]
 
 
@@ -177,6 +183,9 @@ def point_to_exercise(app, doctree):
     """Say under a page's title which exercise it has, and lead there."""
     for card in list(doctree.findall(exercise_card)):
         title, worth = card.attributes.pop("pointer")
+        if not is_whole(app):  # the chapter's title, which is the exercise's, is translated now
+            title = title.partition(" ")[0] + " " + next(doctree.findall(nodes.title)).astext()
+            card[1].replace_self(nodes.paragraph("", title, classes=card[1]["classes"]))
         line = nodes.paragraph(classes=["abh-pointer"])
         line += nodes.inline("", _("Exercise"), classes=["abh-kicker"])
         line += nodes.reference("", title, refid=card["ids"][0], internal=True)

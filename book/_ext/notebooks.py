@@ -13,7 +13,7 @@ from elsewhere import links
 from sphinx.locale import get_translation
 from sphinx.util.docutils import SphinxDirective
 
-_ = get_translation("notebooks")
+_ = get_translation("extensions")
 FOLDER = "notebooks"
 
 
@@ -186,7 +186,7 @@ class NotebookLink(SphinxDirective):
     def run(self):
         name = file_of(self.env.docname)
         up = "../" * self.env.docname.count("/")
-        line = nodes.paragraph(classes=["abh-pointer", "abh-notebook"])
+        line = nodes.paragraph(classes=["abh-pointer", "abh-notebook"], translatable=False)
         line += nodes.inline("", _("Notebook"), classes=["abh-kicker"])
         link = chapter_link("", name, refuri=f"{up}{FOLDER}/{name}")
         line += [link, *links(self.env, f"{FOLDER}/{name}")]

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import records
 
-_ = get_translation("recorded")
+_ = get_translation("extensions")
 
 
 def holds_code(node):

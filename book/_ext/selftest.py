@@ -25,7 +25,7 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 logger = logging.getLogger(__name__)
-_ = get_translation("selftest")
+_ = get_translation("extensions")
 
 
 class answer_details(nodes.General, nodes.Element):  # noqa: N801 (docutils names its nodes so)
@@ -44,7 +44,7 @@ class SelftestDirective(SphinxDirective):
     def run(self):
         number = self.env.new_serialno("selftest") + 1
         box = nodes.container(classes=["abh-selftest"], ids=[f"self-test-{number}"])
-        box += nodes.paragraph("", _("Question %d") % number, classes=["abh-kicker"])
+        box += nodes.paragraph("", _("Question %d") % number, classes=["abh-kicker"], translatable=False)
         self.state.nested_parse(self.content, self.content_offset, box)
         answers = list(box.findall(answer_details))
         if len(answers) < 2 or sum(a["right"] for a in answers) != 1:
@@ -83,7 +83,7 @@ class AnswerDirective(SphinxDirective):
         # The paragraph itself stays (it is what gets translated); the theme's CSS shows it in line.
         summary += first
         mark = nodes.strong("", _("Right.") if right else _("Not this one."))
-        lead = nodes.paragraph("", "", mark, classes=["abh-answer-mark"])
+        lead = nodes.paragraph("", "", mark, classes=["abh-answer-mark"], translatable=False)
         details += [summary, lead, *explanation]
         return [details]
 

@@ -9,7 +9,7 @@ import re
 from docutils import nodes
 from sphinx.locale import get_translation
 
-_ = get_translation("values")
+_ = get_translation("extensions")
 
 
 def N_(text):  # noqa: N802  (the name that Babel looks for)

@@ -41,6 +41,16 @@
   }
   for (const entry of document.querySelectorAll(".citation-list > .citation")) entry.setAttribute("role", "listitem");
 
+  // The same page in the other language, at the same place.
+  const follow = () => {
+    for (const link of document.querySelectorAll(".abh-edition[rel]")) {
+      link.hash = location.hash;
+      if (location.search) link.search = location.search; // of the search
+    }
+  };
+  addEventListener("hashchange", follow);
+  follow();
+
   // A link to what is folded opens it.
   const open = () => {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));

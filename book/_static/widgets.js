@@ -1,6 +1,6 @@
 // Runs between require.js and the widgets' html-manager, on pages that hold a widget.
 (() => {
-  const vendor = document.documentElement.dataset.content_root + "_static/vendor/";
+  const vendor = new URL("vendor/", document.currentScript.src).href;
   requirejs.config({
     paths: {
       // Without a manager that knows these, they would be fetched from a CDN.

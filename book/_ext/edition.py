@@ -1,0 +1,309 @@
+"""What an edition in another language has beside its catalogues (editions.py): the switch, links, figures, search.
+
+* Each page has a link to the same page in the other language. A page that is English only has one to its chapter, or to the
+  landing page.
+* An edition is written without the pages that are English only. Its links lead to them, in English, and say so.
+* Styles, scripts and fonts are those of the English edition, and so are downloads.
+* The words of interactive figures come from the catalogue `figures`, those of the extensions from `extensions`.
+* Search takes Chinese apart into words, in the index with jieba, and in the browser by the words of the index.
+"""
+
+import functools
+import html
+import itertools
+import json
+import logging
+import re
+import sys
+from pathlib import Path
+
+import jieba
+from docutils import nodes
+from myst_nb.ext.glue.roles import PasteTextRole
+from sphinx.builders.dummy import DummyBuilder
+from sphinx.builders.html import StandaloneHTMLBuilder
+from sphinx.locale import get_translation
+from sphinx.locale import init as init_catalogue
+from sphinx.search import zh
+from sphinx.transforms import SphinxTransform, i18n
+from sphinx.util.nodes import extract_messages
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import editions
+
+_, figures = get_translation("extensions"), get_translation("figures")
+TEMPLATES = Path(__file__).resolve().parent.parent / "_templates"
+OWN = ("documentation_options.js", "language_data.js", "translations.js")
+"""What an edition has of its own among static files."""
+HAN = re.compile(r"[\u4e00-\u9fff]+")
+SHOWN = (("image", "alt"), ("figure", "caption"))
+STATE = "ipywidgets_state"  # under which myst-nb keeps what a page's widgets are
+
+
+def is_whole(app):
+    """Tell whether this is the English edition, which has every page."""
+    return app.config.language == editions.SOURCE
+
+
+def root(app):
+    """Return the way from an edition's folder to the site's."""
+    return "" if is_whole(app) else "../"
+
+
+class EditionBuilder(StandaloneHTMLBuilder):
+    """Writes the pages that are translated; those that are not are read, so that links to them are known."""
+
+    name = "html"
+
+    def _has(self, docname):
+        return docname in editions.pages(self.config.language) or docname not in self.env.found_docs
+
+    def get_target_uri(self, docname, typ=None):
+        """Return a page's address; that of an English page is beside the edition."""
+        address = super().get_target_uri(docname, typ)
+        return address if self._has(docname) else f"{root(self.app)}{address}"
+
+    def get_outdated_docs(self):
+        """Yield the pages to be written again."""
+        yield from filter(self._has, super().get_outdated_docs())
+
+    def prepare_writing(self, docnames):
+        """Leave out the pages that are English only: this is where the set of all is known."""
+        docnames -= {name for name in docnames if not self._has(name)}
+        super().prepare_writing(docnames)
+
+    def load_indexer(self, docnames):
+        """Read the index of the last build where there is one; that it lacks English pages is as it should be."""
+        if (Path(self.outdir) / self.searchindex_filename).exists():
+            super().load_indexer(docnames)
+
+
+class MessagesBuilder(DummyBuilder):
+    """Only reads what has changed."""
+
+    name = "messages"
+
+    def get_outdated_docs(self):
+        """Return nothing: no page is written."""
+        return []
+
+    def write(self, *arguments, **named):
+        """Write nothing."""
+
+
+class Pasted(PasteTextRole):
+    """`{glue:text}` in a translation, which myst-nb parses by itself: the number is that of the page."""
+
+    def run(self):
+        """Return the nodes."""
+        if "nb_renderer" not in self.document and "::" not in self.text:
+            key = self.text if ":" in self.text else f"{self.text}:s"
+            self.text = f"{Path(self.document.settings.env.docname).name}.md::{key}"
+        return super().run()
+
+
+def before(app, config):
+    """Take the builder of editions, where this is one; leave out what no edition has, where only messages are wanted."""
+    if config.messages_only:
+        wanted = set().union(*map(editions.pages, editions.languages()))
+        config.exclude_patterns += [f"{name}.*" for name in app.config.external_site_map if name not in wanted | {config.root_doc}]
+    if config.language != editions.SOURCE:
+        app.add_builder(EditionBuilder, override=True)
+        app.add_role_to_domain("glue", "text", Pasted(), override=True)
+        parse_once()
+
+
+def prepare(app):
+    """Remember what there is to translate; let an edition use what cells made for the English one; translate the headings of the table of contents."""
+    if not hasattr(app.env, "messages"):
+        app.env.messages = {}
+    if not is_whole(app):
+        for part in app.config.external_site_map.root.subtrees:
+            part.caption = str(_(part.caption))
+        app.env.mystnb_config = app.env.mystnb_config.copy(output_folder=str(editions.BUILD / "jupyter_execute"))
+
+
+def translated(value):
+    """Return the words of a figure in the edition's language: a text, or lists and dictionaries of texts."""
+    if isinstance(value, dict):
+        return {key: translated(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [translated(inner) for inner in value]
+    return str(figures(value)) if isinstance(value, str) and value else value
+
+
+def translate_figures(app, doctree):
+    """Put the edition's words into the figures of a page."""
+    if is_whole(app):
+        return
+    for catalogue in ("figures", "extensions"):
+        app.env.note_dependency(str(editions.messages(app.config.language) / f"{catalogue}.po"))
+    files = app.env.nb_metadata.get(app.env.docname, {}).get("js_files", {})
+    if STATE in files:
+        address, attributes = files[STATE]
+        state = json.loads(attributes["body"])
+        for model in state["state"].values():
+            if isinstance(model["state"].get("text"), dict):
+                model["state"]["text"] = translated(model["state"]["text"])
+        body = json.dumps(state).replace("</", r"<\/")
+        files[STATE] = (address, {**attributes, "body": body})
+
+
+class Collect(SphinxTransform):
+    """Keeps what there is to translate of a page, in its order, at the moment when Sphinx puts in translations.
+
+    Alternative texts and captions of what a cell shows are taken from the cell, which need not have run. What Sphinx would
+    pass over is made ready for it (descriptions in the front matter) or translated here (words in formulas).
+    """
+
+    default_priority = i18n.Locale.default_priority - 1
+
+    def apply(self):
+        """Keep the messages in the environment."""
+        messages, found = {}, []
+        for node, message in extract_messages(self.document):
+            messages.setdefault(id(node), []).append(message)
+        waiting = (node.details.get("nodes", []) for node in self.document.findall(nodes.pending))
+        described = [node for node in itertools.chain(*waiting) if isinstance(node, nodes.meta)]
+        found += [node["content"] for node in described]
+        for node in self.document.findall(nodes.Element):
+            if node.get("nb_element") == "cell_code":
+                shown = node["cell_metadata"].get("mystnb", {})
+                found += [shown[part][key].strip() for part, key in SHOWN if key in shown.get(part, {})]
+            elif not within(node, is_no_text):
+                found += messages.get(id(node), [])
+        self.env.messages[self.env.docname] = found
+        if not is_whole(self.app):
+            catalogue, _found = init_catalogue([str(editions.LOCALE)], self.config.language, self.env.docname)
+            for node in described:
+                node["content"] = catalogue.gettext(node["content"])
+            for formula in self.document.findall(nodes.math_block):
+                said = catalogue.gettext(formula.rawsource or formula.astext())
+                formula.rawsource, formula.children, formula["translatable"] = said, [nodes.Text(said)], False
+
+
+def is_no_text(node):
+    """Tell whether a node is what a cell gave, or a field of the front matter."""
+    return node.get("nb_element") == "cell_code_output" or isinstance(node, nodes.docinfo | nodes.field_list)
+
+
+def within(node, which):
+    """Tell whether a node is one of which that is true, or stands in one."""
+    return node is not None and (which(node) or within(node.parent, which))
+
+
+def counterpart(app, pagename, language):
+    """Return the page of another edition that a page's switch leads to, and whether it is the same one."""
+    known = editions.pages(language) if language != editions.SOURCE else set()
+    if language == editions.SOURCE or pagename in known or pagename not in app.env.found_docs:
+        return pagename, True
+    chapter = pagename.removesuffix("-deeper")
+    return (chapter if chapter in known else app.config.root_doc), False
+
+
+def switch(app, pagename, templatename, context, doctree):
+    """Give a page its links to other editions, and an edition the files of the English one."""
+    up = "../" * pagename.count("/") + root(app)
+    context["editions"], alternates = [], []
+    for language in (editions.SOURCE, *editions.languages()):
+        page, same = counterpart(app, pagename, language)
+        address = f"{editions.folder(language)}{page}.html"
+        if same:
+            alternates.append((editions.tag(language), app.config.html_baseurl + address or up + address))
+        if language != app.config.language:
+            own = {"address": up + address, "tag": editions.tag(language), "name": editions.name(language)}
+            context["editions"].append({**own, "same": same})
+    if len(alternates) > 1:
+        context["metatags"] = context.get("metatags", "") + "".join(
+            f'\n<link rel="alternate" hreflang="{tag}" href="{address}" />' for tag, address in alternates
+        )
+
+
+def finish(app, exception):
+    """Let an edition's pages have the static files of the English one, and say of links to English pages that they are."""
+    if exception or is_whole(app) or app.builder.format != "html":
+        return
+    static = Path(app.outdir) / "_static"
+    for path in sorted(static.rglob("*"), reverse=True):  # what is in a folder, then the folder
+        if path.is_dir():
+            path.rmdir()
+        elif path.name not in OWN or path.parent != static:
+            path.unlink()
+    words = {  # that the theme has in English only
+        "Color mode": _("Color mode"),
+        "Main": _("Main"),
+        "Page": _("Page"),
+        "System Settings": _("System settings"),
+        "Toggle primary sidebar": _("Show or hide the table of contents"),
+        "Toggle secondary sidebar": _("Show or hide what is on this page"),
+    }
+    for path in Path(app.outdir).rglob("*.html"):
+        text = path.read_text(encoding="utf8")
+        up = "../" * (len(path.relative_to(app.outdir).parts) - 1)
+        done = re.sub(rf'(?<==")(?={up}_static/(?!{"|".join(OWN)}))', root(app), text)
+        done = re.sub(rf'<a (?![^>]*hreflang)(?=[^>]*href="{up}{root(app)}book/)', '<a hreflang="en" ', done)
+        done = re.sub(
+            rf'(?<=(?:title|label)=")({"|".join(words)})(?=")', lambda found: html.escape(str(words[found[0]])), done
+        )
+        if done != text:
+            path.write_text(done, encoding="utf8")
+
+
+class ChineseSearch(zh.SearchChinese):
+    """Sphinx's search in Chinese, which knows the course's terms, those of one letter too, and takes queries apart."""
+
+    js_splitter_code = (Path(__file__).resolve().parent.parent / "_static" / "splitting.js").read_text(encoding="utf8")
+
+    def init(self, options):
+        """Teach jieba the terms."""
+        super().init(options)
+        jieba.setLogLevel(logging.WARNING)
+        self.terms = {term for term in editions.terms("zh_CN").values() if HAN.fullmatch(term)}
+        for term in sorted(self.terms):
+            jieba.add_word(term)
+
+    def split(self, input):
+        """Return the words of a text: of Chinese also the short ones within long ones."""
+        return list(filter(HAN.fullmatch, jieba.cut_for_search(input))) + self.latin1_letters.findall(input)
+
+    def word_filter(self, stemmed_word):
+        """Tell whether a word is in the index."""
+        return super().word_filter(stemmed_word) or stemmed_word in self.terms
+
+    @functools.cache  # noqa: B019 (there is one for each build)
+    def stem(self, word):
+        """Return a word without its ending; a short one as it is."""
+        stemmed = self.stemmer.stemWord(word.lower())
+        return word.lower() if len(stemmed) < 3 <= len(word) else stemmed
+
+
+def parse_once():
+    """Parse each translation once, not twice: Sphinx does it first for titles and terms, and throws away the rest."""
+    parse, waiting = i18n.publish_msgstr, {}
+
+    def publish(app, source, source_path, source_line, config, settings):
+        key = source_path, source_line, source
+        parsed = waiting.pop(key, None)
+        if parsed is None or any(child.parent is not parsed for child in parsed.children):  # a title's, now in the page
+            parsed = waiting[key] = parse(app, source, source_path, source_line, config, settings)
+        return parsed
+
+    i18n.publish_msgstr = publish
+
+
+def setup(app):
+    """Register all of it."""
+    for catalogue in ("figures", "extensions"):
+        app.add_message_catalog(catalogue, str(editions.LOCALE))
+    app.config.templates_path.append(str(TEMPLATES))
+    app.add_config_value("messages_only", False, "")
+    app.add_builder(MessagesBuilder)
+    app.add_transform(Collect)
+    app.add_search_language(ChineseSearch)
+    app.connect("config-inited", before, priority=950)
+    app.connect("builder-inited", prepare, priority=900)
+    app.connect("doctree-read", translate_figures)
+    app.connect("html-page-context", switch, priority=100)
+    app.connect("build-finished", finish, priority=900)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
