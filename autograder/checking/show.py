@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from .report import Report, Result, Status
-from .words import Message, enumerated, shown
+from .words import Message, shown
 from .words import translated as _
 
 WITHOUT_POINTS = {
@@ -21,6 +21,7 @@ STATUS = {
     Status.BLOCKED: "waits",
     Status.UNVERIFIED: "not verified here",
 }
+SIDES = {"expected": "expected", "got": "got"}
 
 # Inline, because feedback must look the same in JupyterLab, nbgrader's pages and a saved file; translucent
 # backgrounds suit light and dark.
@@ -94,6 +95,11 @@ def cause(result: Result) -> str:
     return str(Message("{label}. {hint}", label=shown(result.label).rstrip("."), hint=shown(result.hint))).rstrip()
 
 
+def held(result: Result) -> str:
+    """Return the sentence that says what held before a check failed."""
+    return str(Message("Held: {held}.", held=result.held))
+
+
 def unwritten(report: Report) -> str | Message:
     """Return why no check of a `Report` could begin, or an empty text: the first one waits for no other."""
     first = next(iter(report.results), None)
@@ -145,7 +151,7 @@ def text(report: Report) -> str:
         if not result.status.does_not_hold:
             continue
         if result.held:
-            lines.append(f"          {_('Held:')} {enumerated(result.held)}.")
+            lines.append(f"          {held(result)}")
         if result.cause and result.cause not in hinted:
             hinted.add(result.cause)
             lines.append(f"          {_('Likely cause:')} {cause(result)}")
@@ -167,8 +173,8 @@ def _text_matrices(where: dict[str, Any]) -> list[str]:
         return []
     at = f" {Message('at {index}', index=str(where['lead']))}" if where["lead"] else ""
     lines = []
-    for name in ("expected", "got"):
-        lines.append(f"{_(name)}{at}" + (":" if name == "expected" else f" ({_('* = wrong')}):"))
+    for name in SIDES:
+        lines.append(f"{_(SIDES[name])}{at}" + (":" if name == "expected" else f" ({_('* = wrong')}):"))
         for values, wrong in zip(where[f"{name}_matrix"], where["wrong_matrix"], strict=True):
             cells = [
                 number(value) + ("*" if bad and name == "got" else " ")
@@ -197,7 +203,7 @@ def as_html(report: Report) -> str:
         if result.status.does_not_hold:
             parts.append(f'<div style="margin:.3em 0 .3em 1.4em">{_inline(result.message)}')
             if result.held:
-                parts.append(f"<br>{html.escape(_('Held:'))} {_code(enumerated(result.held))}.")
+                parts.append(f"<br>{_code(held(result))}")
             if result.cause and result.cause not in hinted:
                 hinted.add(result.cause)
                 likely = html.escape(_("Likely cause:"))
@@ -243,7 +249,7 @@ def _html_matrices(where: dict[str, Any]) -> str:
     if "got_matrix" not in where:
         return ""
     tables = []
-    for name in ("expected", "got"):
+    for name in SIDES:
         rows = []
         for values, wrong in zip(where[f"{name}_matrix"], where["wrong_matrix"], strict=True):
             cells = "".join(
@@ -252,7 +258,7 @@ def _html_matrices(where: dict[str, Any]) -> str:
                 for value, bad in zip(values, wrong, strict=True)
             )
             rows.append(f"<tr>{cells}</tr>")
-        caption = f'<caption style="text-align:left">{html.escape(_(name))}</caption>'
+        caption = f'<caption style="text-align:left">{html.escape(_(SIDES[name]))}</caption>'
         tables.append(
             '<table style="display:inline-table;border-collapse:collapse;margin:.3em 1.5em .3em 0;'
             f'vertical-align:top">{caption}{"".join(rows)}</table>'

@@ -106,7 +106,7 @@ def translated(text: str) -> str:
 
 def enumerated(items: Iterable[Any]) -> str:
     """Return several messages as one text, with semicolons between them and without their full stops."""
-    return "; ".join(shown(item).rstrip(FULL_STOPS) for item in items)
+    return str(joined("{left}; {right}", [shown(item).rstrip(FULL_STOPS) for item in items] or [""]))
 
 
 def shown(message: Any) -> str:
