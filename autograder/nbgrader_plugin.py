@@ -18,7 +18,8 @@ from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 from traitlets import Bool
 from traitlets.config import Config
 
-from autograder import cells, gradebook, seeds
+from autograder import archive, cells, gradebook, seeds
+from autograder.checking import words
 from autograder.course import Course, Exercise, UserError
 from autograder.feedback import page
 from autograder.grading.submissions import Submission
@@ -89,7 +90,9 @@ class Page(Exporter):
         if saved is None:
             raise UserError(f"{whose['student']} has no grade for {whose['assignment']} yet.")
         most_mb = Limits.configured(self.config).graded_mb
-        made = page.render(nb, saved, assignment=whose["assignment"], student=whose["student"], most_mb=most_mb)
+        locales = archive.locales(Exercise(whose["assignment"], course.root))
+        with words.use(words.language_of(nb), locales):
+            made = page.render(nb, saved, assignment=whose["assignment"], student=whose["student"], most_mb=most_mb)
         return made, resources
 
 

@@ -1,9 +1,4 @@
-"""The exercises in other languages: which English texts there are, and what catalogues make of them.
-
-A catalogue is gettext's, `locale/LANGUAGE/LC_MESSAGES/KIND/NAME.po`. Of the kind `exercises` are the text cells of
-notebooks, of `feedback` all that feedback says. A text that several exercises have is in `shared.po`, and what the
-engine says itself in `autograder.po`. What a catalogue lacks, or has for an older English text, stays English.
-"""
+"""The exercises in other languages: which English texts there are for catalogues, and the notebooks made of those."""
 
 import ast
 import itertools
@@ -11,24 +6,23 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
 
+import nbformat
 from jinja2 import Environment
 from jinja2.ext import extract_from_ast
 from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
+from nbgrader.utils import compute_checksum
 
-from autograder.authoring import loader, source
-from autograder.cells import is_answer
+from autograder.authoring import loader, published, source
+from autograder.catalogues import ENGINE, EXERCISES, FEEDBACK, SHARED, Text
+from autograder.cells import Notebook, grade_id, is_locked
+from autograder.checking import words
 from autograder.checking.answers import FAMILIES, STRETCHED, STRETCHED_HINT, answers_in
 from autograder.checking.report import Status
+from autograder.course import Exercise
 from autograder.results import Kind
 
-Text: TypeAlias = str | tuple[str, ...]
-"""A message's msgid, or the two of one that counts: for one, and for many."""
-
-SHARED, ENGINE = "shared", "autograder"
-"""The catalogues of what several exercises have, and of what the engine says whatever the exercise is."""
 PACKAGE = Path(__file__).parent.parent
 NOT_SHOWN = ("authoring", "collecting", "commands", "corpus", "report.py", "grading/places.py")
 """What of the engine says nothing to students."""
@@ -48,7 +42,7 @@ _SUMMARY = re.compile(r"(?<=<summary>).*?(?=</summary>)")
 
 
 def has_words(text: str) -> bool:
-    """Tell whether there is something to translate in a text: words outside of formulas and code, or what joins values."""
+    """Tell whether there is something to translate in a text: words that are no formula or code, or joined values."""
     return bool(_WORD.search(_NO_WORDS.sub(" ", text))) or len(_PLACE.findall(_CODE.sub("", text))) > 1
 
 
@@ -87,6 +81,36 @@ def with_texts(markdown: str, change: Callable[[str], str]) -> str:
     return "\n".join(line for line in lines if line is not None)
 
 
+def edition(released: Path, language: str, translated: dict[str, str]) -> Notebook:
+    """Return a released notebook in another language: the same cells, and other texts in those that say something.
+
+    Parameters
+    ----------
+    released : Path
+        The English one, `NN-name.ipynb`.
+    language : str
+    translated : dict of str
+        Texts in that language by the English ones, as `of_notebook` has them.
+    """
+    notebook: Notebook = nbformat.read(released, as_version=4)
+    own = Exercise(released.stem).edition(language).name
+
+    def change(text: str) -> str:
+        text = text.replace(released.name, NOTEBOOK)
+        return translated.get(text, text).replace(NOTEBOOK, own)
+
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and is_locked(cell):
+            cell.source = with_texts(cell.source, change)
+        elif grade_id(cell) == published.CELL:
+            cell.source += f'\n\nimport os\n\nos.environ["LANGUAGE"] = "{language}"  # of what checks say'
+        else:
+            continue
+        cell.metadata.nbgrader.checksum = compute_checksum(cell)
+    notebook.metadata[words.KEY[0]] = {words.KEY[1]: language}
+    return notebook
+
+
 def of_notebook(folder: Path) -> list[Text]:
     """Return the texts of an exercise's notebook, in its order."""
     found: list[Text] = []
@@ -96,7 +120,7 @@ def of_notebook(folder: Path) -> list[Text]:
         return text
 
     for cell in source.read(folder / f"{folder.name}.py").cells:
-        if cell.cell_type == "markdown" and not is_answer(cell):
+        if cell.cell_type == "markdown" and is_locked(cell):
             with_texts(cell.source, remember)
     return found
 
@@ -125,7 +149,7 @@ def of_engine() -> list[Text]:
         if not path.relative_to(PACKAGE).as_posix().startswith(NOT_SHOWN):
             found += in_python(path, _PLACE)
     for path in sorted((PACKAGE / "feedback").rglob("*.j2")):
-        tree = Environment(autoescape=True).parse(path.read_text(encoding="utf-8"))  # noqa: S701
+        tree = Environment(autoescape=True).parse(path.read_text(encoding="utf-8"))
         for _, function, given in extract_from_ast(tree, CALLS):
             texts = tuple(text for text in (given if isinstance(given, tuple) else (given,)) if text)
             found += [texts] if function == COUNTED else texts[:1]
@@ -159,11 +183,11 @@ def in_python(path: Path, sign: re.Pattern[str]) -> list[Text]:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in names:
             add(node.value)
     for node in _sentences(tree):
-        if sign.search(node.value):
+        if sign.search(str(node.value)):
             add(node)
     for one, many, *_ in (call.args for call in calls if _called(call) == COUNTED and len(call.args) > 1):
         if isinstance(one, ast.Constant) and isinstance(many, ast.Constant):
-            found[one.lineno, one.col_offset] = one.value, many.value
+            found[one.lineno, one.col_offset] = str(one.value), str(many.value)
             found.pop((many.lineno, many.col_offset), None)
     return [found[place] for place in sorted(found)]
 
@@ -176,7 +200,9 @@ def _sentences(node: ast.AST) -> Iterator[ast.Constant]:
     """Yield each text in a tree of Python that may be shown to somebody."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node
-    passed_over = isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Call) and bool(PASSED_OVER.search(_called(node))))
+    passed_over = isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Call) and bool(PASSED_OVER.search(_called(node)))
+    )
     if not passed_over:
         for part in ast.iter_child_nodes(node):
             if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)):
@@ -192,7 +218,7 @@ def texts(root: Path) -> dict[tuple[str, str], list[Text]]:
     A text is in one catalogue of a kind: `ENGINE` if the engine says it, `SHARED` if several exercises have it.
     """
     found: dict[tuple[str, str], list[Text]] = {}
-    for kind, own, of in (("exercises", [], of_notebook), ("feedback", of_engine(), of_checks)):
+    for kind, own, of in ((EXERCISES, [], of_notebook), (FEEDBACK, of_engine(), of_checks)):
         of_each = {folder.name: list(dict.fromkeys(of(folder))) for folder in loader.folders(root)}
         count = Counter(text for given in of_each.values() for text in given)
         said = list(dict.fromkeys(own))

@@ -274,8 +274,12 @@ def expect_by_hand(got: Any, expected: Any, hint: str | Message = "") -> None:
     template = "The number at {index} is not right: {got}." if index else "The number is not right: {got}."
     message = Message(template, index=str(index), got=f"{numbers[~right][0]:.4g}")
     count = int(right.sum())
-    held = counted("{count} of {size} numbers is right", "{count} of {size} numbers are right", count, size=right.size)
-    raise Failed(Message("{message} {hint}", message=message, hint=hint) if hint else message, [held] if count else [])
+    held = counted(
+        "{count} of {size} numbers is right", "{count} of {size} numbers are right", count, size=right.size
+    )
+    raise Failed(
+        Message("{message} {hint}", message=message, hint=hint) if hint else message, [held] if count else []
+    )
 
 
 def expect_tuple(result: Any, names: Sequence[str]) -> list[Any]:

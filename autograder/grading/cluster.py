@@ -69,7 +69,10 @@ LEANER = {
 """What Dask can do without in workers of our own: each job has its worker, and leaves nothing there."""
 KEPT = "What was graded is kept; the same command goes on from there."
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_CANCELLED = (asyncio.CancelledError, concurrent.futures.CancelledError)  # which of them depends on the release of Dask
+_CANCELLED = (
+    asyncio.CancelledError,
+    concurrent.futures.CancelledError,
+)  # which of them depends on the release of Dask
 
 
 # In a Dask worker.

@@ -260,4 +260,6 @@ def _said_of(error: Exception, name: str) -> Message:
             place = frame.lineno or 0
     message = text.block(str(error), MOST_PIECE)
     what = f"{type(error).__name__}: {message}" if message else type(error).__name__
-    return Message("{what} (line {line} of the check)", what=what, line=place) if place else Message("{what}", what=what)
+    return (
+        Message("{what} (line {line} of the check)", what=what, line=place) if place else Message("{what}", what=what)
+    )
