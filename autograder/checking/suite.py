@@ -59,9 +59,10 @@ class Here:
 
 def _language_here() -> str:
     """Return the language in which the running notebook was released; "" where that cannot be found out."""
-    name = os.environ.get("JPY_SESSION_NAME") or vars(sys.modules["__main__"]).get("__vsc_ipynb_file__", "")
+    said = os.environ.get("JPY_SESSION_NAME") or vars(sys.modules["__main__"]).get("__vsc_ipynb_file__", "")
     with contextlib.suppress(Exception):  # whatever was made of the file, a check is shown
-        return words.language_of(json.loads(Path(name).read_text(encoding="utf-8")))
+        path = Path(said) if Path(said).is_file() else Path(Path(said).name)  # Jupyter runs where the notebook lies
+        return words.language_of(json.loads(path.read_text(encoding="utf-8")))
     return ""
 
 

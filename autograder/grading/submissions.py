@@ -118,7 +118,7 @@ class Submission:
         path, data, problem = max(
             written or found[:1], key=lambda item: os.lstat(item[0]).st_mtime if found[1:] else 0
         )
-        if not written[1:]:
+        if all(item[1] == data for item in written):
             return path, data, problem, None
         names = joined("{left} and {right}", [text.name(item[0].name) for item in written])
         sentence = "{names} lie in the folder; {name}, which was saved last, is graded."

@@ -158,7 +158,7 @@ def explained(subject, calls, terms, names=(), told="Your results are {found}.")
     except Failed:
         return ""
     if not any(results):
-        return Message("All of your results are 0, whatever the arguments are.")
+        return Message(told, found=Message("0, whatever the arguments are"))
     found = in_terms(calls, results, terms) or (in_powers(calls, results, names) if names else "")
     return Message(told, found=found) if found else ""
 
