@@ -26,15 +26,15 @@ def languages(root: Path) -> list[str]:
     return sorted(folder.parent.name for folder in root.glob("locale/*/LC_MESSAGES"))
 
 
-def place(root: Path, language: str, kind: str, name: str) -> Path:
-    """Return where a catalogue lies."""
-    return root / "locale" / language / "LC_MESSAGES" / kind / f"{name}.po"
+def place(root: Path, language: str, name: str) -> Path:
+    """Return where a catalogue lies, such as `feedback/01-qkv`."""
+    return root / "locale" / language / "LC_MESSAGES" / f"{name}.po"
 
 
 def of_texts(root: Path, language: str, exercise: str) -> dict[str, str]:
     """Return what is translated of an exercise's text cells: nothing, where nobody has begun."""
-    own = _held(place(root, language, EXERCISES, exercise), language)
-    shared = _held(place(root, language, EXERCISES, SHARED), language) if own else {}
+    own = _held(place(root, language, f"{EXERCISES}/{exercise}"), language)
+    shared = _held(place(root, language, f"{EXERCISES}/{SHARED}"), language) if own else {}
     return {str(text): str(said) for text, said in {**shared, **own}.items()}
 
 
@@ -45,7 +45,7 @@ def of_feedback(root: Path, language: str, exercise: str) -> bytes:
 
     made = Catalog(locale=language, creation_date=_EPOCH, revision_date=_EPOCH)
     for name in (ENGINE, SHARED, exercise):
-        for text, said in _held(place(root, language, FEEDBACK, name), language).items():
+        for text, said in _held(place(root, language, f"{FEEDBACK}/{name}"), language).items():
             made.add(text, said)
     file = io.BytesIO()
     write_mo(file, made)
@@ -56,7 +56,7 @@ def files(root: Path) -> Iterator[Path]:
     """Yield all catalogues from which exercises are made."""
     for language in languages(root):
         for kind in (EXERCISES, FEEDBACK):
-            yield from sorted(place(root, language, kind, "").parent.glob("*.po"))
+            yield from sorted(place(root, language, kind).with_suffix("").glob("*.po"))
 
 
 def _held(path: Path, language: str) -> dict[Text, Text]:

@@ -212,20 +212,22 @@ def _sentences(node: ast.AST) -> Iterator[ast.Constant]:
 # What belongs into which catalogue.
 
 
-def texts(root: Path) -> dict[tuple[str, str], list[Text]]:
-    """Return the texts of a course, by the kind and the name of the catalogue that each belongs into.
+def texts(root: Path) -> dict[str, list[Text]]:
+    """Return the texts of a course, in order, by the catalogue that each belongs into, such as `feedback/01-qkv`.
 
-    A text is in one catalogue of a kind: `ENGINE` if the engine says it, `SHARED` if several exercises have it.
+    A text is in one catalogue of a kind: in the engine's if the engine says it, in the shared one if several
+    exercises have it.
     """
-    found: dict[tuple[str, str], list[Text]] = {}
-    for kind, own, of in ((EXERCISES, [], of_notebook), (FEEDBACK, of_engine(), of_checks)):
-        of_each = {folder.name: list(dict.fromkeys(of(folder))) for folder in loader.folders(root)}
+    found: dict[str, list[Text]] = {}
+    kinds: tuple[tuple[str, list[Text], Callable[[Path], list[Text]]], ...]
+    kinds = (EXERCISES, [], of_notebook), (FEEDBACK, of_engine(), of_checks)
+    for kind, engine, of in kinds:
+        of_each = {folder.name: dict.fromkeys(of(folder)) for folder in loader.folders(root)}
         count = Counter(text for given in of_each.values() for text in given)
-        said = list(dict.fromkeys(own))
-        shared = [text for text in count if count[text] > 1 and text not in said]
+        said = dict.fromkeys(engine)
         for name, given in of_each.items():
-            found[kind, name] = [text for text in given if count[text] == 1 and text not in said]
-        found[kind, SHARED] = shared
+            found[f"{kind}/{name}"] = [text for text in given if count[text] == 1 and text not in said]
+        found[f"{kind}/{SHARED}"] = [text for text in count if count[text] > 1 and text not in said]
         if said:
-            found[kind, ENGINE] = said
+            found[f"{kind}/{ENGINE}"] = list(said)
     return found

@@ -120,9 +120,10 @@ class Worker:
             except Malformed as error:
                 with words.use("", locales):
                     return malformed(released[""], unit, error.message)
-        language = words.language_of(submitted) or edition_of(unit.notebook)[1]
+        said = words.language_of(submitted) or edition_of(unit.notebook)[1]
+        language = next((own for own in released if said and own.startswith(said.partition("_")[0])), "")
         with words.use(language, locales):
-            return self._judged(unit, submitted, released.get(language, released[""]), clock, on_cell)
+            return self._judged(unit, submitted, released[language], clock, on_cell)
 
     def _judged(
         self, unit: Unit, submitted: Notebook, released: Notebook, clock: PhaseTimer, on_cell: Callable[[Cell], None]
