@@ -12,6 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from babel.messages.catalog import Catalog
+from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 from bs4 import BeautifulSoup
 from conftest import ROOT, toy_course
@@ -64,7 +65,7 @@ NOT_YET = "The result has the shape of a."
 
 def chinese(text):
     """Return what stands for a translation of a text: itself, behind a sign."""
-    return "".join(f"中{part}" for part in re.split(r"(?<=\n)", text))
+    return "".join(f"※{part}" for part in re.split(r"(?<=\n)", text))
 
 
 def write_catalogues(root, leave=(NOT_YET,)):
@@ -126,13 +127,13 @@ def test_the_notebook_is_the_same_but_for_its_texts(exercise):
 
 def test_each_text_is_one_line_and_formulas_stand(exercise):
     assert read(exercise.edition("zh_CN")).cells[0].source.split("\n") == [
-        "# 中Toy", "",
-        "中Add two numbers, as long as you like:", "",
-        "- 中first `a + b`, which is $a + b$;",
-        "- 中then twice, in `01-toy.zh.ipynb`.", "",
+        "# ※Toy", "",
+        "※Add two numbers, as long as you like:", "",
+        "- ※first `a + b`, which is $a + b$;",
+        "- ※then twice, in `01-toy.zh.ipynb`.", "",
         "$$", "a + b", "$$", "",
-        "| 中Points | 中For |", "|---|---|", "| 1 | 中a proof |", "",
-        "<details><summary>中An answer</summary>", "", "中Four.", "", "</details>",
+        "| ※Points | ※For |", "|---|---|", "| 1 | ※a proof |", "",
+        "<details><summary>※An answer</summary>", "", "※Four.", "", "</details>",
     ]  # fmt: skip
 
 
@@ -159,7 +160,7 @@ def test_a_language_decides_no_grade_and_verifies_nothing_anew(course, exercise,
     assert verified.is_released(course, exercise)
     path = catalogues.place(course.root, "zh_CN", "feedback/01-toy")
     kept = path.read_bytes()
-    path.write_bytes(kept.replace("中Each".encode(), "中中Each".encode()))
+    path.write_bytes(kept.replace("※Each".encode(), "※※Each".encode()))
     assert not verified.is_released(course, exercise)
     path.write_bytes(kept)
     assert verified.is_released(course, exercise) and archive.is_current(exercise)
@@ -226,13 +227,13 @@ def checked(folder, name, **environment):
 def test_a_check_answers_in_the_language_of_the_notebook(exercise, tmp_path):
     folder = shutil.copytree(exercise.released, tmp_path / "01-toy")
     said = checked(folder, str(folder / "01-toy.zh.ipynb"))
-    assert "中FAILED" in said and "中Each element is the sum of the two." in said and f" {NOT_YET}" in said
-    assert "中subtracted instead of added" in said and "中The same inputs again:" in said
+    assert "※FAILED" in said and "※Each element is the sum of the two." in said and f" {NOT_YET}" in said
+    assert "※subtracted instead of added" in said and "※The same inputs again:" in said
     (folder / "01-toy.zh.ipynb").rename(folder / "张三.ipynb")  # whose cells say it still
-    assert "中" in checked(folder, str(folder / "张三.ipynb")) and "中" in checked(folder, "RTC:elsewhere/张三.ipynb")
-    assert "中" not in checked(folder, str(folder / "01-toy.ipynb"))
-    assert "中" not in checked(folder, str(folder / "none.ipynb"))
-    assert "中" in checked(folder, str(folder / "01-toy.ipynb"), LANGUAGE="zh_CN.UTF-8")
+    assert "※" in checked(folder, str(folder / "张三.ipynb")) and "※" in checked(folder, "RTC:elsewhere/张三.ipynb")
+    assert "※" not in checked(folder, str(folder / "01-toy.ipynb"))
+    assert "※" not in checked(folder, str(folder / "none.ipynb"))
+    assert "※" in checked(folder, str(folder / "01-toy.ipynb"), LANGUAGE="zh_CN.UTF-8")
 
 
 @pytest.mark.parametrize(
@@ -249,8 +250,28 @@ def test_whatever_stands_for_a_language_falls_back(exercise, metadata):
 @pytest.mark.parametrize("language", ["zh_CN", "zh", "zh-CN"])
 def test_a_language_may_be_said_in_several_ways(exercise, language):
     with words.use(language, archive.locales(exercise)):
-        assert str(Message("the result")) == "中the result" and words.language() == "zh-CN"
-        assert str(words.counted("{count} number", "{count} numbers", 1)) == "中1 numbers"
+        assert str(Message("the result")) == "※the result" and words.language() == "zh-CN"
+        assert str(words.counted("{count} number", "{count} numbers", 1)) == "※1 numbers"
+
+
+def test_chinese_and_latin_letters_stand_apart(tmp_path, monkeypatch):
+    folder = tmp_path / "zh_CN" / "LC_MESSAGES"
+    folder.mkdir(parents=True)
+    catalogue = Catalog(locale="zh_CN")
+    for text, said in {
+        "{what} is {found}.": "{what}是{found}。",
+        "Read:": "请读：",
+        "{left}; {right}": "{left}；{right}",
+    }.items():
+        catalogue.add(text, said)
+    with (folder / "checking.mo").open("wb") as file:
+        write_mo(file, catalogue)
+    with words.use("zh_CN", tmp_path):
+        assert str(Message("{what} is {found}.", what="K", found="`x`")) == "K 是 `x`。"
+        assert str(Message("{what} is {found}.", what="结果", found="（2）")) == "结果是（2）。"
+        assert words.lead("Read:") == "请读：" and words.enumerated(["一。", "二。"]) == "一；二"
+    assert words.lead("Read:") == "Read: " and words.enumerated(["One.", "two."]) == "One; two"
+    assert words.enumerated([]) == ""
 
 
 def test_vs_code_says_where_the_notebook_lies(exercise, monkeypatch):
@@ -377,11 +398,11 @@ def test_both_languages_are_worth_the_same(graded):
 @pytest.mark.slow
 def test_each_student_reads_their_own_language(graded):
     page, text = graded["wen"][0], graded["wen"][0].get_text(" ", strip=True)
-    assert page.html["lang"] == "zh-CN" and page.h1.text == "中Toy"
-    assert "中Where points were lost" in text and "中Each element is the sum of the two." in text
-    assert "中Likely cause: 中subtracted instead of added." in text and "中You subtract." in text
-    assert NOT_YET in text and f"中{NOT_YET}" not in text
-    assert graded["eve"][0].html["lang"] == "en" and "中" not in graded["eve"][0].text
+    assert page.html["lang"] == "zh-CN" and page.h1.text == "※Toy"
+    assert "※Where points were lost" in text and "※Each element is the sum of the two." in text
+    assert "※Likely cause: ※subtracted instead of added." in text and "※You subtract." in text
+    assert NOT_YET in text and f"※{NOT_YET}" not in text
+    assert graded["eve"][0].html["lang"] == "en" and "※" not in graded["eve"][0].text
 
 
 @pytest.mark.slow
@@ -393,7 +414,7 @@ def test_what_says_no_language_by_its_cells_does_by_its_name(graded):
 def test_check_and_nbgrader_know_it(course, exercise, tmp_path, monkeypatch):
     path = write(tmp_path / "01-toy" / CHINESE, read(exercise.edition("zh_CN")), WRONG)
     done = CliRunner().invoke(cli.app, ["check", str(path), "--course", str(course.root)], catch_exceptions=False)
-    assert done.exit_code == 0 and "中subtracted instead of added" in done.output and "3 of 6 points" in done.output
+    assert done.exit_code == 0 and "※subtracted instead of added" in done.output and "3 of 6 points" in done.output
     monkeypatch.chdir(course.root)
     notebooks = [str(path)]
     nbgrader_plugin.under_its_name("01-toy", "ada", notebooks)

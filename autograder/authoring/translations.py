@@ -27,7 +27,7 @@ PACKAGE = Path(__file__).parent.parent
 NOT_SHOWN = ("authoring", "collecting", "commands", "corpus", "report.py", "grading/places.py")
 """What of the engine says nothing to students."""
 COUNTED = "counted"
-CALLS = ("Message", "translated", "_", "joined", COUNTED)
+CALLS = ("Message", "translated", "_", "lead", "joined", COUNTED)
 """What is called with a text of feedback first; `counted` with two."""
 PASSED_OVER = re.compile(r"Error$|^Suite$|^compile$")
 """What is called with texts that feedback does not say, or that are found in another way."""
@@ -38,12 +38,13 @@ _WORD = re.compile(r"[^\W\d_]{2}")
 _CODE = re.compile(r"`[^`]*`")
 _NO_WORDS = re.compile(r"\$.*?\$|`[^`]*`|<[^>]*>|\{\w+\}|https?://\S+", re.DOTALL)
 _PLACE, _SPACE = re.compile(r"\{\w+\}"), re.compile(" ")
+_JOINED = re.compile(r"\{\w+\}(.*\{\w+\}|[.:])", re.DOTALL)
 _SUMMARY = re.compile(r"(?<=<summary>).*?(?=</summary>)")
 
 
 def has_words(text: str) -> bool:
     """Tell whether there is something to translate in a text: words that are no formula or code, or joined values."""
-    return bool(_WORD.search(_NO_WORDS.sub(" ", text))) or len(_PLACE.findall(_CODE.sub("", text))) > 1
+    return bool(_WORD.search(_NO_WORDS.sub(" ", text)) or _JOINED.search(_CODE.sub("", text)))
 
 
 # The text cells of notebooks.

@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from .report import Report, Result, Status
-from .words import Message, shown
+from .words import Message, lead, shown
 from .words import translated as _
 
 WITHOUT_POINTS = {
@@ -144,8 +144,13 @@ def text(report: Report) -> str:
             if result.status == Status.BLOCKED
             else ""
         )
-        status = _(STATUS[result.status]) + (":" if result.status == Status.ADVICE else "")
-        lines.append(f"  {status:7} {shown(result.title)}{note and f' ({note})'}")
+        status = _(STATUS[result.status])
+        if result.status == Status.ADVICE:
+            status = str(Message("{label}:", label=status))
+        title = (
+            str(Message("{title} ({note})", title=shown(result.title), note=note)) if note else shown(result.title)
+        )
+        lines.append(f"  {status:7} {title}")
         if result.status.does_not_hold or result.status == Status.UNVERIFIED:
             lines.append(f"          {shown(result.message)}")
         if not result.status.does_not_hold:
@@ -154,7 +159,7 @@ def text(report: Report) -> str:
             lines.append(f"          {held(result)}")
         if result.cause and result.cause not in hinted:
             hinted.add(result.cause)
-            lines.append(f"          {_('Likely cause:')} {cause(result)}")
+            lines.append(f"          {lead('Likely cause:')}{cause(result)}")
         if result.relation:
             lines.append(f"          {shown(result.relation)}")
         if result.where:
@@ -162,9 +167,9 @@ def text(report: Report) -> str:
             lines += [f"          {line}" for line in _text_matrices(result.where)]
     if mends(report):
         if report.read:
-            lines.append(f"  {_('Read:')} {shown(report.read)}")
+            lines.append(f"  {lead('Read:')}{shown(report.read)}")
         if report.points:
-            lines.append(f"  {_('The same inputs again:')} {report.again}")
+            lines.append(f"  {lead('The same inputs again:')}{report.again}")
     return "\n".join(lines)
 
 
@@ -174,7 +179,8 @@ def _text_matrices(where: dict[str, Any]) -> list[str]:
     at = f" {Message('at {index}', index=str(where['lead']))}" if where["lead"] else ""
     lines = []
     for name in SIDES:
-        lines.append(f"{_(SIDES[name])}{at}" + (":" if name == "expected" else f" ({_('* = wrong')}):"))
+        values = {"label": f"{_(SIDES[name])}{at}", "note": _("* = wrong")}
+        lines.append(str(Message("{label}:" if name == "expected" else "{label} ({note}):", **values)))
         for values, wrong in zip(where[f"{name}_matrix"], where["wrong_matrix"], strict=True):
             cells = [
                 number(value) + ("*" if bad and name == "got" else " ")
@@ -206,8 +212,8 @@ def as_html(report: Report) -> str:
                 parts.append(f"<br>{_code(held(result))}")
             if result.cause and result.cause not in hinted:
                 hinted.add(result.cause)
-                likely = html.escape(_("Likely cause:"))
-                parts.append(f'<p style="margin:.4em 0"><strong>{likely}</strong> {_code(cause(result))}</p>')
+                likely = html.escape(lead("Likely cause:"))
+                parts.append(f'<p style="margin:.4em 0"><strong>{likely}</strong>{_code(cause(result))}</p>')
             if result.relation:
                 parts.append(f'<p style="margin:.4em 0"><strong>{_inline(result.relation)}</strong></p>')
             if result.where:
@@ -218,9 +224,9 @@ def as_html(report: Report) -> str:
         parts.append("</li>")
     parts.append("</ul>")
     if mends(report):
-        last = [f"{html.escape(_('Read:'))} {_inline(report.read)}"] if report.read else []
+        last = [f"{html.escape(lead('Read:'))}{_inline(report.read)}"] if report.read else []
         if report.points:
-            last.append(f"{html.escape(_('The same inputs again:'))} <code>{html.escape(report.again)}</code>")
+            last.append(f"{html.escape(lead('The same inputs again:'))}<code>{html.escape(report.again)}</code>")
         parts.append(f'<p style="margin:.5em 0 0">{"<br>".join(last)}</p>')
     return "".join(parts) + "</div>"
 

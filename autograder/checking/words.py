@@ -25,6 +25,8 @@ KEY = ("checking", "language")
 LANGUAGE = re.compile(r"[a-z]{2,3}(_[A-Z]{2})?")
 FULL_STOPS = ".。"
 
+# Between Chinese and Latin letters, digits or code stands a space, whatever a value turns out to be.
+_BESIDE = re.compile(r"(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9`])|(?<=[A-Za-z0-9`])(?=[\u4e00-\u9fff])")
 _PLACE = re.compile(r"\{(\w+)\}")
 _used: ContextVar[tuple[str, Any]] = ContextVar("used", default=("", None))
 
@@ -108,7 +110,8 @@ class Message:
         if not self.values:
             return template
         # No str.format: what a translator misspells stays as it stands, and no template reaches into a value.
-        return _PLACE.sub(lambda place: _shown(self.values.get(place[1], place[0])), template)
+        whole = _PLACE.sub(lambda place: _shown(self.values.get(place[1], place[0])), template)
+        return _BESIDE.sub(" ", whole) if language().startswith("zh") else whole
 
     def __repr__(self) -> str:
         return f"Message({str(self)!r})"
@@ -139,6 +142,12 @@ def joined(template: str, items: Sequence[str | Message]) -> str | Message:
 def translated(text: str) -> str:
     """Return a text in the reader's language: itself, where the catalogue does not have it."""
     return _catalogue().gettext(text) if text else ""  # the empty msgid is the catalogue's head
+
+
+def lead(label: str) -> str:
+    """Return a label that ends in a colon, with the space that stands behind it in the reader's language, if any."""
+    said = translated(label)
+    return said if said.endswith("：") else f"{said} "
 
 
 def enumerated(items: Iterable[Any]) -> str:

@@ -87,8 +87,4 @@ def _show_check(outcome: "Outcome", cells: list[Any]) -> None:
     for grade_id, cell in outcome.cells.items():
         if cell.pending:
             out.print(str(reasons.pending(cell.subject or grade_id, cell.pending, cell.waits_for())), highlight=False)
-    checks = [cell for cell in outcome.cells.values() if not cell.manual]
-    earned, most = sum(cell.points for cell in checks), sum(cell.max_points for cell in checks)
-    manual = sum(cell.max_points for cell in outcome.cells.values() if cell.manual)
-    read = f", and {manual:g} more are given by the person who reads what you wrote" if manual else ""
-    out.print(f"[bold]{earned:g} of {most:g} points[/]{read}", highlight=False)
+    out.print(str(reasons.in_all(outcome)), style="bold", highlight=False, markup=False)

@@ -123,6 +123,7 @@ def _environment() -> Environment:
     )
     made.filters.update(code=inline_code, number=_number)
     made.globals.update(_=words.translated, Kind=Kind, Message=Message, counted=words.counted, shown=words.shown)
+    made.globals.update(lead=words.lead)
     made.globals.update(ordered=show.ordered)
     return made
 
