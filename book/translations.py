@@ -39,18 +39,18 @@ console = Console(highlight=False)
 
 
 def has_words(message, kept=()):
-    """Tell whether a message has anything to translate: a word of three letters, or "no", and none of those that are kept.
+    """Tell whether a message has anything to translate: a word, and not only such as are kept.
 
     Parameters
     ----------
     message : str or tuple of str
         A formula of its own has its words in \\text; others have no words in formulas, or in code.
     kept : sequence of str
-        Names, which are the same in both languages.
+        Names and units, which are the same in both languages.
     """
     text = message if isinstance(message, str) else " ".join(message)
     text = " ".join(IN_FORMULA.findall(text)) if is_formula(text) else NO_WORDS.sub(" ", text)
-    words = [word for word in WORD.findall(text) if re.match("[A-Za-z]{3}|[Nn]o$", word)]
+    words = [word for word in WORD.findall(text) if re.match("[A-Za-z]{3}|[A-Za-z][a-z]$", word)]
     return not set(words) <= set(kept)
 
 
@@ -97,7 +97,7 @@ def texts(value):
 
 def of_extensions():
     """Return what the extensions say on pages, and what _toc.yml and chapters.toml do."""
-    said = extract_from_dir(BOOK / "_ext", [(name, "ignore") for name in ENGLISH_ONLY] + [("**.py", "python")], keywords={"_": None})
+    said = extract_from_dir(BOOK / "_ext", [(name, "ignore") for name in ENGLISH_ONLY] + [("**.py", "python")], keywords={"_": None, "N_": None})
     rows = tomllib.loads((BOOK / "chapters.toml").read_text(encoding="utf8")).values()
     captions = [part["caption"] for part in editions.read(editions.ROOT / "_toc.yml")["parts"]]
     told = [row[key] for row in rows for key in ("learn", "needs") if row[key]]
