@@ -11,7 +11,7 @@ import values
 
 SAID = {
     "head {head} of layer {layer}": "第 {layer} 层的头 {head}",
-    "{first} and {second}": "{first}和{second}",
+    "{first} and {second}": "{first} 和{second}",
     "between {short} and {long} tokens": "{short} 到 {long} 个词元之间",
     "{count} seconds": "{count} 秒",
 }
@@ -21,7 +21,7 @@ SAID = {
     ("english", "other"),
     [
         ("head 4 of layer 2", "第 2 层的头 4"),
-        ("head 4 of layer 2 and head 1 of layer 1", "第 2 层的头 4和第 1 层的头 1"),
+        ("head 4 of layer 2 and head 1 of layer 1", "第 2 层的头 4 和第 1 层的头 1"),
         ("between 1,256 and 2,048 tokens", "1,256 到 2,048 个词元之间"),
         ("1.5 seconds", "1.5 秒"),
         ("two seconds", "two seconds"),
