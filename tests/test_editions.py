@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -440,6 +441,29 @@ def test_translations_have_the_places_of_their_templates(path):
             wanted = set(re.findall(r"\{\w+\}", texts[-1]))
             for one in said:
                 assert set(re.findall(r"\{\w+\}", one)) == wanted, (message.id, one)
+
+
+SEVERAL = {"memory", "value"}
+"""Terms that are also other things: a decoder's memory, the value of a key."""
+
+
+@pytest.mark.parametrize("language", catalogues.languages(ROOT))
+def test_one_thing_has_one_term(language):
+    """Where English has a term in words, its translation has the one of terms.toml, but for turns of phrase."""
+    terms = tomllib.loads((ROOT / "locale" / language / "terms.toml").read_text(encoding="utf-8"))["terms"]
+    pairs = []
+    for path in CATALOGUES:
+        if path.parents[2].name == language:
+            with path.open("rb") as file:
+                pairs += [
+                    (str(own.id), str(own.string)) for own in read_po(file, locale=language) if own.id and own.string
+                ]
+    plain = [(re.sub(r"`[^`]*`|\$[^$]*\$|\{\w+\}", " ", text).lower(), said.lower()) for text, said in pairs]
+    for term, wanted in terms.items():
+        if "(" not in term and term not in SEVERAL:
+            found = [said for text, said in plain if re.search(rf"\b{re.escape(term.lower())}s?\b", text)]
+            without = [said for said in found if wanted.lower() not in said]
+            assert len(without) <= max(3, len(found) // 10), (term, wanted, without)
 
 
 def test_sentences_of_checks_can_be_translated():
