@@ -28,6 +28,9 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 
+# A notebook in another language, or one that was renamed, is taken for the exercise whose folder it lies in.
+c.Autograde.pre_convert_hook = "autograder.nbgrader_plugin.under_its_name"
+
 # `nbgrader generate_feedback` writes the course's own feedback page, which asks the gradebook itself.
 c.GenerateFeedback.exporter_class = "autograder.nbgrader_plugin.Page"
 c.GenerateFeedback.preprocessors = []

@@ -4,11 +4,12 @@ It holds the checks' runtime (`checking`), the specifications that checks compar
 `release` makes it; git ignores it. The same sources make the same bytes.
 """
 
+import io
 import zipfile
 from functools import lru_cache
 from pathlib import Path
 
-from autograder import checking
+from autograder import catalogues, checking
 from autograder.course import ARCHIVE as NAME
 from autograder.course import Exercise
 
@@ -16,19 +17,23 @@ MODULES = ("specifications.py", "misconceptions.py")
 """What an author writes and students are not handed as text. An exercise without specifications has none."""
 
 RUNTIME = Path(checking.__file__).parent
-_KEPT = {".py", ".mo"}
+LOCALES = "checking/locale/"
+"""Where the catalogues of other languages are in an archive."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def sources(solution: Path) -> dict[str, bytes]:
     """Return what belongs into the archive of the exercise that an author keeps in a folder: bytes by name."""
     found = {name: (solution / name).read_bytes() for name in MODULES if (solution / name).exists()}
+    root, name = solution.parent.parent, solution.name
+    for language in catalogues.languages(root):
+        found[f"{LOCALES}{language}/LC_MESSAGES/checking.mo"] = catalogues.of_feedback(root, language, name)
     return {**found, **runtime()}
 
 
 def runtime() -> dict[str, bytes]:
     """Return the files of the checks' runtime, by the names that they have in an archive."""
-    paths = [path for path in sorted(RUNTIME.rglob("*")) if path.suffix in _KEPT and path.is_file()]
+    paths = sorted(RUNTIME.rglob("*.py"))
     return {f"checking/{path.relative_to(RUNTIME).as_posix()}": path.read_bytes() for path in paths}
 
 
@@ -44,6 +49,23 @@ def write(solution: Path) -> Path:
             archive.writestr(entry, data)
     building.replace(target)
     return target
+
+
+def locales(exercise: Exercise) -> zipfile.Path | None:
+    """Return where the catalogues of a released exercise lie, for `words.use`; None where there is no archive."""
+    try:
+        stat = exercise.archive.stat()
+    except OSError:
+        return None
+    return _locales(exercise.archive, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(50)
+def _locales(path: Path, _changed: int, _size: int) -> zipfile.Path | None:
+    try:
+        return zipfile.Path(zipfile.ZipFile(io.BytesIO(path.read_bytes())), LOCALES)
+    except (OSError, zipfile.BadZipFile):
+        return None
 
 
 def is_current(exercise: Exercise) -> bool:

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import difflib
+import glob
 import json
 import re
 import tomllib
@@ -20,6 +21,8 @@ CONFIG = "nbgrader_config.py"
 SETTINGS = "exercise.toml"
 ARCHIVE = "checking.zip"
 HEADING = re.compile(r"\s*# +(.*\S)")
+EDITION = re.compile(r"\.([a-z]{2,3})$", re.IGNORECASE)
+"""What stands behind an exercise's name in that of its notebook in another language."""
 TITLE = "The title is the first heading of the exercise's notebook; take this line out. "
 
 
@@ -30,6 +33,13 @@ def _root() -> Path:
 
 
 ROOT = _root()
+
+
+def edition_of(name: str) -> tuple[str, str]:
+    """Return of which exercise a file of this name is the notebook, and in which language; "" where it says none."""
+    stem = re.sub(r"\.ipynb$", "", name, flags=re.IGNORECASE)
+    found = EDITION.search(stem)
+    return (stem[: found.start()], found[1]) if found else (stem, "")
 
 
 class UserError(Exception):
@@ -128,6 +138,16 @@ class Exercise:
     def notebook(self) -> Path:
         """The released notebook."""
         return self.released / f"{self.name}.ipynb"
+
+    def edition(self, language: str) -> Path:
+        """Return the released notebook of another language: for zh_CN, `01-qkv.zh.ipynb`."""
+        return self.released / f"{self.name}.{language.partition('_')[0]}.ipynb"
+
+    @property
+    def editions(self) -> list[Path]:
+        """The released notebooks of other languages: the same cells, with other texts."""
+        found = self.released.glob(f"{glob.escape(self.name)}.*.ipynb")
+        return sorted(path for path in found if edition_of(path.name)[0] == self.name)
 
     @property
     def archive(self) -> Path:

@@ -167,7 +167,7 @@ def _triton() -> Finding:
 
 
 def _exercises(root: Path) -> Finding:
-    names = sorted(path.parent.name for path in (root / "exercises").glob("*/*.ipynb"))
+    names = sorted({path.parent.name for path in (root / "exercises").glob("*/*.ipynb")})
     if names:
         return Finding("Exercises", "ok", ", ".join(names), "released")
     return Finding("Exercises", "missing", "none", "python -m autograder release")

@@ -207,7 +207,7 @@ class Explainer:
         if record is not None:
             self._as_graded(course, record, seed)
         judges = self.single.worker.judges
-        released = self.single.worker.released[self.exercise.name]
+        released = self.single.worker.released[self.exercise.name][""]
         self.judge = Explaining(judges[self.exercise.name], released, wanted)
         judges[self.exercise.name] = self.judge
 

@@ -8,6 +8,7 @@ stay with nbgrader's own preprocessors, which come after; `Grades` is one of the
 import atexit
 import functools
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 from traitlets import Bool
 from traitlets.config import Config
 
-from autograder import cells, gradebook, seeds
+from autograder import archive, cells, gradebook, seeds
+from autograder.checking import words
 from autograder.course import Course, Exercise, UserError
 from autograder.feedback import page
-from autograder.grading.submissions import Submission
+from autograder.grading.submissions import Submission, notebooks_in
 from autograder.grading.worker import Worker
 from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
@@ -89,8 +91,24 @@ class Page(Exporter):
         if saved is None:
             raise UserError(f"{whose['student']} has no grade for {whose['assignment']} yet.")
         most_mb = Limits.configured(self.config).graded_mb
-        made = page.render(nb, saved, assignment=whose["assignment"], student=whose["student"], most_mb=most_mb)
+        locales = archive.locales(Exercise(whose["assignment"], course.root))
+        with words.use(words.language_of(nb), locales):
+            made = page.render(nb, saved, assignment=whose["assignment"], student=whose["student"], most_mb=most_mb)
         return made, resources
+
+
+def under_its_name(assignment: str, student: str, notebooks: list[str]) -> None:
+    """Put a submission's notebook under its exercise's name as well, by which alone nbgrader knows it.
+
+    nbgrader calls this before it looks which of the `notebooks` it knows, in the course's folder.
+    """
+    folder = Path(notebooks[0]).parent
+    exercise = Exercise(assignment, Path.cwd())
+    wanted = folder / exercise.notebook.name
+    if not wanted.exists():
+        newest = max(notebooks_in(folder, exercise), key=lambda path: path.stat().st_mtime)
+        shutil.copy2(newest, wanted)
+    notebooks[:] = [str(wanted)]
 
 
 def _course(config: Config) -> Course:

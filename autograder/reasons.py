@@ -57,6 +57,16 @@ def pending(name: str, points: float, needs: Sequence[str]) -> Message:
     return Message(text, name=name, points=f"{points:g}", what=named(needs))
 
 
+def in_all(outcome: Outcome) -> Message:
+    """Return a sentence on the points that checks gave, and those that wait for a person."""
+    checks = [cell for cell in outcome.cells.values() if not cell.manual]
+    values = {"score": sum(cell.points for cell in checks), "points": sum(cell.max_points for cell in checks)}
+    earned = Message("{score} of {points} points", **{name: f"{value:g}" for name, value in values.items()})
+    manual = sum(cell.max_points for cell in outcome.cells.values() if cell.manual)
+    text = "{earned}, and {manual} more are given by the person who reads what you wrote"
+    return Message(text, earned=earned, manual=f"{manual:g}") if manual else earned
+
+
 def named(needs: Sequence[str]) -> str | Message:
     """Return what checks need of a machine, in words."""
     names = [machine.NAMES.get(what, Message(what)) for what in needs] or [Message("it")]

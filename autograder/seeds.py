@@ -44,11 +44,13 @@ def digest_of(*parts: bytes) -> str:
 def version_of(exercise: Exercise) -> str:
     """Return a fingerprint of what decides an exercise's grades: the notebook, its checks, and what runs these.
 
-    How feedback is drawn is no part of it, nor a title or a limit: a changed style sheet makes no grade out of date.
+    How feedback is drawn is no part of it, nor a title, a limit or another language: a changed style sheet makes no
+    grade out of date.
     """
+    left_out = {SETTINGS, archive.NAME, *(path.name for path in exercise.editions)}
     parts = []
     for path in sorted(exercise.released.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts and path.name not in (SETTINGS, archive.NAME):
+        if path.is_file() and "__pycache__" not in path.parts and path.name not in left_out:
             parts += [path.relative_to(exercise.released).as_posix().encode(), path.read_bytes()]
     for name, data in archive.read(exercise.archive).items():
         if not (name.startswith("checking/") and name.rpartition("/")[2] in checking.SHOWS):

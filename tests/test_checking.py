@@ -1058,6 +1058,10 @@ def test_the_language_is_the_environments_where_none_is_asked_for(german, monkey
     monkeypatch.setenv("LANGUAGE", "de")
     words._found.cache_clear()  # a process reads its environment once
     assert str(message) == "1 von 6 Einträgen in dem Ergebnis ist falsch."
+    with words.use("xx"):  # for which there is no catalogue
+        assert str(message) == "1 von 6 Einträgen in dem Ergebnis ist falsch."
+    monkeypatch.setenv("LANGUAGE", "xx")
+    words._found.cache_clear()
     with words.use("xx"):
         assert str(message) == "1 of 6 elements of the result is wrong."
     assert words.translated("") == ""  # not the catalogue's head

@@ -518,13 +518,33 @@ class Silent:
         pass
 
 
-def test_only_the_job_that_a_worker_was_at_is_blamed_for_its_end():
+def of_two(first_gpus=0, **more):
+    """A cluster of two workers that never answer."""
     own = cluster.Cluster.__new__(cluster.Cluster)
     own.__dict__.update(
         client=Silent(), number=0, digest="d", given={}, homeless=deque(), done=deque(), on_gpus=set(),
-        finished=queue.SimpleQueue(), next_look=float("inf"),
-        workers={name: cluster._Worker(name, name, 1, 0, True) for name in ("one", "two")},
+        finished=queue.SimpleQueue(), next_look=float("inf"), gpus_are_gone=False, **more,
+        workers={name: cluster._Worker(name, name, 1, n, True) for name, n in (("one", first_gpus), ("two", 0))},
     )  # fmt: skip
+    return own
+
+
+def test_when_the_last_gpu_is_gone_it_is_said_once_and_the_rest_is_graded():
+    warned = []
+    own = of_two(first_gpus=1, warn=warned.append)
+    own.on_gpus = {"11-gpu"}
+    unit = types.SimpleNamespace(assignment="11-gpu")
+    own.submit(Job(0, "grade", (unit,)))
+    assert own.workers["one"].jobs and not warned
+    own._lost(own.workers["one"])
+    for job in (Job(1, "grade", (unit,)), Job(2, "page", (None,)), Job(3, "grade", (unit,))):
+        own.submit(job)
+    assert len(own.workers["two"].jobs) == 3
+    assert warned == ["The last worker with a GPU is gone: points that need one wait for `grade --pending`."]
+
+
+def test_only_the_job_that_a_worker_was_at_is_blamed_for_its_end():
+    own = of_two()
     jobs = [Job(number, "page", (None,)) for number in range(4)]
     assert own.free() == 4
     for job in jobs:

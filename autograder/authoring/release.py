@@ -9,13 +9,13 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import capture_log
 from traitlets.config import Config
 
-from autograder import archive, gradebook
-from autograder.authoring import published, source, verified
+from autograder import archive, catalogues, gradebook
+from autograder.authoring import published, source, translations, verified
 from autograder.course import Course, Exercise, UserError
 
 
 def release(course: Course, exercise: Exercise, into: Path | None = None) -> Path:
-    """Build what students get: the notebook without solutions, its checks, and the archive that these import from.
+    """Build what students get: the notebook without solutions, in other languages too, its checks, and their archive.
 
     Parameters
     ----------
@@ -56,4 +56,8 @@ def release(course: Course, exercise: Exercise, into: Path | None = None) -> Pat
     into.parent.mkdir(parents=True, exist_ok=True)
     # Whatever nbgrader was told of it: the record names wrong answers.
     shutil.copytree(built, into, ignore=shutil.ignore_patterns(f"*{verified.NAME}*"))
+    for language in catalogues.languages(course.root):
+        if translated := catalogues.of_texts(course.root, language, exercise.name):
+            edition = translations.edition(into / exercise.notebook.name, language, translated)
+            nbformat.write(edition, into / exercise.edition(language).name)
     return into

@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from autograder import archive
+from autograder import archive, catalogues
 from autograder.authoring import published
 from autograder.checking import machine
 from autograder.course import CONFIG, Course, Exercise
@@ -151,11 +151,13 @@ def _built(course: Course, exercise: Exercise) -> dict[str, str]:
         HERE / "release.py",
         HERE / "source.py",
         HERE / "published.py",
+        HERE / "translations.py",
+        Path(catalogues.__file__),
         published.TEMPLATE,
         Path(archive.__file__),
     ]
     made = [exercise.solution / f"{exercise.name}.ipynb", exercise.solution / archive.NAME]
-    made_from = [exercise.solution, archive.RUNTIME, course.root / CONFIG, *tools]
+    made_from = [exercise.solution, archive.RUNTIME, course.root / CONFIG, *tools, *catalogues.files(course.root)]
     return {
         "from": _digest(made_from, without=_made(exercise.solution)),
         "made": _digest([exercise.released, *made]),

@@ -230,8 +230,12 @@ def expect_close(
         return
     held = [_shape_held(got)] if got.ndim else []
     if same.any():
-        one, many = "{count} of {size} elements is right", "{count} of {size} elements are right"
-        held.append(counted(one, many, int(same.sum()), size=same.size))
+        right = int(same.sum())
+        held.append(
+            counted(
+                "{count} of {size} elements is right", "{count} of {size} elements are right", right, size=same.size
+            )
+        )
     message = counted(
         "{count} of {size} elements of {what} is wrong.",
         "{count} of {size} elements of {what} are wrong.",
@@ -269,9 +273,13 @@ def expect_by_hand(got: Any, expected: Any, hint: str | Message = "") -> None:
     index = np.argwhere(~right.reshape(expected.shape))[0].tolist()
     template = "The number at {index} is not right: {got}." if index else "The number is not right: {got}."
     message = Message(template, index=str(index), got=f"{numbers[~right][0]:.4g}")
-    one, many = "{count} of {size} numbers is right", "{count} of {size} numbers are right"
-    held = [counted(one, many, int(right.sum()), size=right.size)] if right.any() else []
-    raise Failed(Message("{message} {hint}", message=message, hint=hint) if hint else message, held)
+    count = int(right.sum())
+    held = counted(
+        "{count} of {size} numbers is right", "{count} of {size} numbers are right", count, size=right.size
+    )
+    raise Failed(
+        Message("{message} {hint}", message=message, hint=hint) if hint else message, [held] if count else []
+    )
 
 
 def expect_tuple(result: Any, names: Sequence[str]) -> list[Any]:

@@ -23,6 +23,7 @@ CLOSE = 3e-4
 """How far, in shares of the largest magnitude, numbers may lie apart that count as equal here."""
 
 PLACES = {-1: "column", -2: "row", -3: "sequence"}
+NAMES = {"first": Message("first"), "last": Message("last"), "sum": Message("sum"), "mean": Message("mean")}
 """What an index along an axis, counted from the end, is called."""
 
 
@@ -291,7 +292,7 @@ def first_alone(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             for one in (np.take(e, index, axis), np.take(e, [index], axis)):
                 if g.shape != e.shape and equal(g, one):
                     message = "Only the {which} {place} of what is expected came."
-                    yield (name, axis), Message(message, which=Message(name), place=_place(axis, e.ndim))
+                    yield (name, axis), Message(message, which=NAMES[name], place=_place(axis, e.ndim))
 
 
 @comparable
@@ -303,7 +304,7 @@ def reduced(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         for name, made in (("sum", e.sum(axis, keepdims=True)), ("mean", e.mean(axis, keepdims=True))):
             if any(equal(g, array) for array in (made, made.squeeze(axis), np.broadcast_to(made, e.shape))):
                 message = "Instead of {what} came the {name} of what is expected, over axis {axis}."
-                yield (name, axis), Message(message, what=mismatch.what, name=Message(name), axis=axis)
+                yield (name, axis), Message(message, what=mismatch.what, name=NAMES[name], axis=axis)
 
 
 @comparable
@@ -317,7 +318,7 @@ def unreduced(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         for name, made in (("sum", g.sum(axis)), ("mean", g.mean(axis))):
             if equal(made, e):
                 message = "There is one axis more, and the {name} of {what} over axis {axis} is right."
-                yield (name, axis), Message(message, what=mismatch.what, name=Message(name), axis=axis)
+                yield (name, axis), Message(message, what=mismatch.what, name=NAMES[name], axis=axis)
 
 
 @comparable
@@ -545,7 +546,7 @@ def only_there(mismatch: Mismatch, e: Any, g: Any) -> Claims:
                 yield (
                     (which, "wrong", axis),
                     Message(
-                        zeros if gone else text, which=Message(which), place=_place(axis, e.ndim), what=mismatch.what
+                        zeros if gone else text, which=NAMES[which], place=_place(axis, e.ndim), what=mismatch.what
                     ),
                 )
             if good[at] and not good[rest].any():
@@ -554,7 +555,7 @@ def only_there(mismatch: Mismatch, e: Any, g: Any) -> Claims:
                 yield (
                     (which, "right", axis),
                     Message(
-                        zeros if gone else text, which=Message(which), place=_place(axis, e.ndim), what=mismatch.what
+                        zeros if gone else text, which=NAMES[which], place=_place(axis, e.ndim), what=mismatch.what
                     ),
                 )
         until = int(good.argmin())

@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from .report import Report, Result, Status
-from .words import Message, enumerated, shown
+from .words import Message, lead, shown
 from .words import translated as _
 
 WITHOUT_POINTS = {
@@ -21,6 +21,7 @@ STATUS = {
     Status.BLOCKED: "waits",
     Status.UNVERIFIED: "not verified here",
 }
+SIDES = {"expected": "expected", "got": "got"}
 
 # Inline, because feedback must look the same in JupyterLab, nbgrader's pages and a saved file; translucent
 # backgrounds suit light and dark.
@@ -94,6 +95,11 @@ def cause(result: Result) -> str:
     return str(Message("{label}. {hint}", label=shown(result.label).rstrip("."), hint=shown(result.hint))).rstrip()
 
 
+def held(result: Result) -> str:
+    """Return the sentence that says what held before a check failed."""
+    return str(Message("Held: {held}.", held=result.held))
+
+
 def unwritten(report: Report) -> str | Message:
     """Return why no check of a `Report` could begin, or an empty text: the first one waits for no other."""
     first = next(iter(report.results), None)
@@ -138,17 +144,22 @@ def text(report: Report) -> str:
             if result.status == Status.BLOCKED
             else ""
         )
-        status = _(STATUS[result.status]) + (":" if result.status == Status.ADVICE else "")
-        lines.append(f"  {status:7} {shown(result.title)}{note and f' ({note})'}")
+        status = _(STATUS[result.status])
+        if result.status == Status.ADVICE:
+            status = str(Message("{label}:", label=status))
+        title = (
+            str(Message("{title} ({note})", title=shown(result.title), note=note)) if note else shown(result.title)
+        )
+        lines.append(f"  {status:7} {title}")
         if result.status.does_not_hold or result.status == Status.UNVERIFIED:
             lines.append(f"          {shown(result.message)}")
         if not result.status.does_not_hold:
             continue
         if result.held:
-            lines.append(f"          {_('Held:')} {enumerated(result.held)}.")
+            lines.append(f"          {held(result)}")
         if result.cause and result.cause not in hinted:
             hinted.add(result.cause)
-            lines.append(f"          {_('Likely cause:')} {cause(result)}")
+            lines.append(f"          {lead('Likely cause:')}{cause(result)}")
         if result.relation:
             lines.append(f"          {shown(result.relation)}")
         if result.where:
@@ -156,9 +167,9 @@ def text(report: Report) -> str:
             lines += [f"          {line}" for line in _text_matrices(result.where)]
     if mends(report):
         if report.read:
-            lines.append(f"  {_('Read:')} {shown(report.read)}")
+            lines.append(f"  {lead('Read:')}{shown(report.read)}")
         if report.points:
-            lines.append(f"  {_('The same inputs again:')} {report.again}")
+            lines.append(f"  {lead('The same inputs again:')}{report.again}")
     return "\n".join(lines)
 
 
@@ -167,8 +178,9 @@ def _text_matrices(where: dict[str, Any]) -> list[str]:
         return []
     at = f" {Message('at {index}', index=str(where['lead']))}" if where["lead"] else ""
     lines = []
-    for name in ("expected", "got"):
-        lines.append(f"{_(name)}{at}" + (":" if name == "expected" else f" ({_('* = wrong')}):"))
+    for name in SIDES:
+        values = {"label": f"{_(SIDES[name])}{at}", "note": _("* = wrong")}
+        lines.append(str(Message("{label}:" if name == "expected" else "{label} ({note}):", **values)))
         for values, wrong in zip(where[f"{name}_matrix"], where["wrong_matrix"], strict=True):
             cells = [
                 number(value) + ("*" if bad and name == "got" else " ")
@@ -197,11 +209,11 @@ def as_html(report: Report) -> str:
         if result.status.does_not_hold:
             parts.append(f'<div style="margin:.3em 0 .3em 1.4em">{_inline(result.message)}')
             if result.held:
-                parts.append(f"<br>{html.escape(_('Held:'))} {_code(enumerated(result.held))}.")
+                parts.append(f"<br>{_code(held(result))}")
             if result.cause and result.cause not in hinted:
                 hinted.add(result.cause)
-                likely = html.escape(_("Likely cause:"))
-                parts.append(f'<p style="margin:.4em 0"><strong>{likely}</strong> {_code(cause(result))}</p>')
+                likely = html.escape(lead("Likely cause:"))
+                parts.append(f'<p style="margin:.4em 0"><strong>{likely}</strong>{_code(cause(result))}</p>')
             if result.relation:
                 parts.append(f'<p style="margin:.4em 0"><strong>{_inline(result.relation)}</strong></p>')
             if result.where:
@@ -212,9 +224,9 @@ def as_html(report: Report) -> str:
         parts.append("</li>")
     parts.append("</ul>")
     if mends(report):
-        last = [f"{html.escape(_('Read:'))} {_inline(report.read)}"] if report.read else []
+        last = [f"{html.escape(lead('Read:'))}{_inline(report.read)}"] if report.read else []
         if report.points:
-            last.append(f"{html.escape(_('The same inputs again:'))} <code>{html.escape(report.again)}</code>")
+            last.append(f"{html.escape(lead('The same inputs again:'))}<code>{html.escape(report.again)}</code>")
         parts.append(f'<p style="margin:.5em 0 0">{"<br>".join(last)}</p>')
     return "".join(parts) + "</div>"
 
@@ -243,7 +255,7 @@ def _html_matrices(where: dict[str, Any]) -> str:
     if "got_matrix" not in where:
         return ""
     tables = []
-    for name in ("expected", "got"):
+    for name in SIDES:
         rows = []
         for values, wrong in zip(where[f"{name}_matrix"], where["wrong_matrix"], strict=True):
             cells = "".join(
@@ -252,7 +264,7 @@ def _html_matrices(where: dict[str, Any]) -> str:
                 for value, bad in zip(values, wrong, strict=True)
             )
             rows.append(f"<tr>{cells}</tr>")
-        caption = f'<caption style="text-align:left">{html.escape(_(name))}</caption>'
+        caption = f'<caption style="text-align:left">{html.escape(_(SIDES[name]))}</caption>'
         tables.append(
             '<table style="display:inline-table;border-collapse:collapse;margin:.3em 1.5em .3em 0;'
             f'vertical-align:top">{caption}{"".join(rows)}</table>'

@@ -3,18 +3,20 @@
 import contextlib
 import importlib
 import inspect
+import json
 import math
 import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
 
-from . import machine, show
+from . import machine, show, words
 from .answers import answers_in
 from .diagnosis import Diagnosis
 from .expect import describe
@@ -50,8 +52,18 @@ class Here:
         return vars(sys.modules["__main__"]).get(name)
 
     def show(self, report: Report) -> None:
-        """Show a `Report` to whoever runs the check."""
-        show.report(report, MIME)
+        """Show a `Report` to whoever runs the check, in the language of their notebook."""
+        with words.use(_language_here()):
+            show.report(report, MIME)
+
+
+def _language_here() -> str:
+    """Return the language in which the running notebook was released; "" where that cannot be found out."""
+    said = os.environ.get("JPY_SESSION_NAME") or vars(sys.modules["__main__"]).get("__vsc_ipynb_file__", "")
+    with contextlib.suppress(Exception):  # whatever was made of the file, a check is shown
+        path = Path(said) if Path(said).is_file() else Path(Path(said).name)  # Jupyter runs where the notebook lies
+        return words.language_of(json.loads(path.read_text(encoding="utf-8")))
+    return ""
 
 
 class Points(float):

@@ -1,50 +1,89 @@
 """What feedback says: templates with values, put into the reader's language when they are shown, and not before.
 
-A template is English and at the same time gettext's msgid; a catalogue lies beside this file, in
-`locale/LANGUAGE/LC_MESSAGES/checking.mo`. Where there is none, feedback is English. To collect the templates:
-`pybabel extract -k Message -k translated -k counted:1,2 checking`.
+A template is English and at the same time gettext's msgid. `release` puts a catalogue for each language into an
+exercise's archive, beside this file: `locale/LANGUAGE/LC_MESSAGES/checking.mo`. Where there is none, it is English.
 """
 
 import contextlib
 import functools
 import gettext
+import importlib.resources
+import io
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
-DOMAIN = "checking"
-LOCALES = Path(__file__).parent / "locale"
+CATALOGUE = "LC_MESSAGES/checking.mo"
+LOCALES: Any = importlib.resources.files(__package__ or "checking") / "locale"
+"""Where the catalogues lie: in an archive, from which gettext itself finds none."""
+SETTINGS = ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
+"""Where the environment says a language, as gettext has it; the first that does so counts."""
+KEY = ("checking", "language")
+"""Under these names a notebook's metadata say the language in which it was released."""
+LANGUAGE = re.compile(r"[a-z]{2,3}(_[A-Z]{2})?")
 FULL_STOPS = ".。"
 
+# Between Chinese and Latin letters, digits or code stands a space, whatever a value turns out to be.
+_BESIDE = re.compile(r"(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9`])|(?<=[A-Za-z0-9`])(?=[\u4e00-\u9fff])")
 _PLACE = re.compile(r"\{(\w+)\}")
-_language: ContextVar[str | None] = ContextVar("language", default=None)
+_used: ContextVar[tuple[str, Any]] = ContextVar("used", default=("", None))
 
 
 @contextlib.contextmanager
-def use(language: str | None) -> Iterator[None]:
-    """Show feedback in a language, such as "zh_CN", as long as the context lasts; None means the environment's."""
-    token = _language.set(language)
+def use(language: str, locales: Any = None) -> Iterator[None]:
+    """Show feedback in a language as long as the context lasts.
+
+    Parameters
+    ----------
+    language : str
+        Such as "zh_CN". If it is empty, or there is no catalogue for it, the environment's.
+    locales : Path or zipfile.Path, optional
+        Where the catalogues lie. Default: beside this file.
+    """
+    token = _used.set((language, locales))
     try:
         yield
     finally:
-        _language.reset(token)
+        _used.reset(token)
 
 
 def _catalogue() -> gettext.NullTranslations:
-    return _found(_language.get(), LOCALES)
+    language, locales = _used.get()
+    return _found(language, locales or LOCALES)
 
 
 @functools.lru_cache(100)
-def _found(language: str | None, locales: Path) -> gettext.NullTranslations:
-    # Without a language gettext reads the environment, once: a process does not change its language on the way.
-    return gettext.translation(DOMAIN, str(locales), [language] if language else None, fallback=True)
+def _found(language: str, locales: Any) -> gettext.NullTranslations:
+    # The environment is read once: a process does not change its language on the way.
+    said = next(filter(None, map(os.environ.get, SETTINGS)), "")
+    there = sorted(folder.name for folder in locales.iterdir()) if locales.is_dir() else []
+    for wanted in [language, *said.split(":")]:
+        if meant := _meant(wanted, there):
+            return gettext.GNUTranslations(io.BytesIO((locales / meant / CATALOGUE).read_bytes()))
+    return gettext.NullTranslations()
+
+
+def _meant(language: str, there: list[str]) -> str:
+    """Return which of the languages that are there is meant: by "de_AT.UTF-8" also de, by "zh" also zh_CN; or ""."""
+    whole = re.split(r"[.@]", language)[0].replace("-", "_")
+    near = [own for own in there if own in (whole, whole.partition("_")[0])] if whole else []
+    near += [own for own in there if whole and own.startswith(f"{whole}_")]
+    return max(near, key=lambda own: own == whole, default="")
 
 
 def language() -> str:
     """Return the language in which feedback is shown here, such as "de"; "en" where there is no catalogue for it."""
     return _catalogue().info().get("language", "en").replace("_", "-")
+
+
+def language_of(notebook: Any) -> str:
+    """Return the language that a notebook says it was released in, whatever stands there; "" if it says none."""
+    found = notebook.get("metadata")
+    for name in KEY:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, str) and LANGUAGE.fullmatch(found) else ""
 
 
 class Message:
@@ -71,7 +110,8 @@ class Message:
         if not self.values:
             return template
         # No str.format: what a translator misspells stays as it stands, and no template reaches into a value.
-        return _PLACE.sub(lambda place: _shown(self.values.get(place[1], place[0])), template)
+        whole = _PLACE.sub(lambda place: _shown(self.values.get(place[1], place[0])), template)
+        return _BESIDE.sub(" ", whole) if language().startswith("zh") else whole
 
     def __repr__(self) -> str:
         return f"Message({str(self)!r})"
@@ -104,9 +144,15 @@ def translated(text: str) -> str:
     return _catalogue().gettext(text) if text else ""  # the empty msgid is the catalogue's head
 
 
+def lead(label: str) -> str:
+    """Return a label that ends in a colon, with the space that stands behind it in the reader's language, if any."""
+    said = translated(label)
+    return said if said.endswith("：") else f"{said} "
+
+
 def enumerated(items: Iterable[Any]) -> str:
     """Return several messages as one text, with semicolons between them and without their full stops."""
-    return "; ".join(shown(item).rstrip(FULL_STOPS) for item in items)
+    return str(joined("{left}; {right}", [shown(item).rstrip(FULL_STOPS) for item in items] or [""]))
 
 
 def shown(message: Any) -> str:

@@ -14,7 +14,8 @@ from dateutil import parser
 
 from autograder.collecting.archives import File, Refused, Source
 from autograder.collecting.layouts import Author, Exercises, authors_of, submitters_in
-from autograder.course import UserError
+from autograder.course import UserError, edition_of
+from autograder.grading.notebook import is_as_given
 from autograder.grading.submissions import MOST_FILES, OURS, STAMP_MB, beside, read_file
 from autograder.limits import Limits
 from autograder.roster import Person, Roster, key, same_folder
@@ -151,6 +152,7 @@ class Collector:
                 plan.unplaced.append((first, f"no notebook among the files of {part[0][0].own}"))
             return
         homes = {author.rest.rpartition("/")[0] for author, _ in notebooks}
+        notebooks = self._written(notebooks)
         for author, file in notebooks:
             where = f"{source.name}: {file.path}"
             try:
@@ -175,6 +177,21 @@ class Collector:
                 student, exercise, where, author.layout, time or file.time, time is not None, author.late,
                 author.order, file, files,
             )  # fmt: skip
+
+    def _written(self, notebooks: list[tuple[Author, File]]) -> list[tuple[Author, File]]:
+        """Leave out, where an exercise lies there in several languages, those in which no answer was written."""
+        alike: dict[tuple[str, str], list[tuple[Author, File]]] = defaultdict(list)
+        for author, file in notebooks:
+            home, _, name = author.rest.rpartition("/")
+            alike[home, edition_of(name)[0]].append((author, file))
+        kept = []
+        for (_, name), several in alike.items():
+            written = several
+            if len(several) > 1 and name in self.exercises.all:
+                given, most = self.exercises.all[name], self.limits.notebook_mb * 1_000_000
+                written = [item for item in several if not is_as_given(given, item[1].read(most))]
+            kept += written or several[:1]
+        return kept
 
     def _exercise(self, file: File, alone: bool) -> str:
         found = self.exercises.named(file.path.rpartition("/")[2])

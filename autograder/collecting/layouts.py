@@ -26,6 +26,8 @@ MOST_METADATA_MB = 50
 
 COPY = r"(?:-\d{1,2}(?![^\W_])| ?\(\d+\)|[-_ ]copy ?\d*| - copy)?"
 """What browsers, Jupyter, systems and Canvas put behind the name of a second copy."""
+LANGUAGE = r"(?:\.[a-z]{2,3}(?![^\W_]))?"
+"""What stands behind an exercise's name in that of its notebook in another language."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,8 @@ class Exercises:
         # "01-qkv", "01_qkv" and "01 qkv", but neither "101-qkv" nor "01-qkv2".
         self._patterns = {
             name: re.compile(
-                rf"(?<![^\W_]){'[-_ ]?'.join(map(re.escape, name.split('-')))}(?![^\W_]){COPY}", re.IGNORECASE
+                rf"(?<![^\W_]){'[-_ ]?'.join(map(re.escape, name.split('-')))}{LANGUAGE}(?![^\W_]){COPY}",
+                re.IGNORECASE,
             )
             for name in self.all
         }

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -20,6 +20,8 @@ def check(
     course: Root = ROOT,
 ) -> None:
     """Grade your own notebook and see the feedback here. Nothing is handed in, and your file stays as it is."""
+    from autograder import archive
+    from autograder.checking import words
     from autograder.grading.self_check import SelfCheck
 
     if not notebook.exists():
@@ -30,7 +32,9 @@ def check(
         with progress_of("Running your cells") as progress:
             task = progress.add_task(single.exercise.title, total=single.cells)
             outcome = single.grade(on_cell=lambda cell: progress.advance(task))
-        _show_check(outcome)
+        graded = json.loads(outcome.notebook)
+        with words.use(words.language_of(graded), archive.locales(single.exercise)):
+            _show_check(outcome, graded["cells"])
         write_timings(single.seconds())
 
 
@@ -68,13 +72,13 @@ def explain(
         out.print(f"The same inputs again: {again}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _show_check(outcome: "Outcome") -> None:
+def _show_check(outcome: "Outcome", cells: list[Any]) -> None:
     """Print what `check` found: errors of cells, the checks' feedback, what was repaired, and the points."""
     from autograder import reasons
     from autograder.checking import show
     from autograder.sanitize import text
 
-    for line in reasons.of_cells(json.loads(outcome.notebook)["cells"]):
+    for line in reasons.of_cells(cells):
         show.write(line)
     for note in outcome.repairs:
         out.print(text.line(str(note)), highlight=False, markup=False)
@@ -83,8 +87,4 @@ def _show_check(outcome: "Outcome") -> None:
     for grade_id, cell in outcome.cells.items():
         if cell.pending:
             out.print(str(reasons.pending(cell.subject or grade_id, cell.pending, cell.waits_for())), highlight=False)
-    checks = [cell for cell in outcome.cells.values() if not cell.manual]
-    earned, most = sum(cell.points for cell in checks), sum(cell.max_points for cell in checks)
-    manual = sum(cell.max_points for cell in outcome.cells.values() if cell.manual)
-    read = f", and {manual:g} more are given by the person who reads what you wrote" if manual else ""
-    out.print(f"[bold]{earned:g} of {most:g} points[/]{read}", highlight=False)
+    out.print(str(reasons.in_all(outcome)), style="bold", highlight=False, markup=False)

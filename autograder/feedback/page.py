@@ -49,9 +49,9 @@ HEADINGS = re.compile(r"<(/?)h([1-6])\b")
 HEADED = re.compile(r"<h1>(.*)</h1>\s*", re.DOTALL)
 
 TIMES = (
-    (86400, "{count} day", "{count} days"),
-    (3600, "{count} hour", "{count} hours"),
-    (60, "{count} minute", "{count} minutes"),
+    (86400, lambda count: words.counted("{count} day", "{count} days", count)),
+    (3600, lambda count: words.counted("{count} hour", "{count} hours", count)),
+    (60, lambda count: words.counted("{count} minute", "{count} minutes", count)),
 )
 
 
@@ -123,6 +123,7 @@ def _environment() -> Environment:
     )
     made.filters.update(code=inline_code, number=_number)
     made.globals.update(_=words.translated, Kind=Kind, Message=Message, counted=words.counted, shown=words.shown)
+    made.globals.update(lead=words.lead)
     made.globals.update(ordered=show.ordered)
     return made
 
@@ -206,9 +207,9 @@ def _late(saved: Saved) -> Message | None:
         return None
     costs = Message("that costs {points} points", points=_number(standing.penalty))
     free = Message("that costs nothing")
-    for seconds, one, many in TIMES:
+    for seconds, counted in TIMES:
         if standing.seconds_late >= seconds:
-            time = words.counted(one, many, int(standing.seconds_late // seconds))
+            time = counted(int(standing.seconds_late // seconds))
             break
     else:
         time = Message("late")
@@ -264,11 +265,11 @@ def _finding(report: Report, result: Result) -> Finding:
         id=f"{report.subject}.{result.name}",
         title=words.shown(result.title),
         message=words.shown(result.message),
-        held=words.enumerated(result.held),
+        held=show.held(result) if result.held else "",
         relation=words.shown(getattr(result, "relation", "") or ""),
         element=show.element(where) if where else "",
         lead=str(where["lead"]) if where.get("lead") else "",
-        matrices=[(name, _matrix(where, name)) for name in ("expected", "got")] if "got_matrix" in where else [],
+        matrices=[(name, _matrix(where, name)) for name in show.SIDES] if "got_matrix" in where else [],
         label=words.shown(result.label).rstrip("."),
         hint=words.shown(result.hint),
     )

@@ -16,7 +16,7 @@ from typing import Any
 
 import nbformat
 
-from autograder import gradebook, reasons, records, seeds
+from autograder import archive, gradebook, reasons, records, seeds
 from autograder.checking.words import Message
 from autograder.course import Course, Exercise, UserError
 from autograder.feedback.bare_page import bare_page, made_of
@@ -300,17 +300,18 @@ class Batch:
         assert task.saved is not None
         arguments = dataclasses.replace(task.unit, data=None, files={}), notebook, task.saved
         if self.running is None:  # nothing was graded, and for pages alone no worker is started
-            return self._page_here(*arguments)
+            return self._page_here(task.submission.exercise, *arguments)
         self._submit("page", task, arguments)
         return None
 
-    def _page_here(self, unit: Unit, notebook: str, saved: Saved) -> Any:
+    def _page_here(self, exercise: Exercise, unit: Unit, notebook: str, saved: Saved) -> Any:
         """Make a page in this process; return it, or the exception that it ended in."""
         from autograder.grading.worker import page
 
         with self.timer("pages"):
             try:
-                return page(unit, notebook, saved, self.setting.limits_of(unit.assignment))
+                limits, locales = self.setting.limits_of(unit.assignment), archive.locales(exercise)
+                return page(unit, notebook, saved, limits, locales)
             except Exception as error:  # as a worker would
                 return RuntimeError(f"{type(error).__name__}: {error}")
 

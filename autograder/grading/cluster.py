@@ -69,7 +69,10 @@ LEANER = {
 """What Dask can do without in workers of our own: each job has its worker, and leaves nothing there."""
 KEPT = "What was graded is kept; the same command goes on from there."
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_CANCELLED = (asyncio.CancelledError, concurrent.futures.CancelledError)  # which of them depends on the release of Dask
+_CANCELLED = (
+    asyncio.CancelledError,
+    concurrent.futures.CancelledError,
+)  # which one, Dask's release decides
 
 
 # In a Dask worker.
@@ -301,6 +304,7 @@ class Cluster:
         self.archive, self.digest = b"", ""
         self.sandbox = False
         self.on_gpus: set[str] = set()
+        self.gpus_are_gone = False
         self.number = 0
         self.next_look = 0.0
         self.scheduler = ""
@@ -380,7 +384,11 @@ class Cluster:
             return
         asks = job.method == "grade" and unit.assignment in self.on_gpus
         fitting = [worker for worker in self.workers.values() if worker.gpus or not asks]
-        gpu = asks and bool(fitting)  # where the last of them is gone, points wait for the next
+        gpu = asks and bool(fitting)
+        if asks:
+            if not gpu and not self.gpus_are_gone:
+                self.warn("The last worker with a GPU is gone: points that need one wait for `grade --pending`.")
+            self.gpus_are_gone = not gpu
         # Of two with as few, the one without a GPU: that of the other may soon be asked for.
         worker = min(fitting or self.workers.values(), key=lambda candidate: (candidate.load(), candidate.gpus))
         worker.jobs.append(job)

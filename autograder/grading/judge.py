@@ -119,7 +119,7 @@ class Judge:
         except Exception as error:
             if isinstance(error, (ImportError, SyntaxError)) and not getattr(error, "from_guest", False):
                 raise Fault(f"the check cell {cell.id} cannot run: {type(error).__name__}: {error}") from error
-            checked.error = Message(_said_of(error, str(cell.id)))
+            checked.error = _said_of(error, str(cell.id))
             self._print(str(checked.error))
         self._flush()
         checked.ended = guest.ended
@@ -252,12 +252,14 @@ def _points(value: Any, most: float) -> float:
     return min(max(points, 0.0), most)
 
 
-def _said_of(error: Exception, name: str) -> str:
+def _said_of(error: Exception, name: str) -> Message:
     """Return what a student reads of an exception in a check cell: the assertion, and the line that made it."""
-    place = ""
+    place = 0
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.filename == name:
-            place = f"line {frame.lineno} of the check"
+            place = frame.lineno or 0
     message = text.block(str(error), MOST_PIECE)
     what = f"{type(error).__name__}: {message}" if message else type(error).__name__
-    return f"{what} ({place})" if place else what
+    return (
+        Message("{what} (line {line} of the check)", what=what, line=place) if place else Message("{what}", what=what)
+    )

@@ -10,7 +10,9 @@ from typing import Any
 import nbformat
 
 from autograder.cells import Cell, Notebook, grade_id, is_answer, is_code, is_locked, is_skipped, marks
+from autograder.checking import words
 from autograder.checking.words import Message
+from autograder.course import Exercise
 from autograder.sanitize import text
 
 MOST_CELLS = 2000
@@ -71,7 +73,10 @@ def parse(data: bytes, name: str) -> Notebook:
         if len(cells) > MOST_CELLS:
             sentence = "{name} has {count} cells; {most} is the most."
             raise Malformed(Message(sentence, name=name, count=len(cells), most=MOST_CELLS))
-        read: Notebook = nbformat.from_dict({"cells": [_read(cell) for cell in cells], "metadata": {}, "nbformat": 4})
+        metadata = {words.KEY[0]: {words.KEY[1]: words.language_of(raw)}}
+        read: Notebook = nbformat.from_dict(
+            {"cells": [_read(cell) for cell in cells], "metadata": metadata, "nbformat": 4}
+        )
         return read
     except Malformed:
         raise
@@ -99,6 +104,34 @@ def _read(raw: dict[str, Any]) -> dict[str, Any]:
     if isinstance(raw.get("attachments"), dict) and cell["cell_type"] == "markdown":
         cell["attachments"] = raw["attachments"]
     return cell
+
+
+def editions_of(exercise: Exercise) -> dict[str, Notebook]:
+    """Return the released notebook of an exercise, by language: as `""` the one that decides all but its texts."""
+    released: Notebook = nbformat.read(exercise.notebook, as_version=4)
+    found = {"": released}
+    for path in exercise.editions:
+        texts = nbformat.read(path, as_version=4)
+        by_id = {cell.id: cell.source for cell in texts.cells}
+        edition = copy.deepcopy(released)
+        edition.metadata = texts.metadata
+        for cell in edition.cells:
+            if _is_text(cell):
+                cell.source = by_id.get(cell.id, cell.source)
+        found[words.language_of(texts)] = edition
+    return found
+
+
+def is_as_given(exercise: Exercise, data: bytes | None) -> bool:
+    """Tell whether a file holds an exercise in which no answer was written, or cannot be read."""
+    if data is None:
+        return True
+    given = {grade_id(cell): cell.source for cell in nbformat.read(exercise.notebook, as_version=4).cells}
+    try:
+        cells = parse(data, "").cells
+    except Malformed:
+        return False
+    return all(given.get(grade_id(cell)) == cell.source for cell in cells if is_answer(cell))
 
 
 @dataclass

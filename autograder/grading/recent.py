@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from autograder.checking.words import Message
 from autograder.course import UserError
-from autograder.grading.submissions import STAMP_MB, UNREAD_STAMP, Submission, notebook_in, read_file
+from autograder.grading.submissions import STAMP_MB, UNREAD_STAMP, Submission, notebooks_in, read_file
 from autograder.sanitize import text
 
 AGO = re.compile(r"(\d{1,6}) ?([mhdw])")
@@ -49,8 +49,8 @@ def handed_in(submission: Submission) -> datetime:
     if told:
         return told.replace(tzinfo=UTC)
     try:
-        notebook = notebook_in(submission.folder, submission.exercise.name)
-        return datetime.fromtimestamp(notebook.lstat().st_mtime, UTC)
+        times = [path.lstat().st_mtime for path in notebooks_in(submission.folder, submission.exercise)]
+        return datetime.fromtimestamp(max(times), UTC)
     except (OSError, ValueError, OverflowError):
         return datetime.now(UTC)
 

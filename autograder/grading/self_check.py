@@ -9,7 +9,7 @@ from typing import Any
 
 from autograder import seeds
 from autograder.checking.words import Message
-from autograder.course import Course, Exercise, UserError
+from autograder.course import Course, Exercise, UserError, edition_of
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
@@ -82,7 +82,7 @@ class SelfCheck:
         self.exercise = _exercise_of(self.course, self.path, parsed)
         self.worker = Worker(dataclasses.replace(self.setting, exercises=(self.exercise.name,)), self.guests)
         self.limits = self.worker.limits[self.exercise.name]
-        self.cells = sum(is_code(cell) for cell in self.worker.released[self.exercise.name].cells)
+        self.cells = sum(is_code(cell) for cell in self.worker.released[self.exercise.name][""].cells)
         files: dict[str, bytes] = {}
         notes: list[Message] = []
         if self.path.parent.resolve() != self.exercise.released.resolve():
@@ -90,7 +90,7 @@ class SelfCheck:
         self.unit = submissions.Unit(
             student="",
             assignment=self.exercise.name,
-            notebook=f"{self.exercise.name}.ipynb",
+            notebook=text.name(self.path.name),
             data=data,
             problem=problem,
             stamp=None,
@@ -130,7 +130,8 @@ class SelfCheck:
 
 def _of_name(exercises: list[Exercise], path: Path) -> Exercise | None:
     """Return the exercise that a notebook is called after, or None."""
-    return next((exercise for exercise in exercises if exercise.name.lower() == path.stem.lower()), None)
+    name, _ = edition_of(path.name)
+    return next((exercise for exercise in exercises if exercise.name.lower() == name.lower()), None)
 
 
 def _exercise_of(course: Course, path: Path, parsed: Any) -> Exercise:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autograder import archive, seeds
-from autograder.checking.words import Message
-from autograder.course import Exercise
+from autograder.checking.words import Message, joined
+from autograder.course import Exercise, edition_of
+from autograder.grading.notebook import is_as_given
 from autograder.limits import Limits
 from autograder.sanitize import text
 
@@ -89,12 +90,13 @@ class Submission:
                 "{name} is a file, and should be a folder with the notebook in it.", name=text.name(self.folder.name)
             )
             return self._unit(None, problem)
-        path = notebook_in(self.folder, self.exercise.name)
-        data, problem = read_file(path, limits.notebook_mb)
+        path, data, problem, both = self._notebook(limits.notebook_mb)
         raw_stamp, _ = read_file(self.folder / "timestamp.txt", STAMP_MB)
         files, notes = beside(self.folder, limits.beside_mb)
         name = text.name(path.name)
-        if data is not None and name != f"{self.exercise.name}.ipynb":
+        if both:
+            notes.insert(0, both)
+        elif data is not None and edition_of(name)[0] != self.exercise.name:
             notes.insert(0, Message("The notebook was called {name} and has been taken all the same.", name=name))
         if raw_stamp is None and os.path.lexists(self.folder / "timestamp.txt"):
             notes.append(UNREAD_STAMP)
@@ -105,6 +107,22 @@ class Submission:
             parts += [os.fsencode(file), files[file]]
         unit.digest = seeds.digest_of(*parts)
         return unit
+
+    def _notebook(self, most_mb: float) -> tuple[Path, bytes | None, Message, Message | None]:
+        """Return the file that is the notebook, and what `read_file` makes of it; and a note, if there is a choice.
+
+        Of two languages, one in which no answer was written is none; if both have some, the one saved last counts.
+        """
+        found = [(path, *read_file(path, most_mb)) for path in notebooks_in(self.folder, self.exercise)]
+        written = [item for item in found if not is_as_given(self.exercise, item[1])] if found[1:] else found
+        path, data, problem = max(
+            written or found[:1], key=lambda item: os.lstat(item[0]).st_mtime if found[1:] else 0
+        )
+        if all(item[1] == data for item in written):
+            return path, data, problem, None
+        names = joined("{left} and {right}", [text.name(item[0].name) for item in written])
+        sentence = "{names} lie in the folder; {name}, which was saved last, is graded."
+        return path, data, problem, Message(sentence, names=names, name=text.name(path.name))
 
     def _unit(
         self,
@@ -127,15 +145,19 @@ class Submission:
         )
 
 
-def notebook_in(folder: Path, name: str) -> Path:
-    """Return which file of a folder is the notebook: the one of the exercise's name, or the only one there is."""
-    wanted, entries = f"{name}.ipynb", sorted(os.listdir(folder))
-    if wanted in entries:
-        return folder / wanted
-    notebooks = [entry for entry in entries if entry.lower().endswith(".ipynb")]
-    alike = [entry for entry in notebooks if entry.lower() == wanted.lower()]
-    found = alike or notebooks
-    return folder / (found[0] if len(found) == 1 else wanted)
+def notebooks_in(folder: Path, exercise: Exercise) -> list[Path]:
+    """Return which files of a folder may be the notebook: those of the exercise's name, one for each language.
+
+    Where there is none, it is the only notebook there is; or else the one that should be there.
+    """
+    notebooks = sorted(entry for entry in os.listdir(folder) if entry.lower().endswith(".ipynb"))
+    found = []
+    for wanted in [exercise.notebook.name, *(path.name for path in exercise.editions)]:
+        alike = [entry for entry in notebooks if entry.lower() == wanted.lower()]
+        if wanted in alike or len(alike) == 1:
+            found.append(wanted if wanted in alike else alike[0])
+    missing = notebooks if len(notebooks) == 1 else [exercise.notebook.name]
+    return [folder / entry for entry in found or missing]
 
 
 def read_file(path: Path, most_mb: float) -> tuple[bytes | None, Message]:
@@ -227,10 +249,10 @@ def imported(found: Iterable[Submission], most_mb: float) -> tuple[str, ...]:
     """
     for submission in found:
         try:
-            path = notebook_in(submission.folder, submission.exercise.name)
+            paths = notebooks_in(submission.folder, submission.exercise)
         except (OSError, ValueError):  # reading it will say what is wrong
             continue
-        if IMPORTS_TORCH.search(read_file(path, most_mb)[0] or b""):
+        if any(IMPORTS_TORCH.search(read_file(path, most_mb)[0] or b"") for path in paths):
             return ("torch",)
     return ()
 

@@ -9,10 +9,12 @@ import json
 import os
 import socket
 import time
+import zipfile
 from collections.abc import Callable, Sequence
 
 import nbformat
 
+from autograder import archive
 from autograder.cells import (
     Cell,
     Notebook,
@@ -24,10 +26,12 @@ from autograder.cells import (
     set_points,
     texts,
 )
+from autograder.checking import words
 from autograder.checking.words import Message
+from autograder.course import edition_of
 from autograder.feedback import outcome_cell
 from autograder.grading.judge import Checked, Judge
-from autograder.grading.notebook import Malformed, Restored, parse, restore
+from autograder.grading.notebook import Malformed, Restored, editions_of, parse, restore
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.remote import Fault
 from autograder.grading.run import Execution, execute
@@ -64,13 +68,15 @@ class Worker:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         self.guests = guests or setting.guests()
         self.guests.start()
-        self.released: dict[str, Notebook] = {}
+        self.released: dict[str, dict[str, Notebook]] = {}
+        self.locales: dict[str, zipfile.Path | None] = {}
         self.judges: dict[str, Judge] = {}
         self.files: dict[str, dict[str, bytes]] = {}
         self.limits: dict[str, Limits] = {}
         for name in setting.exercises:
             exercise, limits = setting.exercise(name), setting.limits_of(name)
-            self.released[name] = nbformat.read(exercise.notebook, as_version=4)
+            self.released[name] = editions_of(exercise)
+            self.locales[name] = archive.locales(exercise)
             self.judges[name] = Judge(exercise, limits)
             self.files[name] = beside(exercise.released, limits.beside_mb)[0]
             self.limits[name] = limits
@@ -95,26 +101,39 @@ class Worker:
             except Exception as error:  # whatever it is, it is not the student's
                 known = isinstance(error, (Fault, RuntimeError))
                 fault = str(error) if known else f"{type(error).__name__}: {error}"
-        return ungraded(self.released[unit.assignment], fault)
+        return ungraded(self.released[unit.assignment][""], fault)
 
     def page(self, unit: Unit, notebook: str, saved: Saved) -> tuple[str, float]:
         """Return the feedback page of a graded notebook, with what the gradebook says of it, and how long it took."""
         start = time.perf_counter()
-        made = page(unit, notebook, saved, self.limits[unit.assignment])
+        made = page(unit, notebook, saved, self.limits[unit.assignment], self.locales[unit.assignment])
         return made, time.perf_counter() - start
 
     def _grade(self, unit: Unit, on_cell: Callable[[Cell], None]) -> Outcome:
         clock = PhaseTimer()
-        released, limits = self.released[unit.assignment], self.limits[unit.assignment]
+        released, locales = self.released[unit.assignment], self.locales[unit.assignment]
         with clock("restore"):
             try:
                 if unit.data is None:
                     raise Malformed(unit.problem)
-                restored = restore(parse(unit.data, unit.notebook), released)
-                theirs = [cell for cell in restored.notebook.cells if cell.id not in restored.as_released]
-                left_out = clean_markdown(theirs, limits)
+                submitted = parse(unit.data, unit.notebook)
             except Malformed as error:
-                return malformed(released, unit, error.message)
+                with words.use("", locales):
+                    return malformed(released[""], unit, error.message)
+        said = words.language_of(submitted) or edition_of(unit.notebook)[1]
+        language = next((own for own in released if said and own.startswith(said.partition("_")[0])), "")
+        with words.use(language, locales):
+            return self._judged(unit, submitted, released[language], clock, on_cell)
+
+    def _judged(
+        self, unit: Unit, submitted: Notebook, released: Notebook, clock: PhaseTimer, on_cell: Callable[[Cell], None]
+    ) -> Outcome:
+        """Run what is a notebook, and return what it is worth; all that is said is in the language in use."""
+        limits = self.limits[unit.assignment]
+        with clock("restore"):
+            restored = restore(submitted, released)
+            theirs = [cell for cell in restored.notebook.cells if cell.id not in restored.as_released]
+            left_out = clean_markdown(theirs, limits)
         unit.files = {**unit.files, **self.files[unit.assignment]}
         judge = self.judges[unit.assignment]
         done = execute(restored.notebook, judge, self.guests, unit, limits, clock, on_cell)
@@ -130,12 +149,13 @@ class Worker:
         return outcome
 
 
-def page(unit: Unit, notebook: str, saved: Saved, limits: Limits) -> str:
-    """Return the feedback page of a graded notebook, with what the gradebook says of it."""
+def page(unit: Unit, notebook: str, saved: Saved, limits: Limits, locales: zipfile.Path | None) -> str:
+    """Return the feedback page of a graded notebook, in its language, with what the gradebook says of it."""
     from autograder.feedback.page import render  # templates, which whoever only grades need not load
 
     graded = nbformat.from_dict(json.loads(notebook))
-    return render(graded, saved, assignment=unit.assignment, student=unit.student, most_mb=limits.graded_mb)
+    with words.use(words.language_of(graded), locales):
+        return render(graded, saved, assignment=unit.assignment, student=unit.student, most_mb=limits.graded_mb)
 
 
 def malformed(released: Notebook, unit: Unit, reason: Message) -> Outcome:

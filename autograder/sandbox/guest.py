@@ -161,7 +161,7 @@ class Guest:
             except BlockingIOError:
                 waited += self._wait(to_send=True)
                 if waited > HALF_A_MESSAGE * self.limits.idle_seconds:
-                    raise self.fail(NO_ANSWER) from None
+                    raise self.fail(Message(NO_ANSWER)) from None
 
     def _frame(self) -> tuple[dict[str, Any], list[memoryview]]:
         """Return the next frame; wait for it, within the limits."""

@@ -109,7 +109,8 @@ def project_refuses(project, draw):
     # In the last, W would fit if it were transposed.
     for left, right, width in [(d_in, other, d_out), (d_in, 1, d_out), (1, d_in, d_out), (d_in, other, d_in)]:
         X, W = draw.array(n, left), draw.array(right, width)
-        expect_raises([ValueError], project, X, W, because=f"d_in is {left} and {right}")
+        because = Message("d_in is {left} and {right}", left=left, right=right)
+        expect_raises([ValueError], project, X, W, because=because)
 
 
 @check(weight=0.5, needs=[project_shape])
@@ -184,7 +185,7 @@ def qkv_refuses(qkv, draw):
         for wrong in (other, 1):
             rows = [wrong if i == at else d_in for i in range(3)]
             matrices = [draw.array(row, width) for row, width in zip(rows, (d_k, d_k, d_v), strict=True)]
-            because = f"d_in is {d_in} in X and {wrong} in {name}"
+            because = Message("d_in is {d_in} in X and {wrong} in {name}", d_in=d_in, wrong=str(wrong), name=name)
             expect_raises([ValueError], qkv, draw.array(n, d_in), *matrices, because=because)
 
 
@@ -258,7 +259,8 @@ def scores_refuses(scores, draw):
     n_q, n_k, d_k, other = draw.sizes(4)
     for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
         Q, K = draw.array(n_q, left), draw.array(n_k, right)
-        expect_raises([ValueError], scores, Q, K, because=f"d_k is {left} and {right}")
+        because = Message("d_k is {left} and {right}", left=left, right=right)
+        expect_raises([ValueError], scores, Q, K, because=because)
 
 
 @check(weight=0.5, needs=[scores_shape])
@@ -330,7 +332,8 @@ def weighted_sum_refuses(weighted_sum, draw):
     n_q, n_k, d_v, other = draw.sizes(4)
     for left, right in [(n_k, other), (n_k, 1), (1, n_k)]:
         A, V = draw.weights(n_q, left), draw.array(right, d_v)
-        expect_raises([ValueError], weighted_sum, A, V, because=f"n_k is {left} and {right}")
+        because = Message("n_k is {left} and {right}", left=left, right=right)
+        expect_raises([ValueError], weighted_sum, A, V, because=because)
 
 
 @check(weight=0.5, needs=[weighted_sum_shape])
@@ -421,10 +424,12 @@ def soft_lookup_refuses(soft_lookup, draw):
     n_q, n_k, d_k, d_v, other = draw.sizes(5)
     for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
         Q, K, V = draw.array(n_q, left), draw.array(n_k, right), draw.array(n_k, d_v)
-        expect_raises([ValueError], soft_lookup, Q, K, V, because=f"d_k is {left} and {right}")
+        because = Message("d_k is {left} and {right}", left=left, right=right)
+        expect_raises([ValueError], soft_lookup, Q, K, V, because=because)
     for keys, values in [(n_k, other), (n_k, 1), (1, n_k)]:
         Q, K, V = draw.array(n_q, d_k), draw.array(keys, d_k), draw.array(values, d_v)
-        expect_raises([ValueError], soft_lookup, Q, K, V, because=f"{keys} keys, values: {values}")
+        because = Message("{keys} keys, values: {values}", keys=keys, values=values)
+        expect_raises([ValueError], soft_lookup, Q, K, V, because=because)
 
 
 @check(weight=0.5, needs=[soft_lookup_shape])

@@ -224,7 +224,8 @@ def FeedForward_refuses(FeedForward, draw):
     b, n, d_model, *_ = sizes(draw)
     network = loaded_network(FeedForward, of_feed_forward(draw, d_model, wide(draw)))
     for d in (d_model + 1, d_model - 1, 1):
-        expect_raises(REFUSED, network, tensor(draw, b, n, d), because=f"d_model is {d_model}")
+        because = Message("d_model is {d_model}", d_model=d_model)
+        expect_raises(REFUSED, network, tensor(draw, b, n, d), because=because)
 
 
 @check(weight=1, needs=[FeedForward_values])
@@ -246,9 +247,9 @@ def expect_backward(layer, specification, values, floating, masks, upstream):
     for name, part in expect_gradients(layer, of_parameters, parts).items():
         # That of a bias of the keys is 0, since it shifts all scores of a query alike: what comes is rounding.
         unit = max(np.abs(parts[name].grad.numpy()).max(), 1.0)
-        expect_close(part, parts[name].grad, what=f"the gradient of {name}", unit=np.array(unit))
+        expect_close(part, parts[name].grad, what=Message("the gradient of {name}", name=name), unit=np.array(unit))
     for name, part, leaf in zip(("x", "memory"), came, leaves, strict=False):
-        expect_close(part, leaf.grad, what=f"the gradient of {name}")
+        expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
 
 
 def expect_same_in_training(layer, expected, *arguments):
@@ -330,7 +331,8 @@ def parameters_named(made, draw):
 def refuses_heads(made, draw):
     """A d_model that is no multiple of num_heads raises when the layer is made: `ValueError` or its like."""
     for d_model, h in [(7, 3), (6, 4), (8, 3), (3, 6)]:
-        expect_raises(REFUSED, made, d_model, h, 5, because=f"d_model is {d_model}, and there are {h} heads")
+        because = Message("d_model is {d_model}, and there are {h} heads", d_model=d_model, h=h)
+        expect_raises(REFUSED, made, d_model, h, 5, because=because)
 
 
 @of_both(weight=1, needs=[parameters_named])
@@ -504,7 +506,8 @@ def refuses_masks(made, draw):
     layer = loaded(made, parameters(draw, made.name, h * d_head, wide(draw)), h)
     arguments = inputs(draw, made.name, b, n, m, h * d_head)
     for shape in [(n, n + 1), (n + 1, n), (b, n + 1, n)]:
-        expect_raises(REFUSED, layer, *arguments, some(draw, *shape), because=f"the mask is {shape}")
+        because = Message("the mask is {shape}", shape=str(shape))
+        expect_raises(REFUSED, layer, *arguments, some(draw, *shape), because=because)
 
 
 @of_both(weight=0, needs=[shape_of_result])
@@ -515,14 +518,17 @@ def refuses_sizes(made, draw):
     layer = loaded(made, parameters(draw, made.name, d_model, wide(draw)), h)
     x, *memory = inputs(draw, made.name, b, n, m, d_model)
     for d in (d_model + h, d_model - h, 1):
-        expect_raises(REFUSED, layer, tensor(draw, b, n, d), *memory, because=f"d_model is {d_model}")
+        because = Message("d_model is {d_model}", d_model=d_model)
+        expect_raises(REFUSED, layer, tensor(draw, b, n, d), *memory, because=because)
         for other in memory:
             own = tensor(draw, b, other.shape[1], d)
-            expect_raises(REFUSED, layer, x, own, because=f"d_model is {d_model}")
+            because = Message("d_model is {d_model}", d_model=d_model)
+            expect_raises(REFUSED, layer, x, own, because=because)
     for shape in [(n, 1), (1, h + 1, n, n)]:
-        expect_raises(REFUSED, layer, x, *memory, some(draw, *shape), because=f"the mask is {shape}")
+        because = Message("the mask is {shape}", shape=str(shape))
+        expect_raises(REFUSED, layer, x, *memory, some(draw, *shape), because=because)
     if memory:
-        because = f"the memory_mask is {(n, 1)}, memory {m} long"
+        because = Message("the memory_mask is {shape}, memory {m} long", shape=str((n, 1)), m=m)
         expect_raises(REFUSED, layer, x, *memory, None, some(draw, n, 1), because=because)
 
 
@@ -538,7 +544,7 @@ def kept(made, draw):
     expect_unchanged(layer, [*names, "mask"], *arguments, some(draw, n, n))
     after = layer.state()
     for name, part in own.items():
-        expect_close(after[name], part, what=f"the parameter {name} after the call")
+        expect_close(after[name], part, what=Message("the parameter {name} after the call", name=name))
 
 
 # DecoderLayer alone
@@ -592,7 +598,8 @@ def DecoderLayer_refuses_memory_masks(DecoderLayer, draw):
     arguments = inputs(draw, DecoderLayer.name, b, n, m, d_model)
     for shape in [(n, m + 1), (n + 1, m), (m, n), (b, n + 1, m)]:
         mask = some(draw, *shape)
-        expect_raises(REFUSED, layer, *arguments, None, mask, because=f"the memory_mask is {shape}, memory {m} long")
+        because = Message("the memory_mask is {shape}, memory {m} long", shape=str(shape), m=m)
+        expect_raises(REFUSED, layer, *arguments, None, mask, because=because)
 
 
 # TinyGPT
@@ -657,8 +664,11 @@ def TinyGPT_refuses(TinyGPT, draw):
     vocab_size, d_model, h, num_layers, max_len = sizes_of_model(draw)
     model = TinyGPT.module(vocab_size, d_model, h, num_layers, max_len)
     for n in (max_len + 1, 2 * max_len):
-        expect_raises(REFUSED, model, words(draw, vocab_size, 2, n), because=f"max_len is {max_len}")
-    expect_raises(REFUSED, TinyGPT, vocab_size, 7, 3, num_layers, max_len, because="d_model is 7, and h is 3")
+        because = Message("max_len is {max_len}", max_len=max_len)
+        expect_raises(REFUSED, model, words(draw, vocab_size, 2, n), because=because)
+    expect_raises(
+        REFUSED, TinyGPT, vocab_size, 7, 3, num_layers, max_len, because=Message("d_model is 7, and h is 3")
+    )
 
 
 def count(model):
@@ -949,7 +959,7 @@ def generate_shape(generate, draw):
         prompt = words(draw, 11, b, n)
         tokens = generate(generate.given(model, "model"), prompt, more)
         expect_tensor(tokens, (b, n + more), torch.int64)
-        expect_close(tokens[:, :n], prompt, what="the beginning")
+        expect_close(tokens[:, :n], prompt, what=Message("the beginning"))
 
 
 @check(weight=3, needs=[generate_shape])

@@ -213,8 +213,12 @@ def previous_token_score_refuses(previous_token_score, draw):
     b, h, n, m, _ = sizes(draw)
     for rows, columns in ((n, m), (n, n + 1), (n + 1, n), (1, n), (n, 1)):
         for lead in ((b, h), (h,)):
-            expect_raises(REFUSED, previous_token_score, tensor(draw, *lead, rows, columns), because="not square")
-    expect_raises(REFUSED, previous_token_score, tensor(draw, b, h, 1, 1), because="one token has none before it")
+            expect_raises(
+                REFUSED, previous_token_score, tensor(draw, *lead, rows, columns), because=Message("not square")
+            )
+    expect_raises(
+        REFUSED, previous_token_score, tensor(draw, b, h, 1, 1), because=Message("one token has none before it")
+    )
 
 
 @check(weight=1, needs=[previous_token_score_values])
@@ -224,7 +228,7 @@ def previous_token_score_gradient(previous_token_score, draw):
     A, upstream = tensor(draw, b, h, n, n), tensor(draw, h)
     _, gradients, _ = backward(previous_token_score, A, upstream=upstream)
     expected = np.eye(n, k=-1) * upstream.numpy()[:, None, None] / (b * (n - 1))
-    expect_close(gradients[0], np.broadcast_to(expected, A.shape), what="the gradient of A")
+    expect_close(gradients[0], np.broadcast_to(expected, A.shape), what=Message("the gradient of A"))
 
 
 @check(weight=1, needs=[previous_token_score_shape])
@@ -298,7 +302,8 @@ def effective_rank_refuses(effective_rank, draw):
     # Worth points: several heads at once would be counted together, and come out as one number.
     b, n, m, *_ = sizes(draw)
     for shape in ((n,), (b, n, m), (1, n, m)):
-        expect_raises(REFUSED, effective_rank, tensor(draw, *shape), because=f"A has {len(shape)} axes")
+        because = Message("A has {count} axes", count=len(shape))
+        expect_raises(REFUSED, effective_rank, tensor(draw, *shape), because=because)
 
 
 @check(weight=1, needs=[effective_rank_kind])
@@ -321,7 +326,7 @@ def ablate_head_layer(ablate_head, draw):
     _, _, _, h, d_head = sizes(draw)
     found, *_ = ablated(ablate_head, draw, h, d_head)
     expect_tensor(found["out"], (2, 3, h * d_head))
-    expect_tensor(found["weights"], (2, h, 3, 4), what="the second result")
+    expect_tensor(found["weights"], (2, h, 3, 4), what=Message("the second result"))
 
 
 @check(weight=4, needs=[ablate_head_layer])
@@ -355,9 +360,12 @@ def ablate_head_kept(ablate_head, draw):
     """The layer that was given has its parameters still, and training the copy does not change them."""
     _, _, _, h, d_head = sizes(draw)
     found, values, *_ = ablated(ablate_head, draw, h, d_head)
-    for when, state in (("", found["kept"]), (" after the copy was changed", found["after"])):
+    for what, state in (
+        ("the parameter {name} of the layer", found["kept"]),
+        ("the parameter {name} of the layer after the copy was changed", found["after"]),
+    ):
         for name, part in values.items():
-            expect_close(state[name], part, what=f"the parameter {name} of the layer{when}")
+            expect_close(state[name], part, what=Message(what, name=name))
 
 
 @check(weight=1, needs=[ablate_head_layer])
@@ -367,9 +375,9 @@ def ablate_head_like(ablate_head, draw):
     for dtype, kind in ((torch.float32, "training"), (torch.float64, "use")):
         found, *_ = ablated(ablate_head, draw, h, d_head, dtype=dtype, kind=kind)
         expect_tensor(found["out"], (2, 3, h * d_head), dtype)
-        for name, what in (("training", "the copy"), ("layer_training", "the layer")):
+        for name, what in (("training", "copy"), ("layer_training", "layer")):
             message = "`{what}.training` should be {expected}, as it was in the layer, and is {found}."
-            values = {"what": what.split()[-1], "expected": str(kind == "training"), "found": str(found[name])[:10]}
+            values = {"what": what, "expected": str(kind == "training"), "found": str(found[name])[:10]}
             expect(found[name] is (kind == "training"), Message(message, **values))
 
 
@@ -450,7 +458,7 @@ def head_importance_kept(head_importance, draw):
     for kind in ("training", "float"):
         found, values, _ = importance(head_importance, draw, h, d_head, kind=kind)
         for name, part in values.items():
-            expect_close(found["after"][name], part, what=f"the parameter {name} of the layer")
+            expect_close(found["after"][name], part, what=Message("the parameter {name} of the layer", name=name))
         expect(
             found["training"] is (kind == "training"),
             "The layer's mode, `layer.training`, is another one afterwards.",

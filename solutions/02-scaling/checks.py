@@ -23,6 +23,7 @@ import math
 import numpy as np
 
 from checking import (
+    Message,
     Suite,
     expect,
     expect_agrees,
@@ -35,6 +36,7 @@ from checking import (
     noncontiguous,
 )
 from checking.expect import as_array, describe
+from checking.words import joined
 from specifications import entropies, scaled_products
 
 suite = Suite(
@@ -76,8 +78,13 @@ def measured(score_variance, d_k, num_pairs, rng):
     """Return a result of `score_variance` as a float, or say what it is instead."""
     result = score_variance(d_k, num_pairs, rng)
     array = as_array(result)
-    expect(array is not None and not array.ndim, f"The result should be one number, and is {describe(result)}.")
-    expect(np.isfinite(array), f"The result should be a finite number, and is {float(array)}.")
+    expect(
+        array is not None and not array.ndim,
+        Message("The result should be one number, and is {found}.", found=describe(result)),
+    )
+    expect(
+        np.isfinite(array), Message("The result should be a finite number, and is {found}.", found=str(float(array)))
+    )
     return float(array)
 
 
@@ -97,31 +104,33 @@ def count_near(score_variance, draw, d_k, num_pairs, calls, within, settled):
 
 
 # What wrong answers follow instead of d_k: named in the message, whatever the order of the draws.
-LAWS = {
-    "d_k squared": lambda d_k, num_pairs: d_k**2,
-    "2 d_k, the variance of q . q": lambda d_k, num_pairs: 2 * d_k,
-    "the square root of d_k, as the standard deviation does": lambda d_k, num_pairs: math.sqrt(d_k),
-    "1 for every d_k, as products of two entries and scaled scores do": lambda d_k, num_pairs: 1,
-    "1 / d_k": lambda d_k, num_pairs: 1 / d_k,
-    "d_k / 9, as entries that are uniform from -1 to 1 give": lambda d_k, num_pairs: d_k / 9,
+LAWS = [
+    (Message("d_k squared"), lambda d_k, num_pairs: d_k**2),
+    (Message("2 d_k, the variance of q . q"), lambda d_k, num_pairs: 2 * d_k),
+    (Message("the square root of d_k, as the standard deviation does"), lambda d_k, num_pairs: math.sqrt(d_k)),
+    (Message("1 for every d_k, as products of two entries and scaled scores do"), lambda d_k, num_pairs: 1),
+    (Message("1 / d_k"), lambda d_k, num_pairs: 1 / d_k),
+    (Message("d_k / 9, as entries that are uniform from -1 to 1 give"), lambda d_k, num_pairs: d_k / 9),
     # Uniform from 0 to 1: mean 1/2 and variance 1/12, so that a product has variance 1/144 + 2/48.
-    "7 d_k / 144, as entries that are uniform from 0 to 1 give": lambda d_k, num_pairs: 7 * d_k / 144,
-    "num_pairs instead of d_k": lambda d_k, num_pairs: num_pairs,
-}
+    (Message("7 d_k / 144, as entries that are uniform from 0 to 1 give"), lambda d_k, num_pairs: 7 * d_k / 144),
+    (Message("num_pairs instead of d_k"), lambda d_k, num_pairs: num_pairs),
+]
 
 
 def followed(widths, num_pairs, results):
     """Return a sentence on what wrong results follow instead of d_k, as far as three of them show it."""
-    for name, law in LAWS.items():
+    for what, law in LAWS:
         if all(abs(result / law(d_k, num_pairs) - 1) < 0.2 for d_k, result in zip(widths, results, strict=True)):
-            return f" They follow {name}."
+            return Message("They follow {law}.", law=what)
     shares = [result / d_k for d_k, result in zip(widths, results, strict=True)]
     if min(shares) <= 0:
-        return " A variance is positive."
+        return Message("A variance is positive.")
     if max(shares) < 1.4 * min(shares):
         share = float(np.mean(shares))
-        return f" They are about {share:.2g} d_k, as if an entry's variance were {math.sqrt(share):.2g}."
-    return " They are no multiple of d_k: fewer pairs than num_pairs, or one query for all, leave them to chance."
+        message = "They are about {share} d_k, as if an entry's variance were {variance}."
+        return Message(message, share=f"{share:.2g}", variance=f"{math.sqrt(share):.2g}")
+    message = "They are no multiple of d_k: fewer pairs than num_pairs, or one query for all, leave them to chance."
+    return Message(message)
 
 
 @check(weight=0.5)
@@ -129,7 +138,11 @@ def score_variance_number(score_variance, draw):
     """The result is one number, with two pairs too."""
     measured(score_variance, draw.sizes(1)[0], 20, generator(draw))
     two = measured(score_variance, draw.sizes(1)[0], 2, generator(draw))
-    expect(two > 0, f"With two pairs the variance is above 0, and was {two:.4g}.", ["the result is one number"])
+    expect(
+        two > 0,
+        Message("With two pairs the variance is above 0, and was {two}.", two=f"{two:.4g}"),
+        ["the result is one number"],
+    )
 
 
 @check(weight=3, needs=[score_variance_number])
@@ -141,14 +154,24 @@ def score_variance_value(score_variance, draw):
     # scores, those that come up less than once in 10^15 cut off. The mean's square takes off one part in 50 at most.
     right = [abs(result / d_k - 1) <= 0.4 for d_k, result in zip(widths, results, strict=True)]
     if not all(right):
-        shown = ", ".join(f"{result:.4g} for d_k = {d_k}" for d_k, result in zip(widths, results, strict=True))
-        message = f"With {num_pairs} pairs of entries N(0, 1) the variance is about d_k. The results were {shown}."
-        expect(False, message + followed(widths, num_pairs, results), ["the result is one number"])
+        pairs = zip(widths, results, strict=True)
+        shown = [Message("{result} for d_k = {d_k}", result=f"{result:.4g}", d_k=d_k) for d_k, result in pairs]
+        message = (
+            "With {num_pairs} pairs of entries N(0, 1) the variance is about d_k. The results were {shown}. "
+            "{followed}"
+        )
+        follows = followed(widths, num_pairs, results)
+        message = Message(message, num_pairs=num_pairs, shown=joined("{left}, {right}", shown), followed=follows)
+        expect(False, message, ["the result is one number"])
     # A score of so many terms is nearly normal: above 2.4 or below 0.3 times d_k less than once in 10^10 (Chernoff's
     # bound for 100 squared normal numbers, whose variances differ by a tenth or so).
     wide = draw.long()
     result = measured(score_variance, wide, 100, generator(draw))
-    message = f"With 100 pairs of entries N(0, 1) the variance is about d_k = {wide}, and was {result:.4g}."
+    message = Message(
+        "With 100 pairs of entries N(0, 1) the variance is about d_k = {wide}, and was {result}.",
+        wide=wide,
+        result=f"{result:.4g}",
+    )
     expect(0.3 <= result / wide <= 2.4, message, ["small d_k are right"])
 
 
@@ -163,20 +186,30 @@ def score_variance_generator(score_variance, draw):
         # Results differ by a tenth or so from draw to draw, so that 10^-6 is repeated by chance once in 10^5.
         expect(
             abs(first - again) <= 1e-6 * abs(first),
-            f"Two calls with generators in the same state returned {first:.6g} and {again:.6g}. Some number does not "
-            "come from `rng`: look for `np.random.` and for a second generator.",
+            Message(
+                "Two calls with generators in the same state returned {first} and {again}. Some number does not "
+                "come from `rng`: look for `np.random.` and for a second generator.",
+                first=f"{first:.6g}",
+                again=f"{again:.6g}",
+            ),
         )
         results.append(first)
     expect(
         any(result % 1 for result in results),
-        f"All results are whole numbers, such as {results[0]:g}: the decimals are cut off, or nothing was measured.",
+        Message(
+            "All results are whole numbers, such as {result}: the decimals are cut off, or nothing was measured.",
+            result=f"{results[0]:g}",
+        ),
         ["the same generator gives the same result"],
     )
     # Six draws in float32 agree by chance less than once in 10^25.
     expect(
         len(set(results)) > 1,
-        f"Six generators in different states all gave {results[0]:.6g}: the result does not depend on `rng`. It is "
-        "measured with numbers drawn from `rng`, without a seed of its own.",
+        Message(
+            "Six generators in different states all gave {result}: the result does not depend on `rng`. It "
+            "is measured with numbers drawn from `rng`, without a seed of its own.",
+            result=f"{results[0]:.6g}",
+        ),
         ["the same generator gives the same result"],
     )
 
@@ -207,10 +240,14 @@ def score_variance_scatter(score_variance, draw):
 
 def expect_scatter(holds, d_k, near, calls, share):
     """Fail unless a condition on how many of so many results with 40 pairs are near d_k holds."""
-    message = (
-        f"For d_k = {d_k} and num_pairs = 40, {near} of {calls} results were within 15% of {d_k}. That is too good: "
-        f"with 40 pairs about {round(share * calls)} are. It takes more dot products than num_pairs, or the products "
-        "are not those of two normal numbers."
+    message = Message(
+        "For d_k = {d_k} and num_pairs = 40, {near} of {calls} results were within 15% of {d_k}. That is "
+        "too good: with 40 pairs about {usual} are. It takes more dot products than num_pairs, or the "
+        "products are not those of two normal numbers.",
+        d_k=d_k,
+        near=near,
+        calls=calls,
+        usual=round(share * calls),
     )
     expect(holds, message, ["the results are right in the mean", "all draws are from `rng`"])
 
@@ -223,8 +260,11 @@ def score_variance_precision(score_variance, draw):
     near, _ = count_near(score_variance, draw, 5, 2000, calls=30, within=0.1, settled=lambda near, far: near > 19)
     expect(
         near > 19,
-        f"For d_k = 5 and num_pairs = 2000, only {near} of 30 results were between 4.5 and 5.5; with 2000 "
-        "independent pairs nearly all are.",
+        Message(
+            "For d_k = 5 and num_pairs = 2000, only {near} of 30 results were between 4.5 and 5.5; with 2000 "
+            "independent pairs nearly all are.",
+            near=near,
+        ),
         ["the results are roughly right", "all draws are from `rng`"],
     )
 
@@ -291,8 +331,9 @@ def scaled_scores_refuses(scaled_scores, draw):
     """Two sizes d_k that differ raise `ValueError`, a size of 1 too."""
     n_q, n_k, d_k, other = draw.sizes(4)
     for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
+        because = Message("d_k is {left} and {right}", left=left, right=right)
         Q, K = draw.array(n_q, left), draw.array(n_k, right)
-        expect_raises([ValueError], scaled_scores, Q, K, because=f"d_k is {left} and {right}")
+        expect_raises([ValueError], scaled_scores, Q, K, because=because)
 
 
 @check(weight=0.5, needs=[scaled_scores_shape])

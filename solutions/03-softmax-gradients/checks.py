@@ -21,6 +21,7 @@ if not importlib.util.find_spec("checking"):
 import numpy as np
 
 from checking import (
+    Message,
     Suite,
     expect,
     expect_agrees,
@@ -211,8 +212,12 @@ def softmax_infinite(softmax, draw):
     S[gone] = -np.inf
     got = expect_array(softmax(S), S.shape)
     expect_close(got, weights_of(S))
-    held = [f"the shape {got.shape} is right", "the other weights are right"]
-    expect((got[gone] == 0).all(), f"Scores of -inf have weights up to {got[gone].max():.3g}, not exactly 0.", held)
+    held = [Message("the shape {shape} is right", shape=str(got.shape)), "the other weights are right"]
+    expect(
+        (got[gone] == 0).all(),
+        Message("Scores of -inf have weights up to {most}, not exactly 0.", most=f"{got[gone].max():.3g}"),
+        held,
+    )
 
 
 @check(weight=0.5, needs=[softmax_shape])
@@ -248,7 +253,7 @@ def jacobian_diagonal(softmax_jacobian, draw):
     """On the diagonal stands how much a weight grows with its own score, as measured on softmax."""
     s = draw.array(*draw.sizes(1))
     J = expect_array(softmax_jacobian(weights_of(s)), (len(s), len(s)))
-    expect_close(np.diagonal(J), np.diagonal(measured_jacobian(s)), what="the diagonal")
+    expect_close(np.diagonal(J), np.diagonal(measured_jacobian(s)), what=Message("the diagonal"))
 
 
 @check(weight=3, needs=[jacobian_shape])
@@ -259,7 +264,7 @@ def jacobian_others(softmax_jacobian, draw):
         own = np.eye(len(s), dtype=bool)
         J = expect_array(softmax_jacobian(weights_of(s)), own.shape)
         expected = np.where(own, 0, measured_jacobian(s))
-        expect_close(np.where(own, 0, J), expected, what="the entries beside the diagonal (shown as 0)")
+        expect_close(np.where(own, 0, J), expected, what=Message("the entries beside the diagonal (shown as 0)"))
 
 
 @check(weight=1, needs=[jacobian_diagonal, jacobian_others])
@@ -364,7 +369,8 @@ def backward_refuses(softmax_backward, draw):
     n_q, n_k, other = draw.sizes(3)
     for left, right in [(n_k, other), (n_k, 1), (1, n_k)]:
         A, dA = draw.weights(n_q, left), draw.array(n_q, right)
-        expect_raises([ValueError], softmax_backward, A, dA, because=f"n is {left} and {right}")
+        because = Message("n is {left} and {right}", left=left, right=right)
+        expect_raises([ValueError], softmax_backward, A, dA, because=because)
 
 
 @check(weight=0.5, needs=[backward_shape])
@@ -448,10 +454,12 @@ def forward_refuses(attention_forward, draw):
     n_q, n_k, d_k, d_v, other = draw.sizes(5)
     for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
         Q, K, V = draw.array(n_q, left), draw.array(n_k, right), draw.array(n_k, d_v)
-        expect_raises([ValueError], attention_forward, Q, K, V, because=f"d_k is {left} and {right}")
+        because = Message("d_k is {left} and {right}", left=left, right=right)
+        expect_raises([ValueError], attention_forward, Q, K, V, because=because)
     for keys, values in [(n_k, other), (n_k, 1), (1, n_k)]:
         Q, K, V = draw.array(n_q, d_k), draw.array(keys, d_k), draw.array(values, d_v)
-        expect_raises([ValueError], attention_forward, Q, K, V, because=f"keys: {keys}, values: {values}")
+        because = Message("keys: {keys}, values: {values}", keys=keys, values=values)
+        expect_raises([ValueError], attention_forward, Q, K, V, because=because)
 
 
 @check(weight=0.5, needs=[forward_shape])
@@ -581,7 +589,13 @@ def gradients_refuse(attention_backward, draw):
         for wrong in (other, 1):
             shape = [wrong if i == axis else own for i, own in enumerate(fitting[name])]
             arguments = [draw.array(*own) for own in (fitting | {name: shape}).values()]
-            because = f"axis {axis} of {name} should be {fitting[name][axis]}, and is {wrong}"
+            because = Message(
+                "axis {axis} of {name} should be {size}, and is {wrong}",
+                axis=axis,
+                name=name,
+                size=fitting[name][axis],
+                wrong=str(wrong),
+            )
             expect_raises([ValueError], attention_backward, *arguments, because=because)
 
 

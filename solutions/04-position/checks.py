@@ -28,6 +28,7 @@ import numpy as np
 
 from checking import (
     Failed,
+    Message,
     Suite,
     expect,
     expect_agrees,
@@ -140,16 +141,19 @@ def expect_gap(permutation_gap, attend, X, permutation, what):
     expected = np.asarray(expected if expected > 1e-9 else 0.0)
     got = as_number(permutation_gap(attend, X, permutation))
     if not np.abs(got - expected) <= RTOL * (expected or 1):
-        raise Failed(f"The gap is wrong for {what}.", (), expected, got, np.asarray(True))
+        raise Failed(Message("The gap is wrong for {what}.", what=what), (), expected, got, np.asarray(True))
 
 
 def as_number(gap):
     """Return the result as an array without axes, or say why it is no number."""
     if isinstance(gap, (bool, np.bool_)):
-        raise Failed(f"The gap should be a number, and is {gap}: asked is how far apart, not whether.", tells=True)
+        raise Failed(
+            Message("The gap should be a number, and is {gap}: asked is how far apart, not whether.", gap=str(gap)),
+            tells=True,
+        )
     array = np.asarray(gap)
     if array.ndim or array.dtype.kind not in "iuf":
-        raise Failed(f"The gap should be one number, and is {describe(gap)}.", tells=True)
+        raise Failed(Message("The gap should be one number, and is {found}.", found=describe(gap)), tells=True)
     return array.astype(float)
 
 
@@ -165,7 +169,7 @@ def gap_number(permutation_gap, draw):
 def gap_equivariant(permutation_gap, draw):
     """Self-attention without positions has the gap 0, up to rounding: its rows move along with the words."""
     n, d = long_and_narrow(draw)
-    what = "self-attention without positions"
+    what = Message("self-attention without positions")
     expect_gap(permutation_gap, self_attention(draw, d, d), draw.array(n, d), cycle(draw, n), what)
 
 
@@ -179,7 +183,10 @@ def gap_values(permutation_gap, draw):
     for shape, peak, size in [((n, d), middle, 1), ((n, n), 0, -1e-4), ((n, d), n - 1, -1), ((long, 3), late, 1)]:
         permutation = cycle(draw, shape[0])
         attend = with_steps(draw, permutation, shape[1], peak, size)
-        what = f"a function that adds numbers of its own to each place; the differences are largest in row {peak}"
+        what = Message(
+            "a function that adds numbers of its own to each place; the differences are largest in row {peak}",
+            peak=str(peak),
+        )
         expect_gap(permutation_gap, attend, noncontiguous(abs(size) * draw.array(*shape)), permutation, what)
 
 
@@ -189,13 +196,19 @@ def gap_functions(permutation_gap, draw):
     n, d, d_v = draw.sizes(3)
     X, permutation = draw.array(n, d), cycle(draw, n)
     P, W, layer = draw.array(n, d), draw.array(d, d_v), self_attention(draw, d, d_v)
-    for what, attend in {
-        "self-attention with positions added": lambda X: layer(rows(X, d) + P),
-        "a running sum over the places": running_sum(np.eye(d)),
-        "a function that reverses the places": lambda X: (rows(X, d) @ W)[::-1].copy(),
-        "a function that looks at the first place alone": lambda X: np.tile(rows(X, d)[0] @ W, (len(X), 1)),
-        "a function that appends each row's place": lambda X: np.column_stack([rows(X, d), np.arange(len(X))]),
-    }.items():
+    for what, attend in [
+        (Message("self-attention with positions added"), lambda X: layer(rows(X, d) + P)),
+        (Message("a running sum over the places"), running_sum(np.eye(d))),
+        (Message("a function that reverses the places"), lambda X: (rows(X, d) @ W)[::-1].copy()),
+        (
+            Message("a function that looks at the first place alone"),
+            lambda X: np.tile(rows(X, d)[0] @ W, (len(X), 1)),
+        ),
+        (
+            Message("a function that appends each row's place"),
+            lambda X: np.column_stack([rows(X, d), np.arange(len(X))]),
+        ),
+    ]:
         expect_gap(permutation_gap, attend, X, permutation, what)
 
 
@@ -204,10 +217,12 @@ def gap_ones(permutation_gap, draw):
     """Sizes of 1 work: one place, one number in a vector, one in a result; nothing moved has the gap 0."""
     n, d, d_v = draw.sizes(3)
     for length, width, out in [(1, d, d_v), (n, 1, d_v), (n, d, 1)]:
-        what = f"a running sum with n = {length}, d = {width} and d_v = {out}"
+        what = Message(
+            "a running sum with n = {length}, d = {width} and d_v = {out}", length=length, width=width, out=out
+        )
         attend, X = running_sum(draw.array(width, out)), draw.array(length, width)
         expect_gap(permutation_gap, attend, X, cycle(draw, length), what)
-    what = "a running sum when every place stays where it is"
+    what = Message("a running sum when every place stays where it is")
     expect_gap(permutation_gap, running_sum(np.eye(d)), draw.array(n, d), np.arange(n), what)
 
 
@@ -217,7 +232,7 @@ def gap_refuses(permutation_gap, draw):
     n, d = long_and_narrow(draw)
     attend, X = self_attention(draw, d, d), draw.array(n, d)
     for length in (n - 2, 1, n + 2):
-        because = f"n is {n} in X and {length} in the permutation"
+        because = Message("n is {n} in X and {length} in the permutation", n=n, length=length)
         expect_raises([ValueError], permutation_gap, attend, X, cycle(draw, length), because=because)
 
 
@@ -244,7 +259,10 @@ def sinusoidal_shape(sinusoidal_encoding, draw):
     n, d_model = table_sizes(draw)
     P = expect_array(sinusoidal_encoding(n, d_model), (n, d_model))
     fine = P.dtype.kind == "f" and P.dtype.itemsize >= 4
-    expect(fine, f"The numbers should be float32 or float64, and are {P.dtype}: decimals are lost.")
+    expect(
+        fine,
+        Message("The numbers should be float32 or float64, and are {dtype}: decimals are lost.", dtype=str(P.dtype)),
+    )
 
 
 @check(weight=1, needs=[sinusoidal_shape])
@@ -252,7 +270,7 @@ def sinusoidal_start(sinusoidal_encoding, draw):
     """Position 0 is the row 0, 1, 0, 1, and so on: the sine of 0 in even columns, the cosine of 0 in odd ones."""
     n, d_model = table_sizes(draw)
     P = expect_array(sinusoidal_encoding(n, d_model))
-    expect_close(P[0], np.arange(d_model) % 2.0, what="row 0")
+    expect_close(P[0], np.arange(d_model) % 2.0, what=Message("row 0"))
 
 
 @check(weight=1, needs=[sinusoidal_start])
@@ -260,7 +278,7 @@ def sinusoidal_first_pair(sinusoidal_encoding, draw):
     """Columns 0 and 1 are sin p and cos p: there the power of 10000 is 1."""
     n, d_model = table_sizes(draw)
     P = expect_array(sinusoidal_encoding(n, d_model))
-    expect_close(P[:, :2], np.array([[math.sin(p), math.cos(p)] for p in range(n)]), what="columns 0 and 1")
+    expect_close(P[:, :2], np.array([[math.sin(p), math.cos(p)] for p in range(n)]), what=Message("columns 0 and 1"))
 
 
 @check(weight=3, needs=[sinusoidal_first_pair])
@@ -297,13 +315,16 @@ def sinusoidal_refuses(sinusoidal_encoding, draw):
     n, d_model = table_sizes(draw)
     for odd in (d_model + 1, 1):
         error = sinusoidal_encoding.error(n, odd)
-        asked = f"sinusoidal_encoding should raise ValueError for n = {n} and d_model = {odd}, which is odd"
+        asked = Message(
+            "sinusoidal_encoding should raise ValueError for n = {n} and d_model = {odd}, which is odd", n=n, odd=odd
+        )
         if error is None:
-            raise Failed(f"{asked}, and returned {describe(sinusoidal_encoding.calls[-1].result)}.", tells=True)
+            found = describe(sinusoidal_encoding.calls[-1].result)
+            raise Failed(Message("{asked}, and returned {found}.", asked=asked, found=found), tells=True)
         if not isinstance(error, ValueError):
-            raise Failed(
-                f"{asked}, and raised {type(error).__name__}: {error}", ["the mistake is noticed"], tells=True
-            )
+            values = {"asked": asked, "kind": type(error).__name__, "error": str(error)}
+            message = Message("{asked}, and raised {kind}: {error}", **values)
+            raise Failed(message, ["the mistake is noticed"], tells=True)
 
 
 # rotary
@@ -353,7 +374,7 @@ def rotary_lengths(rotary, draw):
     X = draw.array(n, d)
     turned = expect_array(rotary(X, places(draw, n)), (n, d)).astype(float)
     squares = [(Z**2).reshape(n, d // 2, 2).sum(-1) for Z in (turned, X)]
-    expect_close(*squares, what="the pairs' x^2 + y^2")
+    expect_close(*squares, what=Message("the pairs' x^2 + y^2"))
 
 
 @check(weight=1, needs=[rotary_shape])
@@ -364,7 +385,9 @@ def rotary_distance(rotary, draw):
     shift = int(draw.rng.integers(5, 50))
     here, there = (expect_array(rotary(X, at), (n, d)).astype(float) for at in (positions, positions + shift))
     # A vector's product with itself is the largest of all, so that the tolerance is relative to the lengths.
-    expect_close(there @ there.T, here @ here.T, what=f"the dot products (all positions moved by {shift})")
+    expect_close(
+        there @ there.T, here @ here.T, what=Message("the dot products (all positions moved by {shift})", shift=shift)
+    )
 
 
 @check(weight=3, needs=[rotary_start, rotary_one_pair, rotary_lengths, rotary_distance])
@@ -432,9 +455,10 @@ def rotary_refuses(rotary, draw):
     n, half, other = draw.sizes(3)
     d = 2 * half
     for odd in (d + 1, 1):
-        expect_raises([ValueError], rotary, draw.array(n, odd), places(draw, n), because=f"d is {odd}, which is odd")
+        because = Message("d is {odd}, which is odd", odd=odd)
+        expect_raises([ValueError], rotary, draw.array(n, odd), places(draw, n), because=because)
     for length, count in [(n, other), (1, n), (n, 1)]:
-        because = f"n is {length} in X, and the positions are {count}"
+        because = Message("n is {length} in X, and the positions are {count}", length=length, count=str(count))
         expect_raises([ValueError], rotary, draw.array(length, d), places(draw, count), because=because)
 
 

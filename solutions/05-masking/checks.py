@@ -24,6 +24,7 @@ if not importlib.util.find_spec("checking"):
 import numpy as np
 
 from checking import (
+    Message,
     Suite,
     expect,
     expect_array,
@@ -79,22 +80,29 @@ def qkv(draw, *lead, n_q, n_k, d_k, d_v):
 
 def expect_boolean(got):
     """Fail unless `got` is an array of booleans."""
-    dtype = expect_array(got, what="the mask").dtype
-    expect(dtype == np.dtype(bool), f"The mask should hold booleans, and its dtype is {dtype}.")
+    dtype = expect_array(got, what=Message("the mask")).dtype
+    expect(
+        dtype == np.dtype(bool), Message("The mask should hold booleans, and its dtype is {dtype}.", dtype=str(dtype))
+    )
 
 
 def expect_mask(got, expected):
     """Fail unless `got` has the entries of a mask; whether they are booleans is another check's affair."""
-    expect_close(got, expected.astype(float), what="the mask")
+    expect_close(got, expected.astype(float), what=Message("the mask"))
 
 
-def expect_zero(got, hidden, what="The weight"):
+WEIGHT = Message("The weight")
+
+
+def expect_zero(got, hidden, what=WEIGHT):
     """Fail unless `got` is exactly 0 wherever `hidden` is True."""
     wrong = np.argwhere(hidden & ~(got == 0))
     if len(wrong):
         first = tuple(int(i) for i in wrong[0])
-        many = f"Of {int(hidden.sum())} that should be 0, {len(wrong)} are not."
-        expect(False, f"{what} at {first} should be exactly 0, and is {got[first]:.4g}. {many}")
+        values = {"what": what, "index": str(first), "got": f"{got[first]:.4g}"}
+        values |= {"size": int(hidden.sum()), "count": len(wrong)}
+        message = "{what} at {index} should be exactly 0, and is {got}. Of {size} that should be 0, {count} are not."
+        expect(False, Message(message, **values))
 
 
 # by_hand
@@ -114,7 +122,7 @@ def by_hand_weights(by_hand, draw):
 def causal_mask_shape(causal_mask, draw):
     """`n_q` queries and `n_k` keys give an array of shape (n_q, n_k)."""
     n_q, n_k = draw.sizes(2)
-    expect_array(causal_mask(n_q, n_k), (n_q, n_k), what="the mask")
+    expect_array(causal_mask(n_q, n_k), (n_q, n_k), what=Message("the mask"))
 
 
 @check(weight=1, needs=[causal_mask_shape])
@@ -175,7 +183,7 @@ def batch(draw):
 def padding_mask_shape(padding_mask, draw):
     """`batch` lengths and n tokens give an array of shape (batch, 1, n), also when every length is below n."""
     b, n = batch(draw)
-    expect_array(padding_mask(lengths_below(draw, b, n), n), (b, 1, n), what="the mask")
+    expect_array(padding_mask(lengths_below(draw, b, n), n), (b, 1, n), what=Message("the mask"))
 
 
 @check(weight=1, needs=[padding_mask_shape])
@@ -225,9 +233,8 @@ def padding_mask_refuses(padding_mask, draw):
     for at, above in [(0, n + 1), (b // 2, 2 * n), (b - 1, n + 1)]:
         lengths = lengths_below(draw, b, n)
         lengths[at] = above
-        expect_raises(
-            [ValueError], padding_mask, lengths, n, because=f"n is {n}, and sequence {at} has {above} tokens"
-        )
+        because = Message("n is {n}, and sequence {at} has {above} tokens", n=n, at=str(at), above=str(above))
+        expect_raises([ValueError], padding_mask, lengths, n, because=because)
 
 
 @check(weight=0.5, needs=[padding_mask_shape])
@@ -366,11 +373,15 @@ def masked_softmax_refuses(masked_softmax, draw):
         expect_mask_refused(masked_softmax, draw, (n_q, n_k), mask_shape)
 
 
+def unfit(scores, mask):
+    """Return what does not fit, for scores and a mask of these shapes."""
+    return Message("the scores are {scores} and the mask {mask}", scores=str(scores), mask=str(mask))
+
+
 def expect_mask_refused(masked_softmax, draw, S_shape, mask_shape):
     """Fail unless scores and a mask of these shapes raise `ValueError`."""
     S, mask = scores(draw, *S_shape), some(draw, *mask_shape)
-    because = f"the scores are {S_shape} and the mask {mask_shape}"
-    expect_raises([ValueError], masked_softmax, S, mask, because=because)
+    expect_raises([ValueError], masked_softmax, S, mask, because=unfit(S_shape, mask_shape))
 
 
 @check(weight=0, needs=[masked_softmax_values])
@@ -473,8 +484,8 @@ def masked_attention_leak(masked_attention, draw):
         changed[j:] = draw.array(n - j, d) * 1e4
         Z_changed, A_changed = expect_tuple(masked_attention(changed, changed, changed, mask), "ZA")
         # The two calls do the same arithmetic before j; a little room, for processors that take it in another order.
-        expect_close(A_changed[:j], A[:j], rtol=1e-6, what=f"A before token {j}")
-        expect_close(Z_changed[:j], Z[:j], rtol=1e-6, what=f"Z before token {j}")
+        expect_close(A_changed[:j], A[:j], rtol=1e-6, what=Message("A before token {j}", j=j))
+        expect_close(Z_changed[:j], Z[:j], rtol=1e-6, what=Message("Z before token {j}", j=j))
 
 
 @check(weight=2, needs=[masked_attention_masked])
@@ -487,7 +498,7 @@ def masked_attention_nothing(masked_attention, draw):
     Z, A = expect_tuple(masked_attention(Q, K, V, mask), "ZA")
     unseeing = ~mask.any(-1, keepdims=True)
     expect_zero(expect_array(A, (n_q, n_k), what="A"), ~mask)
-    expect_zero(expect_array(Z, (n_q, d_v), what="Z"), np.repeat(unseeing, d_v, axis=-1), what="The result")
+    expect_zero(expect_array(Z, (n_q, d_v), what="Z"), np.repeat(unseeing, d_v, axis=-1), what=Message("The result"))
     expect_attends(masked_attention, Q, K, V, mask)
 
 
@@ -541,7 +552,7 @@ def masked_attention_refuses(masked_attention, draw):
     n_q, n_k, d_k, d_v, other = draw.sizes(5)
     for mask_shape in [(n_q, other), (other, n_k), (n_q, n_k + other), (n_q + other, n_k)]:
         Q, K, V = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-        because = f"the scores are {(n_q, n_k)} and the mask {mask_shape}"
+        because = unfit((n_q, n_k), mask_shape)
         expect_raises([ValueError], masked_attention, Q, K, V, some(draw, *mask_shape), because=because)
 
 
@@ -552,13 +563,15 @@ def masked_attention_sizes(masked_attention, draw):
     n_q, n_k, d_k, d_v, other = draw.sizes(5)
     for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
         Q, K, V = draw.array(n_q, left), draw.array(n_k, right), draw.array(n_k, d_v)
-        expect_raises([ValueError], masked_attention, Q, K, V, because=f"d_k is {left} and {right}")
+        because = Message("d_k is {left} and {right}", left=left, right=right)
+        expect_raises([ValueError], masked_attention, Q, K, V, because=because)
     for keys, values in [(n_k, other), (n_k, 1), (1, n_k)]:
         Q, K, V = draw.array(n_q, d_k), draw.array(keys, d_k), draw.array(values, d_v)
-        expect_raises([ValueError], masked_attention, Q, K, V, because=f"{keys} keys, values: {values}")
+        because = Message("{keys} keys, values: {values}", keys=keys, values=values)
+        expect_raises([ValueError], masked_attention, Q, K, V, because=because)
     for queries, keys in [(n_q, 1), (1, n_k)]:
         Q, K, V = qkv(draw, n_q=queries, n_k=keys, d_k=d_k, d_v=d_v)
-        because = f"the scores are {(queries, keys)} and the mask {(n_q, n_k)}"
+        because = unfit((queries, keys), (n_q, n_k))
         expect_raises([ValueError], masked_attention, Q, K, V, some(draw, n_q, n_k), because=because)
 
 
@@ -578,7 +591,7 @@ def masked_attention_half(masked_attention, draw):
     mask[0] = False
     Z, A = expect_tuple(masked_attention(*[array.astype(np.float16) for array in inputs], mask), "ZA")
     expect_zero(expect_array(A, (n_q, n_k), what="A"), ~mask)
-    expect_zero(expect_array(Z, (n_q, d_v), what="Z")[:1], np.ones((1, d_v), dtype=bool), what="The result")
+    expect_zero(expect_array(Z, (n_q, d_v), what="Z")[:1], np.ones((1, d_v), dtype=bool), what=Message("The result"))
 
 
 @check(weight=0.5, needs=[masked_attention_shape])

@@ -192,7 +192,8 @@ def split_heads_refuses(split_heads, draw):
     # Worth points: heads that are cut out of such a width lose columns without a word. A reshape raises by itself.
     b, n, *_ = sizes(draw)
     for d, h in [(7, 3), (6, 4), (5, 2), (3, 6), (1, 2)]:
-        expect_raises(REFUSED, split_heads, tensor(draw, b, n, d), h, because=f"d is {d}, and there are {h} heads")
+        because = Message("d is {d}, and there are {h} heads", d=d, h=h)
+        expect_raises(REFUSED, split_heads, tensor(draw, b, n, d), h, because=because)
 
 
 @check(weight=1, needs=[split_heads_values])
@@ -202,7 +203,7 @@ def split_heads_gradient(split_heads, draw):
     d = h * d_head
     X, upstream = tensor(draw, b, n, d), tensor(draw, b, h, n, d_head)
     _, gradients, _ = backward(split_heads, X, h, upstream=upstream)
-    expect_close(gradients[0], side_by_side(upstream.numpy()), what="the gradient of X")
+    expect_close(gradients[0], side_by_side(upstream.numpy()), what=Message("the gradient of X"))
 
 
 @check(weight=1, needs=[split_heads_shape])
@@ -260,7 +261,7 @@ def merge_heads_gradient(merge_heads, draw):
     b, h, n, d_head, _ = sizes(draw)
     X, upstream = tensor(draw, b, h, n, d_head), tensor(draw, b, n, h * d_head)
     _, gradients, _ = backward(merge_heads, X, upstream=upstream)
-    expect_close(gradients[0], columns(upstream.numpy(), h), what="the gradient of X")
+    expect_close(gradients[0], columns(upstream.numpy(), h), what=Message("the gradient of X"))
 
 
 @check(weight=1, needs=[merge_heads_shape])
@@ -349,7 +350,8 @@ def parameters_without_bias(made, draw):
 def refuses_heads(made, draw):
     """A d_model that is no multiple of num_heads raises when the layer is made: `ValueError` or its like."""
     for d_model, h in [(7, 3), (6, 4), (8, 3), (3, 6)]:
-        expect_raises(REFUSED, made, d_model, h, because=f"d_model is {d_model}, and there are {h} heads")
+        because = Message("d_model is {d_model}, and there are {h} heads", d_model=d_model, h=h)
+        expect_raises(REFUSED, made, d_model, h, because=because)
 
 
 @of_both(weight=1, needs=[parameters_named])
@@ -502,9 +504,9 @@ def gradients(made, draw):
         for name, part in expect_gradients(layer, of_parameters, expected).items():
             # That of a bias of the keys is 0, since it shifts all scores of a query alike: what comes is rounding.
             unit = max(np.abs(expected[name].numpy()).max(), 1.0)
-            expect_close(part, expected[name], what=f"the gradient of {name}", unit=np.array(unit))
+            expect_close(part, expected[name], what=Message("the gradient of {name}", name=name), unit=np.array(unit))
         for name, part, leaf in zip(("query", "key", "value"), came, leaves, strict=False):
-            expect_close(part, leaf.grad, what=f"the gradient of {name}")
+            expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
 
 
 @of_both(weight=1, needs=[values])
@@ -547,7 +549,8 @@ def refuses_masks(made, draw):
     layer = loaded(made, parameters(draw, h * d_head), h)
     inputs = tokens(draw, b, n_q, n_k, h * d_head)
     for shape in [(n_q, n_k + 1), (n_q + 1, n_k), (b, n_q + 1, n_k)]:
-        expect_raises(REFUSED, layer, *inputs, some(draw, *shape), because=f"the mask is {shape}")
+        because = Message("the mask is {shape}", shape=str(shape))
+        expect_raises(REFUSED, layer, *inputs, some(draw, *shape), because=because)
 
 
 @of_both(weight=0, needs=[values])
@@ -560,15 +563,18 @@ def refuses_sizes(made, draw):
     for widths in [(d_model + h, d_model, d_model), (d_model, 1, d_model), (d_model, d_model, d_model - h)]:
         n = n_q, n_k, n_k
         inputs = [tensor(draw, b, *own) for own in zip(n, widths, strict=True)]
-        expect_raises(REFUSED, layer, *inputs, because=f"d_model is {d_model}")
+        because = Message("d_model is {d_model}", d_model=d_model)
+        expect_raises(REFUSED, layer, *inputs, because=because)
     for keys, values in [(n_k, n_k + 1), (n_k, 1), (1, n_k)]:
         inputs = query, tensor(draw, b, keys, d_model), tensor(draw, b, values, d_model)
-        expect_raises(REFUSED, layer, *inputs, because=f"{keys} keys, values: {values}")
+        because = Message("{keys} keys, values: {values}", keys=keys, values=values)
+        expect_raises(REFUSED, layer, *inputs, because=because)
     for shape in [(n_q, 1), (b, h, n_q, 1), (1, h + 1, n_q, n_k)]:
-        expect_raises(REFUSED, layer, query, key, value, some(draw, *shape), because=f"the mask is {shape}")
+        because = Message("the mask is {shape}", shape=str(shape))
+        expect_raises(REFUSED, layer, query, key, value, some(draw, *shape), because=because)
     for queries, keys in [(1, n_k), (n_q, 1)]:  # these may not be stretched to the mask
         inputs = tokens(draw, b, queries, keys, d_model)
-        because = f"the mask is {(n_q, n_k)}"
+        because = Message("the mask is {shape}", shape=str((n_q, n_k)))
         expect_raises(REFUSED, layer, *inputs, some(draw, n_q, n_k), because=because)
 
 
@@ -584,7 +590,7 @@ def kept(made, draw):
     expect_unchanged(layer, ["query"], arguments[0])
     after = layer.state()
     for name, part in named(made, own, h).items():
-        expect_close(after[name], part, what=f"the parameter {name} after the call")
+        expect_close(after[name], part, what=Message("the parameter {name} after the call", name=name))
 
 
 # fuse
@@ -621,10 +627,13 @@ def expect_its_own(subject, module, values, name):
     before = {name: part.clone() for name, part in module.state_dict().items()}
     given = subject.given(module, name)
     layer = subject.module(given)
-    for when in ("", " after the new layer was trained"):
+    for what in (
+        "the parameter {part} of `{name}`",
+        "the parameter {part} of `{name}` after the new layer was trained",
+    ):
         after = given.state()
         for part, own in before.items():
-            expect_close(after[part], own, what=f"the parameter {part} of `{name}`{when}")
+            expect_close(after[part], own, what=Message(what, part=part, name=name))
         layer.load({part: torch.zeros_like(own) for part, own in values.items()})
 
 
@@ -667,7 +676,7 @@ def expect_works(layer, values, h, draw, b, n_q, n_k):
     (attended(parts, h, *inputs)[0] * upstream).sum().backward()
     expected = {name: part.grad for name, part in parts.items() if name != "W_k.bias"}  # whose gradient is 0
     for name, part in expect_gradients(layer, came, expected).items():
-        expect_close(part, expected[name], what=f"the gradient of {name}")
+        expect_close(part, expected[name], what=Message("the gradient of {name}", name=name))
 
 
 @check(weight=1, needs=[fuse_values])

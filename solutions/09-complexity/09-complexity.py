@@ -351,7 +351,7 @@ checks.run("fit_exponent", points=5)
 # ## What you counted
 #
 # A layer with d_model = 1024 and 16 heads, from your four functions. On the left its FLOPs in two parts: a projection
-# takes 2 FLOPs for each number of its matrix and each token, so that the four together take 2 n times `parameter_count`;
+# takes 2 FLOPs for each number of its matrix and for each token, so that the four together take 2 n times `parameter_count`;
 # what is left of `attention_flops` are the two products. They meet at `crossover_length`. On the right its memory in
 # float16: the attention weights of one sequence, beside the parameters, which are the same for each length.
 

@@ -27,6 +27,7 @@ import numpy as np
 
 from checking import (
     Failed,
+    Message,
     Suite,
     expect,
     expect_by_hand,
@@ -35,6 +36,7 @@ from checking import (
 )
 from checking.draw import PRIMES
 from checking.expect import as_plain, describe
+from checking.words import joined
 from specifications import (
     BYTES_TERMS,
     COUNT_TERMS,
@@ -72,12 +74,14 @@ run = suite.run
 def as_number(result):
     """Return a result as a float, whatever kind of number it is, or say what it is instead."""
     if isinstance(result, (bool, np.bool_)):
-        raise Failed(f"The result should be a number, and is {result}.", tells=True)
+        raise Failed(Message("The result should be a number, and is {result}.", result=str(result)), tells=True)
     plain = as_plain(float(result) if isinstance(result, (int, Fraction, Decimal)) else result)
     if plain is None or plain.ndim:
-        raise Failed(f"The result should be one number, and is {describe(result)}.", tells=True)
+        raise Failed(Message("The result should be one number, and is {found}.", found=describe(result)), tells=True)
     if not np.isfinite(plain):
-        raise Failed(f"The result should be a finite number, and is {float(plain)}.", tells=True)
+        raise Failed(
+            Message("The result should be a finite number, and is {found}.", found=str(float(plain))), tells=True
+        )
     return float(plain)
 
 
@@ -147,16 +151,16 @@ def in_words(powers, names):
     return " / ".join([" ".join(above) or "1", *below])
 
 
-def explained(subject, calls, terms, names=(), lead="Your results are"):
+def explained(subject, calls, terms, names=(), told="Your results are {found}."):
     """Return a sentence on what the results of so many calls are made of; an empty text where it cannot be told."""
     try:
         results = [as_number(subject(*call)) for call in calls]
     except Failed:
         return ""
     if not any(results):
-        return f"{lead} 0, whatever the arguments are."
+        return Message(told, found=Message("0, whatever the arguments are"))
     found = in_terms(calls, results, terms) or (in_powers(calls, results, names) if names else "")
-    return f"{lead} {found}." if found else ""
+    return Message(told, found=found) if found else ""
 
 
 def failed(message, relation, held=()):
@@ -174,12 +178,16 @@ def expect_counts(subject, calls, specification, names, why):
     if all(right):
         return
     at = right.index(False)
-    message = (
-        f"For {named(calls[at], names)} the result should be {written(wanted[at])}, and is {written(results[at])}."
+    message = Message(
+        "For {arguments} the result should be {wanted}, and is {result}.",
+        arguments=named(calls[at], names),
+        wanted=written(wanted[at]),
+        result=written(results[at]),
     )
     if results[at] < 0:
-        message += " A count is negative where 32 bits were too few for it: count with Python's own whole numbers."
-    held = [f"{sum(right)} of {len(right)} results are right"] if any(right) else []
+        more = "A count is negative where 32 bits were too few for it: count with Python's own whole numbers."
+        message = Message("{left} {right}", left=message, right=Message(more))
+    held = [Message("{count} of {size} results are right", count=sum(right), size=len(right))] if any(right) else []
     raise failed(message, why(), held)
 
 
@@ -227,9 +235,18 @@ def attention_flops_projections(attention_flops, draw):
         part, wanted = (4 * once - twice) / 2, four_projections(n, d_model)
         if abs(part - wanted) > EXACT * abs(once):
             raise failed(
-                f"For d_model = {d_model}, num_heads = {num_heads} and n = {n} and {2 * n} the results are "
-                f"{written(once)} and {written(twice)}. Of the first, {written(part)} grows in proportion to n, and "
-                f"should be {written(wanted)}.",
+                Message(
+                    "For d_model = {d_model}, num_heads = {num_heads} and n = {n} and {double} the results are "
+                    "{once} and {twice}. Of the first, {part} grows in proportion to n, and should be {wanted}.",
+                    d_model=d_model,
+                    num_heads=num_heads,
+                    n=n,
+                    double=2 * n,
+                    once=written(once),
+                    twice=written(twice),
+                    part=written(part),
+                    wanted=written(wanted),
+                ),
                 flops_explained(attention_flops, draw),
             )
 
@@ -242,9 +259,18 @@ def attention_flops_products(attention_flops, draw):
         part, wanted = (twice - 2 * once) / 2, two_products(n, d_model, num_heads)
         if abs(part - wanted) > EXACT * abs(once):
             raise failed(
-                f"For d_model = {d_model}, num_heads = {num_heads} and n = {n} and {2 * n} the results are "
-                f"{written(once)} and {written(twice)}. Of the first, {written(part)} grows with the square of n, "
-                f"and should be {written(wanted)}.",
+                Message(
+                    "For d_model = {d_model}, num_heads = {num_heads} and n = {n} and {double} the results are "
+                    "{once} and {twice}. Of the first, {part} grows with the square of n, and should be {wanted}.",
+                    d_model=d_model,
+                    num_heads=num_heads,
+                    n=n,
+                    double=2 * n,
+                    once=written(once),
+                    twice=written(twice),
+                    part=written(part),
+                    wanted=written(wanted),
+                ),
                 flops_explained(attention_flops, draw),
             )
 
@@ -256,8 +282,9 @@ def attention_flops_heads(attention_flops, draw):
     d_model = few * more
     counts = {h: as_number(attention_flops(n, d_model, h)) for h in (1, few, more, d_model)}
     if max(counts.values()) - min(counts.values()) > EXACT * abs(counts[1]):
-        shown = ", ".join(f"{written(counts[h])} for {h}" for h in sorted(counts))
-        message = f"For n = {n} and d_model = {d_model} the result depends on the number of heads: {shown}."
+        shown = [Message("{result} for {h}", result=written(counts[h]), h=h) for h in sorted(counts)]
+        message = "For n = {n} and d_model = {d_model} the result depends on the number of heads: {shown}."
+        message = Message(message, n=n, d_model=d_model, shown=joined("{left}, {right}", shown))
         raise failed(message, flops_explained(attention_flops, draw))
 
 
@@ -291,7 +318,9 @@ def attention_flops_refuses(attention_flops, draw):
     """A number of heads that does not divide d_model raises `ValueError`."""
     for num_heads, d_head in (draw.sizes(2) for _ in range(3)):
         for d_model in (num_heads * d_head + 1, num_heads - 1):
-            because = f"{num_heads} heads do not divide d_model = {d_model}"
+            because = Message(
+                "{num_heads} heads do not divide d_model = {d_model}", num_heads=num_heads, d_model=d_model
+            )
             expect_raises([ValueError], attention_flops, draw.long(), d_model, num_heads, because=because)
 
 
@@ -316,8 +345,14 @@ def expect_ratio(attention_bytes, draw, calls, ratio, change):
     first, second = (as_number(attention_bytes(*call)) for call in calls)
     if abs(second - ratio * first) > EXACT * abs(second):
         raise failed(
-            f"For {named(calls[0], BYTES_NAMES)} the result is {written(first)}. {change} should make it "
-            f"{written(ratio * first)}, and makes it {written(second)}.",
+            Message(
+                "For {arguments} the result is {first}. {change} should make it {wanted}, and makes it {second}.",
+                arguments=named(calls[0], BYTES_NAMES),
+                first=written(first),
+                change=change,
+                wanted=written(ratio * first),
+                second=written(second),
+            ),
             bytes_explained(attention_bytes, draw),
         )
 
@@ -333,7 +368,7 @@ def attention_bytes_length(attention_bytes, draw):
     """Twice as many tokens take four times the memory: each attends to each."""
     n, *rest = in_memory(draw, 1)[0]
     calls = [(n, *rest), (2 * n, *rest)]
-    expect_ratio(attention_bytes, draw, calls, 4, "Twice n")
+    expect_ratio(attention_bytes, draw, calls, 4, Message("Twice n"))
 
 
 @check(weight=1, needs=[attention_bytes_number])
@@ -396,7 +431,9 @@ def attention_bytes_refuses(attention_bytes, draw):
     """A number of heads that does not divide d_model raises `ValueError`."""
     for n, num_heads, d_head in (draw.sizes(3) for _ in range(3)):
         for d_model in (num_heads * d_head + 1, num_heads - 1):
-            because = f"{num_heads} heads do not divide d_model = {d_model}"
+            because = Message(
+                "{num_heads} heads do not divide d_model = {d_model}", num_heads=num_heads, d_model=d_model
+            )
             expect_raises([ValueError], attention_bytes, n, d_model, num_heads, 4, because=because)
 
 
@@ -404,8 +441,8 @@ def attention_bytes_refuses(attention_bytes, draw):
 
 
 def parameters_explained(parameter_count, bias):
-    lead = f"{'With' if bias else 'Without'} biases your results are"
-    return explained(parameter_count, [(d_model, bias) for d_model in PRIMES], COUNT_TERMS, ["d_model"], lead)
+    told = "With biases your results are {found}." if bias else "Without biases your results are {found}."
+    return explained(parameter_count, [(d_model, bias) for d_model in PRIMES], COUNT_TERMS, ["d_model"], told)
 
 
 def widths(draw):
@@ -437,9 +474,15 @@ def parameter_count_biases(parameter_count, draw):
         more, wanted = with_them - without, numbers_in(d_model, True) - numbers_in(d_model, False)
         if abs(more - wanted) > EXACT * abs(with_them):
             raise failed(
-                f"For d_model = {d_model} the result is "
-                f"{written(with_them)} with biases and {written(without)} without: {written(more)} for the biases, "
-                f"where it should be {written(wanted)}.",
+                Message(
+                    "For d_model = {d_model} the result is {with_them} with biases and {without} without: {more} for "
+                    "the biases, where it should be {wanted}.",
+                    d_model=d_model,
+                    with_them=written(with_them),
+                    without=written(without),
+                    more=written(more),
+                    wanted=written(wanted),
+                ),
                 parameters_explained(parameter_count, bias=True),
             )
 
@@ -449,8 +492,8 @@ def parameter_count_default(parameter_count, draw):
     """There are biases unless `bias=False` is said."""
     for d_model in draw.sizes(3):
         said, unsaid = as_number(parameter_count(d_model, True)), as_number(parameter_count(d_model))
-        message = f"For d_model = {d_model} the result is {written(said)} with bias=True, and "
-        expect(said == unsaid, message + f"{written(unsaid)} without a word about it.")
+        message = "For d_model = {d_model} the result is {said} with bias=True, and {unsaid} without a word about it."
+        expect(said == unsaid, Message(message, d_model=d_model, said=written(said), unsaid=written(unsaid)))
 
 
 @check(weight=0.5, needs=[parameter_count_weights, parameter_count_biases])
@@ -472,14 +515,23 @@ def expect_crossing(crossover_length, d_model):
     """Fail unless the two products cost as much as the four projections at the length that the function returns."""
     n = as_number(crossover_length(d_model))
     if n <= 0:
-        message = f"For d_model = {d_model} the length should be above 0, and is {written(n)}."
+        message = Message(
+            "For d_model = {d_model} the length should be above 0, and is {n}.", d_model=d_model, n=written(n)
+        )
         raise failed(message, crossing_explained(crossover_length))
     ratio = two_products(n, d_model) / four_projections(n, d_model)
     if abs(ratio - 1) > EXACT:
         products, projections = written(two_products(n, d_model)), written(four_projections(n, d_model))
         raise failed(
-            f"For d_model = {d_model} the result is {written(n)}. At that length the two products cost {products} "
-            f"FLOPs, {ratio:.6g} times as much as the four projections, which cost {projections}.",
+            Message(
+                "For d_model = {d_model} the result is {n}. At that length the two products cost {products} "
+                "FLOPs, {ratio} times as much as the four projections, which cost {projections}.",
+                d_model=d_model,
+                n=written(n),
+                products=products,
+                ratio=f"{ratio:.6g}",
+                projections=projections,
+            ),
             crossing_explained(crossover_length),
         )
 
@@ -532,18 +584,25 @@ def few(values):
     return f"({shown}{', ...' if len(values) > 6 else ''})"
 
 
-def expect_slope(fit_exponent, lengths, seconds, what="the slope of the least-squares line", why=lambda: ""):
+LINE = Message("the slope of the least-squares line")
+EXACTLY = Message("the power of n that the seconds follow exactly")
+
+
+def expect_slope(fit_exponent, lengths, seconds, what=LINE, why=lambda: ""):
     """Fail unless the result is the slope of the least-squares line through the logarithms of these points."""
     got, wanted = as_number(fit_exponent(lengths, seconds)), slope(lengths, seconds)
     if abs(got - wanted) > SLOPE:
         raise failed(
-            f"The result is {got:.5g}, and {what} is {wanted:.5g}: for the lengths {few(lengths)} and the seconds "
-            f"{few(seconds)}.",
+            Message(
+                "The result is {got}, and {what} is {wanted}: for the lengths {lengths} and the seconds {seconds}.",
+                got=f"{got:.5g}",
+                what=what,
+                wanted=f"{wanted:.5g}",
+                lengths=few(lengths),
+                seconds=few(seconds),
+            ),
             why(),
         )
-
-
-EXACTLY = "the power of n that the seconds follow exactly"
 
 
 @check(weight=0.5)
@@ -558,9 +617,8 @@ def fit_exponent_power(fit_exponent, draw):
     lengths = lengths_of(draw, 6)
     calls = [(lengths, draw.rng.uniform(1, 9) * 1e-5 * lengths ** power_of(draw)) for _ in range(6)]
     terms = {"p": slope, "1": lambda *call: 1}
-    why = functools.partial(
-        explained, fit_exponent, calls, terms, lead="At these lengths, with p for the exponent, your results are"
-    )
+    told = "At these lengths, with p for the exponent, your results are {found}."
+    why = functools.partial(explained, fit_exponent, calls, terms, told=told)
     for points in calls:
         expect_slope(fit_exponent, *points, EXACTLY, why)
 
@@ -622,7 +680,7 @@ def fit_exponent_refuses(fit_exponent, draw):
     """As many seconds as lengths, or `ValueError`: one more, one fewer, and one alone are refused."""
     lengths, seconds = scattered(draw, 7, power_of(draw))
     for left, right in [(7, 6), (5, 6), (7, 1), (1, 7)]:
-        because = f"there are {left} lengths and {right} seconds"
+        because = Message("there are {left} lengths and {right} seconds", left=left, right=right)
         expect_raises([ValueError], fit_exponent, lengths[:left], seconds[:right], because=because)
 
 

@@ -90,8 +90,8 @@ checks.run("by_hand", points=0)
 # - `...` is any number of leading axes, none too, the same for all inputs. n (n_q, n_k) is the number of tokens, d_k the
 #   width of queries and keys, d_v that of values and results.
 # - **Never n × n** means scores, weights, masks and indices, at any moment, also as a list of parts. The checks count the
-#   bytes that your function holds at once beyond its inputs, for n above 1,000 and small chunks or windows, and allow two
-#   thirds of a byte for each pair of tokens. Views cost nothing. What counts is the call forward, without gradients.
+#   bytes that your function holds at once beyond its inputs, for n around 700 and small chunks or windows, and allow 0.9
+#   bytes for each pair of tokens. Views cost nothing. What counts is the call forward, without gradients.
 # - Causal means aligned at the end: query i sees key j where j ≤ i + n_k − n_q. A query that sees nothing gets 0, never NaN.
 # - Scores are divided by $\sqrt{d_k}$, except in linear attention.
 # - Advice, worth no points: sizes that do not fit (each function names its own under *Raises*) raise `ValueError`,

@@ -305,7 +305,7 @@ def expect_way_back(function, draw, arguments, n_q):
     for name, got, right in zip(NAMES, came, expected, strict=False):
         expect(got is not None, Message("No gradient came to {name}: autograd was cut off on the way.", name=name))
         unit = max(np.abs(right.numpy()).max(), 0.1)  # where one key is seen, that of queries is 0 but for rounding
-        expect_close(got, right, what=f"the gradient of {name}", unit=np.array(unit))
+        expect_close(got, right, what=Message("the gradient of {name}", name=name), unit=np.array(unit))
 
 
 @of(*ATTENTIONS, weight=1, needs=["values"])
@@ -340,25 +340,28 @@ def refuses(function, draw):
     for other in (d_k + 1, 1):
         for widths in [(d_k, other), (other, d_k)]:
             arguments = tensor(draw, b, n_q, widths[0]), tensor(draw, b, n_k, widths[1]), tensor(draw, b, n_k, d_v)
-            expect_raises(
-                REFUSED, function, *arguments, *extra, because=f"queries of {widths[0]}, keys of {widths[1]}"
-            )
+            because = Message("queries of {one}, keys of {other}", one=widths[0], other=widths[1])
+            expect_raises(REFUSED, function, *arguments, *extra, because=because)
     for keys, own in [(n_k, n_k + 1), (n_k, 1), (1, n_k), (n_k + 4, n_k)]:
         queries = keys if alike(function) else n_q
         arguments = tensor(draw, b, queries, d_k), tensor(draw, b, keys, d_k), tensor(draw, b, own, d_v)
-        expect_raises(REFUSED, function, *arguments, *extra, because=f"{keys} keys, values: {own}")
+        because = Message("{keys} keys, values: {own}", keys=keys, own=own)
+        expect_raises(REFUSED, function, *arguments, *extra, because=because)
     if function.name == "chunked_attention":
         arguments = tensor(draw, b, n_q, d_k), tensor(draw, b, n_k, d_k), tensor(draw, b, n_k + 2, d_v)
-        expect_raises(REFUSED, function, *arguments, n_k, because=f"{n_k} keys, values: {n_k + 2}")
+        because = Message("{n_k} keys, values: {values}", n_k=n_k, values=n_k + 2)
+        expect_raises(REFUSED, function, *arguments, n_k, because=because)
     if alike(function):
         for queries, keys in [(n_q, n_q + 1), (n_q + 1, n_q), (1, n_q), (n_q, 1)]:
             arguments = inputs(draw, (b,), queries, keys, d_k, d_v)
-            expect_raises(REFUSED, function, *arguments, *extra, because=f"{queries} queries, {keys} keys")
+            because = Message("{queries} queries, {keys} keys", queries=queries, keys=keys)
+            expect_raises(REFUSED, function, *arguments, *extra, because=because)
     if extra:
         name, wrong = ("chunk_size", (0, -1)) if function.name == "chunked_attention" else ("window", (-1, -3))
         for own in wrong:
             arguments = inputs(draw, (b,), n_q, n_k, d_k, d_v)
-            expect_raises(REFUSED, function, *arguments, own, because=f"{name} is {own}")
+            because = Message("{name} is {own}", name=name, own=own)
+            expect_raises(REFUSED, function, *arguments, own, because=because)
 
 
 @of(*ATTENTIONS, weight=0.5, needs=["shape"])
@@ -438,7 +441,8 @@ def grouped_query_attention_gradients(grouped_query_attention, draw):
 def expect_heads_refused(grouped_query_attention, draw, h_q, h_kv):
     """Fail unless so many heads raise."""
     arguments = heads(draw, h_q, h_kv, *sizes(draw))
-    expect_raises(REFUSED, grouped_query_attention, *arguments, because=f"{h_q} query heads, {h_kv} key heads")
+    because = Message("{h_q} query heads, {h_kv} key heads", h_q=h_q, h_kv=h_kv)
+    expect_raises(REFUSED, grouped_query_attention, *arguments, because=because)
 
 
 @check(weight=1)
@@ -458,17 +462,21 @@ def grouped_query_attention_refuses(grouped_query_attention, draw):
     Q, K, V = heads(draw, 6, 3, b, n_q, n_k, d_k, d_v)
     for own in (1, 2, 6):
         arguments = Q, K, tensor(draw, b, own, n_k, d_v)
-        expect_raises(REFUSED, grouped_query_attention, *arguments, because=f"3 key heads, {own} value heads")
+        because = Message("3 key heads, {own} value heads", own=own)
+        expect_raises(REFUSED, grouped_query_attention, *arguments, because=because)
         arguments = Q, tensor(draw, b, own, n_k, d_k), V
-        expect_raises(REFUSED, grouped_query_attention, *arguments, because=f"{own} key heads, 3 value heads")
+        because = Message("{own} key heads, 3 value heads", own=own)
+        expect_raises(REFUSED, grouped_query_attention, *arguments, because=because)
     Q, K, V = heads(draw, 3, 3, b, n_q, n_k, d_k, d_v)
-    expect_raises(REFUSED, grouped_query_attention, Q, K, V[:, :1], because="3 key heads, 1 value head")
+    expect_raises(REFUSED, grouped_query_attention, Q, K, V[:, :1], because=Message("3 key heads, 1 value head"))
     for own in (n_k + 1, 1):
         arguments = Q, K, tensor(draw, b, 3, own, d_v)
-        expect_raises(REFUSED, grouped_query_attention, *arguments, because=f"{n_k} keys, values: {own}")
+        because = Message("{n_k} keys, values: {own}", n_k=n_k, own=own)
+        expect_raises(REFUSED, grouped_query_attention, *arguments, because=because)
     for own in (d_k + 1, 1):
         arguments = Q, tensor(draw, b, 3, n_k, own), V
-        expect_raises(REFUSED, grouped_query_attention, *arguments, because=f"queries of {d_k}, keys of {own}")
+        because = Message("queries of {d_k}, keys of {own}", d_k=d_k, own=own)
+        expect_raises(REFUSED, grouped_query_attention, *arguments, because=because)
 
 
 @check(weight=0.5, needs=[grouped_query_attention_shape])
@@ -529,7 +537,7 @@ def refused(own, first, wrong, second):
     try:
         cache.append(*wrong)
     except (ValueError, RuntimeError, IndexError):
-        raised = "as asked"
+        raised = "asked"
     except Exception as error:
         raised = type(error).__name__
     try:
@@ -633,7 +641,7 @@ def KVCache_gradients(KVCache, draw):
     expected = [own for pair in zip(*[up.split(counts, -2) for up in upstream], strict=True) for own in pair]
     for got, right in zip(came, expected, strict=True):
         expect(got is not None, "No gradient came to a part that was appended: autograd was cut off on the way.")
-        expect_close(got, right, what="the gradient of a part")
+        expect_close(got, right, what=Message("the gradient of a part"))
 
 
 @check(weight=1, needs=[KVCache_first])
@@ -672,8 +680,10 @@ def KVCache_refuses(KVCache, draw):
         raised, result = KVCache.run_remote(refused, first, wrong, second)
         sizes_of = [str(tuple(own.shape)) for own in (*first, *wrong)]
         message = (
-            "`append` should raise ValueError or RuntimeError for k {2} and v {3} after k {0} and v {1}, and {4}."
+            "`append` should raise ValueError or RuntimeError for k {k_2} and v {v_2} after k {k_1} and v {v_1}, and "
+            "{said}."
         )
-        said = f"raised {raised}" if raised else "did not raise"
-        expect(raised == "as asked", message.format(*sizes_of, said))
+        said = Message("raised {kind}", kind=raised) if raised else Message("did not raise")
+        values = dict(zip(("k_1", "v_1", "k_2", "v_2"), sizes_of, strict=True))
+        expect(raised == "asked", Message(message, said=said, **values))
         expect_cached(result, [first, second], Message("After keys and values that did not fit were refused:"))

@@ -26,6 +26,7 @@ import torch
 
 from checking import (
     Failed,
+    Message,
     Suite,
     backward,
     expect_by_hand,
@@ -176,10 +177,12 @@ def expect_inside(function, draw, way_back, what, sizes):
             raise Failed("Nothing is returned.")
         count = came[what == "written"]
         if count:
-            mend = f"mask each `tl.{'load' if what == 'read' else 'store'}`"
+            mend = Message("mask each `tl.load`" if what == "read" else "mask each `tl.store`")
             if n % BLOCK == 0:
-                mend = f"{n} tokens fill their tiles, so look where each head begins, in each tensor"
-            raise Failed(f"For {n} tokens in 2 heads, {count} numbers were {what} outside of the tensors: {mend}.")
+                mend = Message("{n} tokens fill their tiles, so look where each head begins, in each tensor", n=n)
+            message = "For {n} tokens in 2 heads, {count} numbers were {what} outside of the tensors: {mend}."
+            done = Message("read" if what == "read" else "written")
+            raise Failed(Message(message, n=n, count=int(count), what=done, mend=mend))
 
 
 def ragged(draw):
@@ -328,7 +331,12 @@ def forward_held(flash_attention_forward, draw):
     """Nothing n x n is held in memory."""
     most = flash_attention_forward.run_remote(most_bytes, *heads(draw, 128, b=1), False)
     if most > 0.9 * 128 * 128:  # n x n booleans have more
-        raise Failed(f"For 128 tokens torch made a tensor of {most} bytes: nothing of 128 x 128 stands in memory.")
+        raise Failed(
+            Message(
+                "For 128 tokens torch made a tensor of {most} bytes: nothing of 128 x 128 stands in memory.",
+                most=str(most),
+            )
+        )
 
 
 def launches(function, q, k, v, way_back):
@@ -429,7 +437,13 @@ def tiled_held(tiled_backward, draw):
     inputs = [tensor(draw, *shape, kind=torch.float32) for shape in [(n, 16)] * 4 + [(n,)] * 2]
     most = tiled_backward.run_remote(most_bytes, *inputs)
     if most > 0.9 * n * n:  # n x n booleans have more
-        raise Failed(f"For {n} tokens torch made a tensor of {most} bytes: nothing of {n} x {n} stands in memory.")
+        raise Failed(
+            Message(
+                "For {n} tokens torch made a tensor of {most} bytes: nothing of {n} x {n} stands in memory.",
+                n=n,
+                most=str(most),
+            )
+        )
 
 
 # flash_attention
@@ -454,9 +468,9 @@ def expect_gradients_of(function, inputs, upstream, causal=False, names="QKV", r
     for name, got, leaf in zip("QKV", came, leaves, strict=False):
         if name in names:
             if got is None:
-                raise Failed(f"No gradient came to {name}.")
+                raise Failed(Message("No gradient came to {name}.", name=name))
             more = {} if rtol is None else {"rtol": rtol, "unit": units(leaf.grad)}
-            expect_close(exact(got), leaf.grad, what=f"the gradient of {name}", **more)
+            expect_close(exact(got), leaf.grad, what=Message("the gradient of {name}", name=name), **more)
 
 
 @check(weight=0.25, on="triton")
@@ -563,9 +577,11 @@ def flash_half(flash_attention, draw):
 def flash_is_a_kernel(flash_attention, draw):
     """Kernels of Triton's do the work, on the way back too."""
     ways = flash_attention.run_remote(launches, *heads(draw, BLOCK), True)
-    for way, ran in zip(("", " on the way back"), ways, strict=True):
+    for back, ran in zip((False, True), ways, strict=True):
+        if not ran and back:
+            raise Failed("The numbers are right, and no kernel of Triton's was launched on the way back.")
         if not ran:
-            raise Failed(f"The numbers are right, and no kernel of Triton's was launched{way}.")
+            raise Failed("The numbers are right, and no kernel of Triton's was launched.")
 
 
 def expect_backward_on_a_gpu(function, draw, n):
@@ -674,7 +690,7 @@ def layer_values(MultiHeadLayer, draw):
 def layer_refuses_heads(MultiHeadLayer, draw):
     """Heads that do not divide d_model are refused, and key heads that do not divide these."""
     for d_model, h, h_kv in [(24, 5, 5), (24, 4, 3), (20, 8, 4)]:
-        because = f"{d_model} columns, {h} heads, {h_kv} of keys"
+        because = Message("{d_model} columns, {h} heads, {h_kv} of keys", d_model=d_model, h=h, h_kv=h_kv)
         expect_raises(REFUSED, MultiHeadLayer, d_model, h, h_kv, because=because)
 
 
@@ -685,8 +701,13 @@ def layer_refuses_masks(MultiHeadLayer, draw):
     for shape in [(7, 6), (7, 1), (1, 7), (2, 1, 6)]:
         mask = torch.ones(shape, dtype=torch.bool)
         if layer.error(tensor(draw, 2, 7, 24), mask) is None:
-            rest = ": one of two axes is (n, n_k), and nothing of it is repeated" if len(shape) == 2 else ""
-            raise Failed(f"A mask of shape {shape} does not fit 7 tokens, and was taken{rest}.")
+            message = "A mask of shape {shape} does not fit 7 tokens, and was taken."
+            if len(shape) == 2:
+                message = (
+                    "A mask of shape {shape} does not fit 7 tokens, and was taken: one of two axes is (n, n_k), and "
+                    "nothing of it is repeated."
+                )
+            raise Failed(Message(message, shape=str(shape)))
 
 
 @check(weight=1, needs=[layer_values])
@@ -769,7 +790,11 @@ def layer_cache(MultiHeadLayer, draw):
     expect_close(out, out_of(values, x, 4, 2, earlier(7)))
     if (times, h_kv) != (4, 2):
         raise Failed(
-            f"4 pieces and 2 heads of keys were to be cached; `append` was called {times} times, with {h_kv}."
+            Message(
+                "4 pieces and 2 heads of keys were to be cached; `append` was called {times} times, with {h_kv}.",
+                times=times,
+                h_kv=h_kv,
+            )
         )
 
 
@@ -797,8 +822,8 @@ def layer_gradients(MultiHeadLayer, draw):
         for name, got in expect_gradients(layer, of_parameters, expected).items():
             # That of a bias of the keys is 0, since it shifts all scores of a query alike: what comes is rounding.
             unit = np.array(max(np.abs(expected[name].numpy()).max(), 1.0))
-            expect_close(got, expected[name], what=f"the gradient of {name}", unit=unit)
-        expect_close(came[0], leaf.grad, what="the gradient of x")
+            expect_close(got, expected[name], what=Message("the gradient of {name}", name=name), unit=unit)
+        expect_close(came[0], leaf.grad, what=Message("the gradient of x"))
 
 
 @check(weight=1, needs=[layer_values])
@@ -830,9 +855,11 @@ def layer_device(MultiHeadLayer, draw):
     """All that the layer makes is made where its input is, on any device: this one is named "meta"."""
     layer = MultiHeadLayer.module(24, 4, 2, True)
     found = layer.run_remote(on_meta, tensor(draw, 2, 5, 24, kind=torch.float32), some(draw, 5, 5))
-    for what, own in zip(("", " with is_causal", " with a mask", " with both"), found, strict=False):
+    ways = (Message("neither mask nor is_causal"), "is_causal", Message("a mask"), Message("both"))
+    for way, own in zip(ways, found, strict=False):
         if own != "meta":
-            raise Failed(f'Input and layer were moved to the device "meta", and{what} there came: {own}')
+            message = 'Input and layer were moved to the device "meta", and with {way} there came: {own}'
+            raise Failed(Message(message, way=way, own=own))
 
 
 def largest(layer, x, lengths):
@@ -888,7 +915,9 @@ def layer_held(MultiHeadLayer, draw):
         expect_held(own, int(0.9 * n * n), x, None, is_causal)
     most = layer.run_remote(largest, x[:, :601], [600, 1])
     if most > 0.5 * 600 * 600:
-        raise Failed(f"Reading 600 tokens, then 1, with a cache, it made a tensor of {most} numbers.")
+        raise Failed(
+            Message("Reading 600 tokens, then 1, with a cache, it made a tensor of {most} numbers.", most=str(most))
+        )
 
 
 def compiled(layer, x, mask, upstream):
@@ -916,12 +945,12 @@ def layer_compiles(MultiHeadLayer, draw):
         x, upstream = tensor(draw, 2, 5, 24), tensor(draw, 2, 5, 24)
         came = layer.run_remote(compiled, x, mask, upstream)
         if isinstance(came, str):
-            raise Failed(f"`torch.compile(layer, fullgraph=True)` ended in {came}")
+            raise Failed(Message("`torch.compile(layer, fullgraph=True)` ended in {came}", came=str(came)))
         leaf = x.clone().requires_grad_()
         expected = out_of(values, leaf, 4, 2, earlier(5) if mask is None else mask & earlier(5))
         expected.backward(upstream)
-        expect_close(came[0], expected.detach(), what="the result of the compiled layer")
-        expect_close(came[1], leaf.grad, what="the gradient of x in the compiled layer")
+        expect_close(came[0], expected.detach(), what=Message("the result of the compiled layer"))
+        expect_close(came[1], leaf.grad, what=Message("the gradient of x in the compiled layer"))
 
 
 def on_cuda(layer, x, mask, upstream, kind):
@@ -945,12 +974,19 @@ def layer_on_a_gpu(MultiHeadLayer, draw):
         for mask in (None, some(draw, 40, 40)):
             *came, device, name = layer.run_remote(on_cuda, x, mask, upstream, kind)
             if (device, name) != ("cuda", str(kind)):
-                raise Failed(f"Of {kind} on cuda, there came {name} on {device}.")
+                raise Failed(
+                    Message(
+                        "Of {kind} on cuda, there came {name} on {device}.",
+                        kind=str(kind),
+                        name=name,
+                        device=str(device),
+                    )
+                )
             leaf = x.clone().requires_grad_()
             expected = out_of(values, leaf, 4, 2, earlier(40) if mask is None else mask & earlier(40))
             expected.backward(upstream)
             # Input and parameters are rounded too, before each of four products: four times the room of a kernel.
             for what, got, own in zip(
-                ("out", "the gradient of x"), came, (expected.detach(), leaf.grad), strict=True
+                ("out", Message("the gradient of x")), came, (expected.detach(), leaf.grad), strict=True
             ):
                 expect_close(got, own, what=what, rtol=4 * rtol, unit=units(own))

@@ -1,0 +1,234 @@
+"""The exercises in other languages: which English texts there are for catalogues, and the notebooks made of those."""
+
+import ast
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import nbformat
+from jinja2 import Environment
+from jinja2.ext import extract_from_ast
+from markdown_it import MarkdownIt
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+from nbgrader.utils import compute_checksum
+
+from autograder.authoring import loader, published, source
+from autograder.catalogues import ENGINE, EXERCISES, FEEDBACK, SHARED, Text
+from autograder.cells import Notebook, grade_id, is_locked
+from autograder.checking import words
+from autograder.checking.answers import FAMILIES, STRETCHED, STRETCHED_HINT, answers_in
+from autograder.checking.report import Status
+from autograder.course import Exercise
+from autograder.results import Kind
+
+PACKAGE = Path(__file__).parent.parent
+NOT_SHOWN = ("authoring", "collecting", "commands", "corpus", "report.py", "grading/places.py")
+"""What of the engine says nothing to students."""
+COUNTED = "counted"
+CALLS = ("Message", "translated", "_", "lead", "joined", COUNTED)
+"""What is called with a text of feedback first; `counted` with two."""
+PASSED_OVER = re.compile(r"Error$|^Suite$|^compile$")
+"""What is called with texts that feedback does not say, or that are found in another way."""
+NOTEBOOK = "NOTEBOOK.ipynb"
+"""Stands in a message for the notebook's own name, so that all exercises have one sentence about it."""
+
+_WORD = re.compile(r"[^\W\d_]{2}")
+_CODE = re.compile(r"`[^`]*`")
+_NO_WORDS = re.compile(r"\$.*?\$|`[^`]*`|<[^>]*>|\{\w+\}|https?://\S+", re.DOTALL)
+_PLACE, _SPACE = re.compile(r"\{\w+\}"), re.compile(" ")
+_JOINED = re.compile(r"\{\w+\}(.*\{\w+\}|[.:])", re.DOTALL)
+_SUMMARY = re.compile(r"(?<=<summary>).*?(?=</summary>)")
+
+
+def has_words(text: str) -> bool:
+    """Tell whether there is something to translate in a text: words that are no formula or code, or joined values."""
+    return bool(_WORD.search(_NO_WORDS.sub(" ", text)) or _JOINED.search(_CODE.sub("", text)))
+
+
+# The text cells of notebooks.
+
+
+def with_texts(markdown: str, change: Callable[[str], str]) -> str:
+    """Return Markdown with each paragraph, heading, item of a list and cell of a table as `change` has it.
+
+    `change` gets each as one line. A formula that stands alone, and code, are none of them.
+    """
+    lines: list[str | None] = list(markdown.split("\n"))
+    rows: dict[tuple[int, int], list[str]] = {}
+    place, in_table = (0, 0), False
+    for token in MarkdownIt("commonmark").enable("table").use(dollarmath_plugin).parse(markdown):
+        in_table = token.type == "table_open" or (in_table and token.type != "table_close")
+        if token.map and (token.type == "tr_open" or not in_table):
+            place = token.map[0], token.map[1]
+        if token.type == "inline":
+            rows.setdefault(place, []).append(token.content)
+        elif token.type == "html_block" and (summary := _SUMMARY.search(token.content)):
+            rows.setdefault(place, []).append(summary[0])
+    for (first, last), texts in rows.items():
+        given = [" ".join(line.strip() for line in text.splitlines()) for text in texts]
+        changed = [change(text) if has_words(text) else text for text in given]
+        if changed == given:
+            continue
+        line = str(lines[first])
+        if len(texts) > 1:
+            lines[first] = f"| {' | '.join(changed)} |"
+        elif _SUMMARY.search(line):
+            lines[first] = line.replace(texts[0], changed[0])
+        else:
+            begins = line.index(texts[0].split("\n")[0])
+            lines[first:last] = [line[:begins] + changed[0], *[None] * (last - first - 1)]
+    return "\n".join(line for line in lines if line is not None)
+
+
+def edition(released: Path, language: str, translated: dict[str, str]) -> Notebook:
+    """Return a released notebook in another language: the same cells, and other texts in those that say something.
+
+    Parameters
+    ----------
+    released : Path
+        The English one, `NN-name.ipynb`.
+    language : str
+    translated : dict of str
+        Texts in that language by the English ones, as `of_notebook` has them.
+    """
+    notebook: Notebook = nbformat.read(released, as_version=4)
+    own = Exercise(released.stem).edition(language).name
+
+    def change(text: str) -> str:
+        text = text.replace(released.name, NOTEBOOK)
+        return translated.get(text, text).replace(NOTEBOOK, own)
+
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and is_locked(cell):
+            cell.source = with_texts(cell.source, change)
+        elif grade_id(cell) == published.CELL:
+            cell.source += f'\n\nimport os\n\nos.environ["LANGUAGE"] = "{language}"  # of what checks say'
+        else:
+            continue
+        cell.metadata.nbgrader.checksum = compute_checksum(cell)
+    notebook.metadata[words.KEY[0]] = {words.KEY[1]: language}
+    return notebook
+
+
+def of_notebook(folder: Path) -> list[Text]:
+    """Return the texts of an exercise's notebook, in its order."""
+    found: list[Text] = []
+
+    def remember(text: str) -> str:
+        found.append(text.replace(f"{folder.name}.ipynb", NOTEBOOK))
+        return text
+
+    for cell in source.read(folder / f"{folder.name}.py").cells:
+        if cell.cell_type == "markdown" and is_locked(cell):
+            with_texts(cell.source, remember)
+    return found
+
+
+# What feedback says.
+
+
+def of_checks(folder: Path) -> list[Text]:
+    """Return what feedback may say of one exercise: where to read, titles of checks, sentences, labels and hints."""
+    exercise = loader.load(folder)
+    titles = [check.title for check in exercise.suite.checks]
+    wrong = [
+        own
+        for subject in exercise.subjects
+        for module in exercise.answers
+        for own in answers_in(module, "wrong_for", subject)
+    ]
+    said = [text for own in wrong for text in (own.label, own.hint) if text]
+    return [*exercise.suite.read.values(), *titles, *in_python(folder / "checks.py", _SPACE), *said]
+
+
+def of_engine() -> list[Text]:
+    """Return what the engine says to students, whatever the exercise is."""
+    found: list[Text] = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if not path.relative_to(PACKAGE).as_posix().startswith(NOT_SHOWN):
+            found += in_python(path, _PLACE)
+    for path in sorted((PACKAGE / "feedback").rglob("*.j2")):
+        tree = Environment(autoescape=True).parse(path.read_text(encoding="utf-8"))
+        for _, function, given in extract_from_ast(tree, CALLS):
+            texts = tuple(text for text in (given if isinstance(given, tuple) else (given,)) if text)
+            found += [texts] if function == COUNTED else texts[:1]
+    families = {**{label: hint for label, (_, hint) in FAMILIES.items()}, STRETCHED: STRETCHED_HINT}
+    return [*found, *(str(kind) for kind in [*Kind, *Status]), *itertools.chain(*families.items())]
+
+
+def in_python(path: Path, sign: re.Pattern[str]) -> list[Text]:
+    """Return the texts of feedback in a file of Python, in order.
+
+    One is what `CALLS` are called with, itself or by a name that the file has for it, and what `sign` finds,
+    unless it is documentation, a part of an f-string or of a declaration (`PASSED_OVER`), or an error's.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found: dict[tuple[int, int], Text] = {}
+    names: set[str] = set()
+
+    def add(node: ast.AST) -> None:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and has_words(node.value):
+            found[node.lineno, node.col_offset] = node.value
+        elif isinstance(node, ast.IfExp | ast.Dict | ast.BoolOp):
+            for part in [node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values:
+                add(part)
+
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called(node) in CALLS and node.args]
+    for call in calls:
+        text = call.args[0]
+        add(text)
+        names.add(ast.unparse(text.value if isinstance(text, ast.Subscript) else text))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in names:
+            add(node.value)
+    for node in _sentences(tree):
+        if sign.search(str(node.value)):
+            add(node)
+    for one, many, *_ in (call.args for call in calls if _called(call) == COUNTED and len(call.args) > 1):
+        if isinstance(one, ast.Constant) and isinstance(many, ast.Constant):
+            found[one.lineno, one.col_offset] = str(one.value), str(many.value)
+            found.pop((many.lineno, many.col_offset), None)
+    return [found[place] for place in sorted(found)]
+
+
+def _called(call: ast.Call) -> str:
+    return ast.unparse(call.func).rpartition(".")[2]
+
+
+def _sentences(node: ast.AST) -> Iterator[ast.Constant]:
+    """Yield each text in a tree of Python that may be shown to somebody."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node
+    passed_over = isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Call) and bool(PASSED_OVER.search(_called(node)))
+    )
+    if not passed_over:
+        for part in ast.iter_child_nodes(node):
+            if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)):
+                yield from _sentences(part)
+
+
+# What belongs into which catalogue.
+
+
+def texts(root: Path) -> dict[str, list[Text]]:
+    """Return the texts of a course, in order, by the catalogue that each belongs into, such as `feedback/01-qkv`.
+
+    A text is in one catalogue of a kind: in the engine's if the engine says it, in the shared one if several
+    exercises have it.
+    """
+    found: dict[str, list[Text]] = {}
+    kinds: tuple[tuple[str, list[Text], Callable[[Path], list[Text]]], ...]
+    kinds = (EXERCISES, [], of_notebook), (FEEDBACK, of_engine(), of_checks)
+    for kind, engine, of in kinds:
+        of_each = {folder.name: dict.fromkeys(of(folder)) for folder in loader.folders(root)}
+        count = Counter(text for given in of_each.values() for text in given)
+        said = dict.fromkeys(engine)
+        for name, given in of_each.items():
+            found[f"{kind}/{name}"] = [text for text in given if count[text] == 1 and text not in said]
+        found[f"{kind}/{SHARED}"] = [text for text in count if count[text] > 1 and text not in said]
+        if said:
+            found[f"{kind}/{ENGINE}"] = list(said)
+    return found

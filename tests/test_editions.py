@@ -1,0 +1,491 @@
+"""Exercises in another language: the same cells with other texts, the same grade, and feedback in that language."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import nbformat
+import pytest
+from babel.messages.catalog import Catalog
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po, write_po
+from bs4 import BeautifulSoup
+from conftest import ROOT, toy_course
+from typer.testing import CliRunner
+
+from autograder import archive, catalogues, cli, nbgrader_plugin, seeds
+from autograder.authoring import translations, verified
+from autograder.authoring.release import release
+from autograder.cells import grade_id
+from autograder.checking import Message, suite, words
+from autograder.collecting.archives import opened
+from autograder.collecting.hand_ins import Collector
+from autograder.collecting.layouts import Exercises
+from autograder.course import UserError, edition_of
+from autograder.grading.submissions import Submission
+from autograder.limits import Limits
+from autograder.results import CellResult
+
+ENGLISH, CHINESE = "01-toy.ipynb", "01-toy.zh.ipynb"
+TITLE = """# %% title [markdown]
+# # Toy
+#
+# Add two numbers, as long as
+# you like:
+#
+# - first `a + b`, which is
+#   $a + b$;
+# - then twice, in `01-toy.ipynb`.
+#
+# $$
+# a + b
+# $$
+#
+# | Points | For |
+# |---|---|
+# | 1 | a proof |
+#
+# <details><summary>An answer</summary>
+#
+# Four.
+#
+# </details>
+
+"""
+WRONG = {"add": "def add(a, b):\n    return a - b", "twice": "def twice(a):\n    return a * 2"}
+RIGHT = {**WRONG, "add": "def add(a, b):\n    return a + b"}
+NOT_YET = "The result has the shape of a."
+"""A text that nobody has translated."""
+
+
+def chinese(text):
+    """Return what stands for a translation of a text: itself, behind a sign."""
+    return "".join(f"※{part}" for part in re.split(r"(?<=\n)", text))
+
+
+def write_catalogues(root, leave=(NOT_YET,)):
+    """Translate all texts of a course but these."""
+    for name, texts in translations.texts(root).items():
+        catalogue = Catalog(locale="zh_CN")
+        for text in texts:
+            many = isinstance(text, tuple)
+            said = (chinese(text[1]),) if many else chinese(text)
+            catalogue.add(text, None if text in leave else said)
+        path = catalogues.place(root, "zh_CN", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            write_po(file, catalogue, width=0)
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """The toy course with a text cell, its catalogues, and all of it released."""
+    own = toy_course(tmp_path_factory.mktemp("translated") / "course")
+    text = own.sources()[0].text
+    text.write_text(TITLE + text.read_text(encoding="utf-8"), encoding="utf-8")
+    write_catalogues(own.root)
+    release(own, own.sources()[0])
+    return own
+
+
+@pytest.fixture(scope="module")
+def exercise(course):
+    return course.exercises()[0]
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def write(path, notebook, answers=None):
+    """Write a released notebook with these answers."""
+    for cell in notebook.cells:
+        cell.source = (answers or {}).get(grade_id(cell), cell.source)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, path)
+    return path
+
+
+# What is released.
+
+
+def test_the_notebook_is_the_same_but_for_its_texts(exercise):
+    english, other = read(exercise.notebook), read(exercise.edition("zh_CN"))
+    assert exercise.edition("zh_CN").name == "01-toy.zh.ipynb" and exercise.editions == [exercise.edition("zh_CN")]
+    assert [cell.id for cell in other.cells] == [cell.id for cell in english.cells]
+    for ours, theirs in zip(english.cells, other.cells, strict=True):
+        kept = {**theirs.metadata.get("nbgrader", {}), "checksum": ""}
+        assert kept == {**ours.metadata.get("nbgrader", {}), "checksum": ""}
+        assert (ours.source == theirs.source) == (grade_id(ours) != "title")
+    assert words.language_of(other) == "zh_CN" and words.language_of(english) == ""
+
+
+def test_each_text_is_one_line_and_formulas_stand(exercise):
+    assert read(exercise.edition("zh_CN")).cells[0].source.split("\n") == [
+        "# ※Toy", "",
+        "※Add two numbers, as long as you like:", "",
+        "- ※first `a + b`, which is $a + b$;",
+        "- ※then twice, in `01-toy.zh.ipynb`.", "",
+        "$$", "a + b", "$$", "",
+        "| ※Points | ※For |", "|---|---|", "| 1 | ※a proof |", "",
+        "<details><summary>※An answer</summary>", "", "※Four.", "", "</details>",
+    ]  # fmt: skip
+
+
+def test_nbgrader_takes_its_checksums_for_right(exercise, tmp_path):
+    path = shutil.copy(exercise.edition("zh_CN"), tmp_path)
+    for name in ("checks.py", "checking.zip"):
+        shutil.copy(exercise.released / name, tmp_path)
+    command = [sys.executable, "-m", "nbgrader", "validate", str(path)]
+    said = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert "have changed" not in said.stdout + said.stderr and "VALIDATION FAILED" in said.stdout, said.stderr
+
+
+def test_a_language_decides_no_grade_and_verifies_nothing_anew(course, exercise, tmp_path):
+    state, version = verified.state(exercise.solution), seeds.version_of(exercise)
+    assert any(name.endswith("zh_CN/LC_MESSAGES/checking.mo") for name in archive.read(exercise.archive))
+    bare = toy_course(tmp_path / "bare")
+    bare.sources()[0].text.write_text(exercise.text.read_text(encoding="utf-8"), encoding="utf-8")
+    release(bare, bare.sources()[0])
+    (without,) = bare.exercises()
+    assert sorted(path.name for path in without.released.iterdir()) == ["01-toy.ipynb", "checking.zip", "checks.py"]
+    assert (verified.state(without.solution), seeds.version_of(without)) == (state, version)
+    assert without.notebook.read_bytes() == exercise.notebook.read_bytes()
+    verified.note_release(course, exercise)
+    assert verified.is_released(course, exercise)
+    path = catalogues.place(course.root, "zh_CN", "feedback/01-toy")
+    kept = path.read_bytes()
+    path.write_bytes(kept.replace("※Each".encode(), "※※Each".encode()))
+    assert not verified.is_released(course, exercise)
+    path.write_bytes(kept)
+    assert verified.is_released(course, exercise) and archive.is_current(exercise)
+
+
+def test_a_stale_or_fuzzy_entry_stays_english(exercise, tmp_path):
+    path = catalogues.place(tmp_path, "zh_CN", "exercises/01-toy")
+    path.parent.mkdir(parents=True)
+    path.write_text('#, fuzzy\nmsgid "Toy"\nmsgstr "玩具"\n\nmsgid "Tea"\nmsgstr "茶"\n\nmsgid "Four."\nmsgstr ""\n')
+    assert catalogues.of_texts(tmp_path, "zh_CN", "01-toy") == {"Tea": "茶"}
+    made = translations.edition(exercise.notebook, "zh_CN", {"Tea": "茶", "An answer": "答案"})
+    assert made.cells[0].source == read(exercise.notebook).cells[0].source.replace("An answer", "答案").replace(
+        "then twice, in `01-toy.ipynb`.", "then twice, in `01-toy.zh.ipynb`."
+    )
+
+
+def test_a_broken_catalogue_is_one_line(course, tmp_path):
+    path = catalogues.place(tmp_path, "zh_CN", "exercises/01-toy")
+    path.parent.mkdir(parents=True)
+    path.write_text('<<<<<<< ours\nmsgid "Toy"\nmsgstr "玩"\n')
+    with pytest.raises(UserError, match=r"01-toy\.po is no catalogue: "):
+        catalogues.of_texts(tmp_path, "zh_CN", "01-toy")
+
+
+def test_a_notebook_that_fetches_its_files_says_its_language(tmp_path):
+    """In Colab, which does not tell where the notebook lies."""
+    course = toy_course(tmp_path / "course")
+    text = course.sources()[0].text
+    text.write_text(TITLE + text.read_text(encoding="utf-8"), encoding="utf-8")
+    (course.root / "_config.yml").write_text("html: {baseurl: https://example.org}")
+    write_catalogues(course.root)
+    release(course, course.sources()[0])
+    (exercise,) = course.exercises()
+    cells = {cell.id: cell for cell in read(exercise.edition("zh_CN")).cells}
+    assert cells["fetch_files"].source.endswith('os.environ["LANGUAGE"] = "zh_CN"  # of what checks say')
+    assert compile(cells["fetch_files"].source, "cell", "exec")
+    path = write(tmp_path / "01-toy" / CHINESE, read(exercise.edition("zh_CN")), RIGHT)
+    done = CliRunner().invoke(cli.app, ["check", str(path), "--course", str(course.root)], catch_exceptions=False)
+    assert "6 of 6 points" in done.output and "restored" not in done.output
+
+
+# In the student's own Jupyter.
+
+
+CHECK = """
+import json, os, sys
+sys.path.insert(0, os.getcwd())
+add = lambda a, b: a - b
+import checks
+checks.run("add", points=4, seed=5)
+"""
+
+
+def checked(folder, name, **environment):
+    """Return what a check says in a kernel that Jupyter started for a notebook."""
+    unset = dict.fromkeys(words.SETTINGS, "")
+    environment = {**os.environ, **unset, "PYTHONPATH": "", "JPY_SESSION_NAME": name, **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", CHECK], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_a_check_answers_in_the_language_of_the_notebook(exercise, tmp_path):
+    folder = shutil.copytree(exercise.released, tmp_path / "01-toy")
+    said = checked(folder, str(folder / "01-toy.zh.ipynb"))
+    assert "※FAILED" in said and "※Each element is the sum of the two." in said and f" {NOT_YET}" in said
+    assert "※subtracted instead of added" in said and "※The same inputs again:" in said
+    (folder / "01-toy.zh.ipynb").rename(folder / "张三.ipynb")  # whose cells say it still
+    assert "※" in checked(folder, str(folder / "张三.ipynb")) and "※" in checked(folder, "RTC:elsewhere/张三.ipynb")
+    assert "※" not in checked(folder, str(folder / "01-toy.ipynb"))
+    assert "※" not in checked(folder, str(folder / "none.ipynb"))
+    assert "※" in checked(folder, str(folder / "01-toy.ipynb"), LANGUAGE="zh_CN.UTF-8")
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [{}, {"checking": {}}, {"checking": "zh_CN"}, {"checking": {"language": ["zh_CN"]}}, {"checking": None}, []]
+    + [{"checking": {"language": said}} for said in ("../../etc", "zh_CN\n", "z" * 10_000, "", 7, "xx_YY", "zh_TW")],
+)
+def test_whatever_stands_for_a_language_falls_back(exercise, metadata):
+    language = words.language_of({"metadata": metadata})
+    with words.use(language, archive.locales(exercise)):
+        assert str(Message("the result")) == "the result" and words.language() == "en"
+
+
+@pytest.mark.parametrize("language", ["zh_CN", "zh", "zh-CN"])
+def test_a_language_may_be_said_in_several_ways(exercise, language):
+    with words.use(language, archive.locales(exercise)):
+        assert str(Message("the result")) == "※the result" and words.language() == "zh-CN"
+        assert str(words.counted("{count} number", "{count} numbers", 1)) == "※1 numbers"
+
+
+def test_chinese_and_latin_letters_stand_apart(tmp_path, monkeypatch):
+    folder = tmp_path / "zh_CN" / "LC_MESSAGES"
+    folder.mkdir(parents=True)
+    catalogue = Catalog(locale="zh_CN")
+    for text, said in {
+        "{what} is {found}.": "{what}是{found}。",
+        "Read:": "请读：",
+        "{left}; {right}": "{left}；{right}",
+    }.items():
+        catalogue.add(text, said)
+    with (folder / "checking.mo").open("wb") as file:
+        write_mo(file, catalogue)
+    with words.use("zh_CN", tmp_path):
+        assert str(Message("{what} is {found}.", what="K", found="`x`")) == "K 是 `x`。"
+        assert str(Message("{what} is {found}.", what="结果", found="（2）")) == "结果是（2）。"
+        assert words.lead("Read:") == "请读：" and words.enumerated(["一。", "二。"]) == "一；二"
+    assert words.lead("Read:") == "Read: " and words.enumerated(["One.", "two."]) == "One; two"
+    assert words.enumerated([]) == ""
+
+
+def test_vs_code_says_where_the_notebook_lies(exercise, monkeypatch):
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    assert suite._language_here() == ""
+    main = sys.modules["__main__"]
+    monkeypatch.setattr(main, "__vsc_ipynb_file__", str(exercise.edition("zh_CN")), raising=False)
+    assert suite._language_here() == "zh_CN"
+
+
+# Where submissions come in.
+
+
+def taken(course, exercise, files):
+    """Return what is graded of a submission with these files, and what is said of it."""
+    folder = course.root / "taken" / "ada" / exercise.name
+    shutil.rmtree(folder.parent, ignore_errors=True)
+    for name, (language, answers, time) in files.items():
+        path = exercise.edition(language) if language else exercise.notebook
+        os.utime(write(folder / name, read(path), answers), (time, time))
+    unit = Submission("ada", exercise, folder).read(Limits())
+    return unit.notebook, [str(note) for note in unit.notes]
+
+
+@pytest.mark.parametrize(
+    "files, which, said",
+    [
+        ({CHINESE: ("zh_CN", WRONG, 9)}, CHINESE, ""),
+        ({"01-TOY.ZH.ipynb": ("zh_CN", WRONG, 9)}, "01-TOY.ZH.ipynb", "taken all the same"),
+        ({CHINESE: ("zh_CN", WRONG, 5), ENGLISH: ("", {}, 9)}, CHINESE, ""),  # as given out, though saved later
+        ({CHINESE: ("zh_CN", {}, 9), ENGLISH: ("", WRONG, 5)}, ENGLISH, ""),
+        ({CHINESE: ("zh_CN", {}, 9), ENGLISH: ("", {}, 5)}, ENGLISH, ""),
+        ({CHINESE: ("zh_CN", WRONG, 9), ENGLISH: ("", RIGHT, 5)}, CHINESE, f"{CHINESE}, which was saved last"),
+        ({CHINESE: ("zh_CN", WRONG, 5), ENGLISH: ("", RIGHT, 9)}, ENGLISH, f"{ENGLISH}, which was saved last"),
+        ({CHINESE: ("zh_CN", WRONG, 9), ENGLISH: ("zh_CN", WRONG, 5)}, CHINESE, ""),  # one and the same
+        ({"张三.ipynb": ("zh_CN", WRONG, 9)}, "张三.ipynb", "张三.ipynb and has been taken all the same"),
+    ],
+)
+def test_one_notebook_is_graded_whatever_its_language(course, exercise, files, which, said):
+    notebook, notes = taken(course, exercise, files)
+    assert notebook == which and (said in " ".join(notes) if said else not notes)
+
+
+@pytest.mark.parametrize(
+    "name, whose",
+    [
+        (CHINESE, (exercise_name := "01-toy", "zh")),
+        (ENGLISH, (exercise_name, "")),
+        ("01-toy.zh.IPYNB", (exercise_name, "zh")),
+        ("01-toy.tests.ipynb", ("01-toy.tests", "")),
+    ],
+)
+def test_a_file_says_its_language(name, whose):
+    assert edition_of(name) == whose
+
+
+def collected(course, tmp_path, files):
+    """Return what `collect` makes of a zip: students' notebooks by name, and what could not be placed."""
+    path = tmp_path / "handed.zip"
+    with zipfile.ZipFile(path, "w") as made:
+        for name, (source, answers) in files.items():
+            made.writestr(name, write(tmp_path / "own.ipynb", read(source), answers).read_bytes())
+    submitted = tmp_path / "submitted"
+    collector = Collector(Exercises(course.exercises()), None, "", submitted, Limits())
+    with opened(path) as source:
+        plan = collector.plan([source])
+        collector.write(plan.to_write)
+    found = {path.relative_to(submitted).as_posix(): path.read_text("utf-8") for path in submitted.rglob("*.ipynb")}
+    return found, plan.unplaced
+
+
+def test_collect_takes_it_for_the_exercise(course, exercise, tmp_path):
+    zh, en = exercise.edition("zh_CN"), exercise.notebook
+    found, unplaced = collected(course, tmp_path, {
+        "ada_01-toy.zh.ipynb": (zh, WRONG),
+        "bob/01-toy.zh.ipynb": (zh, WRONG), "bob/01-toy.ipynb": (en, {}),
+        "cai/01-toy.zh (1).ipynb": (zh, WRONG),
+    })  # fmt: skip
+    assert sorted(found) == [f"{student}/01-toy/01-toy.ipynb" for student in ("ada", "bob", "cai")] and not unplaced
+    assert all(words.language_of(json.loads(text)) == "zh_CN" for text in found.values())
+
+
+# Graded.
+
+
+@pytest.fixture(scope="module")
+def graded(course, exercise, tmp_path_factory):
+    """A class whose students write in one language or the other; by student, the page and the record."""
+    into = tmp_path_factory.mktemp("graded")
+    submitted = into / "submitted"
+    zh, en = exercise.edition("zh_CN"), exercise.notebook
+    hand_ins = {
+        "wen": (CHINESE, zh, WRONG), "eve": (ENGLISH, en, WRONG),
+        "wei": (CHINESE, zh, RIGHT), "ann": (ENGLISH, en, RIGHT),
+        "odd": (CHINESE, zh, WRONG),
+    }  # fmt: skip
+    for student, (name, source, answers) in hand_ins.items():
+        path = write(submitted / student / "01-toy" / name, read(source), answers)
+        if student == "odd":
+            path.write_text(path.read_text("utf-8").replace('"zh_CN"', '"<script>"'), "utf-8")
+    (submitted / "bad" / "01-toy").mkdir(parents=True)
+    (submitted / "bad" / "01-toy" / CHINESE).write_text("no notebook")
+    arguments = ["grade", "--course", str(course.root), "--into", str(into), "--submitted", str(submitted)]
+    done = CliRunner().invoke(cli.app, [*arguments, "--no-sandbox", "--jobs", "1"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return {
+        student: (
+            BeautifulSoup((into / "feedback" / student / "01-toy" / "01-toy.html").read_text("utf-8"), "html.parser"),
+            json.loads((into / "autograded" / student / "01-toy" / "grade.json").read_text("utf-8")),
+        )
+        for student in (*hand_ins, "bad")
+    }
+
+
+@pytest.mark.slow
+def test_both_languages_are_worth_the_same(graded):
+    for ours, theirs in (("eve", "wen"), ("ann", "wei"), ("eve", "odd")):
+        assert graded[ours][1]["score"] == graded[theirs][1]["score"] > 0
+        assert graded[theirs][1]["kind"] in ("right", "wrong") and not graded[theirs][1]["evidence"]
+    assert graded["wen"][1]["repairs"] == graded["eve"][1]["repairs"]  # no text was put back
+    assert graded["bad"][1]["kind"] == "malformed"
+
+
+@pytest.mark.slow
+def test_each_student_reads_their_own_language(graded):
+    page, text = graded["wen"][0], graded["wen"][0].get_text(" ", strip=True)
+    assert page.html["lang"] == "zh-CN" and page.h1.text == "※Toy"
+    assert "※Where points were lost" in text and "※Each element is the sum of the two." in text
+    assert "※Likely cause: ※subtracted instead of added." in text and "※You subtract." in text
+    assert NOT_YET in text and f"※{NOT_YET}" not in text
+    assert graded["eve"][0].html["lang"] == "en" and "※" not in graded["eve"][0].text
+
+
+@pytest.mark.slow
+def test_what_says_no_language_by_its_cells_does_by_its_name(graded):
+    assert graded["odd"][0].html["lang"] == "zh-CN" and graded["odd"][1]["repairs"] == graded["wen"][1]["repairs"]
+    assert graded["bad"][0].html["lang"] == "en"  # no notebook, and so the language of the class
+
+
+def test_check_and_nbgrader_know_it(course, exercise, tmp_path, monkeypatch):
+    path = write(tmp_path / "01-toy" / CHINESE, read(exercise.edition("zh_CN")), WRONG)
+    done = CliRunner().invoke(cli.app, ["check", str(path), "--course", str(course.root)], catch_exceptions=False)
+    assert done.exit_code == 0 and "※subtracted instead of added" in done.output and "3 of 6 points" in done.output
+    monkeypatch.chdir(course.root)
+    notebooks = [str(path)]
+    nbgrader_plugin.under_its_name("01-toy", "ada", notebooks)
+    assert notebooks == [str(tmp_path / "01-toy" / ENGLISH)]
+    assert Path(notebooks[0]).read_bytes() == path.read_bytes()
+
+
+# The catalogues of this course.
+
+
+CATALOGUES = list(catalogues.files(ROOT))
+
+
+@pytest.mark.parametrize("path", CATALOGUES, ids=[f"{path.parent.name}-{path.stem}" for path in CATALOGUES])
+def test_translations_have_the_places_of_their_templates(path):
+    """What stands in braces is put in by the engine: a translation has the same, none more and none fewer."""
+    with path.open("rb") as file:
+        catalogue = read_po(file, locale=path.parents[2].name)
+    for message in catalogue:
+        texts = message.id if isinstance(message.id, tuple) else (message.id,)
+        said = message.string if isinstance(message.string, tuple) else (message.string,)
+        if message.id and all(said):
+            wanted = set(re.findall(r"\{\w+\}", texts[-1]))
+            for one in said:
+                assert set(re.findall(r"\{\w+\}", one)) == wanted, (message.id, one)
+
+
+SEVERAL = {"memory", "value"}
+"""Terms that are also other things: a decoder's memory, the value of a key."""
+
+
+@pytest.mark.parametrize("language", catalogues.languages(ROOT))
+def test_one_thing_has_one_term(language):
+    """Where English has a term in words, its translation has the one of terms.toml, but for turns of phrase."""
+    terms = tomllib.loads((ROOT / "locale" / language / "terms.toml").read_text(encoding="utf-8"))["terms"]
+    pairs = []
+    for path in CATALOGUES:
+        if path.parents[2].name == language:
+            with path.open("rb") as file:
+                pairs += [
+                    (str(own.id), str(own.string)) for own in read_po(file, locale=language) if own.id and own.string
+                ]
+    plain = [(re.sub(r"`[^`]*`|\$[^$]*\$|\{\w+\}", " ", text).lower(), said.lower()) for text, said in pairs]
+    for term, wanted in terms.items():
+        if "(" not in term and term not in SEVERAL:
+            found = [said for text, said in plain if re.search(rf"\b{re.escape(term.lower())}s?\b", text)]
+            without = [said for said in found if wanted.lower() not in said]
+            assert len(without) <= max(3, len(found) // 10), (term, wanted, without)
+
+
+def test_sentences_of_checks_can_be_translated():
+    """An f-string is put together before anybody could look it up."""
+    assert not [
+        f"{path}:{number}"
+        for path in sorted(ROOT.glob("solutions/*/checks.py"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.search(r"(Failed|Message|expect|failed)\(.*\bf[\"']\w+ \w+|(because|what|message) = f[\"']", line)
+    ]
+
+
+def test_a_text_is_in_one_catalogue():
+    found = translations.texts(ROOT)
+    for kind in (catalogues.EXERCISES, catalogues.FEEDBACK):
+        texts = [text for name, given in found.items() if name.startswith(kind) for text in given]
+        assert len(texts) == len(set(texts)) and len(texts) > 100
+
+
+def test_what_the_engine_says_is_found():
+    said = translations.texts(ROOT)["feedback/autograder"]
+    for text in ("right", "FAILED", "expected", "returns nothing", "Your notebook", "it ended Python itself."):
+        assert text in said
+    assert ("{count} number", "{count} numbers") in said
+    assert str(CellResult(0.0, 1.0).error) == ""
