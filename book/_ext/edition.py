@@ -199,7 +199,7 @@ class Collect(SphinxTransform):
                 node["content"] = catalogue.gettext(node["content"])
             for formula in self.document.findall(nodes.math_block):
                 said = catalogue.gettext(formula.rawsource or formula.astext())
-                formula.rawsource, formula.children, formula["translatable"] = said, [nodes.Text(said)], False
+                formula.rawsource, formula[:], formula["translatable"] = said, [nodes.Text(said)], False
 
 
 def is_no_text(node):
@@ -220,7 +220,7 @@ def translate_pasted(app, doctree, docname):
             numbers = itertools.count()
             words = NUMBER.sub(lambda _found: f"{{{next(numbers)}}}", text)
             said = str(_(words))
-            node.children = [nodes.Text(translated(text) if said == words else said.format(*NUMBER.findall(text)))]
+            node[:] = [nodes.Text(translated(text) if said == words else said.format(*NUMBER.findall(text)))]
 
 
 def counterpart(app, pagename, language):
