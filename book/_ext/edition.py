@@ -38,6 +38,7 @@ TEMPLATES = Path(__file__).resolve().parent.parent / "_templates"
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 PASTED = (
     N_("at no length up to {0} tokens"),
+    N_("below {0} tokens, the shortest measured"),
     N_("between {0} and {1} tokens"),
     N_("head {0} of layer {1}"),
     N_("head {0} of layer {1} and head {2} of layer {3}"),
