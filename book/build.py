@@ -73,7 +73,10 @@ def main():
     parser = argparse.ArgumentParser(description="Build the book into _build/html.")
     parser.add_argument("--cold", action="store_true", help="forget what earlier builds left")
     if parser.parse_args().cold:
-        for path in (*BUILD.glob(".doctrees*"), *(BUILD / name for name in ("html", ".jupyter_cache", "jupyter_execute"))):
+        for path in (
+            *BUILD.glob(".doctrees*"),
+            *(BUILD / name for name in ("html", ".jupyter_cache", "jupyter_execute")),
+        ):
             shutil.rmtree(path, ignore_errors=True)
     BUILD.mkdir(exist_ok=True)
     steps = {

@@ -1,11 +1,11 @@
-"""What there is to translate: brings the catalogues in locale/ up to date with the English text, and says what they lack.
+"""What there is to translate: brings the catalogues in locale/ up to date with the English text, and says what lacks.
 
-    python book/translations.py            # `make translations`: updates each catalogue, lists what is stale or missing
-    python book/translations.py --check    # changes nothing; fails where a catalogue lacks something, as in `make lint`
+    python book/translations.py            # `make translations`: updates the catalogues, shows what is stale or missing
+    python book/translations.py --check    # changes nothing; fails where a catalogue lacks something: `make lint`
 
-A catalogue has one message for each paragraph, heading or cell of a table that has words, in the order of the page. When
-the English changes a little, the message is kept as stale (fuzzy, with the English that it was made for): the edition shows
-English there until somebody looks at it and removes the mark. No code is run, and pages are read again only when they changed.
+A catalogue has one message for each paragraph, heading or cell of a table that has words, in the order of the page.
+When the English changes a little, the message is kept as stale (fuzzy, with the English that it was made for): the
+edition shows English there until somebody looks at it and removes the mark. No code is run.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 BOOK = Path(__file__).resolve().parent
-# What of a message is no words: formulas, code, roles (but not their texts), targets of links, attributes, names in braces.
+# What of a message is no words: formulas, code, roles (but not their texts), targets of links, attributes, places.
 NO_WORDS = re.compile(
     r"\$[^$]+\$|\{[\w:-]+\}`[^`<]*`|`{1,2}[^`]*`{1,2}|\]\([^)]*\)|(?<=\])\{[^}]*\}|\{[^}]*\}|<[^>]*>|https?://\S+"
 )
@@ -59,8 +59,8 @@ def is_formula(message):
     return bool(re.search(r"\\[A-Za-z]", NO_WORDS.sub("", message.replace("\n", " ")))) and "$" not in message
 
 
-# Sources: functions that return the messages of each catalogue, by its path below LC_MESSAGES/, without its ending. One that
-# depends on a number is a pair: for one, and for many.
+# Sources: functions that return the messages of each catalogue, by its path below LC_MESSAGES/, without its ending.
+# One that depends on a number is a pair: for one, and for many.
 
 
 def of_pages():
@@ -98,7 +98,11 @@ def texts(value):
 
 def of_extensions():
     """Return what the extensions say on pages, and what _toc.yml, chapters.toml and the benchmarks do."""
-    said = extract_from_dir(BOOK / "_ext", [(name, "ignore") for name in ENGLISH_ONLY] + [("**.py", "python")], keywords={"_": None, "N_": None})
+    said = extract_from_dir(
+        BOOK / "_ext",
+        [(name, "ignore") for name in ENGLISH_ONLY] + [("**.py", "python")],
+        keywords={"_": None, "N_": None},
+    )
     rows = tomllib.loads((BOOK / "chapters.toml").read_text(encoding="utf8")).values()
     captions = [part["caption"] for part in editions.read(editions.ROOT / "_toc.yml")["parts"]]
     sys.path.insert(0, str(BOOK / "_ext"))
@@ -229,7 +233,9 @@ def main(arguments=None):
         messages |= source()
     status = 0
     for language in editions.languages():
-        shares = Table("catalogue", "messages", "translated", "stale", "missing", title=language, title_justify="left")
+        shares = Table(
+            "catalogue", "messages", "translated", "stale", "missing", title=language, title_justify="left"
+        )
         total = found = 0
         paths = {name: editions.messages(language) / f"{name}.po" for name in messages}
         held = {name: read(path, language) for name, path in paths.items()}

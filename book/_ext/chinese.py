@@ -10,21 +10,21 @@ import sys
 import warnings
 from pathlib import Path
 
-with warnings.catch_warnings():  # of jieba's, about how it finds its dictionary
-    warnings.simplefilter("ignore")
-    import jieba
-    from sphinx.search import zh
-
 BOOK = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(BOOK))
 
 import editions
 
+with warnings.catch_warnings():  # of jieba's, about how it finds its dictionary
+    warnings.simplefilter("ignore")
+    import jieba
+    from sphinx.search import zh
+
 HAN = re.compile(r"[\u4e00-\u9fff]+")
 
 
 class ChineseSearch(zh.SearchChinese):
-    """Sphinx's search in Chinese, which knows the course's terms, those of one letter too, and takes queries apart."""
+    """Sphinx's search in Chinese, with the course's terms, those of one letter too; queries are taken apart."""
 
     js_splitter_code = (BOOK / "_static" / "splitting.js").read_text(encoding="utf8")
 

@@ -1,7 +1,7 @@
 """What an edition in another language has beside its catalogues (editions.py): the switch, links, figures.
 
-* Each page has a link to the same page in the other language. A page that is English only has one to its chapter, or to the
-  landing page.
+* Each page has a link to the same page in the other language. A page that is English only has one to its chapter,
+  or to the landing page.
 * An edition is written without the pages that are English only. Its links lead to them, in English, and say so.
 * Styles, scripts and fonts are those of the English edition, and so are downloads.
 * The words of interactive figures come from the catalogue `figures`, those of the extensions from `extensions`.
@@ -119,10 +119,12 @@ class Pasted(PasteTextRole):
 
 
 def before(app, config):
-    """Take the builder of editions, where this is one; leave out what no edition has, where only messages are wanted."""
+    """Take the builder of editions, where this is one; leave out English pages, where only messages are wanted."""
     if config.messages_only:
         wanted = set().union(*map(editions.pages, editions.languages()))
-        config.exclude_patterns += [f"{name}.*" for name in app.config.external_site_map if name not in wanted | {config.root_doc}]
+        config.exclude_patterns += [
+            f"{name}.*" for name in app.config.external_site_map if name not in wanted | {config.root_doc}
+        ]
     if config.language != editions.SOURCE:
         app.add_builder(EditionBuilder, override=True)
         app.add_role_to_domain("glue", "text", Pasted(), override=True)
@@ -130,7 +132,7 @@ def before(app, config):
 
 
 def prepare(app):
-    """Remember what there is to translate; let an edition use what cells made for the English one; translate the headings of the table of contents."""
+    """Make room for messages; give an edition what cells made, and the table of contents headings in its language."""
     if not hasattr(app.env, "messages"):
         app.env.messages = {}
     if not is_whole(app):
@@ -168,9 +170,9 @@ def translate_figures(app, doctree):
 class Collect(SphinxTransform):
     """Keeps what there is to translate of a page, in its order, at the moment when Sphinx puts in translations.
 
-    Alternative texts and captions of what a cell shows are taken from the cell, which need not have run. What Sphinx would
-    pass over is made ready for it (cells of tables), or translated here: descriptions in the front matter, words in
-    formulas, and what unfolds a cell's code.
+    Alternative texts and captions of what a cell shows are taken from the cell, which need not have run. What Sphinx
+    would pass over is made ready for it (cells of tables), or translated here: descriptions in the front matter,
+    words in formulas, and what unfolds a cell's code.
     """
 
     default_priority = i18n.Locale.default_priority - 1
@@ -271,7 +273,7 @@ def switch(app, pagename, templatename, context, doctree):
 
 
 def finish(app, exception):
-    """Let an edition's pages have the static files of the English one, and say of links to English pages that they are."""
+    """Let an edition's pages have the static files of the English one, and mark its links to English pages."""
     if exception or is_whole(app) or app.builder.format != "html":
         return
     static = Path(app.outdir) / "_static"
@@ -307,7 +309,9 @@ def parse_once():
     def publish(app, source, source_path, source_line, config, settings):
         key = source_path, source_line, source
         parsed = waiting.pop(key, None)
-        if parsed is None or any(child.parent is not parsed for child in parsed.children):  # a title's, now in the page
+        if parsed is None or any(
+            child.parent is not parsed for child in parsed.children
+        ):  # a title's, now in the page
             parsed = waiting[key] = parse(app, source, source_path, source_line, config, settings)
         return parsed
 

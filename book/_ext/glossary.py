@@ -1,6 +1,7 @@
 """Says for each term of the glossary where a chapter tells it.
 
-The place is found, not written down, in the English text, which a node keeps when it is translated: the first section that has the term in bold, or as its heading or a box's,
+The place is found, not written down, in the English text, which a node keeps when it is translated: the first
+section that has the term in bold, or as its heading or a box's,
 chapters before what goes deeper; or else the first one with the term in its heading. A term that no chapter tells so
 gets no link, and fails a test.
 """
