@@ -97,12 +97,15 @@ def texts(value):
 
 
 def of_extensions():
-    """Return what the extensions say on pages, and what _toc.yml and chapters.toml do."""
+    """Return what the extensions say on pages, and what _toc.yml, chapters.toml and the benchmarks do."""
     said = extract_from_dir(BOOK / "_ext", [(name, "ignore") for name in ENGLISH_ONLY] + [("**.py", "python")], keywords={"_": None, "N_": None})
     rows = tomllib.loads((BOOK / "chapters.toml").read_text(encoding="utf8")).values()
     captions = [part["caption"] for part in editions.read(editions.ROOT / "_toc.yml")["parts"]]
+    sys.path.insert(0, str(BOOK / "_ext"))
+    from grading import messages as measured
+
     told = [row[key] for row in rows for key in ("learn", "needs") if row[key]]
-    return {"extensions": with_words([*captions, *(message for _, _, message, *_ in said), *told])}
+    return {"extensions": with_words([*captions, *(message for _, _, message, *_ in said), *told, *measured()])}
 
 
 def of_exercises():
@@ -168,7 +171,7 @@ def text_of(catalogue):
     """Return a catalogue as its file has it: a line for each message, no places or dates, nothing that is gone."""
     file = io.BytesIO()
     options = {"no_location": True, "ignore_obsolete": True, "include_previous": True, "omit_header": True}
-    write_po(file, catalogue, width=0, **options)
+    write_po(file, catalogue, width=10**6, **options)  # lines are not broken, comments neither
     body = re.sub(r"^#, python.*\n|(?<=^#, fuzzy), python.*", "", file.getvalue().decode(), flags=re.M)
     header = {
         "Language": catalogue.locale_identifier,

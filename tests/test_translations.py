@@ -69,3 +69,36 @@ def differences(english, said):
 def test_formulas_code_links_and_numbers_are_kept(path):
     found = {english[:70]: differences(english, said) for english, said in translated(path)}
     assert not {english: different for english, different in found.items() if different}
+
+
+def plain(text):
+    """A text without what is the same in both languages: each formula, code span and role is a letter."""
+    for pattern in (FORMULA, ROLE, CODE):
+        text = pattern.sub("x", text)
+    return re.sub(r"\]\([^)]*\)|(?<=\])\{[^}]*\}|\[|\*+", "", text)
+
+
+@pytest.mark.parametrize("path", CATALOGUES, ids=NAMES)
+def test_terms_are_those_of_the_list(path):
+    senses = editions.terms(LANGUAGE, "senses")
+    terms = [(re.sub(r" \(.*", "", term), said) for term, said in editions.terms(LANGUAGE).items()]
+    free = tuple(editions.terms(LANGUAGE, "free")["beginnings"])
+    wrong = []
+    for english, said in translated(path):
+        words = "" if english.startswith(free) else plain(english)
+        for term, own in terms:
+            if re.search(rf"(?<![\w-]){re.escape(term)}(s|es)?(?![\w-])", words, re.I):
+                if not any(sense in said for sense in (own, term, *senses.get(term, ()))):
+                    wrong.append((term, english[:60], said[:60]))
+    assert not wrong
+
+
+@pytest.mark.parametrize("path", CATALOGUES, ids=NAMES)
+def test_signs_are_chinese_and_spaces_are_where_they_belong(path):
+    faults = {
+        "a space is missing between Chinese and Latin": rf"[{HAN}][A-Za-z\d]|[A-Za-z\d%][{HAN}]",
+        "a half-width sign beside Chinese": rf"[{HAN}][,.:;?!(\"]|[,.:;?!)\"][{HAN}]",
+        "a space beside a full-width sign": r" [，。：；？！（）《》]|[，。：；？！（《》] ",
+    }
+    texts = [plain(said) for english, said in translated(path) if not translations.is_formula(english)]
+    assert not [(fault, text[:80]) for fault, sign in faults.items() for text in texts if re.search(sign, text)]

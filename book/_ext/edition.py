@@ -1,30 +1,25 @@
-"""What an edition in another language has beside its catalogues (editions.py): the switch, links, figures, search.
+"""What an edition in another language has beside its catalogues (editions.py): the switch, links, figures.
 
 * Each page has a link to the same page in the other language. A page that is English only has one to its chapter, or to the
   landing page.
 * An edition is written without the pages that are English only. Its links lead to them, in English, and say so.
 * Styles, scripts and fonts are those of the English edition, and so are downloads.
 * The words of interactive figures come from the catalogue `figures`, those of the extensions from `extensions`.
-* Search takes Chinese apart into words, in the index with jieba, and in the browser by the words of the index.
 """
 
-import functools
 import html
 import itertools
 import json
-import logging
 import re
 import sys
 from pathlib import Path
 
-import jieba
 from docutils import nodes
 from myst_nb.ext.glue.roles import PasteTextRole
 from sphinx.builders.dummy import DummyBuilder
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.locale import get_translation
 from sphinx.locale import init as init_catalogue
-from sphinx.search import zh
 from sphinx.transforms import SphinxTransform, i18n
 from sphinx.util.nodes import extract_messages
 
@@ -51,7 +46,6 @@ PASTED = (
 """What cells compute for the text of a page, but for the numbers in it."""
 OWN = ("documentation_options.js", "language_data.js", "translations.js")
 """What an edition has of its own among static files."""
-HAN = re.compile(r"[\u4e00-\u9fff]+")
 SHOWN = (("image", "alt"), ("figure", "caption"))
 STATE = "ipywidgets_state"  # under which myst-nb keeps what a page's widgets are
 
@@ -218,10 +212,21 @@ def translate_pasted(app, doctree, docname):
     for node in [] if is_whole(app) else doctree.findall(nodes.inline):
         if "pasted-text" in node["classes"]:
             text = node.astext()
-            numbers = itertools.count()
-            words = NUMBER.sub(lambda _found: f"{{{next(numbers)}}}", text)
-            said = str(_(words))
-            node[:] = [nodes.Text(translated(text) if said == words else said.format(*NUMBER.findall(text)))]
+            said = with_numbers(text)
+            node[:] = [nodes.Text(translated(text) if said == text else said)]
+
+
+def without_numbers(text):
+    """Return a text with a place for each number: "head {0} of layer {1}"."""
+    places = itertools.count()
+    return NUMBER.sub(lambda _found: f"{{{next(places)}}}", text)
+
+
+def with_numbers(text):
+    """Return a text in the edition's language, translated whatever numbers are in it."""
+    words = without_numbers(text)
+    said = str(_(words))
+    return text if said == words else said.format(*NUMBER.findall(text))
 
 
 def counterpart(app, pagename, language):
@@ -281,34 +286,6 @@ def finish(app, exception):
             path.write_text(done, encoding="utf8")
 
 
-class ChineseSearch(zh.SearchChinese):
-    """Sphinx's search in Chinese, which knows the course's terms, those of one letter too, and takes queries apart."""
-
-    js_splitter_code = (Path(__file__).resolve().parent.parent / "_static" / "splitting.js").read_text(encoding="utf8")
-
-    def init(self, options):
-        """Teach jieba the terms."""
-        super().init(options)
-        jieba.setLogLevel(logging.WARNING)
-        self.terms = {term for term in editions.terms("zh_CN").values() if HAN.fullmatch(term)}
-        for term in sorted(self.terms):
-            jieba.add_word(term)
-
-    def split(self, input):
-        """Return the words of a text: of Chinese also the short ones within long ones."""
-        return list(filter(HAN.fullmatch, jieba.cut_for_search(input))) + self.latin1_letters.findall(input)
-
-    def word_filter(self, stemmed_word):
-        """Tell whether a word is in the index."""
-        return super().word_filter(stemmed_word) or stemmed_word in self.terms
-
-    @functools.cache  # noqa: B019 (there is one for each build)
-    def stem(self, word):
-        """Return a word without its ending; a short one as it is."""
-        stemmed = self.stemmer.stemWord(word.lower())
-        return word.lower() if len(stemmed) < 3 <= len(word) else stemmed
-
-
 def parse_once():
     """Parse each translation once, not twice: Sphinx does it first for titles and terms, and throws away the rest."""
     parse, waiting = i18n.publish_msgstr, {}
@@ -331,7 +308,6 @@ def setup(app):
     app.add_config_value("messages_only", False, "")
     app.add_builder(MessagesBuilder)
     app.add_transform(Collect)
-    app.add_search_language(ChineseSearch)
     app.connect("config-inited", before, priority=950)
     app.connect("builder-inited", prepare, priority=900)
     app.connect("doctree-read", translate_figures)

@@ -9,11 +9,13 @@
 import dataclasses
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 from corpus import table
 from docutils import nodes
 from docutils.statemachine import StringList
+from edition import with_numbers, without_numbers
 from sphinx.locale import get_translation
 from sphinx.util.docutils import SphinxDirective
 
@@ -22,6 +24,8 @@ from autograder import limits
 _ = get_translation("extensions")
 BENCHMARKS = Path(__file__).resolve().parent.parent.parent / "benchmarks"
 TABLES = BENCHMARKS / "tables.py"
+NAMES = re.compile(r"; Python |; of the run: |^\d\d-[a-z-]+$")
+"""What of the tables stays as it is: the machine, what a run was made of in the order of its parts, and exercises."""
 
 
 class LimitsDirective(SphinxDirective):
@@ -61,12 +65,32 @@ class BenchmarksDirective(SphinxDirective):
             return [nodes.paragraph("", text, classes=["abh-unmeasured"], translatable=False)]
         lines = (_tables().cluster if cluster else _tables().markdown)(measured).splitlines()
         missing = [] if cluster else unmeasured(measured)
+        lines = [translated(line) for line in lines]
         if missing:
             lines += ["", _("Not measured yet: %s.") % ", ".join(missing)]
         box = nodes.container(classes=["abh-measured"])
         source = StringList(lines, source=str(results))
         self.state.nested_parse(source, self.lineno - 1, box)
+        for node in box.findall(nodes.TextElement):
+            node["translatable"] = False
         return [box]
+
+
+def cells(line):
+    """Return the cells of a row of a table; of another line, the line."""
+    return re.split(r"(?<=\|) *| *(?=\|)", line)
+
+
+def translated(line):
+    """Return a line of what was measured in the edition's language."""
+    return " ".join(map(with_numbers, cells(line)))
+
+
+def messages():
+    """Return what `{benchmarks}` says on the page about grading, with places for the numbers."""
+    lines = _tables().markdown(json.loads((BENCHMARKS / "results.json").read_text(encoding="utf8"))).splitlines()
+    found = [cell for line in lines for cell in cells(line) if not NAMES.search(cell)]
+    return list(map(without_numbers, found))
 
 
 def unmeasured(results):
