@@ -20,6 +20,8 @@ import tomllib
 from pathlib import Path
 
 import editions
+from autograder import catalogues
+from autograder.authoring import translations as exercises
 from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po, write_po
@@ -104,7 +106,14 @@ def of_extensions():
     return {"extensions": [*captions, *(message for _, _, message, *_ in said), *told]}
 
 
-SOURCES = [of_pages, of_figures, of_extensions]
+def of_exercises():
+    """Return the text cells of the exercises, and what feedback says: all of it is to be translated."""
+    return exercises.texts(editions.ROOT)
+
+
+SOURCES = [of_pages, of_figures, of_extensions, of_exercises]
+WHOLE = (f"{catalogues.EXERCISES}/", f"{catalogues.FEEDBACK}/")
+"""How the names of catalogues begin in which every message is to be translated, such as the two signs that join values."""
 
 
 # Catalogues.
@@ -128,6 +137,17 @@ def updated(catalogue, messages):
         if message.id and message.fuzzy and not any(message.string):  # like one that nobody translated either
             message.flags.discard("fuzzy")
             message.previous_id = []
+    return catalogue
+
+
+def taken_over(catalogue, path, language):
+    """Give messages that lack a translation the one that a catalogue beside this has: a text of two exercises has moved."""
+    missing = lacks(catalogue)[1]
+    for other in sorted(path.parent.glob("*.po")) if missing else ():
+        known = read(other, language)
+        for message in missing:
+            if (found := known.get(message.id)) and found.string and not found.fuzzy:
+                message.string = found.string
     return catalogue
 
 
@@ -193,7 +213,8 @@ def main(arguments=None):
         total = found = 0
         for name, given in messages.items():
             path = editions.messages(language) / f"{name}.po"
-            catalogue = updated(read(path, language), (message for message in given if has_words(message, kept)))
+            wanted = given if name.startswith(WHOLE) else [message for message in given if has_words(message, kept)]
+            catalogue = taken_over(updated(read(path, language), wanted), path, language)
             stale, missing = lacks(catalogue)
             many = sum(1 for message in catalogue if message.id)
             total, found = total + many, found + many - len(stale) - len(missing)
