@@ -21,7 +21,7 @@ VENV = ROOT / ".venv"
 BUILD = ROOT / "_build"
 LEAST = (3, 11)
 ADDRESS, PORT = "127.0.0.1", 8000
-FIRST = {"install": 60, "release": 8, "book": 85, "sample": 15}
+FIRST = {"install": 60, "release": 8, "book": 110, "sample": 15}
 """How many seconds each phase takes the first time, on two cores and a quick network; again, each takes a few."""
 ELSEWHERE = {
     "sample": "The sample class is not graded here: grading needs Linux, for its sandbox.",
@@ -48,7 +48,8 @@ TARGETS = {
     "test-sweep": "what takes longer",
     "test-exercise": "the tests of one exercise, such as: test-exercise 01-qkv",
     "coverage": "how much of autograder/ the fast tests run",
-    "lint": "style and types (ruff, mypy, ESLint)",
+    "lint": "style and types (ruff, mypy, ESLint), and whether all is translated",
+    "translations": "bring locale/ up to date with the English text, and see what is to be translated",
     "lists": "what lists chapters, from book/chapters.toml",
     "lock": "requirements.txt and requirements-test.txt, from pyproject.toml",
     "changes": "what is new since the last release",
@@ -205,12 +206,13 @@ def test_exercise(name):
 
 
 def lint():
-    """Look at style and types."""
+    """Look at style and types, and at what is translated."""
     for command in (
         ("-m", "ruff", "check", "."),
         ("-m", "ruff", "format", "--check", "."),
         ("-m", "mypy"),
         ("book/javascript.py",),
+        ("book/translations.py", "--check"),
     ):
         run(*command, what=f"{' '.join(command)} found something")
 
@@ -285,6 +287,8 @@ def do(target, name=""):
         test_exercise(name)
     elif target == "lint":
         lint()
+    elif target == "translations":
+        run("book/translations.py", what="The catalogues were not brought up to date")
     elif target == "lists":
         run("-m", "autograder", "lists", what="Nothing was listed")
     elif target == "lock":

@@ -13,6 +13,7 @@ import ast
 import contextlib
 import difflib
 import io
+import itertools
 import re
 import sys
 import textwrap
@@ -20,8 +21,6 @@ import tomllib
 from pathlib import Path
 
 import editions
-from autograder import catalogues
-from autograder.authoring import translations as exercises
 from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po, write_po
@@ -40,20 +39,19 @@ ENGLISH_ONLY = ("catches.py", "corpus.py")
 console = Console(highlight=False)
 
 
-def has_words(message, kept=()):
-    """Tell whether a message has anything to translate: a word of three letters, or "no", and none of those that are kept.
+def with_words(messages):
+    """Return the messages that have anything to translate: words, and not only names that stay as they are.
 
-    Parameters
-    ----------
-    message : str or tuple of str
-        A formula of its own has its words in \\text; others have no words in formulas, or in code.
-    kept : sequence of str
-        Names, which are the same in both languages.
+    A formula of its own has its words in \\text; others have no words in formulas, or in code.
     """
-    text = message if isinstance(message, str) else " ".join(message)
-    text = " ".join(IN_FORMULA.findall(text)) if is_formula(text) else NO_WORDS.sub(" ", text)
-    words = [word for word in WORD.findall(text) if re.match("[A-Za-z]{3}|[Nn]o$", word)]
-    return not set(words) <= set(kept)
+    kept = {name for language in editions.languages() for name in editions.terms(language, "kept").get("names", ())}
+    return [message for message in messages if not words(message) <= kept]
+
+
+def words(message):
+    """Return the words of a message as a set: two letters, or more, that are no formula, code or unit."""
+    text = " ".join(IN_FORMULA.findall(message)) if is_formula(message) else NO_WORDS.sub(" ", message)
+    return {word for word in WORD.findall(text) if re.match("[A-Za-z]{3}|[A-Za-z][a-z]$", word)}
 
 
 def is_formula(message):
@@ -61,7 +59,8 @@ def is_formula(message):
     return bool(re.search(r"\\[A-Za-z]", NO_WORDS.sub("", message.replace("\n", " ")))) and "$" not in message
 
 
-# Sources: functions that return the messages of each catalogue, by its path below LC_MESSAGES/, without its ending.
+# Sources: functions that return the messages of each catalogue, by its path below LC_MESSAGES/, without its ending. One that
+# depends on a number is a pair: for one, and for many.
 
 
 def of_pages():
@@ -72,7 +71,7 @@ def of_pages():
         found = editions.read_messages()
     if not found:
         sys.exit(f"The pages could not be read:\n{said.getvalue()[-2000:]}")
-    return {name: found[name] for name in sorted(wanted)}
+    return {name: with_words(found[name]) for name in sorted(wanted)}
 
 
 def of_figures():
@@ -85,7 +84,7 @@ def of_figures():
     for path in sorted((BOOK / "_static").glob("*.svg")):
         found = re.findall(r"<(?:text|title|desc)\b[^>]*>([^<]+)", path.read_text(encoding="utf8"))
         messages += [" ".join(text.split()) for text in found]
-    return {"figures": messages}
+    return {"figures": with_words(messages)}
 
 
 def texts(value):
@@ -99,21 +98,21 @@ def texts(value):
 
 def of_extensions():
     """Return what the extensions say on pages, and what _toc.yml and chapters.toml do."""
-    said = extract_from_dir(BOOK / "_ext", [(name, "ignore") for name in ENGLISH_ONLY] + [("**.py", "python")], keywords={"_": None})
+    said = extract_from_dir(BOOK / "_ext", [(name, "ignore") for name in ENGLISH_ONLY] + [("**.py", "python")], keywords={"_": None, "N_": None})
     rows = tomllib.loads((BOOK / "chapters.toml").read_text(encoding="utf8")).values()
     captions = [part["caption"] for part in editions.read(editions.ROOT / "_toc.yml")["parts"]]
     told = [row[key] for row in rows for key in ("learn", "needs") if row[key]]
-    return {"extensions": [*captions, *(message for _, _, message, *_ in said), *told]}
+    return {"extensions": with_words([*captions, *(message for _, _, message, *_ in said), *told])}
 
 
 def of_exercises():
-    """Return the text cells of the exercises, and what feedback says: all of it is to be translated."""
-    return exercises.texts(editions.ROOT)
+    """Return the texts of notebooks, and what feedback says."""
+    from autograder.authoring import translations
+
+    return translations.texts(editions.ROOT)
 
 
 SOURCES = [of_pages, of_figures, of_extensions, of_exercises]
-WHOLE = (f"{catalogues.EXERCISES}/", f"{catalogues.FEEDBACK}/")
-"""How the names of catalogues begin in which every message is to be translated, such as the two signs that join values."""
 
 
 # Catalogues.
@@ -127,42 +126,63 @@ def read(path, language):
         return read_po(file, language)
 
 
-def updated(catalogue, messages):
-    """Bring a catalogue up to date with the messages that there are, in their order; return it."""
+def updated(catalogue, messages, elsewhere=None):
+    """Bring a catalogue up to date with the messages that there are, in their order; return it.
+
+    Parameters
+    ----------
+    catalogue : Catalog
+    messages : list
+    elsewhere : dict
+        What other catalogues of the folder translate: a message may come from there.
+    """
     wanted = Catalog(creation_date=catalogue.creation_date)
     for message in messages:
         wanted.add(message)
     catalogue.update(wanted, update_header_comment=False)
     for message in catalogue:
-        if message.id and message.fuzzy and not any(message.string):  # like one that nobody translated either
+        moved = (elsewhere or {}).get(message.id)
+        if message.id and not is_done(message) and (moved or not all(forms(message.string))):
+            message.string = moved or ""
             message.flags.discard("fuzzy")
             message.previous_id = []
     return catalogue
 
 
-def taken_over(catalogue, path, language):
-    """Give messages that lack a translation the one that a catalogue beside this has: a text of two exercises has moved."""
-    missing = lacks(catalogue)[1]
-    for other in sorted(path.parent.glob("*.po")) if missing else ():
-        known = read(other, language)
-        for message in missing:
-            if (found := known.get(message.id)) and found.string and not found.fuzzy:
-                message.string = found.string
-    return catalogue
+def forms(text):
+    """Return a message as a tuple: the forms of one that depends on a number, or the one that it has."""
+    return (text or "",) if isinstance(text, str) or text is None else text
+
+
+def is_done(message):
+    """Tell whether a message is translated, and its English is the same still."""
+    return all(forms(message.string)) and not message.fuzzy
+
+
+def translated(catalogues):
+    """Return what catalogues translate, and is not stale."""
+    return {message.id: message.string for message in itertools.chain(*catalogues) if message.id and is_done(message)}
 
 
 def text_of(catalogue):
-    """Return a catalogue as its file has it: a line for each message, no places, nothing that is gone."""
+    """Return a catalogue as its file has it: a line for each message, no places or dates, nothing that is gone."""
     file = io.BytesIO()
-    write_po(file, catalogue, width=0, no_location=True, ignore_obsolete=True, include_previous=True)
-    return file.getvalue()
+    options = {"no_location": True, "ignore_obsolete": True, "include_previous": True, "omit_header": True}
+    write_po(file, catalogue, width=0, **options)
+    body = re.sub(r"^#, python.*\n|(?<=^#, fuzzy), python.*", "", file.getvalue().decode(), flags=re.M)
+    header = {
+        "Language": catalogue.locale_identifier,
+        "Content-Type": "text/plain; charset=utf-8",
+        "Plural-Forms": catalogue.plural_forms,
+    }
+    lines = "".join(f'"{name}: {value}\\n"\n' for name, value in header.items())
+    return f'msgid ""\nmsgstr ""\n{lines}\n{body.strip()}\n'.encode()
 
 
 def lacks(catalogue):
     """Return the messages that are stale, and those that are missing."""
-    messages = [message for message in catalogue if message.id]
-    missing = [message for message in messages if not (message.string and all(message.string))]
-    return [message for message in messages if message.fuzzy], missing
+    lacking = [message for message in catalogue if message.id and not is_done(message)]
+    return [message for message in lacking if message.fuzzy], [message for message in lacking if not message.fuzzy]
 
 
 def changed_words(old, new):
@@ -182,10 +202,8 @@ def show(name, stale, missing):
     if stale:
         table = Table("English before", "English now", "translation", title=f"{name}: stale", title_justify="left")
         for message in stale:
-            before = message.previous_id[0] if message.previous_id else ""
-            now = message.id if isinstance(message.id, str) else message.id[0]
-            string = message.string if isinstance(message.string, str) else message.string[0]
-            table.add_row(*map(escaped, (*changed_words(before, now), string)))
+            before, now = (forms(text)[0] for text in (message.previous_id or "", message.id))
+            table.add_row(*map(escaped, (*changed_words(before, now), forms(message.string)[0])))
         console.print(table)
     for message in missing:
         console.print(f"{name}: missing: {textwrap.shorten(str(message.id), 100)}", markup=False, soft_wrap=True)
@@ -208,13 +226,17 @@ def main(arguments=None):
         messages |= source()
     status = 0
     for language in editions.languages():
-        kept = editions.terms(language, "kept").get("names", [])
         shares = Table("catalogue", "messages", "translated", "stale", "missing", title=language, title_justify="left")
         total = found = 0
+        paths = {name: editions.messages(language) / f"{name}.po" for name in messages}
+        held = {name: read(path, language) for name, path in paths.items()}
+        folders = {path.parent: [] for path in paths.values()}
+        for name, path in paths.items():
+            folders[path.parent].append(held[name])
+        elsewhere = {folder: translated(catalogues) for folder, catalogues in folders.items()}
         for name, given in messages.items():
-            path = editions.messages(language) / f"{name}.po"
-            wanted = given if name.startswith(WHOLE) else [message for message in given if has_words(message, kept)]
-            catalogue = taken_over(updated(read(path, language), wanted), path, language)
+            path = paths[name]
+            catalogue = updated(held[name], given, elsewhere[path.parent])
             stale, missing = lacks(catalogue)
             many = sum(1 for message in catalogue if message.id)
             total, found = total + many, found + many - len(stale) - len(missing)

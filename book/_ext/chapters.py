@@ -104,12 +104,13 @@ def card(app, docname, name, rows, svg):
     drawing = (
         in_page(svg, "", f"map-{name}").replace(' role="img" aria-label=""', ' aria-hidden="true"') if svg else ""
     )
-    named = f'<span class="visually-hidden">{_("Chapter")} {number}: </span>{title}'
+    named = f'<span class="visually-hidden">{_("Chapter %d") % int(number)}: </span>{title}'
+    needed = _("You need %s.") % str(_(", and ")).join(needs)  # no call in the text below: none is looked for there
     return f"""<span class="abh-map-dot" aria-hidden="true">{number}</span>
 <div class="abh-map-card"><div class="abh-map-words">
 <p class="abh-map-title"><a href="{to(docname, page)}">{named}</a></p>
 <p>{html.escape(str(_(row.learn)))}</p>
-<p class="abh-map-needs">{_("You need %s.") % str(_(", and ")).join(needs)}</p>
+<p class="abh-map-needs">{needed}</p>
 <p class="abh-map-facts">{"".join(f"<span>{fact}</span>" for fact in facts)}</p>
 </div>{drawing}</div>"""
 

@@ -33,7 +33,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import editions
 
 _, figures = get_translation("extensions"), get_translation("figures")
+N_ = str  # marks what is translated later
 TEMPLATES = Path(__file__).resolve().parent.parent / "_templates"
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+PASTED = (
+    N_("at no length up to {0} tokens"),
+    N_("below {0} tokens, the shortest measured"),
+    N_("between {0} and {1} tokens"),
+    N_("head {0} of layer {1}"),
+    N_("head {0} of layer {1} and head {2} of layer {3}"),
+    N_("{0} days"),
+    N_("{0} hours"),
+    N_("{0} minutes"),
+    N_("{0} seconds"),
+    N_("{0} milliseconds"),
+)
+"""What cells compute for the text of a page, but for the numbers in it."""
 OWN = ("documentation_options.js", "language_data.js", "translations.js")
 """What an edition has of its own among static files."""
 HAN = re.compile(r"[\u4e00-\u9fff]+")
@@ -72,6 +87,11 @@ class EditionBuilder(StandaloneHTMLBuilder):
         """Leave out the pages that are English only: this is where the set of all is known."""
         docnames -= {name for name in docnames if not self._has(name)}
         super().prepare_writing(docnames)
+        relations = self.relations  # page: [parent, previous, next]; what comes next here is in the edition, too
+        for name in filter(self._has, relations):
+            for side in (1, 2):
+                while (other := relations[name][side]) and not self._has(other):
+                    relations[name][side] = relations.get(other, [None] * 3)[side]
 
     def load_indexer(self, docnames):
         """Read the index of the last build where there is one; that it lacks English pages is as it should be."""
@@ -180,7 +200,7 @@ class Collect(SphinxTransform):
                 node["content"] = catalogue.gettext(node["content"])
             for formula in self.document.findall(nodes.math_block):
                 said = catalogue.gettext(formula.rawsource or formula.astext())
-                formula.rawsource, formula.children, formula["translatable"] = said, [nodes.Text(said)], False
+                formula.rawsource, formula[:], formula["translatable"] = said, [nodes.Text(said)], False
 
 
 def is_no_text(node):
@@ -191,6 +211,17 @@ def is_no_text(node):
 def within(node, which):
     """Tell whether a node is one of which that is true, or stands in one."""
     return node is not None and (which(node) or within(node.parent, which))
+
+
+def translate_pasted(app, doctree, docname):
+    """Translate what a page's cells computed for its sentences: words, whatever the numbers in them are."""
+    for node in [] if is_whole(app) else doctree.findall(nodes.inline):
+        if "pasted-text" in node["classes"]:
+            text = node.astext()
+            numbers = itertools.count()
+            words = NUMBER.sub(lambda _found: f"{{{next(numbers)}}}", text)
+            said = str(_(words))
+            node[:] = [nodes.Text(translated(text) if said == words else said.format(*NUMBER.findall(text)))]
 
 
 def counterpart(app, pagename, language):
@@ -304,6 +335,7 @@ def setup(app):
     app.connect("config-inited", before, priority=950)
     app.connect("builder-inited", prepare, priority=900)
     app.connect("doctree-read", translate_figures)
+    app.connect("doctree-resolved", translate_pasted, priority=300)
     app.connect("html-page-context", switch, priority=100)
     app.connect("build-finished", finish, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

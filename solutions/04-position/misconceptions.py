@@ -96,8 +96,8 @@ def gap_invariance(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="inverse permutation on the input",
-    hint="`argsort` gives the inverse permutation, and `X` was moved by the permutation itself. Use the same one on "
-    "both sides: `attend(X[p])` and `attend(X)[p]`.",
+    hint="`argsort` gives the inverse permutation, and the result was moved by the permutation itself. Use the same "
+    "one on both sides: `attend(X[p])` and `attend(X)[p]`.",
 )
 def gap_inverse_on_input(attend, X, permutation):
     fits(X, permutation)

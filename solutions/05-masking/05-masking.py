@@ -96,8 +96,8 @@ checks.run("by_hand", points=0)
 #   where the scores have more. Not asked about are a mask that has more axes than the scores, a plain `True` in
 #   place of an array. You may assume that `Q`, `K` and `V` have the same leading axes.
 # - A mask that does not broadcast to the scores raises `ValueError`; NumPy does that by itself. Advice, worth no
-#   points: so do other sizes that do not fit (each function names its own under *Raises*), also where one of the two is
-#   1. Only the mask may be stretched to the scores, never the scores to the mask.
+#   points: so do other sizes that do not fit (each function names its own under *Raises*), also where one of the
+#   two is 1. Only the mask may be stretched to the scores, never the scores to the mask.
 # - The result has the inputs' floating dtype: float32 in, float32 out, and float16 as well. Integers and arguments
 #   of different dtypes are not asked about.
 # - The inputs are left as they were.

@@ -156,7 +156,7 @@ def causal_mask_one_ahead(n_q, n_k):
 @misconception(
     "causal_mask",
     label="mask inverted",
-    hint="The mask is upside down: True stands where the key is hidden. Here True means *may* attend.",
+    hint="The mask is upside down: True stands where the key is hidden. Here True means: may attend.",
 )
 def causal_mask_inverted(n_q, n_k):
     return ~past(n_q, n_k)
@@ -314,7 +314,7 @@ def padding_mask_without_axes(lengths, n):
 @misconception(
     "padding_mask",
     label="mask inverted",
-    hint="The mask is upside down: True stands at the padding. Here True means *may* attend.",
+    hint="The mask is upside down: True stands at the padding. Here True means: may attend.",
 )
 def padding_mask_inverted(lengths, n):
     return ~real(lengths, n)
@@ -425,7 +425,7 @@ def padding_mask_compared(lengths, n):
 @misconception(
     "masked_softmax",
     label="mask inverted",
-    hint="The mask is upside down: True means *may* attend, so hide where it is False.",
+    hint="The mask is upside down: True means: may attend, so hide where it is False.",
 )
 def masked_softmax_inverted(S, mask):
     return share(S, ~mask)
@@ -897,7 +897,7 @@ def masked_attention_without_mask(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="mask inverted",
-    hint="The mask is upside down: True means *may* attend, so hide where it is False.",
+    hint="The mask is upside down: True means: may attend, so hide where it is False.",
 )
 def masked_attention_inverted(Q, K, V, mask=None):
     return attend(Q, K, V, None if mask is None else ~mask)

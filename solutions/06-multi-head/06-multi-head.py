@@ -335,7 +335,7 @@ checks.run("MultiHeadAttentionLoop", points=5)
 # from the last axis, so that the mask's b would meet h. Where b = h, nobody complains.
 #
 # By hand, the example of 6.3 gives $(14, -4)$ here as well, with `W_q`, `W_k` and `W_v` the identity. The scores
-# are divided by $\sqrt{d_\text{head}}$, the number of products in each: for d_model = 8 and h = 2 that is 2, and not $\sqrt 8$.
+# are divided by $\sqrt{d_\text{head}}$, since $d_\text{head}$ products are added up in each: for d_model = 8 and h = 2 that is 2, and not $\sqrt 8$.
 #
 # Both classes have 4 d_model (d_model + 1) parameters with biases, however many heads there are.
 

@@ -689,7 +689,7 @@ class hides_later:
 
 @of_both(
     label="mask inverted",
-    hint="The mask is upside down: True means *may* attend here, as in `scaled_dot_product_attention`. In "
+    hint="The mask is upside down: True means: may attend, here as in `scaled_dot_product_attention`. In "
     "`nn.MultiheadAttention` it means the opposite. `masked_softmax` takes it as it is.",
 )
 class inverted:
@@ -804,7 +804,7 @@ class empty_rows_zero:
 
 @of_both(
     label="NaN in the gradient",
-    hint="The results are right, and the gradient is NaN where a query may attend to nothing: -inf was *added*, and "
+    hint="The results are right, and the gradient is NaN where a query may attend to nothing: -inf was added, and "
     "0 times NaN is NaN on the way back. `masked_fill` stops it, and so does the given `masked_softmax`.",
 )
 class nan_on_the_way_back:

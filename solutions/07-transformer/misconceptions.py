@@ -733,7 +733,7 @@ class unmasked:
 
 @of_both(
     label="mask turned round",
-    hint="The mask is upside down: True means *may* attend here. PyTorch's layers mean the opposite; yours hands it "
+    hint="The mask is upside down: True means: may attend here. PyTorch's layers mean the opposite; yours hands it "
     "on as it is.",
 )
 class inverted:
@@ -903,7 +903,7 @@ class EncoderLayer_no_module:
 
 @misconception(
     "EncoderLayer",
-    label="weights divided at random heads",
+    label="fewer heads than asked for",
     hint="A d_model that is no multiple of num_heads was accepted: the heads were made fewer. Let "
     "`MultiHeadAttention` raise.",
 )
@@ -1210,7 +1210,7 @@ class TinyGPT_unmasked(TinyGPT):
 @misconception(
     "TinyGPT",
     label="mask transposed",
-    hint="The mask is turned over: each token sees itself and *later* ones. Row i belongs to token i, which sees "
+    hint="The mask is turned over: each token sees itself and later ones. Row i belongs to token i, which sees "
     "columns 0 to i: `tril`, not `triu`.",
 )
 class TinyGPT_turned(TinyGPT):
@@ -1785,7 +1785,7 @@ def generate_one_more(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="prompt counted among the new tokens",
-    hint="The result has num_new_tokens tokens in all. So many are *added* to the prompt.",
+    hint="The result has num_new_tokens tokens in all. So many are added to the prompt.",
 )
 def generate_in_all(model, prompt, num_new_tokens):
     return written(model, prompt, max(num_new_tokens - prompt.shape[1], 0))
