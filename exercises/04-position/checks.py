@@ -471,7 +471,7 @@ def rotary_dtype(rotary, draw):
 
 @check(weight=0.5, needs=[rotary_values])
 def rotary_half(rotary, draw):
-    """float16 vectors in the hundreds turn by exact angles: an angle needs more digits than float16 has."""
+    """float16 vectors at places in the hundreds turn by exact angles, which need more digits than float16 has."""
     n, d = pair_sizes(draw, least=7)
     expect_agrees(rotary, rotated, draw.array(n, d, dtype=np.float16), 600 + places(draw, n, 398), rtol=HALF)
 
