@@ -429,20 +429,6 @@ def test_check_and_nbgrader_know_it(course, exercise, tmp_path, monkeypatch):
 CATALOGUES = list(catalogues.files(ROOT))
 
 
-@pytest.mark.parametrize("path", CATALOGUES, ids=[f"{path.parent.name}-{path.stem}" for path in CATALOGUES])
-def test_translations_have_the_places_of_their_templates(path):
-    """What stands in braces is put in by the engine: a translation has the same, none more and none fewer."""
-    with path.open("rb") as file:
-        catalogue = read_po(file, locale=path.parents[2].name)
-    for message in catalogue:
-        texts = message.id if isinstance(message.id, tuple) else (message.id,)
-        said = message.string if isinstance(message.string, tuple) else (message.string,)
-        if message.id and all(said):
-            wanted = set(re.findall(r"\{\w+\}", texts[-1]))
-            for one in said:
-                assert set(re.findall(r"\{\w+\}", one)) == wanted, (message.id, one)
-
-
 SEVERAL = {"memory", "value"}
 """Terms that are also other things: a decoder's memory, the value of a key."""
 
