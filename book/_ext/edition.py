@@ -121,7 +121,9 @@ def before(app, config):
     """Take the builder of editions, where this is one; leave out what no edition has, where only messages are wanted."""
     if config.messages_only:
         wanted = set().union(*map(editions.pages, editions.languages()))
-        config.exclude_patterns += [f"{name}.*" for name in app.config.external_site_map if name not in wanted | {config.root_doc}]
+        config.exclude_patterns += [
+            f"{name}.*" for name in app.config.external_site_map if name not in wanted | {config.root_doc}
+        ]
     if config.language != editions.SOURCE:
         app.add_builder(EditionBuilder, override=True)
         app.add_role_to_domain("glue", "text", Pasted(), override=True)
@@ -293,7 +295,9 @@ def parse_once():
     def publish(app, source, source_path, source_line, config, settings):
         key = source_path, source_line, source
         parsed = waiting.pop(key, None)
-        if parsed is None or any(child.parent is not parsed for child in parsed.children):  # a title's, now in the page
+        if parsed is None or any(
+            child.parent is not parsed for child in parsed.children
+        ):  # a title's, now in the page
             parsed = waiting[key] = parse(app, source, source_path, source_line, config, settings)
         return parsed
 

@@ -11,18 +11,22 @@ import filecmp
 import functools
 import json
 import shutil
+import sys
 import zipfile
 from pathlib import Path
 
 import anywidget
-import editions
 from docutils import nodes
-from edition import is_whole, root
 from elsewhere import links
 from sphinx.errors import ExtensionError
 from sphinx.locale import get_translation
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import editions
+from edition import is_whole, root
 
 from autograder import archive
 from autograder.course import Exercise
@@ -150,7 +154,9 @@ class ExerciseDirective(SphinxDirective):
             logger.warning(message, name, name, location=self.get_location(), type="house")
             return []
         title, points = read_exercise(notebook)
-        opened = notebook.with_suffix(f".{editions.short(self.config.language)}.ipynb")  # the edition's own, in the same zip
+        opened = notebook.with_suffix(
+            f".{editions.short(self.config.language)}.ipynb"
+        )  # the edition's own, in the same zip
         opened = opened if opened.exists() else notebook
         worth = _("%g points") % points
         up = "../" * self.env.docname.count("/") + root(self.env.app)
