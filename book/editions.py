@@ -7,6 +7,7 @@ without one is not in the edition: links lead to the English page. No code is ru
 """
 
 import pickle
+import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -120,6 +121,7 @@ def build(language, strict=True):
 def read_messages():
     """Return what there is to translate of each page, {"book/01-qkv": [...]}, without running code; nothing if that failed."""
     kept = BUILD / ".doctrees-messages"
+    shutil.rmtree(kept, ignore_errors=True)  # pages also say what extensions do, which may have changed
     overrides = {"nb_execution_mode": "off", "messages_only": True}
     if sphinx(SOURCE, BUILD / "messages", kept, strict=False, builder="messages", **overrides):
         return {}

@@ -1,6 +1,6 @@
 """The Chinese edition says what the English one says: catalogues, terms, signs; and its pages work in a browser."""
 
-import json
+import functools
 import re
 import sys
 from collections import Counter
@@ -30,12 +30,12 @@ PLACE = re.compile(r"\{\w+\}|%\.?\d*[dfgsr]|%\(\w+\)s")
 NUMBER = re.compile(r"(?<![A-Za-z\d.])[−-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 
 
+@functools.cache
 def translated(path):
     """The messages of a catalogue that are translated, as pairs; of those that count, the last form."""
     with path.open("rb") as file:
-        for message in read_po(file, LANGUAGE):
-            if message.id and translations.is_done(message):
-                yield translations.forms(message.id)[-1], translations.forms(message.string)[-1]
+        done = [message for message in read_po(file, LANGUAGE) if message.id and translations.is_done(message)]
+    return [(translations.forms(message.id)[-1], translations.forms(message.string)[-1]) for message in done]
 
 
 def kept(text):
@@ -85,7 +85,7 @@ def test_terms_are_those_of_the_list(path):
     free = tuple(editions.terms(LANGUAGE, "free")["beginnings"])
     wrong = []
     for english, said in translated(path):
-        words = "" if english.startswith(free) else plain(english)
+        words = "" if english.startswith(free) or translations.is_formula(english) else plain(english)
         for term, own in terms:
             if re.search(rf"(?<![\w-]){re.escape(term)}(s|es)?(?![\w-])", words, re.I):
                 if not any(sense in said for sense in (own, term, *senses.get(term, ()))):
@@ -102,3 +102,177 @@ def test_signs_are_chinese_and_spaces_are_where_they_belong(path):
     }
     texts = [plain(said) for english, said in translated(path) if not translations.is_formula(english)]
     assert not [(fault, text[:80]) for fault, sign in faults.items() for text in texts if re.search(sign, text)]
+
+
+def test_places_for_values_are_kept_in_figures():
+    catalogue = editions.messages(LANGUAGE) / "figures.po"
+    lost = [english for english, said in translated(catalogue) if set(PLACE.findall(english)) != set(PLACE.findall(said))]
+    assert not lost
+
+
+def test_names_in_pages_are_those_on_the_figures():
+    """What a page quotes of a button is what the button says."""
+    figures = dict(translated(editions.messages(LANGUAGE) / "figures.po"))
+    wrong = []
+    for path in CATALOGUES:
+        for english, said in translated(path) if path.parent.name == "book" else []:
+            quoted = re.findall(r"“([^”]+)”", said)
+            for label in re.findall(r"(?<!\*)\*([A-Z][^*]+)\*(?!\*)", english):
+                own = figures.get(label.replace("'", "’"))
+                if own and own not in quoted:
+                    wrong.append((path.stem, label, own, quoted))
+    assert not wrong
+
+
+@pytest.mark.slow
+def test_everything_is_translated():
+    """`make lint` says it as well, with names."""
+    assert translations.main(["--check"]) == 0
+
+
+def page(name, language=LANGUAGE):
+    """A built page."""
+    path = editions.HTML / editions.folder(language) / "book" / f"{name}.html"
+    return BeautifulSoup(path.read_text(encoding="utf8"), "html.parser")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_numbers_formulas_and_places_are_those_of_the_english_page(html, name):
+    both = [page(name, language).select_one("article") for language in (editions.SOURCE, LANGUAGE)]
+    for article in both:
+        for part in article.select("script, style, .abh-told, .abh-drawing, aside"):
+            part.decompose()
+    formulas = [
+        Counter(re.sub(r"\\text\{[^}]*\}|\s+|[.。]", "", part.get_text()) for part in article.select(".math")) for article in both
+    ]
+    assert formulas[0] == formulas[1]
+    assert len({tuple(part.get_text() for part in article.select(".highlight pre")) for article in both}) == 1
+    ids = [{part["id"] for part in article.select("[id]")} for article in both]
+    assert ids[0] == ids[1]
+    for article in both:
+        for part in article.select(".math, .highlight, code, svg"):
+            part.decompose()
+    numbers = [Counter(NUMBER.findall(article.get_text(" ").replace("-", "−"))) for article in both]
+    assert numbers[0] == numbers[1]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_paragraph_is_left_in_english(html, name):
+    article = page(name).select_one("article")
+    for part in article.select("pre, code, .math, script, .output, [hreflang=en], .abh-measured"):
+        part.decompose()
+    left = []
+    for part in article.select("p, li, td, th, dt, h1, h2, h3, h4, figcaption, summary, text"):
+        text = part.get_text(" ", strip=True)
+        if len(re.findall(r"[A-Za-z]{2,}", text)) > 3 and not re.search(f"[{HAN}]", text) and not part.find("p"):
+            left.append(text[:90])
+    assert not left
+
+
+def test_pages_of_both_editions_know_each_other(html):
+    for name in [*PAGES, "claims", "01-qkv-deeper"]:
+        english = page(name, editions.SOURCE)
+        (switch,) = english.select(".abh-edition")
+        goal = (editions.HTML / "book" / switch["href"]).resolve()
+        assert goal.is_file() and switch["hreflang"] == switch["lang"] == "zh-CN"
+        alternates = {link["hreflang"]: link["href"] for link in english.select("link[rel=alternate]")}
+        assert (set(alternates) == {"en", "zh-CN"}) == (name in PAGES) == switch.has_attr("rel")
+        if name in PAGES:
+            chinese = page(name)
+            assert chinese.html["lang"] == "zh-CN"
+            back = (editions.HTML / "zh" / "book" / chinese.select_one(".abh-edition")["href"]).resolve()
+            assert back == (editions.HTML / "book" / f"{name}.html").resolve()
+    assert page("01-qkv-deeper", editions.SOURCE).select_one(".abh-edition")["href"] == "../zh/book/01-qkv.html"
+
+
+def test_links_to_english_pages_say_so(html):
+    for name in PAGES:
+        for link in page(name).select("a[href]:not(.abh-edition)"):
+            goal = (editions.HTML / "zh" / "book" / link["href"].partition("#")[0]).resolve()
+            if "://" not in link["href"] and goal.suffix == ".html":
+                assert goal.is_file(), (name, link["href"])
+                assert (link.get("hreflang") == "en") == (goal.parent == (editions.HTML / "book").resolve()), (name, link)
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def opened(request, browser, site):
+    """Each Chinese page, opened once; and what must not have happened."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    tab = context.new_page()
+    trouble = watch(tab, site)
+    visit(tab, f"{site}/zh", request.param)
+    yield tab, trouble
+    context.close()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_page_works_without_network(opened):
+    tab, trouble = opened
+    assert not trouble
+    assert tab.locator("mjx-merror").count() == 0
+    text = tab.locator("article.bd-article").inner_text()
+    assert not re.search(r"\\\(|\$\$|\{(term|ref|cite|doc|glue)[^}]*\}`|\*\*|^:::", text, re.M)
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_page_is_accessible(opened):
+    tab, _ = opened
+    tab.emulate_media(reduced_motion="reduce")
+    tab.add_script_tag(path=AXE)
+    found = broken_rules(tab, "light")
+    tab.evaluate("document.documentElement.dataset.theme = 'dark'")
+    assert not found + broken_rules(tab, "dark", runOnly=["color-contrast"])
+    tab.evaluate("document.documentElement.dataset.theme = 'light'")
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_page_fits_a_phone(opened):
+    tab, _ = opened
+    tab.set_viewport_size({"width": 390, "height": 844})
+    tab.wait_for_timeout(200)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    small, wide, cut = tab.evaluate("""() => {
+        const seen = e => e.checkVisibility({visibilityProperty: true}) && e.getBoundingClientRect().width;
+        const said = e => [...e.childNodes].some(part => part.nodeType === 3 && part.textContent.trim());
+        const scrolls = e => e && (/auto|scroll|hidden|clip/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
+        const all = [...document.querySelectorAll(".bd-article svg text, .abh-figure *")].filter(e => said(e) && seen(e));
+        const size = e => {
+            const drawn = e.closest("svg") && e.getScreenCTM && e.getScreenCTM();
+            return parseFloat(getComputedStyle(e).fontSize) * (drawn ? Math.hypot(drawn.a, drawn.b) : 1);
+        };
+        const beyond = [...document.querySelectorAll("main *")].filter(
+            e => seen(e) && e.getBoundingClientRect().right > innerWidth + 1 && !scrolls(e.parentElement));
+        const buttons = [...document.querySelectorAll(".abh-figure button")].filter(
+            e => seen(e) && e.scrollWidth > e.clientWidth + 1);
+        return [all.filter(e => size(e) < 10.95), beyond, buttons].map(them => them.map(e => e.outerHTML.slice(0, 120)));
+    }""")
+    assert not small and not wide and not cut
+    tab.set_viewport_size({"width": 1280, "height": 900})
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_the_switch_leads_to_the_same_place(page, site):
+    visit(page, site, "02-scaling")
+    heading = page.locator("section section[id]").nth(2).get_attribute("id")
+    page.goto(f"{site}/book/02-scaling.html#{heading}")
+    page.get_by_role("link", name="中文", exact=True).click()
+    page.wait_for_url(f"**/zh/book/02-scaling.html#{heading}")
+    assert page.locator(f"section[id='{heading}']").count() == 1
+    page.get_by_role("link", name="English", exact=True).click()
+    page.wait_for_url(f"{site}/book/02-scaling.html#{heading}")
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("words, first", [("因果掩码", "05-masking"), ("注意力头", ""), ("秩", ""), ("softmax 的梯度", "03-")])
+def test_search_finds_chinese(page, site, words, first):
+    trouble = watch(page, site)
+    page.goto(f"{site}/zh/search.html?q={quote(words)}")
+    found = page.locator("#search-results li a")
+    found.first.wait_for()
+    page.locator("#search-results p.search-summary", has_text="完成").wait_for()
+    assert any(first in link.get_attribute("href") for link in found.all()) and not trouble

@@ -46,6 +46,7 @@ PASTED = (
 """What cells compute for the text of a page, but for the numbers in it."""
 OWN = ("documentation_options.js", "language_data.js", "translations.js")
 """What an edition has of its own among static files."""
+PROMPTS = ("prompt_show", "prompt_hide")
 SHOWN = (("image", "alt"), ("figure", "caption"))
 STATE = "ipywidgets_state"  # under which myst-nb keeps what a page's widgets are
 
@@ -170,13 +171,17 @@ class Collect(SphinxTransform):
     """Keeps what there is to translate of a page, in its order, at the moment when Sphinx puts in translations.
 
     Alternative texts and captions of what a cell shows are taken from the cell, which need not have run. What Sphinx would
-    pass over is made ready for it (descriptions in the front matter) or translated here (words in formulas).
+    pass over is made ready for it (cells of tables), or translated here: descriptions in the front matter, words in
+    formulas, and what unfolds a cell's code.
     """
 
     default_priority = i18n.Locale.default_priority - 1
 
     def apply(self):
         """Keep the messages in the environment."""
+        for paragraph in self.document.findall(nodes.paragraph):
+            if isinstance(paragraph.parent, nodes.entry) and not paragraph.source:
+                paragraph.source, paragraph.line = self.document["source"], paragraph.parent.line
         messages, found = {}, []
         for node, message in extract_messages(self.document):
             messages.setdefault(id(node), []).append(message)
@@ -184,9 +189,10 @@ class Collect(SphinxTransform):
         described = [node for node in itertools.chain(*waiting) if isinstance(node, nodes.meta)]
         found += [node["content"] for node in described]
         for node in self.document.findall(nodes.Element):
-            if node.get("nb_element") == "cell_code":
+            if is_cell(node):
                 shown = node["cell_metadata"].get("mystnb", {})
                 found += [shown[part][key].strip() for part, key in SHOWN if key in shown.get(part, {})]
+                found += [shown[f"code_{key}"] for key in PROMPTS if f"code_{key}" in shown]
             elif not within(node, is_no_text):
                 found += messages.get(id(node), [])
         self.env.messages[self.env.docname] = found
@@ -194,9 +200,17 @@ class Collect(SphinxTransform):
             catalogue, _found = init_catalogue([str(editions.LOCALE)], self.config.language, self.env.docname)
             for node in described:
                 node["content"] = catalogue.gettext(node["content"])
+            for cell in self.document.findall(is_cell):
+                for key in filter(cell.hasattr, PROMPTS):
+                    cell[key] = catalogue.gettext(cell[key])
             for formula in self.document.findall(nodes.math_block):
                 said = catalogue.gettext(formula.rawsource or formula.astext())
                 formula.rawsource, formula[:], formula["translatable"] = said, [nodes.Text(said)], False
+
+
+def is_cell(node):
+    """Tell whether a node is a cell of code, with what it gave."""
+    return isinstance(node, nodes.Element) and node.get("nb_element") == "cell_code"
 
 
 def is_no_text(node):
@@ -228,7 +242,7 @@ def with_numbers(text):
     """Return a text in the edition's language, translated whatever numbers are in it."""
     words = without_numbers(text)
     said = str(_(words))
-    return text if said == words else said.format(*NUMBER.findall(text))
+    return said.format(*NUMBER.findall(text)) if text and said != words else text
 
 
 def counterpart(app, pagename, language):

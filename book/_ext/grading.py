@@ -37,7 +37,7 @@ class LimitsDirective(SphinxDirective):
         for limit in dataclasses.fields(limits.Limits):
             meaning = nodes.paragraph("", limit.metadata["help"])
             self.set_source_info(meaning)
-            body.append([[nodes.paragraph("", "", nodes.literal("", limit.name))], _value(limit.default), [meaning]])
+            body.append([[nodes.paragraph("", "", nodes.literal("", limit.name), translatable=False)], _value(limit.default), [meaning]])
         return [table([_("Name"), _("Value"), _("What it bounds")], body, (26, 10, 60), "abh-limits")]
 
 
