@@ -302,11 +302,13 @@ def named(made, values, h):
     return of_heads(values, h) if made.name == "MultiHeadAttentionLoop" else values
 
 
-def loaded(made, values, h, bias=True):
-    """Return a layer of the class under test with these parameters, set to be used and not to be trained."""
-    d_model = len(values["W_o.weight"])
-    layer = made.module(d_model, h) if bias else made.module(d_model, h, bias)
-    return layer.load(named(made, values, h), torch.float64, training=False)
+def loaded(made, values, h, bias=True, ahead=()):
+    """Return a layer of the class under test with these parameters, set to be used and not to be trained.
+
+    `ahead` has the arguments with which it is called next: all of this is one message to a layer that lives elsewhere.
+    """
+    arguments = (len(values["W_o.weight"]), h) if bias else (len(values["W_o.weight"]), h, bias)
+    return made.loaded(arguments, named(made, values, h), torch.float64, training=False, ahead=ahead)
 
 
 def expect_attends(layer, values, h, *arguments):
@@ -315,6 +317,20 @@ def expect_attends(layer, values, h, *arguments):
     out, weights = expect_tuple(layer(*arguments), RESULTS)
     expect_close(weights, expected_weights, what="weights")
     expect_close(out, expected_out, what="out")
+
+
+def expect_all(made, values, h, cases, bias=True):
+    """Do as `expect_attends` for one layer and several lists of arguments."""
+    layer = loaded(made, values, h, bias, ahead=cases)
+    for case in cases:
+        expect_attends(layer, values, h, *case)
+
+
+def expect_refused(made, values, h, refused):
+    """Fail unless a layer raises for each of these arguments; with each comes what is wrong with them."""
+    layer = loaded(made, values, h, ahead=[arguments for arguments, _ in refused])
+    for arguments, because in refused:
+        expect_raises(REFUSED, layer, *arguments, because=because)
 
 
 @of_both(weight=2)
@@ -348,7 +364,9 @@ def parameters_without_bias(made, draw):
 @of_both(weight=0)
 def refuses_heads(made, draw):
     """A d_model that is no multiple of num_heads raises when the layer is made: `ValueError` or its like."""
-    for d_model, h in [(7, 3), (6, 4), (8, 3), (3, 6)]:
+    cases = [(7, 3), (6, 4), (8, 3), (3, 6)]
+    made.ahead(cases)
+    for d_model, h in cases:
         expect_raises(REFUSED, made, d_model, h, because=f"d_model is {d_model}, and there are {h} heads")
 
 
@@ -357,8 +375,8 @@ def shapes_of_results(made, draw):
     """The result is a tuple of two tensors: out (b, n_q, d_model) and weights (b, h, n_q, n_k)."""
     b, n_q, n_k, h, d_head = sizes(draw)
     d_model = h * d_head
-    layer = loaded(made, parameters(draw, d_model), h)
-    result = layer(*tokens(draw, b, n_q, n_k, d_model))
+    values, arguments = parameters(draw, d_model), tokens(draw, b, n_q, n_k, d_model)
+    result = loaded(made, values, h, ahead=[arguments])(*arguments)
     expect_tuple(result, RESULTS)
     expect_tensor(result[0], (b, n_q, d_model), what="out")
     expect_tensor(result[1], (b, h, n_q, n_k), what="weights")
@@ -371,10 +389,9 @@ def values(made, draw):
     d_model = h * d_head
     for bias in (True, False):
         own = parameters(draw, d_model, bias)
-        layer = loaded(made, own, h, bias)
-        query, key, value = tokens(draw, b, n_q, n_k, d_model)
-        expect_attends(layer, own, h, query, key, value)
-    expect_attends(layer, own, h, *map(noncontiguous, (query, key, value)))
+        arguments = tokens(draw, b, n_q, n_k, d_model)
+        cases = [arguments, tuple(map(noncontiguous, arguments))]
+        expect_all(made, own, h, cases if not bias else cases[:1], bias)
 
 
 @of_both(weight=2, needs=[shapes_of_results])
@@ -383,10 +400,8 @@ def defaults(made, draw):
     b, n_q, n_k, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
-    layer = loaded(made, own, h)
     query, key, _ = tokens(draw, b, n_q, n_k, d_model)
-    expect_attends(layer, own, h, query)
-    expect_attends(layer, own, h, query, key)
+    expect_all(made, own, h, [(query,), (query, key)])
 
 
 @of_both(weight=2, needs=[values])
@@ -395,10 +410,9 @@ def masked(made, draw):
     b, n_q, n_k, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
-    layer = loaded(made, own, h)
     arguments = tokens(draw, b, n_q, n_k, d_model)
-    expect_attends(layer, own, h, *arguments, some(draw, n_q, n_k))
-    expect_attends(layer, own, h, *arguments, torch.ones(n_q, n_k, dtype=torch.bool))
+    masks = some(draw, n_q, n_k), torch.ones(n_q, n_k, dtype=torch.bool)
+    expect_all(made, own, h, [(*arguments, mask) for mask in masks])
 
 
 @of_both(weight=2, needs=[masked])
@@ -407,11 +421,11 @@ def masked_sequences(made, draw):
     b, n_q, n_k, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
-    layer = loaded(made, own, h)
+    cases = []
     for sequences in (b, h, n_q):  # with the last, (b, 1, n_k) would fit without its 1 as well, as another mask
         arguments = tokens(draw, sequences, n_q, n_k, d_model)
-        for n in (n_q, 1):
-            expect_attends(layer, own, h, *arguments, some(draw, sequences, n, n_k))
+        cases += [(*arguments, some(draw, sequences, n, n_k)) for n in (n_q, 1)]
+    expect_all(made, own, h, cases)
 
 
 @of_both(weight=1, needs=[masked])
@@ -420,13 +434,12 @@ def masked_heads(made, draw):
     b, n_q, n_k, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
-    layer = loaded(made, own, h)
     arguments = tokens(draw, b, n_q, n_k, d_model)
-    for shape in [(b, h, n_q), (1, h, n_q), (b, 1, n_q), (b, h, 1), (1, 1, n_q), (1, h, 1), (b, 1, 1), (1, 1, 1)]:
-        expect_attends(layer, own, h, *arguments, some(draw, *shape, n_k))
+    shapes = [(b, h, n_q), (1, h, n_q), (b, 1, n_q), (b, h, 1), (1, 1, n_q), (1, h, 1), (b, 1, 1), (1, 1, 1)]
+    cases = [(*arguments, some(draw, *shape, n_k)) for shape in shapes]
     arguments = tokens(draw, h, h, n_k, d_model)  # sequences, heads and queries alike: axes of 1 tell masks apart
-    for shape in [(h, 1, 1), (1, h, 1), (1, 1, h)]:
-        expect_attends(layer, own, h, *arguments, some(draw, *shape, n_k))
+    cases += [(*arguments, some(draw, *shape, n_k)) for shape in [(h, 1, 1), (1, h, 1), (1, 1, h)]]
+    expect_all(made, own, h, cases)
 
 
 @of_both(weight=2, needs=[masked])
@@ -436,10 +449,9 @@ def nothing_to_attend_to(made, draw):
     d_model = h * d_head
     for bias in (True, False):
         own = parameters(draw, d_model, bias)
-        layer = loaded(made, own, h, bias)
         arguments, mask = tokens(draw, b, n_q, n_k, d_model), some(draw, b, n_q, n_k)
         mask[:, 0] = mask[0] = False
-        expect_attends(layer, own, h, *arguments, mask)
+        expect_all(made, own, h, [(*arguments, mask)], bias)
 
 
 @of_both(weight=1, needs=[values])
@@ -450,15 +462,12 @@ def sizes_alike(made, draw):
         d_model = h * d_head
         b = n_q = n_k = size
         own = parameters(draw, d_model)
-        layer = loaded(made, own, h)
         arguments = tokens(draw, b, n_q, n_k, d_model)
-        expect_attends(layer, own, h, *arguments, some(draw, b, n_q, n_k))
-        expect_attends(layer, own, h, arguments[0])
+        expect_all(made, own, h, [(*arguments, some(draw, b, n_q, n_k)), arguments[:1]])
     h, d_model = 2, 6
     own = parameters(draw, d_model)
-    layer = loaded(made, own, h)
-    for n_q, n_k in [(draw.long(), 3), (2, draw.long())]:
-        expect_attends(layer, own, h, *tokens(draw, 1, n_q, n_k, d_model), some(draw, n_q, n_k))
+    longs = [(draw.long(), 3), (2, draw.long())]
+    expect_all(made, own, h, [(*tokens(draw, 1, *n, d_model), some(draw, *n)) for n in longs])
 
 
 @of_both(weight=1, needs=[values])
@@ -468,8 +477,7 @@ def sizes_of_one(made, draw):
         b, n_q, n_k, h, d_head = (1 if place == one else size for place, size in enumerate(sizes(draw)))
         d_model = h * d_head
         own = parameters(draw, d_model)
-        layer = loaded(made, own, h)
-        expect_attends(layer, own, h, *tokens(draw, b, n_q, n_k, d_model), some(draw, b, n_q, n_k))
+        expect_all(made, own, h, [(*tokens(draw, b, n_q, n_k, d_model), some(draw, b, n_q, n_k))])
 
 
 @of_both(weight=1, needs=[values])
@@ -478,9 +486,8 @@ def large_scores(made, draw):
     b, n_q, n_k, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
-    layer = loaded(made, own, h)
     query, key, value = tokens(draw, b, n_q, n_k, d_model)
-    expect_attends(layer, own, h, 1000 * query, key, value, some(draw, n_q, n_k))
+    expect_all(made, own, h, [(1000 * query, key, value, some(draw, n_q, n_k))])
 
 
 @of_both(weight=2, needs=[values])
@@ -513,8 +520,8 @@ def in_training(made, draw):
     b, n_q, n_k, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
-    layer = loaded(made, own, h)
     arguments = tokens(draw, b, n_q, n_k, d_model)
+    layer = loaded(made, own, h, ahead=[arguments])
     expect_attends(layer, own, h, *arguments)
     layer.train()
     try:
@@ -534,7 +541,10 @@ def dtype(made, draw):
     for kind in DTYPES:
         layer.to(kind)
         inputs = [part.to(kind) for part in arguments]
-        for result in (layer(*inputs), layer(*inputs, mask)):
+        cases = [inputs, [*inputs, mask]]
+        layer.ahead(cases)
+        for case in cases:
+            result = layer(*case)
             expect_tensor(result[0], (b, n_q, d_model), kind, what="out")
             expect_tensor(result[1], (b, h, n_q, n_k), kind, what="weights")
 
@@ -544,10 +554,10 @@ def refuses_masks(made, draw):
     """A mask for another number of queries or keys raises `ValueError`, `RuntimeError` or `IndexError`."""
     # Worth points: whoever cuts such a mask takes one for another. PyTorch raises by itself.
     b, n_q, n_k, h, d_head = sizes(draw)
-    layer = loaded(made, parameters(draw, h * d_head), h)
-    inputs = tokens(draw, b, n_q, n_k, h * d_head)
-    for shape in [(n_q, n_k + 1), (n_q + 1, n_k), (b, n_q + 1, n_k)]:
-        expect_raises(REFUSED, layer, *inputs, some(draw, *shape), because=f"the mask is {shape}")
+    values, inputs = parameters(draw, h * d_head), tokens(draw, b, n_q, n_k, h * d_head)
+    shapes = [(n_q, n_k + 1), (n_q + 1, n_k), (b, n_q + 1, n_k)]
+    refused = [((*inputs, some(draw, *shape)), f"the mask is {shape}") for shape in shapes]
+    expect_refused(made, values, h, refused)
 
 
 @of_both(weight=0, needs=[values])
@@ -555,21 +565,22 @@ def refuses_sizes(made, draw):
     """Another width, other numbers of keys and values, and a mask for more heads raise; no size of 1 is stretched."""
     b, n_q, n_k, h, d_head = sizes(draw)
     d_model = h * d_head
-    layer = loaded(made, parameters(draw, d_model), h)
+    own = parameters(draw, d_model)
+    refused = []  # arguments, and what is wrong with them
     query, key, value = tokens(draw, b, n_q, n_k, d_model)
     for widths in [(d_model + h, d_model, d_model), (d_model, 1, d_model), (d_model, d_model, d_model - h)]:
         n = n_q, n_k, n_k
-        inputs = [tensor(draw, b, *own) for own in zip(n, widths, strict=True)]
-        expect_raises(REFUSED, layer, *inputs, because=f"d_model is {d_model}")
+        inputs = [tensor(draw, b, *shape) for shape in zip(n, widths, strict=True)]
+        refused.append((inputs, f"d_model is {d_model}"))
     for keys, values in [(n_k, n_k + 1), (n_k, 1), (1, n_k)]:
         inputs = query, tensor(draw, b, keys, d_model), tensor(draw, b, values, d_model)
-        expect_raises(REFUSED, layer, *inputs, because=f"{keys} keys, values: {values}")
+        refused.append((inputs, f"{keys} keys, values: {values}"))
     for shape in [(n_q, 1), (b, h, n_q, 1), (1, h + 1, n_q, n_k)]:
-        expect_raises(REFUSED, layer, query, key, value, some(draw, *shape), because=f"the mask is {shape}")
+        refused.append(((query, key, value, some(draw, *shape)), f"the mask is {shape}"))
     for queries, keys in [(1, n_k), (n_q, 1)]:  # these may not be stretched to the mask
         inputs = tokens(draw, b, queries, keys, d_model)
-        because = f"the mask is {(n_q, n_k)}"
-        expect_raises(REFUSED, layer, *inputs, some(draw, n_q, n_k), because=because)
+        refused.append(((*inputs, some(draw, n_q, n_k)), f"the mask is {(n_q, n_k)}"))
+    expect_refused(made, own, h, refused)
 
 
 @of_both(weight=0.5, needs=[shapes_of_results])
