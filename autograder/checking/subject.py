@@ -181,9 +181,7 @@ def called(function: Any, arguments: Sequence[Any], must_raise: bool = False) ->
     alone = lives_elsewhere(function)
     copies = tuple([twin(argument, twins, alone) for argument in arguments])
     with quiet():
-        return _answered(
-            Call(copies, must_raise=must_raise, function=function), lambda: function(*copies)
-        )
+        return _answered(Call(copies, must_raise=must_raise, function=function), lambda: function(*copies))
 
 
 def _is(a: Any, b: Any) -> bool:

@@ -85,6 +85,14 @@ def sizes(draw):
     return [int(size) for size in draw.rng.permutation([2, 3, 4, 5, 7])]
 
 
+def few(draw):
+    """Return b, n_q, n_k, h and d_head, all different, the last two small: a layer has as many parts as heads."""
+    h = int(draw.rng.choice([2, 3]))
+    d_head = int(draw.rng.choice([5 - h, 4]))
+    others = [size for size in (2, 3, 4, 5, 7) if size not in (h, d_head)]
+    return [*map(int, draw.rng.permutation(others)), h, d_head]
+
+
 def tensor(draw, *shape, dtype=torch.float64):
     return torch.tensor(draw.array(*shape), dtype=dtype)
 
@@ -123,9 +131,9 @@ def of_heads(values, h):
 
 
 def splits(draw):
-    """Return numbers of heads with the width of one, both more than 1 or not, alike or not."""
-    h, d_head, *_ = sizes(draw)
-    return [(h, d_head), (d_head, d_head), (1, d_head), (h, 1)]
+    """Return numbers of heads and the width of one, above 1 or not, alike or not; and whether there are biases."""
+    *_, h, d_head = few(draw)
+    return [(h, d_head, True), (h, d_head, False), (d_head, d_head, True), (1, d_head, False), (h, 1, True)]
 
 
 def shapes(values):
@@ -305,7 +313,7 @@ def named(made, values, h):
 def loaded(made, values, h, bias=True, ahead=()):
     """Return a layer of the class under test with these parameters, set to be used and not to be trained.
 
-    `ahead` has the arguments with which it is called next: all of this is one message to a layer that lives elsewhere.
+    `ahead` has the arguments of the calls that come next: they go with it in one message, where it lives elsewhere.
     """
     arguments = (len(values["W_o.weight"]), h) if bias else (len(values["W_o.weight"]), h, bias)
     return made.loaded(arguments, named(made, values, h), torch.float64, training=False, ahead=ahead)
@@ -336,7 +344,7 @@ def expect_refused(made, values, h, refused):
 @of_both(weight=2)
 def parameters_named(made, draw):
     """Its parameters have the names and the shapes of the text, and no others."""
-    h, d_head, *_ = sizes(draw)
+    *_, h, d_head = few(draw)
     d_model = h * d_head
     expect_parameters(made.module(d_model, h), shapes(named(made, parameters(draw, d_model), h)))
 
@@ -344,7 +352,7 @@ def parameters_named(made, draw):
 @of_both(weight=0.5)
 def attributes(made, draw):
     """`d_model` and `num_heads` can be read from the layer."""
-    h, d_head, *_ = sizes(draw)
+    *_, h, d_head = few(draw)
     d_model = h * d_head
     layer = made.module(d_model, h)
     for name, size in [("d_model", d_model), ("num_heads", h)]:
@@ -356,7 +364,7 @@ def attributes(made, draw):
 @of_both(weight=1, needs=[parameters_named])
 def parameters_without_bias(made, draw):
     """With `bias=False` there are the weights alone."""
-    h, d_head, *_ = sizes(draw)
+    *_, h, d_head = few(draw)
     d_model = h * d_head
     expect_parameters(made.module(d_model, h, False), shapes(named(made, parameters(draw, d_model, bias=False), h)))
 
@@ -373,7 +381,7 @@ def refuses_heads(made, draw):
 @of_both(weight=1, needs=[parameters_named])
 def shapes_of_results(made, draw):
     """The result is a tuple of two tensors: out (b, n_q, d_model) and weights (b, h, n_q, n_k)."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     values, arguments = parameters(draw, d_model), tokens(draw, b, n_q, n_k, d_model)
     result = loaded(made, values, h, ahead=[arguments])(*arguments)
@@ -385,7 +393,7 @@ def shapes_of_results(made, draw):
 @of_both(weight=3, needs=[shapes_of_results])
 def values(made, draw):
     """Each head has weights of its own, from its own columns; `W_o` mixes what all found. With biases and without."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     for bias in (True, False):
         own = parameters(draw, d_model, bias)
@@ -397,7 +405,7 @@ def values(made, draw):
 @of_both(weight=2, needs=[shapes_of_results])
 def defaults(made, draw):
     """With a query alone it is self-attention; with query and key, the keys are the values too."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
     query, key, _ = tokens(draw, b, n_q, n_k, d_model)
@@ -407,7 +415,7 @@ def defaults(made, draw):
 @of_both(weight=2, needs=[values])
 def masked(made, draw):
     """With a mask (n_q, n_k), the same for all sequences and heads, weights are 0 where it is False."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
     arguments = tokens(draw, b, n_q, n_k, d_model)
@@ -418,7 +426,7 @@ def masked(made, draw):
 @of_both(weight=2, needs=[masked])
 def masked_sequences(made, draw):
     """A mask (b, n_q, n_k) or (b, 1, n_k) is one for each sequence, as many heads as sequences or not."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
     cases = []
@@ -431,7 +439,7 @@ def masked_sequences(made, draw):
 @of_both(weight=1, needs=[masked])
 def masked_heads(made, draw):
     """A mask may have four axes, each of the first three full or 1: (b, h, n_q, n_k), (1, h, 1, n_k) and so on."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
     arguments = tokens(draw, b, n_q, n_k, d_model)
@@ -445,7 +453,7 @@ def masked_heads(made, draw):
 @of_both(weight=2, needs=[masked])
 def nothing_to_attend_to(made, draw):
     """A query that may attend to nothing gets weights 0 and the weighted sum 0: what comes out is `W_o`'s bias."""
-    b, n_k, n_q, h, d_head = sizes(draw)
+    b, n_k, n_q, h, d_head = few(draw)
     d_model = h * d_head
     for bias in (True, False):
         own = parameters(draw, d_model, bias)
@@ -474,7 +482,7 @@ def sizes_alike(made, draw):
 def sizes_of_one(made, draw):
     """Sizes of 1 stay axes: one sequence, one query, one key, one head, one column for each head."""
     for one in range(5):
-        b, n_q, n_k, h, d_head = (1 if place == one else size for place, size in enumerate(sizes(draw)))
+        b, n_q, n_k, h, d_head = (1 if place == one else size for place, size in enumerate(few(draw)))
         d_model = h * d_head
         own = parameters(draw, d_model)
         expect_all(made, own, h, [(*tokens(draw, b, n_q, n_k, d_model), some(draw, b, n_q, n_k))])
@@ -483,7 +491,7 @@ def sizes_of_one(made, draw):
 @of_both(weight=1, needs=[values])
 def large_scores(made, draw):
     """Scores in the thousands, of either sign, give the weights that their differences say."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
     query, key, value = tokens(draw, b, n_q, n_k, d_model)
@@ -493,7 +501,7 @@ def large_scores(made, draw):
 @of_both(weight=2, needs=[values])
 def gradients(made, draw):
     """Gradients flow to each parameter and each input, without a mask, with one, and where it leaves nothing."""
-    b, n_k, n_q, h, d_head = sizes(draw)
+    b, n_k, n_q, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
     layer = loaded(made, own, h)
@@ -517,7 +525,7 @@ def gradients(made, draw):
 @of_both(weight=1, needs=[values])
 def in_training(made, draw):
     """In training mode, where a new layer begins, the results are the same: nothing is dropped at random."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
     arguments = tokens(draw, b, n_q, n_k, d_model)
@@ -534,7 +542,7 @@ def in_training(made, draw):
 @of_both(weight=1, needs=[shapes_of_results])
 def dtype(made, draw):
     """Both results have the dtype of parameters and inputs: float32, float64, float16, bfloat16, with a mask too."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     layer = loaded(made, parameters(draw, d_model), h)
     arguments, mask = tokens(draw, b, n_q, n_k, d_model), some(draw, n_q, n_k)
@@ -553,7 +561,7 @@ def dtype(made, draw):
 def refuses_masks(made, draw):
     """A mask for another number of queries or keys raises `ValueError`, `RuntimeError` or `IndexError`."""
     # Worth points: whoever cuts such a mask takes one for another. PyTorch raises by itself.
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     values, inputs = parameters(draw, h * d_head), tokens(draw, b, n_q, n_k, h * d_head)
     shapes = [(n_q, n_k + 1), (n_q + 1, n_k), (b, n_q + 1, n_k)]
     refused = [((*inputs, some(draw, *shape)), f"the mask is {shape}") for shape in shapes]
@@ -563,7 +571,7 @@ def refuses_masks(made, draw):
 @of_both(weight=0, needs=[values])
 def refuses_sizes(made, draw):
     """Another width, other numbers of keys and values, and a mask for more heads raise; no size of 1 is stretched."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
     refused = []  # arguments, and what is wrong with them
@@ -586,7 +594,7 @@ def refuses_sizes(made, draw):
 @of_both(weight=0.5, needs=[shapes_of_results])
 def kept(made, draw):
     """Query, key, value, mask and parameters are as they were after the call."""
-    b, n, h, d_head, _ = sizes(draw)  # queries and results of one shape, which one could be written into
+    b, n, _, h, d_head = few(draw)  # queries and results of one shape, which one could be written into
     d_model = h * d_head
     own = parameters(draw, d_model)
     layer = loaded(made, own, h)
@@ -642,7 +650,7 @@ def expect_its_own(subject, module, values, name):
 @check(weight=1)
 def fuse_parameters(fuse, draw):
     """The result is a `MultiHeadAttention`, with its parameters' names and shapes, and biases if there were some."""
-    h, d_head, *_ = sizes(draw)
+    *_, h, d_head = few(draw)
     d_model = h * d_head
     for bias in (True, False):
         values = parameters(draw, d_model, bias)
@@ -652,16 +660,15 @@ def fuse_parameters(fuse, draw):
 @check(weight=3, needs=[fuse_parameters])
 def fuse_values(fuse, draw):
     """Rows i d_head to (i + 1) d_head of `W_q`, `W_k`, `W_v` are head i's; biases likewise; `W_o` is the same."""
-    for h, d_head in splits(draw):
-        for bias in (True, False):
-            values = parameters(draw, h * d_head, bias)
-            expect_moved(fuse.module(list_of_heads(values, h)), values)
+    for h, d_head, bias in splits(draw):
+        values = parameters(draw, h * d_head, bias)
+        expect_moved(fuse.module(list_of_heads(values, h)), values)
 
 
 @check(weight=1, needs=[fuse_values])
 def fuse_outputs(fuse, draw):
     """If your `MultiHeadAttention` holds, the fused layer gives the outputs, weights and gradients of the list."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     values = parameters(draw, d_model)
     expect_works(fuse.module(list_of_heads(values, h)), values, h, draw, b, n_q, n_k)
@@ -684,7 +691,7 @@ def expect_works(layer, values, h, draw, b, n_q, n_k):
 @check(weight=1, needs=[fuse_values])
 def fuse_own(fuse, draw):
     """`loop` is left as it was, and the new layer's parameters are its own: training it changes nothing in `loop`."""
-    h, d_head, *_ = sizes(draw)
+    *_, h, d_head = few(draw)
     for heads in (h, 1):
         values = parameters(draw, heads * d_head)
         expect_its_own(fuse, list_of_heads(values, heads), values, "loop")
@@ -693,7 +700,7 @@ def fuse_own(fuse, draw):
 @check(weight=1, needs=[fuse_parameters])
 def fuse_dtype(fuse, draw):
     """The new layer's parameters have the dtype of the old one's: float32, float64 or bfloat16."""
-    h, d_head, *_ = sizes(draw)
+    *_, h, d_head = few(draw)
     values = parameters(draw, h * d_head)
     for kind in (torch.float32, torch.float64, torch.bfloat16):
         state = fuse.module(list_of_heads({name: part.to(kind) for name, part in values.items()}, h)).state()
@@ -721,7 +728,7 @@ def of_torch(values, h, batch_first=True, dropout=0.0):
 @check(weight=1)
 def from_torch_parameters(from_torch, draw):
     """The result is a `MultiHeadAttention`, with its parameters' names and shapes, and biases if there were some."""
-    h, d_head, *_ = sizes(draw)
+    *_, h, d_head = few(draw)
     d_model = h * d_head
     for bias in (True, False):
         values = parameters(draw, d_model, bias)
@@ -731,16 +738,15 @@ def from_torch_parameters(from_torch, draw):
 @check(weight=3, needs=[from_torch_parameters])
 def from_torch_values(from_torch, draw):
     """Rows of `in_proj_weight` and `in_proj_bias` are W_q's, W_k's and W_v's, in this order; `out_proj` is `W_o`."""
-    for h, d_head in splits(draw):
-        for bias in (True, False):
-            values = parameters(draw, h * d_head, bias)
-            expect_moved(from_torch.module(of_torch(values, h)), values)
+    for h, d_head, bias in splits(draw):
+        values = parameters(draw, h * d_head, bias)
+        expect_moved(from_torch.module(of_torch(values, h)), values)
 
 
 @check(weight=1, needs=[from_torch_values])
 def from_torch_outputs(from_torch, draw):
     """If your `MultiHeadAttention` holds, PyTorch's results come out, for either `batch_first`, sequences first."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     values = parameters(draw, d_model)
     for batch_first in (True, False):
@@ -761,7 +767,7 @@ def from_torch_outputs(from_torch, draw):
 @check(weight=1, needs=[from_torch_values])
 def from_torch_own(from_torch, draw):
     """`module` is left as it was; the new layer's parameters are its own: training it changes nothing in `module`."""
-    h, d_head, *_ = sizes(draw)
+    *_, h, d_head = few(draw)
     values = parameters(draw, h * d_head)
     expect_its_own(from_torch, of_torch(values, h), values, "module")
 
@@ -769,7 +775,7 @@ def from_torch_own(from_torch, draw):
 @check(weight=1, needs=[from_torch_parameters])
 def from_torch_dtype(from_torch, draw):
     """The new layer's parameters have the dtype of the old one's: float32, float64 or bfloat16."""
-    h, d_head, *_ = sizes(draw)
+    *_, h, d_head = few(draw)
     values = parameters(draw, h * d_head)
     for kind in (torch.float32, torch.float64, torch.bfloat16):
         state = from_torch.module(of_torch({name: part.to(kind) for name, part in values.items()}, h)).state()
