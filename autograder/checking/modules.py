@@ -63,6 +63,7 @@ def run_remote(function: Callable[..., Any], target: Any, arguments: Sequence[An
 
 @functools.cache
 def text_of(function: Callable[..., Any]) -> str:
+    """Return the text of a function of the check's own, as it goes elsewhere."""
     return textwrap.dedent(inspect.getsource(function))
 
 

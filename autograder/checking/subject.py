@@ -92,8 +92,8 @@ class Subject:
     def foresee(self, *steps: Step) -> None:
         """Say which calls a check makes next, in this order: to a function that lives elsewhere they go at once.
 
-        It is a hint, and takes the waiting away. The same calls are made afterwards, with the very same arguments, and
-        come out as without it. Where another call is made instead, what was foreseen is forgotten.
+        It is a hint, and takes the waiting away. The same calls are made afterwards, with the very same arguments,
+        and come out as without it. Where another call is made instead, what was foreseen is forgotten.
         """
         self._ahead.clear()
         if not lives_elsewhere(self.function):
@@ -219,8 +219,8 @@ def _remembered(value: Any) -> Any:
 def twin(value: Any, twins: dict[int, Any], alone: bool = False) -> Any:
     """Return a copy of an argument that is like it in every way: strides, order, read-only or not.
 
-    `twins` remembers what was copied, so that one array given twice is one array still. With `alone`, the argument goes
-    to where nobody can change what a module holds here: that is not copied.
+    `twins` remembers what was copied, so that one array given twice is one array still. With `alone`, the argument
+    goes to where nobody can change what a module holds here: that is not copied.
     """
     if id(value) in twins:
         return twins[id(value)]

@@ -68,8 +68,9 @@ def warm(imports: Sequence[str], besides: Sequence[str], gpu: bool, rehearsals: 
 
     What comes back is all that a guest does from its fork on.
 
-    What stands in `besides` is loaded as well, and not rehearsed; `rehearsals` are cells of exercises' own. Where guests may use a GPU, torch is only imported:
-    a first gradient looks for devices and starts a thread for each, which would survive no fork.
+    What stands in `besides` is loaded as well, and not rehearsed; `rehearsals` are cells of exercises' own. Where
+    guests may use a GPU, torch is only imported: a first gradient looks for devices and starts a thread for each,
+    which would survive no fork.
     """
     from autograder.sandbox.inside import responder, shell
 
