@@ -149,9 +149,9 @@ def shapes(arguments: Iterable[Any]) -> str | Message:
 
 
 def expect(condition: Any, message: str | Message, held: Iterable[str | Message] = ()) -> None:
-    """Fail with `message` unless `condition` is true."""
+    """Fail with `message`, which says what came in place of what was asked for, unless `condition` is true."""
     if not condition:
-        raise Failed(message, held)
+        raise Failed(message, held, tells=True)
 
 
 def expect_array(
