@@ -176,11 +176,14 @@ def split_heads_alike(split_heads, draw):
     X = tensor(draw, h, h, h)  # one column for each head
     expect_close(split_heads(X, h), columns(X.numpy(), h))
     # And widths that 64 divides, the width of a head in many models: `num_heads` alone says how many there are.
-    wide = 64 * int(draw.rng.choice([1, 2, 3, 12]))
-    heads = int(draw.rng.choice([own for own in (2, 4, 8, 16, 32) if own != wide // 64]))
-    for n, h, d_head in [(draw.long(), 2, 3), (3, draw.long(), 2), (3, 2, draw.long()), (2, heads, wide // heads)]:
-        d = h * d_head
-        X = tensor(draw, 2, n, d)
+    # So do 32, 96 and 128.
+    heads, more = (int(own) for own in draw.rng.choice([2, 4, 16, 32], size=2, replace=False))
+    wide = [(2, heads, 768 // heads), (2, more, 64 // more)]
+    cases = []
+    for n, h, d_head in [(draw.long(), 2, 3), (3, draw.long(), 2), (3, 2, draw.long()), *wide]:
+        cases.append((tensor(draw, 2, n, h * d_head), h))
+    split_heads.ahead(cases)
+    for X, h in cases:
         expect_close(split_heads(X, h), columns(X.numpy(), h))
 
 

@@ -810,6 +810,18 @@ def TinyGPT_sees(TinyGPT, draw):
                     "and all before it: is there attention in each layer, and does its mask hide too much?"
                 )
                 raise Failed(Message(message, j=j, i=j + int(blind[0])), tells=True)
+    # In a longer sequence too, where a mask of some size of its own would end.
+    n = int(draw.rng.integers(80, 100))
+    model, j = drawn(TinyGPT, draw, 3, 4, 1, 1, n), 66 + int(draw.rng.integers(3))
+    tokens = words(draw, 3, 1, n).repeat(2, 1)
+    tokens[1, j] = (tokens[1, j] + 1) % 3
+    logits = logits_of(model, tokens, 3)
+    seen = distances(logits[0, j:], logits[1, j:]) > CHANGES
+    message = (
+        "In a sequence of {n} tokens, token {j} was changed, and most logits after it stayed as they were: "
+        "does a mask hide too much?"
+    )
+    expect(seen.mean() > 0.5, Message(message, n=n, j=j))
 
 
 @check(weight=2, needs=[TinyGPT_sees])

@@ -23,12 +23,12 @@ import numpy as np
 import torch
 
 from checking import (
-    expect_all_raise,
     Failed,
     Message,
     Suite,
     backward,
     expect,
+    expect_all_raise,
     expect_by_hand,
     expect_close,
     expect_held,

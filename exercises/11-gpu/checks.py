@@ -173,13 +173,15 @@ def expect_inside(function, draw, way_back, what, sizes):
     for n in sizes:
         came = function.run_remote(outside, *heads(draw, n, b=1, h=2), True, way_back)
         if came is None:
-            raise Failed("Nothing is returned.")
+            raise Failed("Nothing is returned.", tells=True)
         count = came[what == "written"]
         if count:
             mend = f"mask each `tl.{'load' if what == 'read' else 'store'}`"
             if n % BLOCK == 0:
                 mend = f"{n} tokens fill their tiles, so look where each head begins, in each tensor"
-            raise Failed(f"For {n} tokens in 2 heads, {count} numbers were {what} outside of the tensors: {mend}.")
+            raise Failed(
+                f"For {n} tokens in 2 heads, {count} numbers were {what} outside of the tensors: {mend}.", tells=True
+            )
 
 
 def ragged(draw):
@@ -328,7 +330,9 @@ def forward_held(flash_attention_forward, draw):
     """Nothing n x n is held in memory."""
     most = flash_attention_forward.run_remote(most_bytes, *heads(draw, 128, b=1), False)
     if most > 0.9 * 128 * 128:  # n x n booleans have more
-        raise Failed(f"For 128 tokens torch made a tensor of {most} bytes: nothing of 128 x 128 stands in memory.")
+        raise Failed(
+            f"For 128 tokens torch made a tensor of {most} bytes: nothing of 128 x 128 stands in memory.", tells=True
+        )
 
 
 def launches(function, q, k, v, way_back):
@@ -370,7 +374,9 @@ def launches(function, q, k, v, way_back):
 def forward_is_a_kernel(flash_attention_forward, draw):
     """The work is done by a kernel of Triton's, which is launched."""
     if not flash_attention_forward.run_remote(launches, *heads(draw, BLOCK), False)[0]:
-        raise Failed("The numbers are right, and no kernel of Triton's was launched: `kernel[grid](...)` does it.")
+        raise Failed(
+            "The numbers are right, and no kernel of Triton's was launched: `kernel[grid](...)` does it.", tells=True
+        )
 
 
 def expect_forward_on_a_gpu(function, draw, n):
@@ -429,7 +435,9 @@ def tiled_held(tiled_backward, draw):
     inputs = [tensor(draw, *shape, kind=torch.float32) for shape in [(n, 16)] * 4 + [(n,)] * 2]
     most = tiled_backward.run_remote(most_bytes, *inputs)
     if most > 0.9 * n * n:  # n x n booleans have more
-        raise Failed(f"For {n} tokens torch made a tensor of {most} bytes: nothing of {n} x {n} stands in memory.")
+        raise Failed(
+            f"For {n} tokens torch made a tensor of {most} bytes: nothing of {n} x {n} stands in memory.", tells=True
+        )
 
 
 # flash_attention
@@ -454,7 +462,7 @@ def expect_gradients_of(function, inputs, upstream, causal=False, names="QKV", r
     for name, got, leaf in zip("QKV", came, leaves, strict=False):
         if name in names:
             if got is None:
-                raise Failed(f"No gradient came to {name}.")
+                raise Failed(f"No gradient came to {name}.", tells=True)
             more = {} if rtol is None else {"rtol": rtol, "unit": units(leaf.grad)}
             expect_close(exact(got), leaf.grad, what=f"the gradient of {name}", **more)
 
@@ -565,7 +573,7 @@ def flash_is_a_kernel(flash_attention, draw):
     ways = flash_attention.run_remote(launches, *heads(draw, BLOCK), True)
     for way, ran in zip(("", " on the way back"), ways, strict=True):
         if not ran:
-            raise Failed(f"The numbers are right, and no kernel of Triton's was launched{way}.")
+            raise Failed(f"The numbers are right, and no kernel of Triton's was launched{way}.", tells=True)
 
 
 def expect_backward_on_a_gpu(function, draw, n):
@@ -686,7 +694,7 @@ def layer_refuses_masks(MultiHeadLayer, draw):
         mask = torch.ones(shape, dtype=torch.bool)
         if layer.error(tensor(draw, 2, 7, 24), mask) is None:
             rest = ": one of two axes is (n, n_k), and nothing of it is repeated" if len(shape) == 2 else ""
-            raise Failed(f"A mask of shape {shape} does not fit 7 tokens, and was taken{rest}.")
+            raise Failed(f"A mask of shape {shape} does not fit 7 tokens, and was taken{rest}.", tells=True)
 
 
 @check(weight=1, needs=[layer_values])
@@ -724,7 +732,7 @@ def layer_nothing_to_see(MultiHeadLayer, draw):
     expect_close(layer(x, mask), out_of(values, x, 4, 4, mask))
     came = backward(layer, x, mask)[1][0]
     if came is not None and not np.isfinite(exact(came).numpy()).all():  # that none comes, `layer_gradients` tells
-        raise Failed("The gradient of x is not finite where a token may attend to nothing.")
+        raise Failed("The gradient of x is not finite where a token may attend to nothing.", tells=True)
 
 
 @check(weight=1, needs=[layer_causal, layer_masks])
@@ -769,7 +777,8 @@ def layer_cache(MultiHeadLayer, draw):
     expect_close(out, out_of(values, x, 4, 2, earlier(7)))
     if (times, h_kv) != (4, 2):
         raise Failed(
-            f"4 pieces and 2 heads of keys were to be cached; `append` was called {times} times, with {h_kv}."
+            f"4 pieces and 2 heads of keys were to be cached; `append` was called {times} times, with {h_kv}.",
+            tells=True,
         )
 
 
@@ -832,7 +841,7 @@ def layer_device(MultiHeadLayer, draw):
     found = layer.run_remote(on_meta, tensor(draw, 2, 5, 24, kind=torch.float32), some(draw, 5, 5))
     for what, own in zip(("", " with is_causal", " with a mask", " with both"), found, strict=False):
         if own != "meta":
-            raise Failed(f'Input and layer were moved to the device "meta", and{what} there came: {own}')
+            raise Failed(f'Input and layer were moved to the device "meta", and{what} there came: {own}', tells=True)
 
 
 def largest(layer, x, lengths):
@@ -888,7 +897,7 @@ def layer_held(MultiHeadLayer, draw):
         expect_held(own, int(0.9 * n * n), x, None, is_causal)
     most = layer.run_remote(largest, x[:, :601], [600, 1])
     if most > 0.5 * 600 * 600:
-        raise Failed(f"Reading 600 tokens, then 1, with a cache, it made a tensor of {most} numbers.")
+        raise Failed(f"Reading 600 tokens, then 1, with a cache, it made a tensor of {most} numbers.", tells=True)
 
 
 def compiled(layer, x, mask, upstream):
@@ -916,7 +925,7 @@ def layer_compiles(MultiHeadLayer, draw):
         x, upstream = tensor(draw, 2, 5, 24), tensor(draw, 2, 5, 24)
         came = layer.run_remote(compiled, x, mask, upstream)
         if isinstance(came, str):
-            raise Failed(f"`torch.compile(layer, fullgraph=True)` ended in {came}")
+            raise Failed(f"`torch.compile(layer, fullgraph=True)` ended in {came}", tells=True)
         leaf = x.clone().requires_grad_()
         expected = out_of(values, leaf, 4, 2, earlier(5) if mask is None else mask & earlier(5))
         expected.backward(upstream)
@@ -945,7 +954,7 @@ def layer_on_a_gpu(MultiHeadLayer, draw):
         for mask in (None, some(draw, 40, 40)):
             *came, device, name = layer.run_remote(on_cuda, x, mask, upstream, kind)
             if (device, name) != ("cuda", str(kind)):
-                raise Failed(f"Of {kind} on cuda, there came {name} on {device}.")
+                raise Failed(f"Of {kind} on cuda, there came {name} on {device}.", tells=True)
             leaf = x.clone().requires_grad_()
             expected = out_of(values, leaf, 4, 2, earlier(40) if mask is None else mask & earlier(40))
             expected.backward(upstream)
