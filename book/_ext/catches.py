@@ -146,11 +146,10 @@ class AccuracyDirective(_Directive):
     @staticmethod
     def counts(own):
         """What is told to answers that were left out, and how many right ones lost points."""
-        return Counter(
-            wrong=own["left_out"], cause=own["cause"], relation=own["relation"],
-            words=own["error"] + own["what_came"], nothing=own["nothing"], astray=own["astray"], right=own["right"] + own["rewrites"],
-            rejected=own["right_rejected"] + own["rewrites_rejected"],
-        )  # fmt: skip
+        counts = {name: own[name] for name in ("cause", "relation", "nothing", "astray")}
+        counts |= {"wrong": own["left_out"], "words": own["error"] + own["what_came"]}
+        right, rejected = (own["right" + what] + own["rewrites" + what] for what in ("", "_rejected"))
+        return Counter(counts | {"right": right, "rejected": rejected})
 
     @staticmethod
     def of_mutants(row):
