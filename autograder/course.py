@@ -56,9 +56,12 @@ class Settings:
         Whether some of its checks ask something of a GPU; guests may then use one that the machine has.
     limits : dict
         What a submission may use, where it is other than in the rest of the course; see `autograder.limits`.
+    rehearsal : str
+        Code that runs once before a class is graded, where it takes long the first time: what it loads, guests have.
     """
 
     gpu: bool = False
+    rehearsal: str = ""
     limits: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -79,7 +82,7 @@ class Settings:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UserError(f"{named} is not TOML: {error}.") from None
         for key, value in said.items():
-            _expect(named, key, value, {"gpu": bool, "limits": dict})
+            _expect(named, key, value, {"gpu": bool, "limits": dict, "rehearsal": str})
         usual = dataclasses.asdict(Limits())
         for key, value in said.get("limits", {}).items():
             _expect(named, key, value, {name: type(usual[name]) for name in usual}, within="limits.")

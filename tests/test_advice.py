@@ -227,7 +227,7 @@ def test_listed_answers_are_held_to_it(folder):
     told = by_name["stretches"]
     assert told.advice and told.recognised and not told.passes and [name for name, _ in told.failed] == ["refuses"]
     assert not by_name["subtracts"].advice
-    said = [said for _name, said, _words in hint_coverage.hints(loader.load(folder), "add")]
+    said = [told.said for told in hint_coverage.hints(loader.load(folder), "add")]
     assert len(said) == 2  # and the one that only advice tells is among them
 
 

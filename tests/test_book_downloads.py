@@ -32,6 +32,7 @@ def toy(tmp_path):
     (exercise,) = course.sources()
     release(course, exercise)
     app = SimpleNamespace(srcdir=course.root, outdir=tmp_path / "html", builder=SimpleNamespace(format="html"))
+    app.config = SimpleNamespace(language="en")
     return exercise, app
 
 

@@ -17,6 +17,7 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 from bs4 import BeautifulSoup
 from conftest import ROOT, toy_course
+from nbgrader.api import Gradebook
 from typer.testing import CliRunner
 
 from autograder import archive, catalogues, cli, nbgrader_plugin, seeds
@@ -423,24 +424,35 @@ def test_check_and_nbgrader_know_it(course, exercise, tmp_path, monkeypatch):
     assert Path(notebooks[0]).read_bytes() == path.read_bytes()
 
 
+@pytest.mark.slow
+def test_nbgraders_own_commands_grade_one_notebook_in_its_language(tmp_path):
+    own = toy_course(tmp_path / "course", settings="\nc.Run.sandbox = False\n")
+    text = own.sources()[0].text
+    text.write_text(TITLE + text.read_text(encoding="utf-8"), encoding="utf-8")
+    write_catalogues(own.root)
+    release(own, own.sources()[0])
+    (toy,) = own.exercises()
+    zh, en = toy.edition("zh_CN"), toy.notebook
+    submitted = own.root / "submitted"
+    write(submitted / "ada" / "01-toy" / CHINESE, read(zh), WRONG)
+    write(submitted / "bob" / "01-toy" / CHINESE, read(zh), RIGHT)
+    write(submitted / "bob" / "01-toy" / ENGLISH, read(en))
+    write(submitted / "cai" / "01-toy" / ENGLISH, read(en), WRONG)
+    for command in ("autograde", "generate_feedback"):
+        subprocess.run([sys.executable, "-m", "nbgrader", command, "01-toy"], cwd=own.root, check=True)
+    with Gradebook(own.db_url, own.course_id) as book:
+        assert [notebook.name for notebook in book.find_assignment("01-toy").notebooks] == ["01-toy"]
+        assert {who: book.find_submission("01-toy", who).score for who in ("ada", "bob", "cai")} == {
+            "ada": 3.0, "bob": 6.0, "cai": 3.0,
+        }  # fmt: skip
+    pages = {path.parents[1].name: path.read_text("utf-8") for path in own.root.glob("feedback/*/*/*.html")}
+    assert {who: 'lang="zh-CN"' in page for who, page in pages.items()} == {"ada": True, "bob": True, "cai": False}
+
+
 # The catalogues of this course.
 
 
 CATALOGUES = list(catalogues.files(ROOT))
-
-
-@pytest.mark.parametrize("path", CATALOGUES, ids=[f"{path.parent.name}-{path.stem}" for path in CATALOGUES])
-def test_translations_have_the_places_of_their_templates(path):
-    """What stands in braces is put in by the engine: a translation has the same, none more and none fewer."""
-    with path.open("rb") as file:
-        catalogue = read_po(file, locale=path.parents[2].name)
-    for message in catalogue:
-        texts = message.id if isinstance(message.id, tuple) else (message.id,)
-        said = message.string if isinstance(message.string, tuple) else (message.string,)
-        if message.id and all(said):
-            wanted = set(re.findall(r"\{\w+\}", texts[-1]))
-            for one in said:
-                assert set(re.findall(r"\{\w+\}", one)) == wanted, (message.id, one)
 
 
 SEVERAL = {"memory", "value"}

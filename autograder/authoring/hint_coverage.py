@@ -7,19 +7,39 @@ a relation, else an error of the function's own, else what came in place of what
 import functools
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.table import Table
 
 from autograder.authoring import loader
-from autograder.checking.diagnosis import Diagnosis
+from autograder.checking import Result
+from autograder.checking.diagnosis import Diagnosis, alike
 from autograder.checking.subject import attempt
 
 SAID = ("cause", "relation", "error", "what came", "nothing")
 
 
-def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[tuple[str, str, str]]:
-    """Yield each listed wrong answer's name, which of `SAID` it is told when it is not listed, and the words."""
+OTHER_SEEDS = (101, 102, 103)
+"""Draws in which an answer that is named as the cause must do the same as well."""
+
+
+@dataclass
+class Told:
+    """What a wrong answer is told when it is not listed: its name, which of `SAID`, and the words.
+
+    `astray` tells whether the answer that is named as the cause does something else in the same check under other
+    seeds.
+    """
+
+    name: str
+    said: str
+    words: str
+    astray: bool = False
+
+
+def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[Told]:
+    """Yield what each listed wrong answer of a function is told when it is not listed."""
     remembered = functools.cache(attempt)
     diagnosis = Diagnosis(remembered)
     for wrong in exercise.suite.listed("wrong_for", subject):
@@ -27,12 +47,24 @@ def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[tupl
         report = exercise.suite.examine(subject, wrong, seed=seed, attempt=remembered, diagnosis=diagnosis)
         result = next(result for result in report.results if result.status.does_not_hold)
         if result.cause:
-            yield wrong.__name__, "cause", str(result.label)
+            yield Told(wrong.__name__, "cause", str(result.label), _is_astray(exercise, subject, wrong, result))
         elif result.relation:
-            yield wrong.__name__, "relation", str(result.relation)
+            yield Told(wrong.__name__, "relation", str(result.relation))
         else:
             said = "error" if result.raised else "what came" if result.tells else "nothing"
-            yield wrong.__name__, said, str(result.message)
+            yield Told(wrong.__name__, said, str(result.message))
+
+
+def _is_astray(exercise: loader.Loaded, subject: str, wrong: object, result: Result) -> bool:
+    """Tell whether the named cause does something else than a wrong answer, in the check that named it."""
+    check = next(check for check in exercise.suite.of(subject) if check.__name__ == result.name)
+    listed = exercise.suite.listed("wrong_for", subject)
+    named = next(answer for answer in listed if answer.__name__ == result.cause)
+    for seed in OTHER_SEEDS:
+        made = attempt(check, wrong, seed)
+        if made.failure and not alike(check, named, seed, made.calls):
+            return True
+    return False
 
 
 def table(folder: Path) -> Table:
@@ -40,6 +72,6 @@ def table(folder: Path) -> Table:
     exercise = loader.load(folder)
     rows = Table("function", "wrong answers", *SAID, title=folder.name)
     for subject in exercise.subjects:
-        counts = Counter(said for _name, said, _words in hints(exercise, subject))
+        counts = Counter(told.said for told in hints(exercise, subject))
         rows.add_row(subject, *map(str, [sum(counts.values()), *(counts[said] for said in SAID)]))
     return rows

@@ -283,6 +283,10 @@ FAMILIES: dict[str, tuple[Mistake, str]] = {
         "The result holds 1.0 and 0.0: `np.ones` and `np.zeros` make floats unless told otherwise. Give them "
         "`dtype=bool`.",
     ),
+    "a float instead of an int": (
+        lambda answer, *arguments: float(answer(*arguments)),
+        "A float came back, which has 16 digits: `/` makes one, `//` keeps whole numbers whole.",
+    ),
     "an array instead of a tensor": (
         _parts(lambda part: part.detach().numpy()),
         "An array of NumPy's came back. Return the tensor as it is: through NumPy no gradient finds its way back.",

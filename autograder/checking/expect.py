@@ -149,9 +149,9 @@ def shapes(arguments: Iterable[Any]) -> str | Message:
 
 
 def expect(condition: Any, message: str | Message, held: Iterable[str | Message] = ()) -> None:
-    """Fail with `message` unless `condition` is true."""
+    """Fail with `message`, which says what came in place of what was asked for, unless `condition` is true."""
     if not condition:
-        raise Failed(message, held)
+        raise Failed(message, held, tells=True)
 
 
 def expect_array(
@@ -324,14 +324,27 @@ def expect_agrees(
             raise
 
 
+def expect_all_agree(
+    subject: "Subject | Module", specification: Callable[..., Any], cases: Iterable[Sequence[Any]], **more: Any
+) -> None:
+    """Do as `expect_agrees` for one list of arguments after another; all of them are foreseen (`Subject.foresee`)."""
+    cases = list(cases)
+    subject.ahead(cases)
+    for arguments in cases:
+        expect_agrees(subject, specification, *arguments, **more)
+
+
 def expect_dtypes(subject: "Subject | Module", *arguments: Any, names: Sequence[str] = ()) -> None:
     """Fail unless the result has the dtype of the arguments: float32, float64 and float16, one after another.
 
     Of the arguments, arrays of floating numbers are given that dtype; others, such as a mask, stay as they are.
     `names` names the parts, where the result is a tuple of arrays.
     """
-    for dtype in (np.float32, np.float64, np.float16):
-        result = subject(*[_converted(argument, dtype) for argument in arguments])
+    dtypes = (np.float32, np.float64, np.float16)
+    cases = [[_converted(argument, dtype) for argument in arguments] for dtype in dtypes]
+    subject.ahead(cases)
+    for dtype, case in zip(dtypes, cases, strict=True):
+        result = subject(*case)
         parts = zip(expect_tuple(result, names), names, strict=True) if names else [(result, THE_RESULT)]
         for part, name in parts:
             expect_array(part, dtype=dtype, what=name)
@@ -358,8 +371,10 @@ def expect_unchanged(subject: "Subject | Module", names: Sequence[str], *argumen
 
 def expect_inputs_kept(subject: "Subject | Module", names: Sequence[str], *arguments: Any) -> None:
     """Do as `expect_unchanged`, and call the function once more with arrays that refuse to be written to."""
+    locked = [read_only(argument) if isinstance(argument, np.ndarray) else argument for argument in arguments]
+    subject.ahead([arguments, locked])
     expect_unchanged(subject, names, *arguments)
-    subject(*[read_only(argument) if isinstance(argument, np.ndarray) else argument for argument in arguments])
+    subject(*locked)
 
 
 def expect_raises(
@@ -387,3 +402,15 @@ def expect_raises(
         [Message("the mistake is noticed")],
         tells=True,
     )
+
+
+def expect_all_raise(
+    kinds: Sequence[type[BaseException]],
+    subject: "Subject | Module",
+    refused: Iterable[tuple[Sequence[Any], str | Message]],
+) -> None:
+    """Do as `expect_raises` for one list of arguments, with what does not fit, after another; all are foreseen."""
+    refused = list(refused)
+    subject.ahead([arguments for arguments, _because in refused])
+    for arguments, because in refused:
+        expect_raises(kinds, subject, *arguments, because=because)

@@ -7,8 +7,8 @@ import copy
 import functools
 import inspect
 import textwrap
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .expect import Failed, describe, is_module
 from .shared import differentiated
@@ -16,6 +16,23 @@ from .words import Message, joined
 
 if TYPE_CHECKING:
     from .subject import Call, Subject
+
+
+class Step(NamedTuple):
+    """A call that is foreseen; see `Subject.foresee`.
+
+    `what` and `arguments` are those of the `Call` that will be made. `op` is what is asked of `target`, which is an
+    object or the number of an earlier step, whose result it is: "call" or, with a function of the check's own, "run".
+    `given` are the arguments that it is asked with.
+    """
+
+    what: str
+    arguments: Sequence[Any]
+    op: str
+    target: Any
+    given: Sequence[Any]
+    function: Callable[..., Any] | None = None
+
 
 MOST_NAMES, MOST_NAME = 4, 60
 CUT_OFF = "does not require grad and does not have a grad_fn"  # what torch says of a result without a way back
@@ -40,12 +57,13 @@ def run_remote(function: Callable[..., Any], target: Any, arguments: Sequence[An
     either, unless they are text themselves.
     """
     if hasattr(type(target), "_run"):
-        return target._run(function.__name__, _text(function), arguments)
+        return target._run(function.__name__, text_of(function), arguments)
     return function(target, *arguments)
 
 
 @functools.cache
-def _text(function: Callable[..., Any]) -> str:
+def text_of(function: Callable[..., Any]) -> str:
+    """Return the text of a function of the check's own, as it goes elsewhere."""
     return textwrap.dedent(inspect.getsource(function))
 
 
@@ -107,6 +125,10 @@ class Module:
     def __call__(self, *arguments: Any) -> Any:
         """Return what the module returns; raise `Failed`, with the shapes, if it raises."""
         return self.subject.result(self.subject.call(arguments, self.own, "forward"), self.name)
+
+    def ahead(self, cases: Iterable[Sequence[Any]]) -> None:
+        """Say with which arguments the module is called next; see `Subject.foresee`."""
+        self.subject.foresee(*[Step("forward", own, "call", self.own, own) for own in cases])
 
     def error(self, *arguments: Any) -> BaseException | None:
         """Return the exception that the module raises for these arguments, or None."""

@@ -102,7 +102,12 @@ def span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[i
 
     `strides` and `itemsize` are in bytes.
     """
-    if 0 in shape:
-        return 0, 0
-    steps = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
-    return sum(step for step in steps if step < 0), itemsize + sum(step for step in steps if step > 0)
+    low = high = 0
+    for n, stride in zip(shape, strides, strict=True):
+        if not n:
+            return 0, 0
+        if stride < 0:
+            low += (n - 1) * stride
+        else:
+            high += (n - 1) * stride
+    return low, itemsize + high

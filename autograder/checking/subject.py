@@ -2,15 +2,16 @@
 
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from .draw import Draw
-from .expect import Failed, describe, is_module, shapes
-from .modules import CUT_OFF, Module, backward, expect_module, kept, run_remote
+from .expect import Failed, describe, is_module, lives_elsewhere, shapes
+from .modules import CUT_OFF, Module, Step, backward, expect_module, kept, prepare, run_remote
 from .shared import quiet, span
 from .words import Message
 
@@ -48,6 +49,7 @@ class Subject:
     def __init__(self, name: str, function: Any):
         self.name, self.function = name, function
         self.calls: list[Call] = []
+        self._ahead: deque[tuple[Step, Call, Callable[[], Any]]] = deque()
 
     def __call__(self, *arguments: Any) -> Any:
         """Return what the function returns; raise `Failed`, with the shapes, if it raises."""
@@ -64,6 +66,49 @@ class Subject:
         expect_module(module, name)
         return Module(self, module, name)
 
+    def loaded(
+        self,
+        arguments: Sequence[Any],
+        values: dict[str, Any],
+        dtype: Any = None,
+        training: bool | None = None,
+        ahead: Iterable[Sequence[Any]] = (),
+    ) -> Module:
+        """Do as `module(*arguments).load(values, dtype, training)`; `ahead` is as in `Module.ahead`."""
+        self.foresee(
+            Step("", arguments, "call", self.function, arguments),
+            Step("load", (), "run", 0, (values, dtype, training), prepare),
+            *[Step("forward", own, "call", 0, own) for own in ahead],
+        )
+        return self.module(*arguments).load(values, dtype, training)
+
+    def ahead(self, cases: Iterable[Sequence[Any]], function: Callable[..., Any] | None = None) -> None:
+        """Say with which arguments the function, or `function` by `run_remote`, is called next; see `foresee`."""
+        if function is None:
+            self.foresee(*[Step("", own, "call", self.function, own) for own in cases])
+        else:
+            self.foresee(*[Step(function.__name__, own, "run", self.function, own, function) for own in cases])
+
+    def foresee(self, *steps: Step) -> None:
+        """Say which calls a check makes next, in this order: to a function that lives elsewhere they go at once.
+
+        It is a hint, and takes the waiting away. The same calls are made afterwards, with the very same arguments,
+        and come out as without it. Where another call is made instead, what was foreseen is forgotten.
+        """
+        self._ahead.clear()
+        if not lives_elsewhere(self.function):
+            return
+        calls = []
+        for step in steps:
+            twins: dict[int, Any] = {}
+            calls.append(Call(tuple(twin(own, twins, alone=True) for own in step.given)))
+        parts = [step._replace(given=call.arguments) for step, call in zip(steps, calls, strict=True)]
+        try:
+            self._ahead.extend(zip(steps, calls, self.function._several(parts), strict=True))
+        except Exception as error:  # of a guest that is gone, each call that follows says so
+            if not getattr(error, "ended", False):
+                raise
+
     def given(self, module: Any, name: str) -> Module:
         """Return a torch module of the check's own as a `Module`, to be an argument, and to be looked at later."""
         return Module(self, kept(self.function, module), name)
@@ -78,10 +123,23 @@ class Subject:
 
     def call(self, arguments: Sequence[Any], function: Any = None, what: str = "", must_raise: bool = False) -> Call:
         """Make a `Call` and remember it: of the function itself, or of something that it made; see `Call`."""
-        call = called(self.function if function is None else function, arguments, must_raise)
+        target = self.function if function is None else function
+        call = self._foreseen(target, arguments, what, must_raise) or called(target, arguments, must_raise)
         call.what = what
         self.calls.append(call)
         return call
+
+    def _foreseen(self, target: Any, arguments: Sequence[Any], what: str, must_raise: bool) -> Call | None:
+        """Return a `Call` that was foreseen, with what came of it; None if another one is made."""
+        if not self._ahead:
+            return None
+        step, call, answer = self._ahead.popleft()
+        same = len(arguments) == len(step.arguments) and all(map(_is, arguments, step.arguments))
+        if not same or what != step.what:
+            self._ahead.clear()
+            return None
+        call.function, call.must_raise = target, must_raise
+        return _answered(call, answer)
 
     @staticmethod
     def result(call: Call, name: str) -> Any:
@@ -120,10 +178,20 @@ def called(function: Any, arguments: Sequence[Any], must_raise: bool = False) ->
     """Call a function and return the `Call`, whatever came of it."""
     # The function gets twins: what it does to them in place must not change what a check compares with.
     twins: dict[int, Any] = {}
-    call = Call(tuple([twin(argument, twins) for argument in arguments]), must_raise=must_raise, function=function)
+    alone = lives_elsewhere(function)
+    copies = tuple([twin(argument, twins, alone) for argument in arguments])
+    with quiet():
+        return _answered(Call(copies, must_raise=must_raise, function=function), lambda: function(*copies))
+
+
+def _is(a: Any, b: Any) -> bool:
+    return a is b
+
+
+def _answered(call: Call, answer: Callable[[], Any]) -> Call:
+    """Return a `Call` with what an answer comes to, whatever that is."""
     try:
-        with quiet():
-            call.result = function(*call.arguments)
+        call.result = answer()
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a SystemExit in a submission is a wrong answer too
@@ -148,10 +216,11 @@ def _remembered(value: Any) -> Any:
         return value
 
 
-def twin(value: Any, twins: dict[int, Any]) -> Any:
+def twin(value: Any, twins: dict[int, Any], alone: bool = False) -> Any:
     """Return a copy of an argument that is like it in every way: strides, order, read-only or not.
 
-    `twins` remembers what was copied, so that one array given twice is one array still.
+    `twins` remembers what was copied, so that one array given twice is one array still. With `alone`, the argument
+    goes to where nobody can change what a module holds here: that is not copied.
     """
     if id(value) in twins:
         return twins[id(value)]
@@ -162,9 +231,9 @@ def twin(value: Any, twins: dict[int, Any]) -> Any:
             copied = _strided_copy(value)
         copied.flags.writeable = value.flags.writeable
     elif isinstance(value, (list, tuple)) and type(value) in (list, tuple):
-        copied = type(value)([twin(item, twins) for item in value])
+        copied = type(value)([twin(item, twins, alone) for item in value])
     elif type(value) is dict:
-        copied = {key: twin(item, twins) for key, item in value.items()}
+        copied = {key: twin(item, twins, alone) for key, item in value.items()}
     elif type(value) is np.random.Generator:
         copied = _generator(value)
     elif type(value) is Module:
@@ -172,7 +241,7 @@ def twin(value: Any, twins: dict[int, Any]) -> Any:
     elif hasattr(type(value), "detach"):
         copied = _tensor(value)
     elif hasattr(type(value), "state_dict"):
-        copied = copy.deepcopy(value)
+        copied = value if alone else copy.deepcopy(value)
     else:
         copied = value
     twins[id(value)] = copied

@@ -4,6 +4,7 @@ What comes back is plain values. Whatever no honest guest would send ends the gu
 """
 
 import builtins
+import functools
 import math
 import re
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from autograder.checking.modules import Step, text_of
 from autograder.checking.words import Message
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.results import Kind
@@ -75,6 +77,9 @@ class Remote:
     def _run(self, name: str, source: str, arguments: Sequence[Any]) -> Any:
         return self._notebook.ask("run", self._target, arguments, name=name, source=source)
 
+    def _several(self, steps: Sequence[Step]) -> list[Callable[[], Any]]:
+        return self._notebook.ask_several(steps)
+
 
 def plain_remote(notebook: "RemoteNotebook", target: dict[str, Any], value: dict[str, Any]) -> Remote:
     """Return a `Remote`: callable, or a module of torch, only if what it stands for is, as the guest says."""
@@ -125,14 +130,34 @@ class RemoteNotebook:
     ) -> Any:
         """Have the guest do something, and return what it says came of it."""
         encoder = wire.Encoder(self._reference_to)
-        message = {
-            "op": op,
-            **target,
-            "arguments": encoder.encode(tuple(arguments)),
-            "keywords": encoder.encode(dict(keywords or {})),
-            **{name: encoder.encode(value) for name, value in more.items()},
-        }
+        message = _message(encoder, op, target, arguments, keywords, more)
         answer, blobs = self._request(message, encoder.blobs)
+        return self._said(answer, blobs, encoder, message)
+
+    def ask_several(self, steps: Sequence[Step]) -> list[Callable[[], Any]]:
+        """Have the guest do several things in one message; return for each what gives, or raises, what came of it."""
+        encoders, messages = [], []
+        blobs: list[bytes] = []
+        for step in steps:
+            encoder = wire.Encoder(self._reference_to)
+            encoder.blobs = blobs
+            target = {"part": step.target} if type(step.target) is int else step.target._target
+            run = step.function and {"name": step.function.__name__, "source": text_of(step.function)}
+            messages.append(_message(encoder, step.op, target, step.given, None, run or {}))
+            encoders.append(encoder)
+        answer, came = self._request({"op": "several", "parts": messages}, blobs)
+        replies = answer.get("replies")
+        if type(replies) is not list or len(replies) != len(steps) or not all(type(own) is dict for own in replies):
+            raise self._live().fail(Message(FORGED, what="a reply to something else"), Kind.HOSTILE)
+        return [
+            functools.partial(self._said, reply, came, encoder, message)
+            for reply, encoder, message in zip(replies, encoders, messages, strict=True)
+        ]
+
+    def _said(
+        self, answer: dict[str, Any], blobs: list[memoryview], encoder: wire.Encoder, message: dict[str, Any]
+    ) -> Any:
+        """Return what a reply says came of what was asked."""
         self._taken(lambda: self._write_back(answer.get("changed"), encoder, message, blobs))
         self._taken(lambda: self._reshape(answer.get("reshaped"), encoder))
         if "error" in answer:
@@ -257,6 +282,23 @@ class RemoteNotebook:
                     array.shape = tuple(shape)
                 except AttributeError:
                     raise wire.Violation("a new shape that an array's memory does not allow") from None
+
+
+def _message(
+    encoder: wire.Encoder,
+    op: str,
+    target: dict[str, Any],
+    arguments: Any,
+    keywords: dict[str, Any] | None,
+    more: dict[str, Any],
+) -> dict[str, Any]:
+    return {
+        "op": op,
+        **target,
+        "arguments": encoder.encode(tuple(arguments)),
+        "keywords": encoder.encode(dict(keywords or {})),
+        **{name: encoder.encode(value) for name, value in more.items()},
+    }
 
 
 _KINDS: dict[tuple[str, type[Exception]], type[Exception]] = {}

@@ -63,7 +63,9 @@ class WorkerConfig:
 
     def pool(self) -> GuestPool:
         """Return a warm parent, not started yet."""
-        return GuestPool(self.limits, self._given_imports(), self.hidden, self.uses_gpu(), self.imports)
+        rehearsals = [self.exercise(name).settings.rehearsal for name in self.exercises]
+        given = self._given_imports()
+        return GuestPool(self.limits, given, self.hidden, self.uses_gpu(), self.imports, filter(None, rehearsals))
 
     def _given_imports(self) -> list[str]:
         """Return the modules that the exercises' given cells import, each once."""

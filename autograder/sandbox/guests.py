@@ -65,6 +65,8 @@ class GuestPool:
         Whether guests may use this machine's GPU.
     besides : sequence of str
         Modules that are only loaded.
+    rehearsals : sequence of str
+        Cells to run beforehand as well.
     """
 
     def __init__(
@@ -74,9 +76,11 @@ class GuestPool:
         hidden: Iterable[str] = (),
         gpu: bool = False,
         besides: Iterable[str] = (),
+        rehearsals: Iterable[str] = (),
     ):
         self.limits, self.gpu = limits, gpu
         self.imports, self.besides = json.dumps(list(imports)), json.dumps(list(besides))
+        self.rehearsals = json.dumps(list(rehearsals))
         self.hidden = [str(path) for path in hidden]
         self.process: subprocess.Popen[bytes] | None = None
         self._last: Channel | None = None
@@ -93,7 +97,7 @@ class GuestPool:
         self.close()
         self._channels, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
-        loaded = [self.imports, self.besides, "gpu" if self.gpu else ""]
+        loaded = [self.imports, self.besides, "gpu" if self.gpu else "", self.rehearsals]
         command = [*bubblewrap.python(), "parent.main", str(theirs.fileno()), *loaded]
         self.process = subprocess.Popen(
             bubblewrap.command(command, self.hidden, self.gpu), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,

@@ -4,6 +4,8 @@
   right answers that look different and are not rejected.
 * `{catches-mutants}` counts, for each exercise, what became of its mutants: as `autograder mutants` wrote it down,
   because that takes minutes.
+* `{catches-accuracy}` counts, for each exercise, what is told to wrong answers that nobody listed, and how many right
+  ones are rejected: as `benchmarks/accuracy.py` and `autograder mutants` wrote it down.
 * `{catches}` is a heading for each exercise, and below it a table for each function, folded into a <details>.
 
 What became of each answer is `autograder.authoring.answer_trials`'s: as each exercise's record has it, or tried where
@@ -14,6 +16,7 @@ that passes.
 """
 
 import functools
+import json
 import multiprocessing
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
@@ -121,6 +124,48 @@ class MutantsDirective(_Directive):
         return [table(head, body, (28, 12, 12, 12, 12, 12, 12), "abh-counts", "abh-summed")]
 
 
+class AccuracyDirective(_Directive):
+    """How often checks are wrong, and how often they say why: counts that were written down."""
+
+    def run(self):
+        path = loader.ROOT / "book" / "data" / "accuracy.json"
+        for file in (path, loader.ROOT / mutants.RECORD):
+            self.env.note_dependency(str(file))
+        found = json.loads(path.read_text(encoding="utf8")) if path.exists() else {}
+        body, total = [], Counter()
+        for name, functions in found.items():
+            counts = sum(map(self.counts, functions.values()), Counter())
+            counts += sum(map(self.of_mutants, mutants.recorded().get(name, {}).values()), Counter())
+            body.append(self.row(name, counts))
+            total += counts
+        body.append(self.row(_("All"), total))
+        head = [_("Exercise"), _("Wrong"), _("Cause"), _("Relation"), _("Own words"), _("Nothing"), _("Cause astray")]
+        head += [_("Accepted"), _("Right"), _("Rejected")]
+        return [table(head, body, (19, 9, 9, 9, 9, 9, 9, 9, 9, 9), "abh-counts", "abh-summed")]
+
+    @staticmethod
+    def counts(own):
+        """What is told to answers that were left out, and how many right ones lost points."""
+        counts = {name: own[name] for name in ("cause", "relation", "nothing", "astray")}
+        counts |= {"wrong": own["left_out"], "words": own["error"] + own["what_came"]}
+        right, rejected = (own["right" + what] + own["rewrites" + what] for what in ("", "_rejected"))
+        return Counter(counts | {"right": right, "rejected": rejected})
+
+    @staticmethod
+    def of_mutants(row):
+        """What is told to mutants. One that does not come to an end is told so."""
+        wrong, told = row["killed"] + len(row["survived"]), row["told"] + row["endless"]
+        return Counter(
+            wrong=wrong, cause=row["cause"], relation=row["relation"], words=told - row["cause"] - row["relation"],
+            nothing=row["killed"] - told, accepted=len(row["survived"]),
+        )  # fmt: skip
+
+    @staticmethod
+    def row(name, counts):
+        kinds = ("wrong", "cause", "relation", "words", "nothing", "astray", "accepted", "right", "rejected")
+        return [name, *(str(counts[kind]) for kind in kinds)]
+
+
 class CatchesDirective(_Directive):
     """Each exercise, and each of its functions: the wrong answers, who catches them, and what the student reads."""
 
@@ -171,5 +216,6 @@ class CatchesDirective(_Directive):
 def setup(app):
     app.add_directive("catches-summary", SummaryDirective)
     app.add_directive("catches-mutants", MutantsDirective)
+    app.add_directive("catches-accuracy", AccuracyDirective)
     app.add_directive("catches", CatchesDirective)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -11,18 +11,22 @@ import filecmp
 import functools
 import json
 import shutil
+import sys
 import zipfile
 from pathlib import Path
 
 import anywidget
-import editions
 from docutils import nodes
-from edition import is_whole, root
 from elsewhere import links
 from sphinx.errors import ExtensionError
 from sphinx.locale import get_translation
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import editions
+from edition import is_whole, root
 
 from autograder import archive
 from autograder.course import Exercise

@@ -27,6 +27,7 @@ from checking import (
     Suite,
     expect,
     expect_agrees,
+    expect_all_agree,
     expect_array,
     expect_by_hand,
     expect_close,
@@ -74,9 +75,9 @@ def generator(draw):
     return np.random.default_rng(draw.rng.integers(2**62))
 
 
-def measured(score_variance, d_k, num_pairs, rng):
+def measured(score_variance, *arguments):
     """Return a result of `score_variance` as a float, or say what it is instead."""
-    result = score_variance(d_k, num_pairs, rng)
+    result = score_variance(*arguments)
     array = as_array(result)
     expect(
         array is not None and not array.ndim,
@@ -88,18 +89,30 @@ def measured(score_variance, d_k, num_pairs, rng):
     return float(array)
 
 
+AT_ONCE = 20  # results that are asked for together
+
+
+def several(score_variance, cases):
+    """Yield the result of `score_variance` for each list of arguments."""
+    score_variance.ahead(cases)
+    for case in cases:
+        yield measured(score_variance, *case)
+
+
 def count_near(score_variance, draw, d_k, num_pairs, calls, within, settled):
     """Return how many of so many results lie within this share of d_k from d_k, and how many do not.
 
     It stops as soon as `settled(near, far)` says that no further result can change what the check says.
     """
     near = far = 0
-    while near + far < calls and not settled(near, far):
-        result = measured(score_variance, d_k, num_pairs, generator(draw))
-        if abs(result / d_k - 1) <= within:
-            near += 1
-        else:
-            far += 1
+    while near + far < calls:
+        for result in several(score_variance, [(d_k, num_pairs, generator(draw)) for _ in range(AT_ONCE)]):
+            if near + far == calls or settled(near, far):
+                return near, far
+            if abs(result / d_k - 1) <= within:
+                near += 1
+            else:
+                far += 1
     return near, far
 
 
@@ -149,7 +162,7 @@ def score_variance_number(score_variance, draw):
 def score_variance_value(score_variance, draw):
     """The result is near d_k, whatever d_k is: with 2000 pairs, and with 100 where d_k is above 500."""
     widths, num_pairs = draw.sizes(3), 2000
-    results = [measured(score_variance, d_k, num_pairs, generator(draw)) for d_k in widths]
+    results = list(several(score_variance, [(d_k, num_pairs, generator(draw)) for d_k in widths]))
     # At d_k = 3, the worst, a right answer is further off less than once in 10^11: Chernoff's bound for the squared
     # scores, those that come up less than once in 10^15 cut off. The mean's square takes off one part in 50 at most.
     right = [abs(result / d_k - 1) <= 0.4 for d_k, result in zip(widths, results, strict=True)]
@@ -182,7 +195,7 @@ def score_variance_generator(score_variance, draw):
     results = []
     for _ in range(6):
         rng = generator(draw)
-        first, again = (measured(score_variance, d_k, 100, rng) for _ in range(2))  # each call gets a copy
+        first, again = several(score_variance, [(d_k, 100, rng)] * 2)  # each call gets a copy
         # Results differ by a tenth or so from draw to draw, so that 10^-6 is repeated by chance once in 10^5.
         expect(
             abs(first - again) <= 1e-6 * abs(first),
@@ -290,32 +303,31 @@ def scaled_scores_values(scaled_scores, draw):
     sizes_q, sizes_k = (draw.magnitudes(n_k, orders=6)[:, None] / 1000 for _ in "QK")
     Q, K = sizes_q * draw.array(n_k, n_k), sizes_k * draw.array(n_k, n_k)
     expect_agrees(scaled_scores, scaled_products, Q, K, unit=sizes_q * sizes_k.T)
+    cases = []
     for n_q, n_k, d_k in [(draw.long(), 3, 4), (2, draw.long(), 4), (2, 3, draw.long())]:
-        Q, K = noncontiguous(draw.array(n_q, d_k)), noncontiguous(draw.array(n_k, d_k))
-        expect_agrees(scaled_scores, scaled_products, Q, K)
+        cases.append((noncontiguous(draw.array(n_q, d_k)), noncontiguous(draw.array(n_k, d_k))))
+    expect_all_agree(scaled_scores, scaled_products, cases)
 
 
 @check(weight=2, needs=[scaled_scores_values])
 def scaled_scores_batch(scaled_scores, draw):
     """Leading axes, one or several, are kept: queries meet the keys of their own sequence alone."""
     n_q, n_k, d_k, b = draw.sizes(4)
-    for lead in [(b,), (2, b)]:
-        Q, K = draw.array(*lead, n_q, d_k), draw.array(*lead, n_k, d_k)
-        expect_agrees(scaled_scores, scaled_products, Q, K)
+    cases = [(draw.array(*lead, n_q, d_k), draw.array(*lead, n_k, d_k)) for lead in [(b,), (2, b)]]
+    expect_all_agree(scaled_scores, scaled_products, cases)
 
 
 @check(weight=1, needs=[scaled_scores_values])
 def scaled_scores_ones(scaled_scores, draw):
     """Sizes of 1 stay axes: one query, one key, one number in each, one sequence in the batch."""
     n_q, n_k, d_k = draw.sizes(3)
-    for Q_shape, K_shape in [
+    shapes = [
         ((1, d_k), (n_k, d_k)),
         ((n_q, d_k), (1, d_k)),
         ((n_q, 1), (n_k, 1)),
         ((1, n_q, d_k), (1, n_k, d_k)),
-    ]:
-        Q, K = draw.array(*Q_shape), draw.array(*K_shape)
-        expect_agrees(scaled_scores, scaled_products, Q, K)
+    ]
+    expect_all_agree(scaled_scores, scaled_products, [[draw.array(*own) for own in pair] for pair in shapes])
 
 
 @check(weight=0.5, needs=[scaled_scores_values])
@@ -377,10 +389,9 @@ def weights_entropy_shape(weights_entropy, draw):
 def weights_entropy_values(weights_entropy, draw):
     """Entry i is minus the sum of a ln a over the weights a of query i, with the natural logarithm."""
     n_q, n_k = draw.sizes(2)
-    expect_agrees(weights_entropy, entropies, sharpened(draw, n_q, n_k))
     # As many queries as keys, sorted so that columns add up to other numbers than rows; far more queries than keys.
-    expect_agrees(weights_entropy, entropies, np.sort(sharpened(draw, n_k, n_k)))
-    expect_agrees(weights_entropy, entropies, noncontiguous(sharpened(draw, draw.long(), 3)))
+    alike, many = np.sort(sharpened(draw, n_k, n_k)), noncontiguous(sharpened(draw, draw.long(), 3))
+    expect_all_agree(weights_entropy, entropies, [(sharpened(draw, n_q, n_k),), (alike,), (many,)])
 
 
 @check(weight=2, needs=[weights_entropy_values])
@@ -391,24 +402,22 @@ def weights_entropy_zeros(weights_entropy, draw):
     np.fill_diagonal(one, 1)
     two[:, 0] = two[:, 1] = 0.5
     # Together, so that 0 is held to the tolerance of numbers near 1: 10^-6 inside the logarithm does no harm here.
-    expect_agrees(weights_entropy, entropies, np.concatenate([one, two]))
-    expect_agrees(weights_entropy, entropies, with_zeros(draw, n_q, n_k))
+    expect_all_agree(weights_entropy, entropies, [(np.concatenate([one, two]),), (with_zeros(draw, n_q, n_k),)])
 
 
 @check(weight=2, needs=[weights_entropy_values])
 def weights_entropy_batch(weights_entropy, draw):
     """Leading axes, one or several, are kept: `A` (..., n_q, n_k) gives (..., n_q)."""
     n_q, n_k, b = draw.sizes(3)
-    for lead in [(b,), (2, b)]:
-        expect_agrees(weights_entropy, entropies, sharpened(draw, *lead, n_q, n_k))
+    expect_all_agree(weights_entropy, entropies, [(sharpened(draw, *lead, n_q, n_k),) for lead in [(b,), (2, b)]])
 
 
 @check(weight=1, needs=[weights_entropy_values])
 def weights_entropy_ones(weights_entropy, draw):
     """Sizes of 1 stay axes: one query, one sequence in the batch; a single key gives 0."""
     n_q, n_k = draw.sizes(2)
-    for shape in [(1, n_k), (1, n_q, n_k), (n_q, 1), (1, 1)]:
-        expect_agrees(weights_entropy, entropies, draw.weights(*shape))
+    shapes = [(1, n_k), (1, n_q, n_k), (n_q, 1), (1, 1)]
+    expect_all_agree(weights_entropy, entropies, [(draw.weights(*own),) for own in shapes])
 
 
 @check(weight=1, needs=[weights_entropy_values])

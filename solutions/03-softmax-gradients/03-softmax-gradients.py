@@ -312,8 +312,8 @@ def attention_backward(Q, K, V, dZ):
     _, A = attention_forward(Q, K, V)  # (..., n_q, n_k)
     dV = np.swapaxes(A, -1, -2) @ dZ  # (..., n_k, n_q) (..., n_q, d_v) -> (..., n_k, d_v)
     dA = dZ @ np.swapaxes(V, -1, -2)  # (..., n_q, d_v) (..., d_v, n_k) -> (..., n_q, n_k)
-    dS = softmax_backward(A, dA) / d_k**0.5  # (..., n_q, n_k), of the dot products before the scaling
-    return dS @ K, np.swapaxes(dS, -1, -2) @ Q, dV
+    dS = softmax_backward(A, dA)  # (..., n_q, n_k), of the scores, which were divided by the root
+    return dS @ K / d_k**0.5, np.swapaxes(dS, -1, -2) @ Q / d_k**0.5, dV
     ### END SOLUTION
 
 # %%

@@ -22,8 +22,8 @@ def through_softmax(A, dA):
 
 def back(A, Q, K, V, dZ, scale=None, through=through_softmax):
     """Return dQ, dK, dV for given weights; `scale` and `through` are where people go wrong."""
-    dS = through(A, dZ @ transposed(V)) * (Q.shape[-1] ** -0.5 if scale is None else scale)
-    return dS @ K, transposed(dS) @ Q, transposed(A) @ dZ
+    d_products = through(A, dZ @ transposed(V)) * (Q.shape[-1] ** -0.5 if scale is None else scale)
+    return d_products @ K, transposed(d_products) @ Q, transposed(A) @ dZ
 
 
 def backward(Q, K, V, dZ):
@@ -898,7 +898,7 @@ def gradients_unscaled(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="dK not scaled",
-    hint="dK is not scaled, dQ is. Both come from the same scores: divide dS once, before both products.",
+    hint="dK is not scaled, dQ is. Both come from the same scores: divide both products, or dS before them.",
 )
 def gradients_only_queries_scaled(Q, K, V, dZ):
     dQ, dK, dV = backward(Q, K, V, dZ)
@@ -1015,8 +1015,8 @@ def gradients_values_without_transpose(Q, K, V, dZ):
 )
 def gradients_keys_without_transpose(Q, K, V, dZ):
     A = attend(Q, K, V)[1]
-    dS = through_softmax(A, dZ @ transposed(V)) / Q.shape[-1] ** 0.5
-    return dS @ K, dS @ Q, transposed(A) @ dZ
+    d_products = through_softmax(A, dZ @ transposed(V)) / Q.shape[-1] ** 0.5
+    return d_products @ K, d_products @ Q, transposed(A) @ dZ
 
 
 @misconception(
@@ -1037,8 +1037,8 @@ def gradients_values_second(Q, K, V, dZ):
 )
 def gradients_own_matrices(Q, K, V, dZ):
     A = attend(Q, K, V)[1]
-    dS = through_softmax(A, dZ @ transposed(V)) / Q.shape[-1] ** 0.5
-    return dS @ Q, transposed(dS) @ K, transposed(A) @ dZ
+    d_products = through_softmax(A, dZ @ transposed(V)) / Q.shape[-1] ** 0.5
+    return d_products @ Q, transposed(d_products) @ K, transposed(A) @ dZ
 
 
 @misconception(
@@ -1114,8 +1114,8 @@ def gradients_one_maximum(Q, K, V, dZ):
 )
 def gradients_all_axes_reversed(Q, K, V, dZ):
     A = attend(Q, K, V)[1]
-    dS = through_softmax(A, dZ @ V.T) / Q.shape[-1] ** 0.5
-    return dS @ K, dS.T @ Q, A.T @ dZ
+    d_products = through_softmax(A, dZ @ V.T) / Q.shape[-1] ** 0.5
+    return d_products @ K, d_products.T @ Q, A.T @ dZ
 
 
 @misconception(

@@ -243,10 +243,10 @@ def gradients_step_by_step(Q, K, V, dZ):
 def gradients_einsum(Q, K, V, dZ):
     _, A = forward_einsum(Q, K, V)
     dA = np.einsum("...qv,...kv->...qk", dZ, V)
-    dS = A * (dA - np.einsum("...qk,...qk->...q", A, dA)[..., None]) / Q.shape[-1] ** 0.5
+    d_products = A * (dA - np.einsum("...qk,...qk->...q", A, dA)[..., None]) / Q.shape[-1] ** 0.5
     return (
-        np.einsum("...qk,...kd->...qd", dS, K),
-        np.einsum("...qk,...qd->...kd", dS, Q),
+        np.einsum("...qk,...kd->...qd", d_products, K),
+        np.einsum("...qk,...qd->...kd", d_products, Q),
         np.einsum("...qk,...qv->...kv", A, dZ),
     )
 
@@ -256,8 +256,8 @@ def gradients_sum_from_the_result(Q, K, V, dZ):
     """The row sum of A * dA is that of Z * dZ, as in FlashAttention."""
     Z, A = attend(Q, K, V)
     fits(Z.shape, dZ.shape)
-    dS = A * (dZ @ transposed(V) - (Z * dZ).sum(-1, keepdims=True)) / Q.shape[-1] ** 0.5
-    return [dS @ K, transposed(dS) @ Q, transposed(A) @ dZ]
+    d_products = A * (dZ @ transposed(V) - (Z * dZ).sum(-1, keepdims=True)) / Q.shape[-1] ** 0.5
+    return [d_products @ K, transposed(d_products) @ Q, transposed(A) @ dZ]
 
 
 @right("attention_backward")

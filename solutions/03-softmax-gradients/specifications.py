@@ -36,7 +36,7 @@ def attended(Q, K, V):
 def gradients(Q, K, V, dZ):
     """Return dQ, dK and dV, of the shapes of Q, K and V, for the gradient dZ (..., n_q, d_v) of the result."""
     A = attention_weights(Q, K)
-    dS = carried_back(A, (dZ[..., :, None, :] * V[..., None, :, :]).sum(-1)) / np.sqrt(Q.shape[-1])
-    dQ = (dS[..., None] * K[..., None, :, :]).sum(-2)
-    dK = (dS[..., None] * Q[..., :, None, :]).sum(-3)
+    d_products = carried_back(A, (dZ[..., :, None, :] * V[..., None, :, :]).sum(-1)) / np.sqrt(Q.shape[-1])
+    dQ = (d_products[..., None] * K[..., None, :, :]).sum(-2)
+    dK = (d_products[..., None] * Q[..., :, None, :]).sum(-3)
     return dQ, dK, (A[..., None] * dZ[..., :, None, :]).sum(-3)

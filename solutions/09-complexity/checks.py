@@ -18,6 +18,7 @@ if not importlib.util.find_spec("checking"):
     raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
 
 import functools
+import inspect
 import itertools
 import math
 from decimal import Decimal
@@ -689,3 +690,31 @@ def fit_exponent_inputs(fit_exponent, draw):
     """`lengths` and `seconds` are as they were after the call, and may be read-only."""
     lengths, seconds = scattered(draw, 6, power_of(draw))
     expect_inputs_kept(fit_exponent, ["lengths", "seconds"], lengths[::-1].astype(float), seconds[::-1].copy())
+
+
+# Counts are whole numbers
+
+
+def whole(name, *arguments):
+    """Declare the check of a function that counts: it is advice, since a float is right as far as its digits go."""
+
+    def own(function, draw):
+        """A count is a whole number: an `int`, which has all digits, however many."""
+        found = function(*arguments)
+        as_number(found)
+        message = f"The result should be an int, and is {describe(found)}. `/` makes a float, `//` an int of two."
+        expect(isinstance(found, (int, np.integer)), message)
+
+    own.__name__ = f"{name}_whole"
+    own.__signature__ = inspect.Signature([inspect.Parameter(own, KIND) for own in (name, "draw")])
+    check(weight=0, needs=[f"{name}_number"])(own)
+
+
+KIND = inspect.Parameter.POSITIONAL_OR_KEYWORD
+for name, arguments in [
+    ("attention_flops", (2, 4, 2)),
+    ("attention_bytes", (2, 4, 2, 2)),
+    ("parameter_count", (4,)),
+    ("crossover_length", (4,)),
+]:
+    whole(name, *arguments)

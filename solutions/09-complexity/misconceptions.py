@@ -340,7 +340,7 @@ def attention_flops_rounds_down(n, d_model, num_heads):
 # attention_flops: right
 
 
-@families("returns nothing", "assert instead of ValueError")
+@families("returns nothing", "a float instead of an int", "assert instead of ValueError")
 @right("attention_flops")
 def attention_flops_formula(n, d_model, num_heads):
     if d_model % num_heads != 0:
@@ -509,7 +509,7 @@ def attention_bytes_accepts(n, d_model, num_heads, bytes_per_value):
 # attention_bytes: right
 
 
-@families("returns nothing", "assert instead of ValueError")
+@families("returns nothing", "a float instead of an int", "assert instead of ValueError")
 @right("attention_bytes")
 def attention_bytes_formula(n, d_model, num_heads, bytes_per_value):
     if d_model % num_heads != 0:
@@ -653,7 +653,7 @@ def parameter_count_of_arrays(d_model, bias=True):
 # parameter_count: right
 
 
-@families("returns nothing")
+@families("returns nothing", "a float instead of an int")
 @right("parameter_count")
 def parameter_count_formula(d_model, bias=True):
     return 4 * d_model * d_model + (4 * d_model if bias else 0)
@@ -753,7 +753,7 @@ def crossover_length_and_cost(d_model):
 # crossover_length: right
 
 
-@families("returns nothing")
+@families("returns nothing", "a float instead of an int")
 @right("crossover_length")
 def crossover_length_formula(d_model):
     return 2 * d_model

@@ -115,9 +115,9 @@ if hasattr(triton, "cdiv"):
 # add the tile's weights to `total`; add weights times values to `acc`. At the end, out = acc / total, and the log-sum-exp
 # is top + ln(total).
 #
-# A tile of (n, d) from row `first` on has the pointers `x + rows[:, None] * D + columns[None, :]` with
-# `rows = first + tl.arange(0, BLOCK)` and `columns = tl.arange(0, D)`, where `D` is d, the width of a head.
-# Head j begins `j * n * D` numbers later; in `lse`, which has one number for each row, `j * n`. Keys beyond n get the
+# A tile of (n, d) from row `first` on has the pointers `x + rows[:, None] * WIDTH + columns[None, :]` with
+# `rows = first + tl.arange(0, BLOCK)` and `columns = tl.arange(0, WIDTH)`, where `WIDTH` is d, the width of a head.
+# Head j begins `j * n * WIDTH` numbers later; in `lse`, which has one number for each row, `j * n`. Keys beyond n get the
 # score -inf, and so do those after the query where `CAUSAL` is set; tiles that lie wholly above the diagonal can be skipped.
 # `tl.dot(a, b, input_precision="ieee")` multiplies without rounding float32 to TF32, and `tl.trans` transposes.
 #
@@ -131,23 +131,23 @@ if hasattr(triton, "cdiv"):
 
 # %% flash_attention_forward
 @triton.jit
-def forward_kernel(q, k, v, out, lse, n, scale, CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr):
+def forward_kernel(q, k, v, out, lse, n, scale, CAUSAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     """Attend: program (i, j) has the queries i * BLOCK to (i + 1) * BLOCK of head j, all of (b * h) counted."""
     ### BEGIN SOLUTION
     first, head = tl.program_id(0) * BLOCK, tl.program_id(1)
-    rows, columns = first + tl.arange(0, BLOCK), tl.arange(0, D)
+    rows, columns = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
     inside = rows[:, None] < n
-    places = head * n * D + rows[:, None] * D + columns[None, :]
+    places = head * n * WIDTH + rows[:, None] * WIDTH + columns[None, :]
     queries = tl.load(q + places, mask=inside, other=0.0)
     top = tl.full((BLOCK,), float("-inf"), tl.float32)
     total = tl.zeros((BLOCK,), tl.float32)
-    acc = tl.zeros((BLOCK, D), tl.float32)
+    acc = tl.zeros((BLOCK, WIDTH), tl.float32)
     end = n
     if CAUSAL:
         end = tl.minimum(n, first + BLOCK)
     for start in range(0, end, BLOCK):
         own = start + tl.arange(0, BLOCK)
-        theirs = head * n * D + own[:, None] * D + columns[None, :]
+        theirs = head * n * WIDTH + own[:, None] * WIDTH + columns[None, :]
         keys = tl.load(k + theirs, mask=own[:, None] < n, other=0.0)
         values = tl.load(v + theirs, mask=own[:, None] < n, other=0.0)
         scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale
@@ -188,7 +188,7 @@ def flash_attention_forward(q, k, v, causal=False):
     q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
     out, lse = torch.empty_like(q), q.new_empty(b, h, n, dtype=torch.float32)
     grid = (triton.cdiv(n, BLOCK), b * h)
-    forward_kernel[grid](q, k, v, out, lse, n, 1 / math.sqrt(d), CAUSAL=bool(causal), D=d, BLOCK=BLOCK)
+    forward_kernel[grid](q, k, v, out, lse, n, 1 / math.sqrt(d), CAUSAL=bool(causal), WIDTH=d, BLOCK=BLOCK)
     return out, lse
     ### END SOLUTION
 

@@ -157,7 +157,7 @@ FORWARD = {
     "log_2": ("log2 of the total", "The natural logarithm of the total, `tl.log`, is added to the top."),
     "one_head": (
         "keys of the first head for all",
-        "Those of a head lie behind those of the heads before: head * n * D.",
+        "Those of a head lie behind those of the heads before: head * n * WIDTH.",
     ),
     "not_divided": ("result not divided by the total", "At the end, out = acc / total."),
     "no_scale": ("scores not scaled", "The scores are divided by the square root of d."),
@@ -228,12 +228,12 @@ def flash_attention_forward_in_torch(q, k, v, causal=False):
 @triton.jit
 def attending(
     q, k, v, out, lse, strides_q, strides_k, strides_v, h, n, loaded, stored, scale,
-    CAUSAL: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WAY: tl.constexpr,
+    CAUSAL: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WAY: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Attend, in one of several ways: strides in place of copies, other tiles, base 2, keys loaded transposed."""
     first, head = tl.program_id(1) * ROWS, tl.program_id(0)
-    rows, columns = first + tl.arange(0, ROWS), tl.arange(0, D)
+    rows, columns = first + tl.arange(0, ROWS), tl.arange(0, WIDTH)
     q += (head // h) * strides_q[0] + (head % h) * strides_q[1]
     k += (head // h) * strides_k[0] + (head % h) * strides_k[1]
     v += (head // h) * strides_v[0] + (head % h) * strides_v[1]
@@ -242,7 +242,7 @@ def attending(
     )
     top = tl.full((ROWS,), -1e30, tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
-    acc = tl.zeros((ROWS, D), tl.float32)
+    acc = tl.zeros((ROWS, WIDTH), tl.float32)
     for start in range(0, n, COLUMNS):
         if (not CAUSAL) or start < first + ROWS:
             own = start + tl.arange(0, COLUMNS)
@@ -278,14 +278,14 @@ def attending(
             else:
                 acc = acc * shrink[:, None] + tl.dot(weights.to(values.dtype), values, input_precision=PRECISION)
             top = highest
-    places = (head * n + rows[:, None]) * D + columns[None, :]
+    places = (head * n + rows[:, None]) * WIDTH + columns[None, :]
     tl.store(out + places, (acc / total[:, None]).to(queries.dtype), mask=rows[:, None] < stored)
     if WAY == "base 2":
         top += tl.log2(total) * 0.6931471805599453
     else:
         top += tl.log(total)
     if WAY == "as if lse were out":
-        head *= D
+        head *= WIDTH
     tl.store(lse + head * n + rows, top, mask=rows < n)
 
 
@@ -308,7 +308,7 @@ def attend_by(q, k, v, causal, rows=32, columns=32, way="", precision="ieee"):
     if way == "as if lse were out":
         lse = longer(lse, out.numel())
     strides = [own.stride() for own in (q, k, v)]
-    named = {"CAUSAL": bool(causal), "D": d, "ROWS": rows, "COLUMNS": columns, "WAY": way, "PRECISION": precision}
+    named = {"CAUSAL": bool(causal), "WIDTH": d, "ROWS": rows, "COLUMNS": columns, "WAY": way, "PRECISION": precision}
     grid = b * h, -(-n // rows)
     attending[grid](q, k, v, out, lse, *strides, h, n, loaded, stored, 1 / math.sqrt(d), **named)
     return out, lse

@@ -38,6 +38,10 @@ LINUX_CAPABILITY_VERSION_3 = 0x20080522
 MADV_HUGEPAGE = 14
 MADV_COLLAPSE = 25
 
+M_TRIM_THRESHOLD = -1
+M_MMAP_THRESHOLD = -3
+KEPT = 1 << 30  # bytes: what malloc takes in one piece is kept below that, and not given back
+
 SIOCSIFFLAGS = 0x8914
 IFF_UP = 0x1
 
@@ -48,6 +52,13 @@ def must(result: int, what: str) -> None:
     """Raise the kernel's own error if a call failed, with what was wanted of it."""
     if result:
         raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+
+
+def keep_memory() -> None:
+    """Let malloc keep what is freed: with each array of a megabyte, the kernel would clear its pages once more."""
+    with contextlib.suppress(AttributeError):  # of another C library than GNU's
+        for name in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
+            LIBC.mallopt(name, KEPT)
 
 
 def clone(flags: int) -> int:

@@ -63,13 +63,14 @@ Serve = Callable[[socket.socket], None]
 """Be a guest at this end of its wire, until the judge hangs up."""
 
 
-def warm(imports: Sequence[str], besides: Sequence[str], gpu: bool) -> Serve:
+def warm(imports: Sequence[str], besides: Sequence[str], gpu: bool, rehearsals: Sequence[str] = ()) -> Serve:
     """Load everything that guests use, and rehearse a notebook, failing cells too: their code loads late.
 
     What comes back is all that a guest does from its fork on.
 
-    What stands in `besides` is loaded as well, and not rehearsed. Where guests may use a GPU, torch is only imported:
-    a first gradient looks for devices and starts a thread for each, which would survive no fork.
+    What stands in `besides` is loaded as well, and not rehearsed; `rehearsals` are cells of exercises' own. Where
+    guests may use a GPU, torch is only imported: a first gradient looks for devices and starts a thread for each,
+    which would survive no fork.
     """
     from autograder.sandbox.inside import responder, shell
 
@@ -83,7 +84,8 @@ def warm(imports: Sequence[str], besides: Sequence[str], gpu: bool) -> Serve:
     out, err = sys.stdout, sys.stderr
     sys.stdout = shell.Stream("stdout", interactive.outputs, 1)
     sys.stderr = shell.Stream("stderr", interactive.outputs, 2)
-    for cell in (REHEARSAL + REHEARSAL_OF_TORCH * (rehearsed and not gpu)).split("%%rehearsal"):
+    cells = (REHEARSAL + REHEARSAL_OF_TORCH * (rehearsed and not gpu)).split("%%rehearsal")
+    for cell in cells + list(rehearsals) * (not gpu):
         interactive.run_cell(cell, store_history=True)
     sys.stdout, sys.stderr = out, err
     with contextlib.suppress(Exception):
@@ -255,14 +257,16 @@ def main(descriptor: str, *loaded: str) -> None:
     descriptor : str
         The number of the socket that channels come through.
     loaded : str
-        As JSON: modules to load and rehearse, and modules only to load; and `gpu` if guests may use one.
+        As JSON: modules to load and rehearse, and modules only to load; `gpu` if guests may use one; as JSON, cells
+        to rehearse besides.
     """
     channels = socket.socket(fileno=int(descriptor))
     imports, besides, gpu = json.loads(loaded[0]), json.loads(loaded[1]), loaded[2] == "gpu"
     os.environ["HOME"] = os.environ["MPLCONFIGDIR"] = SCRATCH
     os.chdir(SCRATCH)
+    kernel.keep_memory()
     gc.disable()  # until everything is loaded, there is no garbage
-    serve = warm(imports, besides, gpu)
+    serve = warm(imports, besides, gpu, json.loads(loaded[3]))
     filter_program = seccomp.filter_program()
     if len(os.listdir("/proc/self/task")) > 1:
         raise RuntimeError("a module that was loaded beforehand has started threads; no guest can be forked")

@@ -42,6 +42,7 @@ class Responder:
         self.shell, self.link = shell, Link(connection)
         self.outputs = shell.outputs = Outputs(self.link)
         self.handles: list[Any] = []
+        self.parts: list[Any] = []  # what came of each part of a request for several things, so far
         self.functions: dict[str, Callable[..., Any]] = {}
         self.spilled = _spill()
         self.seed: int | None = None
@@ -134,20 +135,21 @@ class Responder:
         if found:
             reply["value"] = self.encoder(out).encode(self.shell.user_ns[message["name"]])
 
-    def do_call(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
-        """Call something; return its result, and the arguments that it changed in place."""
+    def do_call(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> Any:
+        """Call something; reply its result, and the arguments that it changed in place. Return the result, too."""
         self.outputs.begin()
         decoder = wire.Decoder(blobs, self.reference)
         target = self.target(message)
         arguments, more = decoder.decode(message["arguments"]), decoder.decode(message["keywords"])
         shapes = [tuple(array.shape) for array, *_ in decoder.arrays]
+        sent = len(out)
         try:
             with quiet():
                 result = target(*arguments, **more)
-            encoder = self.encoder(out)
-            reply["value"] = encoder.encode(result)
+            reply["value"] = self.encoder(out).encode(result)
         except BaseException as error:
-            out.clear()
+            del out[sent:]
+            result = None
             reply["error"] = self.described(error)
         for place, (array, buffer, data) in enumerate(decoder.arrays):
             if buffer != data:
@@ -155,6 +157,24 @@ class Responder:
                 out.append(bytes(buffer))
             if tuple(array.shape) != shapes[place]:
                 reply.setdefault("reshaped", {})[str(place)] = list(array.shape)
+        return result
+
+    def do_several(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
+        """Do several things, one after another; what one makes, a later one may be about."""
+        replies: list[Plain] = []
+        reply["replies"] = replies
+        self.parts.clear()
+        for part in message["parts"]:
+            own: Plain = {}
+            made, sent = None, len(out)
+            try:
+                made = getattr(self, "do_" + part["op"])(part, blobs, own, out)
+            except BaseException as error:
+                del out[sent:]
+                own = {"error": self.described(error)}
+            replies.append(own)
+            self.parts.append(made)
+        self.parts.clear()
 
     def do_get(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
         """Read an attribute."""
@@ -200,6 +220,8 @@ class Responder:
             if name not in self.shell.user_ns:
                 raise NameError(f"name {name!r} is not defined")
             found = self.shell.user_ns[name]
+        elif "part" in message:
+            found = self.parts[message["part"]]
         else:
             found = self.handles[message["handle"]]
         return getattr(found, message["method"]) if "method" in message else found

@@ -7,6 +7,7 @@ the judge as a callback. Both sides use this module; `Decoder` assumes that whoe
 `TooLarge` instead.
 """
 
+import ctypes
 import functools
 import math
 import struct
@@ -125,6 +126,12 @@ class Encoder:
         if self._nodes > MOST_NODES:
             raise TooLarge(f"a value of more than {MOST_NODES} parts")
         kind = type(value)
+        torch = sys.modules.get("torch")
+        if depth < MOST_DEPTH and id(value) not in self._places:  # what there is most of, first
+            if kind is np.ndarray:
+                return self._array(value)
+            if torch is not None and (kind is torch.Tensor or kind is torch.nn.Parameter):
+                return self._tensor(torch, value)
         if value is None or kind is bool or (kind is str and len(value) <= MOST_TEXT):
             return value
         if kind is int:
@@ -148,7 +155,6 @@ class Encoder:
             return self._array(value)
         if isinstance(value, np.generic) and value.dtype.kind in KINDS:
             return {"t": "scalar", "dtype": value.dtype.str, "b": self._blob(value.tobytes())}
-        torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
             return self._tensor(torch, value)
         if torch is not None and isinstance(value, (torch.dtype, torch.device)):
@@ -210,7 +216,7 @@ class Encoder:
 
     def _tensor(self, torch: Any, value: Any) -> Plain:
         plain = torch.Tensor.detach(value) if type(value) is torch.Tensor else _bare(torch, value)
-        name = str(plain.dtype).removeprefix("torch.")
+        name = _name_of(plain.dtype)
         if plain.layout != torch.strided or name not in TORCH_DTYPES:
             return self._reference(value)
         if plain.ndim > MOST_AXES:
@@ -221,8 +227,9 @@ class Encoder:
         if device != "cpu" or plain.is_conj() or plain.is_neg():
             plain = plain.resolve_conj().resolve_neg().cpu()
             strides = list(plain.stride())
-        low, high = span(shape, [stride * size for stride in strides], size)
-        if high - low > 4 * plain.numel() * size + 4096:
+        _, high = span(shape, strides, 1)
+        high *= size
+        if high > 4 * plain.numel() * size + 4096:
             plain = plain.contiguous()
             strides, high = list(plain.stride()), plain.numel() * size
         return {
@@ -243,9 +250,12 @@ def _bare(torch: Any, value: Any) -> Any:
         return torch.Tensor.detach(value).as_subclass(torch.Tensor)
 
 
-def _memory(address: int, size: int) -> bytes:
-    import ctypes
+@functools.lru_cache(100)
+def _name_of(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
 
+
+def _memory(address: int, size: int) -> bytes:
     return ctypes.string_at(address, size)
 
 
@@ -391,8 +401,7 @@ class Decoder:
         dtype = getattr(torch, name)
         shape, strides = self._sizes(value)
         size = dtype.itemsize
-        _, high = span(shape, [stride * size for stride in strides], size)
-        if min(strides, default=0) < 0 or high > len(data) or len(data) % size:
+        if min(strides, default=0) < 0 or size * span(shape, strides, 1)[1] > len(data) or len(data) % size:
             raise Violation("a tensor that reaches beyond its bytes")
         self._count(shape, size)
         buffer = bytearray(data)

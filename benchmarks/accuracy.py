@@ -1,0 +1,93 @@
+"""How often checks are wrong, and how often they say why: `python benchmarks/accuracy.py`, or `... 01-qkv 05`.
+
+For each function of an exercise it counts
+
+* what is told to wrong answers that are not listed: each listed one is taken off the list in turn;
+* right answers that lose points: those that are listed, and their rewrites (`autograder/authoring/rewrites.py`).
+
+Results go to `book/data/accuracy.json` after each function. What is there already and was found with the same files
+stays as it is, so that a run that was broken off goes on; `--again` finds all anew. What became of mutants, which are
+wrong answers too, stands in `book/data/mutants.json`: `python -m autograder mutants` writes that.
+"""
+
+import argparse
+import json
+import warnings
+from collections import Counter
+
+from rich.console import Console
+
+from autograder import archive
+from autograder.authoring import answer_trials, hint_coverage, loader, rewrites
+from autograder.seeds import digest_of
+
+RECORD = loader.ROOT / "book" / "data" / "accuracy.json"
+SEED = 1
+SLOW = {"11-gpu": 8}  # rewrites of one function, where each takes seconds
+out = Console(width=118, highlight=False)
+
+
+def recorded():
+    """Return what was found before: for each exercise, for each function, the counts."""
+    return json.loads(RECORD.read_text(encoding="utf8")) if RECORD.exists() else {}
+
+
+def state(folder):
+    """Return a fingerprint of what decides the counts."""
+    files = [*sorted(folder.glob("*.py")), *sorted(archive.RUNTIME.glob("*.py")), rewrites.__file__]
+    return digest_of(*(loader.Path(file).read_bytes() for file in files))[:16]
+
+
+def counted(exercise, subject):
+    """Return the counts of one function, and say which right answers lost points."""
+    told = list(hint_coverage.hints(exercise, subject))
+    said = Counter(own.said for own in told)
+    lost = []
+    for answer in exercise.suite.listed("right_for", subject):
+        report = exercise.suite.examine(subject, answer, seed=SEED, diagnosis=False)
+        lost.append((answer.__name__, answer_trials.lost(report)))
+    most = SLOW.get(exercise.folder.name, rewrites.MOST)
+    anew = [(own.name, why) for own, why in rewrites.tried(exercise, subject, most, SEED)]
+    for name, why in lost + anew:
+        if why:
+            out.print(f"  {subject}: {name} {why}", style="red")
+    return {
+        "left_out": len(told),
+        **{name.replace(" ", "_"): said[name] for name in hint_coverage.SAID},
+        "astray": sum(own.astray for own in told),
+        "right": len(lost),
+        "right_rejected": sum(bool(why) for _name, why in lost),
+        "rewrites": len(anew),
+        "rewrites_rejected": sum(bool(why) for _name, why in anew),
+    }
+
+
+def main():
+    """Count for the exercises that are named, by default for all."""
+    names = [folder.name for folder in loader.FOLDERS]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("exercises", nargs="*", metavar="EXERCISE", help="such as 01-qkv, or 01; default: all")
+    parser.add_argument("--again", action="store_true", help="count also what was counted with the same files")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for wanted in options.exercises:
+        if not any(name.startswith(wanted) for name in names):
+            parser.error(f"there is no exercise {wanted!r}; they are: {', '.join(names)}")
+    for folder in loader.FOLDERS:
+        if options.exercises and not folder.name.startswith(tuple(options.exercises)):
+            continue
+        exercise, now = loader.load(folder), state(folder)
+        for subject in exercise.programs:
+            known = recorded()
+            own = known.setdefault(folder.name, {})
+            if own.get(subject, {}).get("state") == now and not options.again:
+                continue
+            own[subject] = {**counted(exercise, subject), "state": now}
+            known[folder.name] = {name: own[name] for name in exercise.programs if name in own}
+            RECORD.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n", encoding="utf8")
+            shown = {name: count for name, count in own[subject].items() if name != "state"}
+            out.print(f"{folder.name} {subject}: {shown}")
+
+
+if __name__ == "__main__":
+    main()
