@@ -1,6 +1,6 @@
 """What there is to translate: brings the catalogues in locale/ up to date with the English text, and says what lacks.
 
-    python book/translations.py            # `make translations`: updates the catalogues, shows what is stale or missing
+    python book/translations.py            # `make translations`: updates catalogues, shows what is stale or missing
     python book/translations.py --check    # changes nothing; fails where a catalogue lacks something: `make lint`
 
 A catalogue has one message for each paragraph, heading or cell of a table that has words, in the order of the page.

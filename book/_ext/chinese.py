@@ -13,7 +13,7 @@ from pathlib import Path
 BOOK = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(BOOK))
 
-import editions
+import editions  # noqa: E402
 
 with warnings.catch_warnings():  # of jieba's, about how it finds its dictionary
     warnings.simplefilter("ignore")
