@@ -119,7 +119,7 @@ def build(language, strict=True):
 
 
 def read_messages():
-    """Return what there is to translate on each page, {"book/01-qkv": [...]}, running no code; nothing if it fails."""
+    """Return what there is to translate of each page, {"book/01-qkv": [...]}; no code is run. Nothing if it fails."""
     kept = BUILD / ".doctrees-messages"
     shutil.rmtree(kept, ignore_errors=True)  # pages also say what extensions do, which may have changed
     overrides = {"nb_execution_mode": "off", "messages_only": True}
