@@ -25,12 +25,13 @@ from checking import (
     Suite,
     expect,
     expect_agrees,
+    expect_all_agree,
+    expect_all_raise,
     expect_array,
     expect_by_hand,
     expect_close,
     expect_dtypes,
     expect_inputs_kept,
-    expect_raises,
     expect_tuple,
     noncontiguous,
 )
@@ -145,24 +146,23 @@ def softmax_values(softmax, draw):
     # As many rows as scores in a row, and weights from 1e-6 to 1: each is held to its own size.
     S = draw.array(n_k, n_k) + np.log(draw.magnitudes(n_k, orders=6))
     expect_agrees(softmax, weights_of, S, unit=weights_of(S))
-    for shape in [(2, draw.long()), (draw.long(), 3)]:
-        expect_agrees(softmax, weights_of, noncontiguous(draw.array(*shape)))
+    cases = [(noncontiguous(draw.array(*shape)),) for shape in [(2, draw.long()), (draw.long(), 3)]]
+    expect_all_agree(softmax, weights_of, cases)
 
 
 @check(weight=2, needs=[softmax_values])
 def softmax_batch(softmax, draw):
     """Leading axes, several or none, are kept: a batch of matrices, a batch of batches, one row alone."""
     n_q, n_k, b = draw.sizes(3)
-    for lead in [(b, n_q), (2, b, n_q), ()]:
-        expect_agrees(softmax, weights_of, draw.array(*lead, n_k))
+    expect_all_agree(softmax, weights_of, [(draw.array(*lead, n_k),) for lead in [(b, n_q), (2, b, n_q), ()]])
 
 
 @check(weight=1, needs=[softmax_values])
 def softmax_ones(softmax, draw):
     """Sizes of 1 stay axes: one row, one score in a row (its weight is 1), one matrix in the batch."""
     n_q, n_k = draw.sizes(2)
-    for shape in [(1, n_k), (n_q, 1), (1, 1), (1, n_q, n_k)]:
-        expect_agrees(softmax, weights_of, draw.array(*shape))
+    cases = [(draw.array(*shape),) for shape in [(1, n_k), (n_q, 1), (1, 1), (1, n_q, n_k)]]
+    expect_all_agree(softmax, weights_of, cases)
 
 
 @check(weight=2, needs=[softmax_values])
@@ -334,24 +334,24 @@ def backward_values(softmax_backward, draw):
     # As many rows as weights in a row, and weights from 1e-8 to 1: the smaller the weight the larger its gradient.
     A = weights_of(draw.array(n_k, n_k) + np.log(draw.magnitudes(n_k)))
     expect_agrees(softmax_backward, carried_back, A, spread(draw.array(n_k, n_k)) / A)
-    for shape in [(2, draw.long()), (draw.long(), 3)]:
-        expect_agrees(softmax_backward, carried_back, *weights_and_gradient(draw, *shape))
+    cases = [(*weights_and_gradient(draw, *shape),) for shape in [(2, draw.long()), (draw.long(), 3)]]
+    expect_all_agree(softmax_backward, carried_back, cases)
 
 
 @check(weight=2, needs=[backward_values])
 def backward_batch(softmax_backward, draw):
     """Leading axes, several or none, are kept: a batch of matrices, a batch of batches, one row alone."""
     n_q, n_k, b = draw.sizes(3)
-    for lead in [(b, n_q), (2, b, n_q), ()]:
-        expect_agrees(softmax_backward, carried_back, *weights_and_gradient(draw, *lead, n_k))
+    cases = [(*weights_and_gradient(draw, *lead, n_k),) for lead in [(b, n_q), (2, b, n_q), ()]]
+    expect_all_agree(softmax_backward, carried_back, cases)
 
 
 @check(weight=1, needs=[backward_values])
 def backward_ones(softmax_backward, draw):
     """Sizes of 1 stay axes: one row, one weight in a row (its gradient is 0), one matrix in the batch."""
     n_q, n_k = draw.sizes(2)
-    for shape in [(1, n_k), (n_q, 1), (1, 1), (1, n_q, n_k)]:
-        expect_agrees(softmax_backward, carried_back, *weights_and_gradient(draw, *shape))
+    cases = [(*weights_and_gradient(draw, *shape),) for shape in [(1, n_k), (n_q, 1), (1, 1), (1, n_q, n_k)]]
+    expect_all_agree(softmax_backward, carried_back, cases)
 
 
 @check(weight=1, needs=[backward_values])
@@ -367,10 +367,11 @@ def backward_saturated(softmax_backward, draw):
 def backward_refuses(softmax_backward, draw):
     """Two sizes n that differ raise `ValueError`, a size of 1 too."""
     n_q, n_k, other = draw.sizes(3)
+    refused = []  # arguments, and what is wrong with them
     for left, right in [(n_k, other), (n_k, 1), (1, n_k)]:
-        A, dA = draw.weights(n_q, left), draw.array(n_q, right)
         because = Message("n is {left} and {right}", left=left, right=right)
-        expect_raises([ValueError], softmax_backward, A, dA, because=because)
+        refused.append(((draw.weights(n_q, left), draw.array(n_q, right)), because))
+    expect_all_raise([ValueError], softmax_backward, refused)
 
 
 @check(weight=0.5, needs=[backward_shape])
@@ -410,31 +411,27 @@ def forward_weights(attention_forward, draw):
 def forward_result(attention_forward, draw):
     """Row i of Z is the values, each times its weight in row i of A, added up."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
-    expect_agrees(attention_forward, attended, *sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), names="ZA")
-    expect_agrees(attention_forward, attended, *of_all_magnitudes(draw), names="ZA")
+    cases = [sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), of_all_magnitudes(draw)]
     for n_q, n_k in [(draw.long(), 3), (2, draw.long())]:
-        turned = map(noncontiguous, sequences(draw, n_q=n_q, n_k=n_k, d_k=5, d_v=4))
-        expect_agrees(attention_forward, attended, *turned, names="ZA")
+        cases.append([*map(noncontiguous, sequences(draw, n_q=n_q, n_k=n_k, d_k=5, d_v=4))])
+    expect_all_agree(attention_forward, attended, cases, names="ZA")
 
 
 @check(weight=2, needs=[forward_result])
 def forward_batch(attention_forward, draw):
     """Leading axes, one or several, are kept: each sequence attends to its own keys and values."""
     n_q, n_k, d_k, d_v, b = draw.sizes(5)
-    for lead in [(b,), (2, b)]:
-        Q, K, V = sequences(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-        expect_agrees(attention_forward, attended, Q, K, V, names="ZA")
+    cases = [sequences(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v) for lead in [(b,), (2, b)]]
+    expect_all_agree(attention_forward, attended, cases, names="ZA")
 
 
 @check(weight=1, needs=[forward_result])
 def forward_ones(attention_forward, draw):
     """Sizes of 1 stay axes: one query, one key, d_k = 1, d_v = 1, one sequence in the batch."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
-    for change in [{"n_q": 1}, {"n_k": 1}, {"d_k": 1}, {"d_v": 1}]:
-        Q, K, V = sequences(draw, **({"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v} | change))
-        expect_agrees(attention_forward, attended, Q, K, V, names="ZA", rtol=SINGLE)
-    Q, K, V = sequences(draw, 1, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-    expect_agrees(attention_forward, attended, Q, K, V, names="ZA", rtol=SINGLE)
+    sizes = {"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v}
+    cases = [sequences(draw, **(sizes | {name: 1})) for name in sizes] + [sequences(draw, 1, **sizes)]
+    expect_all_agree(attention_forward, attended, cases, names="ZA", rtol=SINGLE)
 
 
 @check(weight=1, needs=[forward_result])
@@ -452,14 +449,14 @@ def forward_large(attention_forward, draw):
 def forward_refuses(attention_forward, draw):
     """Sizes d_k that differ, and numbers of keys and values that differ, raise `ValueError`, a size of 1 too."""
     n_q, n_k, d_k, d_v, other = draw.sizes(5)
+    refused = []  # arguments, and what is wrong with them
     for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
-        Q, K, V = draw.array(n_q, left), draw.array(n_k, right), draw.array(n_k, d_v)
-        because = Message("d_k is {left} and {right}", left=left, right=right)
-        expect_raises([ValueError], attention_forward, Q, K, V, because=because)
+        arguments = draw.array(n_q, left), draw.array(n_k, right), draw.array(n_k, d_v)
+        refused.append((arguments, Message("d_k is {left} and {right}", left=left, right=right)))
     for keys, values in [(n_k, other), (n_k, 1), (1, n_k)]:
-        Q, K, V = draw.array(n_q, d_k), draw.array(keys, d_k), draw.array(values, d_v)
-        because = Message("keys: {keys}, values: {values}", keys=keys, values=values)
-        expect_raises([ValueError], attention_forward, Q, K, V, because=because)
+        arguments = draw.array(n_q, d_k), draw.array(keys, d_k), draw.array(values, d_v)
+        refused.append((arguments, Message("keys: {keys}, values: {values}", keys=keys, values=values)))
+    expect_all_raise([ValueError], attention_forward, refused)
 
 
 @check(weight=0.5, needs=[forward_shape])
@@ -536,36 +533,30 @@ ALL_THREE = [gradient_of_values, gradient_of_queries, gradient_of_keys]
 def gradients_lengths(attention_backward, draw):
     """Any sizes will do: more keys than queries, or fewer, hundreds of either, or all sizes alike."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
-    for queries, keys in [(n_q, n_k), (n_k, n_q)]:
-        arguments = upstream(draw, n_q=queries, n_k=keys, d_k=d_k, d_v=d_v)
-        expect_agrees(attention_backward, gradients, *arguments, names=GRADIENTS)
+    cases = [upstream(draw, n_q=queries, n_k=keys, d_k=d_k, d_v=d_v) for queries, keys in [(n_q, n_k), (n_k, n_q)]]
     Q, K, V = of_all_magnitudes(draw)
-    expect_agrees(attention_backward, gradients, Q, K, V, draw.array(*Q.shape), names=GRADIENTS)
+    cases.append((Q, K, V, draw.array(*Q.shape)))
     for queries, keys in [(draw.long(), 3), (2, draw.long())]:
-        arguments = upstream(draw, n_q=queries, n_k=keys, d_k=5, d_v=4)
-        expect_agrees(attention_backward, gradients, *arguments, names=GRADIENTS)
+        cases.append(upstream(draw, n_q=queries, n_k=keys, d_k=5, d_v=4))
+    expect_all_agree(attention_backward, gradients, cases, names=GRADIENTS)
 
 
 @check(weight=2, needs=[gradients_lengths])
 def gradients_batch(attention_backward, draw):
     """Leading axes, one or several, are kept: each sequence has gradients of its own."""
     n_q, n_k, d_k, d_v, b = draw.sizes(5)
-    for lead in [(b,), (2, b)]:
-        arguments = upstream(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-        expect_agrees(attention_backward, gradients, *arguments, names=GRADIENTS)
-    turned = map(noncontiguous, upstream(draw, b, n_q=n_k, n_k=n_q, d_k=d_v, d_v=d_k))
-    expect_agrees(attention_backward, gradients, *turned, names=GRADIENTS)
+    cases = [upstream(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v) for lead in [(b,), (2, b)]]
+    cases.append([*map(noncontiguous, upstream(draw, b, n_q=n_k, n_k=n_q, d_k=d_v, d_v=d_k))])
+    expect_all_agree(attention_backward, gradients, cases, names=GRADIENTS)
 
 
 @check(weight=1, needs=[gradients_lengths])
 def gradients_ones(attention_backward, draw):
     """Sizes of 1 stay axes: one query, one key (dQ and dK are 0), d_k = 1, d_v = 1, one sequence in the batch."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
-    for change in [{"n_q": 1}, {"n_k": 1}, {"d_k": 1}, {"d_v": 1}]:
-        arguments = upstream(draw, **({"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v} | change))
-        expect_agrees(attention_backward, gradients, *arguments, names=GRADIENTS, rtol=SINGLE)
-    arguments = upstream(draw, 1, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-    expect_agrees(attention_backward, gradients, *arguments, names=GRADIENTS, rtol=SINGLE)
+    sizes = {"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v}
+    cases = [upstream(draw, **(sizes | {name: 1})) for name in sizes] + [upstream(draw, 1, **sizes)]
+    expect_all_agree(attention_backward, gradients, cases, names=GRADIENTS, rtol=SINGLE)
 
 
 @check(weight=1, needs=[gradients_lengths])
@@ -585,6 +576,7 @@ def gradients_refuse(attention_backward, draw):
     """`Q`, `K`, `V` that do not fit, or a `dZ` that has not the shape of Z, raise `ValueError`, a size of 1 too."""
     n_q, n_k, d_k, d_v, other = draw.sizes(5)
     fitting = {"Q": (n_q, d_k), "K": (n_k, d_k), "V": (n_k, d_v), "dZ": (n_q, d_v)}
+    refused = []  # arguments, and what is wrong with them
     for name, axis in [("Q", 1), ("K", 1), ("K", 0), ("V", 0), ("dZ", 0), ("dZ", 1)]:
         for wrong in (other, 1):
             shape = [wrong if i == axis else own for i, own in enumerate(fitting[name])]
@@ -596,7 +588,8 @@ def gradients_refuse(attention_backward, draw):
                 size=fitting[name][axis],
                 wrong=str(wrong),
             )
-            expect_raises([ValueError], attention_backward, *arguments, because=because)
+            refused.append((arguments, because))
+    expect_all_raise([ValueError], attention_backward, refused)
 
 
 @check(weight=0.5, needs=[gradients_shape])

@@ -371,6 +371,8 @@ def masked_softmax_refuses(masked_softmax, draw):
     n_q, n_k, other = draw.sizes(3)
     for mask_shape in [(n_q, other), (other, n_k), (n_k, n_q), (n_q, n_k + other), (n_q + other, n_k)]:
         expect_mask_refused(masked_softmax, draw, (n_q, n_k), mask_shape)
+    # As many sequences as the mask has rows: it lacks the axis of the queries.
+    expect_mask_refused(masked_softmax, draw, (other, n_q, n_k), (other, n_k))
 
 
 def unfit(scores, mask):
@@ -550,8 +552,10 @@ def masked_attention_refuses(masked_attention, draw):
     """A mask that does not broadcast to (n_q, n_k) raises `ValueError`."""
     # Worth points: whoever cuts a mask takes one for another. NumPy raises by itself.
     n_q, n_k, d_k, d_v, other = draw.sizes(5)
-    for mask_shape in [(n_q, other), (other, n_k), (n_q, n_k + other), (n_q + other, n_k)]:
-        Q, K, V = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+    shapes = [(n_q, other), (other, n_k), (n_k, n_q), (n_q, n_k + other), (n_q + other, n_k)]
+    # The last mask has as many rows as there are sequences: it lacks the axis of the queries.
+    for lead, mask_shape in [*[((), shape) for shape in shapes], ((other,), (other, n_k))]:
+        Q, K, V = qkv(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
         because = unfit((n_q, n_k), mask_shape)
         expect_raises([ValueError], masked_attention, Q, K, V, some(draw, *mask_shape), because=because)
 

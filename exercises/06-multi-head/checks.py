@@ -85,6 +85,14 @@ def sizes(draw):
     return [int(size) for size in draw.rng.permutation([2, 3, 4, 5, 7])]
 
 
+def few(draw):
+    """Return b, n_q, n_k, h and d_head, all different, the last two small: a layer has as many parts as heads."""
+    h = int(draw.rng.choice([2, 3]))
+    d_head = int(draw.rng.choice([5 - h, 4]))
+    others = [size for size in (2, 3, 4, 5, 7) if size not in (h, d_head)]
+    return [*map(int, draw.rng.permutation(others)), h, d_head]
+
+
 def tensor(draw, *shape, dtype=torch.float64):
     return torch.tensor(draw.array(*shape), dtype=dtype)
 
@@ -123,9 +131,9 @@ def of_heads(values, h):
 
 
 def splits(draw):
-    """Return numbers of heads with the width of one, both more than 1 or not, alike or not."""
-    h, d_head, *_ = sizes(draw)
-    return [(h, d_head), (d_head, d_head), (1, d_head), (h, 1)]
+    """Return numbers of heads and the width of one, above 1 or not, alike or not; and whether there are biases."""
+    *_, h, d_head = few(draw)
+    return [(h, d_head, True), (h, d_head, False), (d_head, d_head, True), (1, d_head, False), (h, 1, True)]
 
 
 def shapes(values):
@@ -168,11 +176,14 @@ def split_heads_alike(split_heads, draw):
     X = tensor(draw, h, h, h)  # one column for each head
     expect_close(split_heads(X, h), columns(X.numpy(), h))
     # And widths that 64 divides, the width of a head in many models: `num_heads` alone says how many there are.
-    wide = 64 * int(draw.rng.choice([1, 2, 3, 12]))
-    heads = int(draw.rng.choice([own for own in (2, 4, 8, 16, 32) if own != wide // 64]))
-    for n, h, d_head in [(draw.long(), 2, 3), (3, draw.long(), 2), (3, 2, draw.long()), (2, heads, wide // heads)]:
-        d = h * d_head
-        X = tensor(draw, 2, n, d)
+    # So do 32, 96 and 128.
+    heads, more = (int(own) for own in draw.rng.choice([2, 4, 16, 32], size=2, replace=False))
+    wide = [(2, heads, 768 // heads), (2, more, 64 // more)]
+    cases = []
+    for n, h, d_head in [(draw.long(), 2, 3), (3, draw.long(), 2), (3, 2, draw.long()), *wide]:
+        cases.append((tensor(draw, 2, n, h * d_head), h))
+    split_heads.ahead(cases)
+    for X, h in cases:
         expect_close(split_heads(X, h), columns(X.numpy(), h))
 
 
@@ -303,11 +314,13 @@ def named(made, values, h):
     return of_heads(values, h) if made.name == "MultiHeadAttentionLoop" else values
 
 
-def loaded(made, values, h, bias=True):
-    """Return a layer of the class under test with these parameters, set to be used and not to be trained."""
-    d_model = len(values["W_o.weight"])
-    layer = made.module(d_model, h) if bias else made.module(d_model, h, bias)
-    return layer.load(named(made, values, h), torch.float64, training=False)
+def loaded(made, values, h, bias=True, ahead=()):
+    """Return a layer of the class under test with these parameters, set to be used and not to be trained.
+
+    `ahead` has the arguments of the calls that come next: they go with it in one message, where it lives elsewhere.
+    """
+    arguments = (len(values["W_o.weight"]), h) if bias else (len(values["W_o.weight"]), h, bias)
+    return made.loaded(arguments, named(made, values, h), torch.float64, training=False, ahead=ahead)
 
 
 def expect_attends(layer, values, h, *arguments):
@@ -318,10 +331,24 @@ def expect_attends(layer, values, h, *arguments):
     expect_close(out, expected_out, what="out")
 
 
+def expect_all(made, values, h, cases, bias=True):
+    """Do as `expect_attends` for one layer and several lists of arguments."""
+    layer = loaded(made, values, h, bias, ahead=cases)
+    for case in cases:
+        expect_attends(layer, values, h, *case)
+
+
+def expect_refused(made, values, h, refused):
+    """Fail unless a layer raises for each of these arguments; with each comes what is wrong with them."""
+    layer = loaded(made, values, h, ahead=[arguments for arguments, _ in refused])
+    for arguments, because in refused:
+        expect_raises(REFUSED, layer, *arguments, because=because)
+
+
 @of_both(weight=2)
 def parameters_named(made, draw):
     """Its parameters have the names and the shapes of the text, and no others."""
-    h, d_head, *_ = sizes(draw)
+    *_, h, d_head = few(draw)
     d_model = h * d_head
     expect_parameters(made.module(d_model, h), shapes(named(made, parameters(draw, d_model), h)))
 
@@ -329,7 +356,7 @@ def parameters_named(made, draw):
 @of_both(weight=0.5)
 def attributes(made, draw):
     """`d_model` and `num_heads` can be read from the layer."""
-    h, d_head, *_ = sizes(draw)
+    *_, h, d_head = few(draw)
     d_model = h * d_head
     layer = made.module(d_model, h)
     for name, size in [("d_model", d_model), ("num_heads", h)]:
@@ -341,7 +368,7 @@ def attributes(made, draw):
 @of_both(weight=1, needs=[parameters_named])
 def parameters_without_bias(made, draw):
     """With `bias=False` there are the weights alone."""
-    h, d_head, *_ = sizes(draw)
+    *_, h, d_head = few(draw)
     d_model = h * d_head
     expect_parameters(made.module(d_model, h, False), shapes(named(made, parameters(draw, d_model, bias=False), h)))
 
@@ -349,7 +376,9 @@ def parameters_without_bias(made, draw):
 @of_both(weight=0)
 def refuses_heads(made, draw):
     """A d_model that is no multiple of num_heads raises when the layer is made: `ValueError` or its like."""
-    for d_model, h in [(7, 3), (6, 4), (8, 3), (3, 6)]:
+    cases = [(7, 3), (6, 4), (8, 3), (3, 6)]
+    made.ahead(cases)
+    for d_model, h in cases:
         because = Message("d_model is {d_model}, and there are {h} heads", d_model=d_model, h=h)
         expect_raises(REFUSED, made, d_model, h, because=because)
 
@@ -357,10 +386,10 @@ def refuses_heads(made, draw):
 @of_both(weight=1, needs=[parameters_named])
 def shapes_of_results(made, draw):
     """The result is a tuple of two tensors: out (b, n_q, d_model) and weights (b, h, n_q, n_k)."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
-    layer = loaded(made, parameters(draw, d_model), h)
-    result = layer(*tokens(draw, b, n_q, n_k, d_model))
+    values, arguments = parameters(draw, d_model), tokens(draw, b, n_q, n_k, d_model)
+    result = loaded(made, values, h, ahead=[arguments])(*arguments)
     expect_tuple(result, RESULTS)
     expect_tensor(result[0], (b, n_q, d_model), what="out")
     expect_tensor(result[1], (b, h, n_q, n_k), what="weights")
@@ -369,79 +398,73 @@ def shapes_of_results(made, draw):
 @of_both(weight=3, needs=[shapes_of_results])
 def values(made, draw):
     """Each head has weights of its own, from its own columns; `W_o` mixes what all found. With biases and without."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     for bias in (True, False):
         own = parameters(draw, d_model, bias)
-        layer = loaded(made, own, h, bias)
-        query, key, value = tokens(draw, b, n_q, n_k, d_model)
-        expect_attends(layer, own, h, query, key, value)
-    expect_attends(layer, own, h, *map(noncontiguous, (query, key, value)))
+        arguments = tokens(draw, b, n_q, n_k, d_model)
+        cases = [arguments, tuple(map(noncontiguous, arguments))]
+        expect_all(made, own, h, cases if not bias else cases[:1], bias)
 
 
 @of_both(weight=2, needs=[shapes_of_results])
 def defaults(made, draw):
     """With a query alone it is self-attention; with query and key, the keys are the values too."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
-    layer = loaded(made, own, h)
     query, key, _ = tokens(draw, b, n_q, n_k, d_model)
-    expect_attends(layer, own, h, query)
-    expect_attends(layer, own, h, query, key)
+    expect_all(made, own, h, [(query,), (query, key)])
 
 
 @of_both(weight=2, needs=[values])
 def masked(made, draw):
     """With a mask (n_q, n_k), the same for all sequences and heads, weights are 0 where it is False."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
-    layer = loaded(made, own, h)
     arguments = tokens(draw, b, n_q, n_k, d_model)
-    expect_attends(layer, own, h, *arguments, some(draw, n_q, n_k))
-    expect_attends(layer, own, h, *arguments, torch.ones(n_q, n_k, dtype=torch.bool))
+    masks = some(draw, n_q, n_k), torch.ones(n_q, n_k, dtype=torch.bool)
+    expect_all(made, own, h, [(*arguments, mask) for mask in masks])
 
 
 @of_both(weight=2, needs=[masked])
 def masked_sequences(made, draw):
     """A mask (b, n_q, n_k) or (b, 1, n_k) is one for each sequence, as many heads as sequences or not."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
-    layer = loaded(made, own, h)
+    cases = []
     for sequences in (b, h, n_q):  # with the last, (b, 1, n_k) would fit without its 1 as well, as another mask
         arguments = tokens(draw, sequences, n_q, n_k, d_model)
-        for n in (n_q, 1):
-            expect_attends(layer, own, h, *arguments, some(draw, sequences, n, n_k))
+        cases += [(*arguments, some(draw, sequences, n, n_k)) for n in (n_q, 1)]
+    expect_all(made, own, h, cases)
 
 
 @of_both(weight=1, needs=[masked])
 def masked_heads(made, draw):
     """A mask may have four axes, each of the first three full or 1: (b, h, n_q, n_k), (1, h, 1, n_k) and so on."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
-    layer = loaded(made, own, h)
     arguments = tokens(draw, b, n_q, n_k, d_model)
-    for shape in [(b, h, n_q), (1, h, n_q), (b, 1, n_q), (b, h, 1), (1, 1, n_q), (1, h, 1), (b, 1, 1), (1, 1, 1)]:
-        expect_attends(layer, own, h, *arguments, some(draw, *shape, n_k))
+    shapes = [(b, h, n_q), (1, h, n_q), (b, 1, n_q), (b, h, 1), (1, 1, n_q), (1, h, 1), (b, 1, 1), (1, 1, 1)]
+    cases = [(*arguments, some(draw, *shape, n_k)) for shape in shapes]
     arguments = tokens(draw, h, h, n_k, d_model)  # sequences, heads and queries alike: axes of 1 tell masks apart
-    for shape in [(h, 1, 1), (1, h, 1), (1, 1, h)]:
-        expect_attends(layer, own, h, *arguments, some(draw, *shape, n_k))
+    cases += [(*arguments, some(draw, *shape, n_k)) for shape in [(h, 1, 1), (1, h, 1), (1, 1, h)]]
+    expect_all(made, own, h, cases)
 
 
 @of_both(weight=2, needs=[masked])
 def nothing_to_attend_to(made, draw):
     """A query that may attend to nothing gets weights 0 and the weighted sum 0: what comes out is `W_o`'s bias."""
-    b, n_k, n_q, h, d_head = sizes(draw)
+    b, n_k, n_q, h, d_head = few(draw)
     d_model = h * d_head
     for bias in (True, False):
         own = parameters(draw, d_model, bias)
-        layer = loaded(made, own, h, bias)
         arguments, mask = tokens(draw, b, n_q, n_k, d_model), some(draw, b, n_q, n_k)
         mask[:, 0] = mask[0] = False
-        expect_attends(layer, own, h, *arguments, mask)
+        expect_all(made, own, h, [(*arguments, mask)], bias)
 
 
 @of_both(weight=1, needs=[values])
@@ -452,43 +475,38 @@ def sizes_alike(made, draw):
         d_model = h * d_head
         b = n_q = n_k = size
         own = parameters(draw, d_model)
-        layer = loaded(made, own, h)
         arguments = tokens(draw, b, n_q, n_k, d_model)
-        expect_attends(layer, own, h, *arguments, some(draw, b, n_q, n_k))
-        expect_attends(layer, own, h, arguments[0])
+        expect_all(made, own, h, [(*arguments, some(draw, b, n_q, n_k)), arguments[:1]])
     h, d_model = 2, 6
     own = parameters(draw, d_model)
-    layer = loaded(made, own, h)
-    for n_q, n_k in [(draw.long(), 3), (2, draw.long())]:
-        expect_attends(layer, own, h, *tokens(draw, 1, n_q, n_k, d_model), some(draw, n_q, n_k))
+    longs = [(draw.long(), 3), (2, draw.long())]
+    expect_all(made, own, h, [(*tokens(draw, 1, *n, d_model), some(draw, *n)) for n in longs])
 
 
 @of_both(weight=1, needs=[values])
 def sizes_of_one(made, draw):
     """Sizes of 1 stay axes: one sequence, one query, one key, one head, one column for each head."""
     for one in range(5):
-        b, n_q, n_k, h, d_head = (1 if place == one else size for place, size in enumerate(sizes(draw)))
+        b, n_q, n_k, h, d_head = (1 if place == one else size for place, size in enumerate(few(draw)))
         d_model = h * d_head
         own = parameters(draw, d_model)
-        layer = loaded(made, own, h)
-        expect_attends(layer, own, h, *tokens(draw, b, n_q, n_k, d_model), some(draw, b, n_q, n_k))
+        expect_all(made, own, h, [(*tokens(draw, b, n_q, n_k, d_model), some(draw, b, n_q, n_k))])
 
 
 @of_both(weight=1, needs=[values])
 def large_scores(made, draw):
     """Scores in the thousands, of either sign, give the weights that their differences say."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
-    layer = loaded(made, own, h)
     query, key, value = tokens(draw, b, n_q, n_k, d_model)
-    expect_attends(layer, own, h, 1000 * query, key, value, some(draw, n_q, n_k))
+    expect_all(made, own, h, [(1000 * query, key, value, some(draw, n_q, n_k))])
 
 
 @of_both(weight=2, needs=[values])
 def gradients(made, draw):
     """Gradients flow to each parameter and each input, without a mask, with one, and where it leaves nothing."""
-    b, n_k, n_q, h, d_head = sizes(draw)
+    b, n_k, n_q, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
     layer = loaded(made, own, h)
@@ -512,11 +530,11 @@ def gradients(made, draw):
 @of_both(weight=1, needs=[values])
 def in_training(made, draw):
     """In training mode, where a new layer begins, the results are the same: nothing is dropped at random."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
-    layer = loaded(made, own, h)
     arguments = tokens(draw, b, n_q, n_k, d_model)
+    layer = loaded(made, own, h, ahead=[arguments])
     expect_attends(layer, own, h, *arguments)
     layer.train()
     try:
@@ -529,14 +547,17 @@ def in_training(made, draw):
 @of_both(weight=1, needs=[shapes_of_results])
 def dtype(made, draw):
     """Both results have the dtype of parameters and inputs: float32, float64, float16, bfloat16, with a mask too."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     layer = loaded(made, parameters(draw, d_model), h)
     arguments, mask = tokens(draw, b, n_q, n_k, d_model), some(draw, n_q, n_k)
     for kind in DTYPES:
         layer.to(kind)
         inputs = [part.to(kind) for part in arguments]
-        for result in (layer(*inputs), layer(*inputs, mask)):
+        cases = [inputs, [*inputs, mask]]
+        layer.ahead(cases)
+        for case in cases:
+            result = layer(*case)
             expect_tensor(result[0], (b, n_q, d_model), kind, what="out")
             expect_tensor(result[1], (b, h, n_q, n_k), kind, what="weights")
 
@@ -545,43 +566,42 @@ def dtype(made, draw):
 def refuses_masks(made, draw):
     """A mask for another number of queries or keys raises `ValueError`, `RuntimeError` or `IndexError`."""
     # Worth points: whoever cuts such a mask takes one for another. PyTorch raises by itself.
-    b, n_q, n_k, h, d_head = sizes(draw)
-    layer = loaded(made, parameters(draw, h * d_head), h)
-    inputs = tokens(draw, b, n_q, n_k, h * d_head)
-    for shape in [(n_q, n_k + 1), (n_q + 1, n_k), (b, n_q + 1, n_k)]:
-        because = Message("the mask is {shape}", shape=str(shape))
-        expect_raises(REFUSED, layer, *inputs, some(draw, *shape), because=because)
+    b, n_q, n_k, h, d_head = few(draw)
+    values, inputs = parameters(draw, h * d_head), tokens(draw, b, n_q, n_k, h * d_head)
+    shapes = [(n_q, n_k + 1), (n_q + 1, n_k), (b, n_q + 1, n_k)]
+    refused = [((*inputs, some(draw, *shape)), Message("the mask is {shape}", shape=str(shape))) for shape in shapes]
+    expect_refused(made, values, h, refused)
 
 
 @of_both(weight=0, needs=[values])
 def refuses_sizes(made, draw):
     """Another width, other numbers of keys and values, and a mask for more heads raise; no size of 1 is stretched."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
-    layer = loaded(made, parameters(draw, d_model), h)
+    own = parameters(draw, d_model)
+    refused = []  # arguments, and what is wrong with them
     query, key, value = tokens(draw, b, n_q, n_k, d_model)
     for widths in [(d_model + h, d_model, d_model), (d_model, 1, d_model), (d_model, d_model, d_model - h)]:
         n = n_q, n_k, n_k
-        inputs = [tensor(draw, b, *own) for own in zip(n, widths, strict=True)]
-        because = Message("d_model is {d_model}", d_model=d_model)
-        expect_raises(REFUSED, layer, *inputs, because=because)
+        inputs = [tensor(draw, b, *shape) for shape in zip(n, widths, strict=True)]
+        refused.append((inputs, Message("d_model is {d_model}", d_model=d_model)))
     for keys, values in [(n_k, n_k + 1), (n_k, 1), (1, n_k)]:
         inputs = query, tensor(draw, b, keys, d_model), tensor(draw, b, values, d_model)
-        because = Message("{keys} keys, values: {values}", keys=keys, values=values)
-        expect_raises(REFUSED, layer, *inputs, because=because)
+        refused.append((inputs, Message("{keys} keys, values: {values}", keys=keys, values=values)))
     for shape in [(n_q, 1), (b, h, n_q, 1), (1, h + 1, n_q, n_k)]:
         because = Message("the mask is {shape}", shape=str(shape))
-        expect_raises(REFUSED, layer, query, key, value, some(draw, *shape), because=because)
+        refused.append(((query, key, value, some(draw, *shape)), because))
     for queries, keys in [(1, n_k), (n_q, 1)]:  # these may not be stretched to the mask
         inputs = tokens(draw, b, queries, keys, d_model)
         because = Message("the mask is {shape}", shape=str((n_q, n_k)))
-        expect_raises(REFUSED, layer, *inputs, some(draw, n_q, n_k), because=because)
+        refused.append(((*inputs, some(draw, n_q, n_k)), because))
+    expect_refused(made, own, h, refused)
 
 
 @of_both(weight=0.5, needs=[shapes_of_results])
 def kept(made, draw):
     """Query, key, value, mask and parameters are as they were after the call."""
-    b, n, h, d_head, _ = sizes(draw)  # queries and results of one shape, which one could be written into
+    b, n, _, h, d_head = few(draw)  # queries and results of one shape, which one could be written into
     d_model = h * d_head
     own = parameters(draw, d_model)
     layer = loaded(made, own, h)
@@ -640,7 +660,7 @@ def expect_its_own(subject, module, values, name):
 @check(weight=1)
 def fuse_parameters(fuse, draw):
     """The result is a `MultiHeadAttention`, with its parameters' names and shapes, and biases if there were some."""
-    h, d_head, *_ = sizes(draw)
+    *_, h, d_head = few(draw)
     d_model = h * d_head
     for bias in (True, False):
         values = parameters(draw, d_model, bias)
@@ -650,16 +670,15 @@ def fuse_parameters(fuse, draw):
 @check(weight=3, needs=[fuse_parameters])
 def fuse_values(fuse, draw):
     """Rows i d_head to (i + 1) d_head of `W_q`, `W_k`, `W_v` are head i's; biases likewise; `W_o` is the same."""
-    for h, d_head in splits(draw):
-        for bias in (True, False):
-            values = parameters(draw, h * d_head, bias)
-            expect_moved(fuse.module(list_of_heads(values, h)), values)
+    for h, d_head, bias in splits(draw):
+        values = parameters(draw, h * d_head, bias)
+        expect_moved(fuse.module(list_of_heads(values, h)), values)
 
 
 @check(weight=1, needs=[fuse_values])
 def fuse_outputs(fuse, draw):
     """If your `MultiHeadAttention` holds, the fused layer gives the outputs, weights and gradients of the list."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     values = parameters(draw, d_model)
     expect_works(fuse.module(list_of_heads(values, h)), values, h, draw, b, n_q, n_k)
@@ -682,7 +701,7 @@ def expect_works(layer, values, h, draw, b, n_q, n_k):
 @check(weight=1, needs=[fuse_values])
 def fuse_own(fuse, draw):
     """`loop` is left as it was, and the new layer's parameters are its own: training it changes nothing in `loop`."""
-    h, d_head, *_ = sizes(draw)
+    *_, h, d_head = few(draw)
     for heads in (h, 1):
         values = parameters(draw, heads * d_head)
         expect_its_own(fuse, list_of_heads(values, heads), values, "loop")
@@ -691,7 +710,7 @@ def fuse_own(fuse, draw):
 @check(weight=1, needs=[fuse_parameters])
 def fuse_dtype(fuse, draw):
     """The new layer's parameters have the dtype of the old one's: float32, float64 or bfloat16."""
-    h, d_head, *_ = sizes(draw)
+    *_, h, d_head = few(draw)
     values = parameters(draw, h * d_head)
     for kind in (torch.float32, torch.float64, torch.bfloat16):
         state = fuse.module(list_of_heads({name: part.to(kind) for name, part in values.items()}, h)).state()
@@ -719,7 +738,7 @@ def of_torch(values, h, batch_first=True, dropout=0.0):
 @check(weight=1)
 def from_torch_parameters(from_torch, draw):
     """The result is a `MultiHeadAttention`, with its parameters' names and shapes, and biases if there were some."""
-    h, d_head, *_ = sizes(draw)
+    *_, h, d_head = few(draw)
     d_model = h * d_head
     for bias in (True, False):
         values = parameters(draw, d_model, bias)
@@ -729,16 +748,15 @@ def from_torch_parameters(from_torch, draw):
 @check(weight=3, needs=[from_torch_parameters])
 def from_torch_values(from_torch, draw):
     """Rows of `in_proj_weight` and `in_proj_bias` are W_q's, W_k's and W_v's, in this order; `out_proj` is `W_o`."""
-    for h, d_head in splits(draw):
-        for bias in (True, False):
-            values = parameters(draw, h * d_head, bias)
-            expect_moved(from_torch.module(of_torch(values, h)), values)
+    for h, d_head, bias in splits(draw):
+        values = parameters(draw, h * d_head, bias)
+        expect_moved(from_torch.module(of_torch(values, h)), values)
 
 
 @check(weight=1, needs=[from_torch_values])
 def from_torch_outputs(from_torch, draw):
     """If your `MultiHeadAttention` holds, PyTorch's results come out, for either `batch_first`, sequences first."""
-    b, n_q, n_k, h, d_head = sizes(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     values = parameters(draw, d_model)
     for batch_first in (True, False):
@@ -759,7 +777,7 @@ def from_torch_outputs(from_torch, draw):
 @check(weight=1, needs=[from_torch_values])
 def from_torch_own(from_torch, draw):
     """`module` is left as it was; the new layer's parameters are its own: training it changes nothing in `module`."""
-    h, d_head, *_ = sizes(draw)
+    *_, h, d_head = few(draw)
     values = parameters(draw, h * d_head)
     expect_its_own(from_torch, of_torch(values, h), values, "module")
 
@@ -767,7 +785,7 @@ def from_torch_own(from_torch, draw):
 @check(weight=1, needs=[from_torch_parameters])
 def from_torch_dtype(from_torch, draw):
     """The new layer's parameters have the dtype of the old one's: float32, float64 or bfloat16."""
-    h, d_head, *_ = sizes(draw)
+    *_, h, d_head = few(draw)
     values = parameters(draw, h * d_head)
     for kind in (torch.float32, torch.float64, torch.bfloat16):
         state = from_torch.module(of_torch({name: part.to(kind) for name, part in values.items()}, h)).state()

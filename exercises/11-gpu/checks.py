@@ -174,7 +174,7 @@ def expect_inside(function, draw, way_back, what, sizes):
     for n in sizes:
         came = function.run_remote(outside, *heads(draw, n, b=1, h=2), True, way_back)
         if came is None:
-            raise Failed("Nothing is returned.")
+            raise Failed("Nothing is returned.", tells=True)
         count = came[what == "written"]
         if count:
             mend = Message("mask each `tl.load`" if what == "read" else "mask each `tl.store`")
@@ -182,7 +182,7 @@ def expect_inside(function, draw, way_back, what, sizes):
                 mend = Message("{n} tokens fill their tiles, so look where each head begins, in each tensor", n=n)
             message = "For {n} tokens in 2 heads, {count} numbers were {what} outside of the tensors: {mend}."
             done = Message("read" if what == "read" else "written")
-            raise Failed(Message(message, n=n, count=int(count), what=done, mend=mend))
+            raise Failed(Message(message, n=n, count=int(count), what=done, mend=mend), tells=True)
 
 
 def ragged(draw):
@@ -205,7 +205,7 @@ def forward_ragged_writes(flash_attention_forward, draw):
 @check(weight=0.5, needs=[forward_writes], on="triton")
 def forward_reads(flash_attention_forward, draw):
     """Whatever the length, nothing is read outside of the tensors, even if it is masked later."""
-    expect_inside(flash_attention_forward, draw, False, "read", [2 * BLOCK, *ragged(draw)])
+    expect_inside(flash_attention_forward, draw, False, "read", [2 * BLOCK, ragged(draw)[0]])
 
 
 @check(weight=0.5, needs=[forward_writes], on="triton")
@@ -335,7 +335,8 @@ def forward_held(flash_attention_forward, draw):
             Message(
                 "For 128 tokens torch made a tensor of {most} bytes: nothing of 128 x 128 stands in memory.",
                 most=str(most),
-            )
+            ),
+            tells=True,
         )
 
 
@@ -378,7 +379,9 @@ def launches(function, q, k, v, way_back):
 def forward_is_a_kernel(flash_attention_forward, draw):
     """The work is done by a kernel of Triton's, which is launched."""
     if not flash_attention_forward.run_remote(launches, *heads(draw, BLOCK), False)[0]:
-        raise Failed("The numbers are right, and no kernel of Triton's was launched: `kernel[grid](...)` does it.")
+        raise Failed(
+            "The numbers are right, and no kernel of Triton's was launched: `kernel[grid](...)` does it.", tells=True
+        )
 
 
 def expect_forward_on_a_gpu(function, draw, n):
@@ -442,15 +445,16 @@ def tiled_held(tiled_backward, draw):
                 "For {n} tokens torch made a tensor of {most} bytes: nothing of {n} x {n} stands in memory.",
                 n=n,
                 most=str(most),
-            )
+            ),
+            tells=True,
         )
 
 
 # flash_attention
 
 
-def expect_backward(function, draw, n, causal, names, d=16, kind=torch.float32, rtol=None, layout=False):
-    inputs = heads(draw, n, b=1, h=2, d=d, kind=kind)
+def expect_backward(function, draw, n, causal, names, h=2, d=16, kind=torch.float32, rtol=None, layout=False):
+    inputs = heads(draw, n, b=1, h=h, d=d, kind=kind)
     upstream = tensor(draw, *inputs[0].shape, kind=kind).to(DEVICE)
     if layout:
         inputs = [own.transpose(1, 2).contiguous().transpose(1, 2) for own in inputs]
@@ -468,7 +472,7 @@ def expect_gradients_of(function, inputs, upstream, causal=False, names="QKV", r
     for name, got, leaf in zip("QKV", came, leaves, strict=False):
         if name in names:
             if got is None:
-                raise Failed(Message("No gradient came to {name}.", name=name))
+                raise Failed(Message("No gradient came to {name}.", name=name), tells=True)
             more = {} if rtol is None else {"rtol": rtol, "unit": units(leaf.grad)}
             expect_close(exact(got), leaf.grad, what=Message("the gradient of {name}", name=name), **more)
 
@@ -488,7 +492,7 @@ def flash_ragged_writes(flash_attention, draw):
 @check(weight=0.5, needs=[flash_writes], on="triton")
 def flash_reads(flash_attention, draw):
     """Whatever the length, nothing is read outside of the tensors, on the way back either."""
-    expect_inside(flash_attention, draw, True, "read", [2 * BLOCK, *ragged(draw)])
+    expect_inside(flash_attention, draw, True, "read", [2 * BLOCK, ragged(draw)[0]])
 
 
 @check(weight=1, needs=[flash_writes], on="triton")
@@ -534,7 +538,7 @@ def flash_tiles(flash_attention, draw):
 @check(weight=1, needs=[flash_causal_values, flash_dv, flash_dq, flash_dk], on="triton")
 def flash_causal_gradients(flash_attention, draw):
     """With `causal`, and heads of 32 numbers, all three gradients are right."""
-    expect_backward(flash_attention, draw, 2 * BLOCK, True, "QKV", d=32)
+    expect_backward(flash_attention, draw, 2 * BLOCK, True, "QKV", h=1, d=32)
 
 
 @check(weight=1, needs=[flash_tiles, flash_ragged_writes], on="triton")
@@ -547,7 +551,7 @@ def flash_ragged(flash_attention, draw):
 @check(weight=0.5, needs=[flash_ragged_writes, flash_causal_gradients], on="triton")
 def flash_ragged_causal(flash_attention, draw):
     """All three gradients are right where the last tile is not full and `causal` is set."""
-    expect_backward(flash_attention, draw, ragged(draw)[0], True, "QKV", d=32)
+    expect_backward(flash_attention, draw, ragged(draw)[0], True, "QKV", h=1, d=32)
 
 
 @check(weight=0.5, needs=[flash_dv, flash_dq, flash_dk], on="triton")
@@ -570,7 +574,7 @@ def flash_large_scores(flash_attention, draw):
 def flash_half(flash_attention, draw):
     """In float16, all three gradients are right: sums are kept in float32, and rounded once."""
     rtol = TOLERANCES[torch.float16]
-    expect_backward(flash_attention, draw, 2 * BLOCK, True, "QKV", kind=torch.float16, rtol=rtol)
+    expect_backward(flash_attention, draw, 2 * BLOCK, True, "QKV", h=1, kind=torch.float16, rtol=rtol)
 
 
 @check(weight=2.5, needs=[flash_dv, flash_dq, flash_dk], on="triton")
@@ -581,7 +585,7 @@ def flash_is_a_kernel(flash_attention, draw):
         if not ran and back:
             raise Failed("The numbers are right, and no kernel of Triton's was launched on the way back.")
         if not ran:
-            raise Failed("The numbers are right, and no kernel of Triton's was launched.")
+            raise Failed("The numbers are right, and no kernel of Triton's was launched.", tells=True)
 
 
 def expect_backward_on_a_gpu(function, draw, n):
@@ -707,7 +711,7 @@ def layer_refuses_masks(MultiHeadLayer, draw):
                     "A mask of shape {shape} does not fit 7 tokens, and was taken: one of two axes is (n, n_k), and "
                     "nothing of it is repeated."
                 )
-            raise Failed(Message(message, shape=str(shape)))
+            raise Failed(Message(message, shape=str(shape)), tells=True)
 
 
 @check(weight=1, needs=[layer_values])
@@ -745,7 +749,7 @@ def layer_nothing_to_see(MultiHeadLayer, draw):
     expect_close(layer(x, mask), out_of(values, x, 4, 4, mask))
     came = backward(layer, x, mask)[1][0]
     if came is not None and not np.isfinite(exact(came).numpy()).all():  # that none comes, `layer_gradients` tells
-        raise Failed("The gradient of x is not finite where a token may attend to nothing.")
+        raise Failed("The gradient of x is not finite where a token may attend to nothing.", tells=True)
 
 
 @check(weight=1, needs=[layer_causal, layer_masks])
@@ -794,7 +798,8 @@ def layer_cache(MultiHeadLayer, draw):
                 "4 pieces and 2 heads of keys were to be cached; `append` was called {times} times, with {h_kv}.",
                 times=times,
                 h_kv=h_kv,
-            )
+            ),
+            tells=True,
         )
 
 
@@ -859,7 +864,7 @@ def layer_device(MultiHeadLayer, draw):
     for way, own in zip(ways, found, strict=False):
         if own != "meta":
             message = 'Input and layer were moved to the device "meta", and with {way} there came: {own}'
-            raise Failed(Message(message, way=way, own=own))
+            raise Failed(Message(message, way=way, own=own), tells=True)
 
 
 def largest(layer, x, lengths):
@@ -916,7 +921,8 @@ def layer_held(MultiHeadLayer, draw):
     most = layer.run_remote(largest, x[:, :601], [600, 1])
     if most > 0.5 * 600 * 600:
         raise Failed(
-            Message("Reading 600 tokens, then 1, with a cache, it made a tensor of {most} numbers.", most=str(most))
+            Message("Reading 600 tokens, then 1, with a cache, it made a tensor of {most} numbers.", most=str(most)),
+            tells=True,
         )
 
 
@@ -945,7 +951,9 @@ def layer_compiles(MultiHeadLayer, draw):
         x, upstream = tensor(draw, 2, 5, 24), tensor(draw, 2, 5, 24)
         came = layer.run_remote(compiled, x, mask, upstream)
         if isinstance(came, str):
-            raise Failed(Message("`torch.compile(layer, fullgraph=True)` ended in {came}", came=str(came)))
+            raise Failed(
+                Message("`torch.compile(layer, fullgraph=True)` ended in {came}", came=str(came)), tells=True
+            )
         leaf = x.clone().requires_grad_()
         expected = out_of(values, leaf, 4, 2, earlier(5) if mask is None else mask & earlier(5))
         expected.backward(upstream)
@@ -980,7 +988,8 @@ def layer_on_a_gpu(MultiHeadLayer, draw):
                         kind=str(kind),
                         name=name,
                         device=str(device),
-                    )
+                    ),
+                    tells=True,
                 )
             leaf = x.clone().requires_grad_()
             expected = out_of(values, leaf, 4, 2, earlier(40) if mask is None else mask & earlier(40))
