@@ -46,7 +46,8 @@ def page(extensions, tmp_path):
     def made(url):
         (tmp_path / published.CONFIG).write_text(f'repository:\n  url: "{url}"\n')
         seen = []
-        env = SimpleNamespace(srcdir=tmp_path, docname="book/01-qkv", note_dependency=seen.append)
+        app = SimpleNamespace(config=SimpleNamespace(language="en"))
+        env = SimpleNamespace(srcdir=tmp_path, docname="book/01-qkv", note_dependency=seen.append, app=app)
         directive = SimpleNamespace(env=env, arguments=["01-qkv"], get_location=lambda: None)
         (card,) = house.ExerciseDirective.run(directive)
         (line,) = notebooks.NotebookLink.run(directive)

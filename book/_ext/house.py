@@ -154,9 +154,8 @@ class ExerciseDirective(SphinxDirective):
             logger.warning(message, name, name, location=self.get_location(), type="house")
             return []
         title, points = read_exercise(notebook)
-        opened = notebook.with_suffix(
-            f".{editions.short(self.config.language)}.ipynb"
-        )  # the edition's own, in the same zip
+        language = editions.short(self.env.app.config.language)
+        opened = notebook.with_suffix(f".{language}.ipynb")  # the edition's own, in the same zip
         opened = opened if opened.exists() else notebook
         worth = _("%g points") % points
         up = "../" * self.env.docname.count("/") + root(self.env.app)
