@@ -16,7 +16,7 @@ from autograder.results import Kind
 
 FAULTS = {
     "gpu = ": "is not TOML",
-    "limit = 3": "has limit, and there is no such key. Did you mean limits? It may have: gpu, limits.",
+    "limit = 3": "has limit, and there is no such key. Did you mean limits? It may have: gpu, limits, rehearsal.",
     "title = 'x'": "has title, and there is no such key. The title is the first heading of the exercise's notebook",
     "gpu = 'yes'": "gpu should be true or false, and is 'yes'.",
     "limits = 3": "limits should be a table, and is 3.",
@@ -39,14 +39,14 @@ def course(tmp_path_factory):
 
 
 def test_without_a_file_all_has_its_default(tmp_path):
-    assert Settings.read(tmp_path) == Settings(False, {})
+    assert Settings.read(tmp_path) == Settings(False, "", {})
     assert Exercise("01-none", tmp_path).title == "01-none"
 
 
 def test_what_it_says_is_read(tmp_path):
-    said = "gpu = true\n[limits]\ncpu_seconds = 5\nmemory_mb = 7"
+    said = "gpu = true\nrehearsal = 'import json'\n[limits]\ncpu_seconds = 5\nmemory_mb = 7"
     write(tmp_path / "exercise.toml", said)
-    assert Settings.read(tmp_path) == Settings(True, {"cpu_seconds": 5, "memory_mb": 7})
+    assert Settings.read(tmp_path) == Settings(True, "import json", {"cpu_seconds": 5, "memory_mb": 7})
 
 
 @pytest.mark.parametrize("said", FAULTS)

@@ -341,7 +341,7 @@ class Rewriter:
         """Return what changes the text of an answer, or can be done around it."""
         node = self._definition(subject, answer)
         before, found = ast.unparse(node), []
-        for done, change in self.texts.items():
+        for done, change in (TEXTS if "torch" in before else self.texts).items():
             after = ast.unparse(ast.fix_missing_locations(change.visit(self._definition(subject, answer))))
             found += [done] if after != before else []
         if not isinstance(node, ast.FunctionDef):
