@@ -702,8 +702,8 @@ def whole(name, *arguments):
         """A count is a whole number: an `int`, which has all digits, however many."""
         found = function(*arguments)
         as_number(found)
-        message = f"The result should be an int, and is {describe(found)}. `/` makes a float, `//` an int of two."
-        expect(isinstance(found, (int, np.integer)), message)
+        message = "The result should be an int, and is {found}. `/` makes a float, `//` an int of two."
+        expect(isinstance(found, (int, np.integer)), Message(message, found=describe(found)))
 
     own.__name__ = f"{name}_whole"
     own.__signature__ = inspect.Signature([inspect.Parameter(own, KIND) for own in (name, "draw")])
