@@ -78,7 +78,8 @@ class Remote:
         return self._notebook.ask("run", self._target, arguments, name=name, source=source)
 
     def _several(self, steps: Sequence[Step]) -> list[Callable[[], Any]]:
-        return self._notebook.ask_several(steps)
+        answers: list[Callable[[], Any]] = self._notebook.ask_several(steps)
+        return answers
 
 
 def plain_remote(notebook: "RemoteNotebook", target: dict[str, Any], value: dict[str, Any]) -> Remote:
