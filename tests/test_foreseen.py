@@ -7,6 +7,7 @@ from conftest import toy_course
 
 from autograder.authoring.release import release
 from autograder.checking import Subject
+from autograder.checking.diagnosis import same_call
 from autograder.checking.expect import Failed
 from autograder.checking.modules import Step
 from autograder.course import ROOT
@@ -111,6 +112,15 @@ def test_a_module_is_made_loaded_and_called_in_one_message(judge):
     assert judge.sent == ["find", "several", "call"]
     with pytest.raises(Failed, match="below 0"):
         made.loaded((-1,), {}, ahead=[(x,)])
+
+
+def test_calls_of_a_module_are_remembered_as_if_made_alone(judge):
+    x, w = torch.ones(2, dtype=torch.float64), torch.tensor([1.0, 3.0])
+    together, alone = under_test(judge, "Doubled"), under_test(judge, "Doubled")
+    together.loaded((2,), {"w": w}, torch.float64, ahead=[(x,)])(x)
+    alone.module(2).load({"w": w}, torch.float64)(x)
+    assert [call.what for call in together.calls] == ["", "load", "forward"]
+    assert all(map(same_call, together.calls, alone.calls))
 
 
 def test_a_call_that_ends_its_guest_ends_those_with_it(judge):

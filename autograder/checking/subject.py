@@ -98,11 +98,12 @@ class Subject:
         self._ahead.clear()
         if not lives_elsewhere(self.function):
             return
-        calls = []
+        calls, parts = [], []
         for step in steps:
             twins: dict[int, Any] = {}
-            calls.append(Call(tuple(twin(own, twins, alone=True) for own in step.given)))
-        parts = [step._replace(given=call.arguments) for step, call in zip(steps, calls, strict=True)]
+            given = tuple(twin(own, twins, alone=True) for own in step.given)
+            parts.append(step._replace(given=given))
+            calls.append(Call(given if step.arguments else ()))  # those of `load` are not remembered, as alone
         try:
             self._ahead.extend(zip(steps, calls, self.function._several(parts), strict=True))
         except Exception as error:  # of a guest that is gone, each call that follows says so
