@@ -227,53 +227,52 @@ def attention_flops_number(attention_flops, draw):
     as_number(attention_flops(*layers(draw, 1)[0]))
 
 
+def expect_part(attention_flops, draw, part_of, wanted_of, message):
+    """Fail with a message unless a part of the FLOPs, had from those for n and for 2 n, is what it should be."""
+    for n, d_model, num_heads in layers(draw, 3):
+        once, twice = (as_number(attention_flops(length, d_model, num_heads)) for length in (n, 2 * n))
+        part, wanted = part_of(once, twice), wanted_of(n, d_model, num_heads)
+        if abs(part - wanted) > EXACT * abs(once):
+            said = Message(
+                message,
+                d_model=d_model,
+                num_heads=num_heads,
+                n=n,
+                double=2 * n,
+                once=written(once),
+                twice=written(twice),
+                part=written(part),
+                wanted=written(wanted),
+            )
+            raise failed(said, flops_explained(attention_flops, draw))
+
+
 @check(weight=2, needs=[attention_flops_number])
 def attention_flops_projections(attention_flops, draw):
     """The part that grows in proportion to n is what the four projections cost."""
-    for n, d_model, num_heads in layers(draw, 3):
-        once, twice = (as_number(attention_flops(length, d_model, num_heads)) for length in (n, 2 * n))
-        # For a n + b n^2, four times the first without the second is 2 a n.
-        part, wanted = (4 * once - twice) / 2, four_projections(n, d_model)
-        if abs(part - wanted) > EXACT * abs(once):
-            raise failed(
-                Message(
-                    "For d_model = {d_model}, num_heads = {num_heads} and n = {n} and {double} the results are "
-                    "{once} and {twice}. Of the first, {part} grows in proportion to n, and should be {wanted}.",
-                    d_model=d_model,
-                    num_heads=num_heads,
-                    n=n,
-                    double=2 * n,
-                    once=written(once),
-                    twice=written(twice),
-                    part=written(part),
-                    wanted=written(wanted),
-                ),
-                flops_explained(attention_flops, draw),
-            )
+    expect_part(
+        attention_flops,
+        draw,
+        lambda once, twice: (
+            (4 * once - twice) / 2
+        ),  # of a n + b n^2, four times the first without the second is 2 a n
+        lambda n, d_model, num_heads: four_projections(n, d_model),
+        "For d_model = {d_model}, num_heads = {num_heads} and n = {n} and {double} the results are {once} and "
+        "{twice}. Of the first, {part} grows in proportion to n, and should be {wanted}.",
+    )
 
 
 @check(weight=2, needs=[attention_flops_number])
 def attention_flops_products(attention_flops, draw):
     """The part that grows with the square of n is what the two products of all heads cost."""
-    for n, d_model, num_heads in layers(draw, 3):
-        once, twice = (as_number(attention_flops(length, d_model, num_heads)) for length in (n, 2 * n))
-        part, wanted = (twice - 2 * once) / 2, two_products(n, d_model, num_heads)
-        if abs(part - wanted) > EXACT * abs(once):
-            raise failed(
-                Message(
-                    "For d_model = {d_model}, num_heads = {num_heads} and n = {n} and {double} the results are "
-                    "{once} and {twice}. Of the first, {part} grows with the square of n, and should be {wanted}.",
-                    d_model=d_model,
-                    num_heads=num_heads,
-                    n=n,
-                    double=2 * n,
-                    once=written(once),
-                    twice=written(twice),
-                    part=written(part),
-                    wanted=written(wanted),
-                ),
-                flops_explained(attention_flops, draw),
-            )
+    expect_part(
+        attention_flops,
+        draw,
+        lambda once, twice: (twice - 2 * once) / 2,
+        two_products,
+        "For d_model = {d_model}, num_heads = {num_heads} and n = {n} and {double} the results are {once} and "
+        "{twice}. Of the first, {part} grows with the square of n, and should be {wanted}.",
+    )
 
 
 @check(weight=1, needs=[attention_flops_number])
