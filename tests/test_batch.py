@@ -205,6 +205,33 @@ def _tells_its_core(pipe, setting, lane, core):
         pipe.send(core)
 
 
+WHO_ASKED_IS_GONE = """
+import multiprocessing
+from types import SimpleNamespace
+
+from autograder.grading import backends, worker
+
+class Answering:
+    def __init__(self, setting, guests):
+        pass
+
+    def grade(self):
+        there.close()
+        return "an answer"
+
+here, there = multiprocessing.Pipe()
+there.send(("grade", ()))
+worker.Worker = Answering
+backends._receive_jobs = lambda pipe, jobs: jobs.put(pipe.recv())
+backends._serve(here, SimpleNamespace(uses_gpu=lambda: False), None, None)
+"""
+
+
+def test_a_worker_whose_answer_nobody_takes_ends_without_a_word():
+    run = subprocess.run([sys.executable, "-c", WHO_ASKED_IS_GONE], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (1, "", "")
+
+
 @pytest.mark.parametrize(("jobs", "given"), [(1, [None]), (2, [1, 3]), (3, [1, 3, 1])])
 def test_where_each_core_has_a_worker_it_keeps_to_one(monkeypatch, jobs, given):
     monkeypatch.setattr(backends, "_serve", _tells_its_core)

@@ -235,7 +235,10 @@ def _serve(
             answer = getattr(worker, method)(*arguments)
         except Exception as error:  # a page that cannot be made; grading itself has no exceptions
             answer = RuntimeError(f"{type(error).__name__}: {error}")
-        pipe.send(answer)
+        try:
+            pipe.send(answer)
+        except OSError:  # whoever asked is gone, and this process goes too
+            os._exit(1)
 
 
 def _receive_jobs(pipe: multiprocessing.connection.Connection, jobs: "queue.SimpleQueue[Any]") -> None:
