@@ -1,6 +1,7 @@
 """A check with weight 0 is advice: run, said and recognised like any other, and nobody loses anything by it."""
 
 import copy
+import functools
 import json
 import math
 
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 from autograder import cli, reasons
 from autograder.authoring import answer_trials, hint_coverage, loader, mutants, verify
 from autograder.authoring.release import release
-from autograder.checking import Report, Status, Suite, expect, show
+from autograder.checking import Report, Status, Suite, diagnosis, expect, show
 from autograder.corpus.case import RIGHT
 from autograder.course import Course, Exercise
 from autograder.grading.batch import record_of
@@ -174,6 +175,17 @@ def test_what_is_advice_costs_nothing_and_is_told_with_its_hint(folder):
     assert "i advice, worth no points: Another shape" in page and "A size of 1" in page
     assert show.COLOUR[Status.FAILED] not in page and show.MARK[Status.FAILED] not in page
     assert Report.from_dict(json.loads(json.dumps(report.to_dict()))) == report
+
+
+def test_for_advice_alone_a_listed_answer_is_tried_once_in_a_process(folder, monkeypatch):
+    """Right answers that do not take it are in every class: which listed ones could be the cause is remembered."""
+    tried, fails = [], diagnosis._fails.__wrapped__
+    monkeypatch.setattr(diagnosis, "_fails", functools.cache(lambda *asked: tried.append(asked) or fails(*asked)))
+    suite, counts = loader.load(folder).suite, []
+    for seed in range(3):
+        assert suite.examine("add", natural, 4, seed).results[-1].cause == "stretches"
+        counts.append(len(tried))
+    assert counts[0] == counts[1] == counts[2] > 0
 
 
 def test_it_stands_below_what_is_worth_points():

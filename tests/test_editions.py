@@ -501,3 +501,12 @@ def test_what_the_engine_says_is_found():
         assert text in said
     assert ("{count} number", "{count} numbers") in said
     assert str(CellResult(0.0, 1.0).error) == ""
+
+
+def test_texts_that_a_loop_goes_through_are_found():
+    """Relations name what they found by such texts: of a table, of pairs, and no others."""
+    engine = translations.of_engine()
+    assert {"squared", "in logarithms", "on the diagonal", "where 0 is expected", "the root of the expected one"} < {
+        text for text in engine if isinstance(text, str)
+    }
+    assert "1 / ln 2" not in engine

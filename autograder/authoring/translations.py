@@ -183,6 +183,8 @@ def in_python(path: Path, sign: re.Pattern[str]) -> list[Text]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in names:
             add(node.value)
+    for node in _in_loops(tree):
+        add(node)
     for node in _sentences(tree):
         if sign.search(str(node.value)):
             add(node)
@@ -191,6 +193,39 @@ def in_python(path: Path, sign: re.Pattern[str]) -> list[Text]:
             found[one.lineno, one.col_offset] = str(one.value), str(many.value)
             found.pop((many.lineno, many.col_offset), None)
     return [found[place] for place in sorted(found)]
+
+
+def _in_loops(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield what a function goes through, of values written down, with a name that it calls one of `CALLS` with."""
+    written = {
+        ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target): node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+    }
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        inside = list(ast.walk(function))
+        calls = [node for node in inside if isinstance(node, ast.Call) and _called(node) in CALLS and node.args]
+        names = {ast.unparse(call.args[0]) for call in calls}
+        for loop in inside:
+            if isinstance(loop, ast.For | ast.comprehension):
+                targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
+                for place, target in enumerate(targets):
+                    if ast.unparse(target) in names:
+                        yield from _gone_through(loop.iter, written, place)
+
+
+def _gone_through(values: ast.AST, written: dict[str, ast.expr | None], place: int) -> Iterator[ast.AST]:
+    """Yield what a loop over values written down takes at one place of its targets."""
+    if isinstance(values, ast.Call) and isinstance(values.func, ast.Attribute) and values.func.attr == "items":
+        values = values.func.value
+    known = written.get(ast.unparse(values)) or values
+    if isinstance(known, ast.Dict):
+        yield from filter(None, known.values if place else known.keys)
+    elif isinstance(known, ast.Tuple | ast.List):
+        for own in known.elts:
+            yield own.elts[place] if isinstance(own, ast.Tuple) else own
 
 
 def _called(call: ast.Call) -> str:

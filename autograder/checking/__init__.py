@@ -33,7 +33,16 @@ from .subject import Subject
 from .suite import Suite, placed
 from .words import Message
 
-SHOWS = ("answers.py", "diagnosis.py", "relations.py", "show.py", "words.py", "checking.mo")
+SHOWS = (
+    "answers.py",
+    "diagnosis.py",
+    "mismatch.py",
+    "relations.py",
+    "responses.py",
+    "show.py",
+    "words.py",
+    "checking.mo",
+)
 """The files of this package that only say what was found. A change of any other makes grades out of date."""
 
 __all__ = [

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .expect import BY_HAND, RTOL, THE_RESULT, Failed, as_numbers, as_plain, is_module, lives_elsewhere
-from .relations import Mismatch, relate
+from .mismatch import Mismatch
+from .relations import relate
 from .subject import Attempt, Call, Check, Subject, attempt, called, run_check
 from .words import Message
 
@@ -102,6 +103,9 @@ class Diagnosis:
         """
         failed = [check for check in checks if check.__name__ in attempts and attempts[check.__name__].failure]
         others = [check for check in checks if check.__name__ in attempts and check not in failed]
+        # Right answers may fail advice, some in every class. What is asked for that alone is remembered: which listed
+        # answers fail which checks.
+        advised = not any(check.weight for check in failed)
 
         def alike_in(check: Check, wrong: Any) -> str:
             return self._alike(check, wrong, seed, attempts[check.__name__].calls)
@@ -109,13 +113,16 @@ class Diagnosis:
         agreed = []
         for wrong in wrong_answers:
             if wrong not in self.without:
-                same = {check.__name__ for check in failed if alike_in(check, wrong) == FAILS}
+                asked = [check for check in failed if check.weight or _fails(check, wrong)]
+                same = {check.__name__ for check in asked if alike_in(check, wrong) == FAILS}
                 if same:
                     agreed.append((wrong, same))
 
         @functools.cache
         def explained(place: int) -> int:
             wrong, same = agreed[place]
+            if advised:
+                return len(same) + sum(not _fails(check, wrong) for check in others)
             return len(same) + sum(bool(alike_in(check, wrong)) for check in others)
 
         for check in failed:
@@ -162,6 +169,12 @@ def alike(check: Check, wrong: Any, seed: int, calls: list[Call]) -> str:
     if len(made) != len(calls):
         return ""
     return FAILS if failure else PASSES
+
+
+@functools.cache
+def _fails(check: Check, wrong: Any) -> bool:
+    """Tell whether a listed wrong answer fails a check, as it shows in some draw."""
+    return attempt(check, wrong, 0).failure is not None
 
 
 class _Unlike(BaseException):
@@ -323,10 +336,11 @@ def _mismatch(check: Check, made: Attempt, answer: Any, seed: int) -> Mismatch:
     if failure is None or not calls:
         return Mismatch()
     expected, got = failure.compared
-    call = calls[-1]
+    call, modules = calls[-1], None
     if call.what and answer:  # what a right answer made is called here
         asked = _asked(check, answer, len(calls) - 1, seed) if call.what == "forward" else None
         answer = asked[0] if asked else None
+        modules = (answer, call.function) if answer else None
     if expected is None and call.must_raise and call.error is None:
         got = as_plain(call.result[0] if isinstance(call.result, (tuple, list)) and call.result else call.result)
     what = failure.message.values.get("what", THE_RESULT) if isinstance(failure.message, Message) else THE_RESULT
@@ -358,7 +372,7 @@ def _mismatch(check: Check, made: Attempt, answer: Any, seed: int) -> Mismatch:
     return Mismatch(
         expected, got, what, _sizes(failure, check), failure.shapes, failure.dtypes, given, parts,
         answer if usable else None, lambda *arguments: called(function, arguments).result, failure.wrong, changed,
-        _numpy(call.result), place,
+        _numpy(call.result), place, modules,
     )  # fmt: skip
 
 

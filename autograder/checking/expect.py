@@ -247,7 +247,7 @@ def expect_close(
     if nans:
         of_them = counted("{count} of them is NaN.", "{count} of them are NaN.", nans)
         message = Message("{left} {right}", left=message, right=of_them)
-    raise Failed(message, held, expected, got, wrong, np.asarray(unit))
+    raise Failed(message, held, expected, got, wrong, np.asarray(unit), tells=bool(nans))
 
 
 def expect_by_hand(got: Any, expected: Any, hint: str | Message = "") -> None:

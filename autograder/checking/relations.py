@@ -4,55 +4,19 @@ A relation is looked for in the first draw that failed, and said only if it hold
 well, whose sizes and values are others: what holds by accident does not hold there.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from itertools import permutations
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
+from . import responses
+from .mismatch import CLOSE, MOST, Claims, Mismatch, arrays_of, comparable, equal, same_shape, twins_of
 from .words import Message
-
-Claims: TypeAlias = Iterable[tuple[Any, Message]]
-"""For each thing that holds, a key, which another draw must have too, and what is said."""
-
-MOST = 20_000
-"""Larger arrays are not looked at."""
-
-CLOSE = 3e-4
-"""How far, in shares of the largest magnitude, numbers may lie apart that count as equal here."""
 
 PLACES = {-1: "column", -2: "row", -3: "sequence"}
 NAMES = {"first": Message("first"), "last": Message("last"), "sum": Message("sum"), "mean": Message("mean")}
 """What an index along an axis, counted from the end, is called."""
-
-
-@dataclass
-class Mismatch:
-    """One draw in which a check failed.
-
-    `expected` and `got` are arrays, of one shape or not; `what` names what they are. `sizes` has the check's names of
-    numbers, such as n_q and d_k. `shapes` are the expected one and the one that came, where those differ; `dtypes`
-    likewise. `arguments` are those of the last call, by name, `result` is what it returned, and `part` the place of
-    `got` among the parts of that; `parts` are the expected arrays of a result that is a tuple. `answer` is a right
-    answer, or None, and `call` calls the function under test. `wrong` tells which elements are wrong. `changed` names
-    the argument that was changed in place.
-    """
-
-    expected: np.ndarray | None = None
-    got: np.ndarray | None = None
-    what: str | Message = "the result"
-    sizes: dict[str, Any] = field(default_factory=dict)
-    shapes: tuple[Any, ...] | None = None
-    dtypes: tuple[Any, ...] | None = None
-    arguments: dict[str, Any] = field(default_factory=dict)
-    parts: dict[str, Any] = field(default_factory=dict)
-    answer: Any = None
-    call: Any = None
-    wrong: np.ndarray | None = None
-    changed: str = ""
-    result: Any = None
-    part: int | None = None
 
 
 def relate(first: Mismatch, again: Callable[[], list[Mismatch]]) -> str | Message:
@@ -81,40 +45,6 @@ def relate(first: Mismatch, again: Callable[[], list[Mismatch]]) -> str | Messag
 
 # A relation takes a mismatch and yields, for each thing that holds, a key, which another draw must have too, and a
 # message.
-
-
-def comparable(relation: Callable[[Mismatch, Any, Any], Claims]) -> Callable[[Mismatch], Claims]:
-    """Let a relation see only mismatches with two finite arrays of moderate size, the expected one not constant."""
-
-    def looked_at(mismatch: Mismatch) -> Claims:
-        e, g = mismatch.expected, mismatch.got
-        if e is None or g is None or max(e.size, g.size) > MOST or e.size < 2 or not g.size:
-            return ()
-        e, g = e.astype(float), g.astype(float)
-        if not (np.isfinite(e).all() and np.isfinite(g).all()) or np.ptp(e) <= CLOSE * np.abs(e).max() or equal(g, e):
-            return ()
-        return relation(mismatch, e, g)
-
-    looked_at.__doc__, looked_at.__name__ = relation.__doc__, relation.__name__
-    return looked_at
-
-
-def same_shape(relation: Callable[[Mismatch, Any, Any], Claims]) -> Callable[[Mismatch], Claims]:
-    """Do as `comparable`, for arrays of one shape."""
-
-    def looked_at(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-        return relation(mismatch, e, g) if e.shape == g.shape else ()
-
-    looked_at.__doc__, looked_at.__name__ = relation.__doc__, relation.__name__
-    return comparable(looked_at)
-
-
-def equal(a: Any, b: Any) -> bool:
-    """Tell whether two arrays have one shape and, up to rounding, the same numbers."""
-    if a.shape != b.shape or not a.size:
-        return False
-    scale = np.abs(b).max()
-    return bool(np.isfinite(b).all() and (np.abs(a - b) <= CLOSE * scale).all())
 
 
 @same_shape
@@ -612,7 +542,7 @@ def another_part(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     for name, part in mismatch.parts.items():
         if part is not mismatch.expected and equal(g, part.astype(float)) and not equal(part.astype(float), e):
             yield ("part", name), Message("As {what} came what {name} should be.", what=mismatch.what, name=name)
-    if mismatch.changed and any(equal(g, array) for array in _arrays(mismatch.result)):
+    if mismatch.changed and any(equal(g, array) for array in arrays_of(mismatch.result)):
         yield "result", Message("The argument `{name}` has become the result.", name=mismatch.changed)
     for name, argument in mismatch.arguments.items():
         if name == mismatch.changed:
@@ -630,12 +560,6 @@ def another_part(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         ):
             message = "Instead of {what} came the argument `{name}`, transposed."
             yield ("turned", name), Message(message, what=mismatch.what, name=name)
-
-
-def _arrays(result: Any) -> Any:
-    """Return a result, or the parts of one that is a tuple, as arrays of floats."""
-    parts = result if isinstance(result, (tuple, list)) else [result]
-    return [array.astype(float) for array in map(np.asarray, parts) if array.dtype.kind in "biuf"]
 
 
 OPERATIONS = {
@@ -732,19 +656,14 @@ def not_finite(mismatch: Mismatch) -> Claims:
         yield ("else", kind), Message("Where {what} is not {kind}, it is right.", what=mismatch.what, kind=kind)
 
 
-def _twins(arguments: Any) -> Any:
-    return {
-        name: argument.copy() if isinstance(argument, np.ndarray) else argument
-        for name, argument in arguments.items()
-    }
-
-
 MADE: dict[str, Callable[[Any], Any]] = {
     "without its signs": np.abs,
     "with the other sign": np.negative,
     "squared": np.square,
     "in exponentials": np.exp,
     "in logarithms": np.log,
+    "in degrees": np.degrees,
+    "in radians": np.radians,
     "doubled": lambda X: 2 * X,
     "halved": lambda X: X / 2,
     "divided by its sums over the last axis": lambda X: X / X.sum(-1, keepdims=True),
@@ -757,6 +676,7 @@ MADE: dict[str, Callable[[Any], Any]] = {
     "cut to whole numbers": np.trunc,
     "cut to be 0 or more": lambda X: np.maximum(X, 0),
 }
+OF_WHOLE_NUMBERS = ("without its signs", "with the other sign", "doubled", "in degrees", "in radians")
 BLOCKS = (8, 16, 32, 64, 128, 256, 512)
 
 
@@ -772,6 +692,7 @@ def _factors(sizes: Any) -> Any:
             (f"1 / sqrt({name})", size**-0.5),
             (name, size),
             (f"1 / {name}", 1 / size),
+            (f"sqrt({name}) / 8", size**0.5 / 8),
         )
         for other, count in _told_apart(sizes).items():
             if other != name:
@@ -825,6 +746,9 @@ def _changed(arguments: Any, sizes: Any) -> Any:
                 message = Message("`{one}` times {factor}", one=name, factor=text)
                 yield ("times", text, name), message, {**arguments, name: argument * factor}
         elif argument.dtype.kind in "iu":
+            for text in OF_WHOLE_NUMBERS:
+                message = Message("`{one}` {changed}", one=name, changed=Message(text))
+                yield (text, name), message, {**arguments, name: MADE[text](argument)}
             for by in (1, -1):
                 sign = "+ 1" if by > 0 else "- 1"
                 yield (by, name), Message("`{one}` {sign}", one=name, sign=sign), {**arguments, name: argument + by}
@@ -895,12 +819,12 @@ def other_arguments(mismatch: Mismatch) -> Claims:
     made_up = _cut(mismatch.arguments) if wanted is None else _changed(mismatch.arguments, mismatch.sizes)
     for key, message, changed in made_up:
         try:
-            made = mismatch.answer(*_twins(changed).values())
+            made = mismatch.answer(*twins_of(changed).values())
         except Exception:  # noqa: S112 (most changed arguments do not fit)
             continue
-        parts = _arrays(made)
+        parts = arrays_of(made)
         if wanted is None:  # an error was expected: all that came instead has to be so
-            came = _arrays(mismatch.result)
+            came = arrays_of(mismatch.result)
             held = len(parts) == len(came) and all(map(equal, came, parts))
         else:
             part = parts[mismatch.part] if mismatch.part < len(parts) else wanted
@@ -928,9 +852,9 @@ def each_alone(mismatch: Mismatch) -> Claims:
             argument[index]
             if isinstance(argument, np.ndarray) and argument.ndim > 2 and argument.shape[0] == e.shape[0]
             else argument
-            for argument in _twins(mismatch.arguments).values()
+            for argument in twins_of(mismatch.arguments).values()
         ]
-        if not any(equal(array, e[index].astype(float)) for array in _arrays(mismatch.call(*alone))):
+        if not any(equal(array, e[index].astype(float)) for array in arrays_of(mismatch.call(*alone))):
             return
     yield "alone", Message("Each sequence on its own is right, and the batch of them is not.")
 
@@ -1013,5 +937,6 @@ RELATIONS = [
     by_value,
     always_one_dtype,
     shape_in_names,
+    *responses.RELATIONS,
 ]
 """All relations, those that say most first."""

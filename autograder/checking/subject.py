@@ -1,5 +1,6 @@
 """The function under test: called with copies of a check's inputs, and every call is remembered."""
 
+import contextlib
 import copy
 import time
 from collections import deque
@@ -181,8 +182,9 @@ def called(function: Any, arguments: Sequence[Any], must_raise: bool = False) ->
     twins: dict[int, Any] = {}
     alone = lives_elsewhere(function)
     copies = tuple([twin(argument, twins, alone) for argument in arguments])
-    with quiet():
-        return _answered(Call(copies, must_raise=must_raise, function=function), lambda: function(*copies))
+    call = Call(copies, must_raise=must_raise, function=function)
+    with contextlib.nullcontext() if alone else quiet():  # where it lives, it is called so
+        return _answered(call, lambda: function(*copies))
 
 
 def _is(a: Any, b: Any) -> bool:
@@ -197,8 +199,11 @@ def _answered(call: Call, answer: Callable[[], Any]) -> Call:
         raise
     except BaseException as error:  # a SystemExit in a submission is a wrong answer too
         call.error = error
-    # What a later call does in place must not change what this one is remembered by.
-    call.result = _remembered(call.result) if call.error is None else None
+    if call.error is not None:
+        call.result = None
+    elif not lives_elsewhere(call.function):  # nor what came of it, then
+        # What a later call does in place must not change what this one is remembered by.
+        call.result = _remembered(call.result)
     return call
 
 

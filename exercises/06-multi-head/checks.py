@@ -133,7 +133,7 @@ def of_heads(values, h):
 def splits(draw):
     """Return numbers of heads and the width of one, above 1 or not, alike or not; and whether there are biases."""
     *_, h, d_head = few(draw)
-    return [(h, d_head, True), (h, d_head, False), (d_head, d_head, True), (1, d_head, False), (h, 1, True)]
+    return [(h, d_head, True), (d_head, d_head, True), (1, d_head, False), (h, 1, True)]
 
 
 def shapes(values):
@@ -471,7 +471,7 @@ def nothing_to_attend_to(made, draw):
 def sizes_alike(made, draw):
     """Where all sizes are alike, as in self-attention, and along a long axis, the axes still mean what they mean."""
     size = int(draw.rng.integers(3, 5))
-    for h, d_head in [(size, 1), (1, size), (size, size)]:
+    for h, d_head in [(size, 1), (size, size)]:
         d_model = h * d_head
         b = n_q = n_k = size
         own = parameters(draw, d_model)
@@ -486,11 +486,12 @@ def sizes_alike(made, draw):
 @of_both(weight=1, needs=[values])
 def sizes_of_one(made, draw):
     """Sizes of 1 stay axes: one sequence, one query, one key, one head, one column for each head."""
-    for one in range(5):
-        b, n_q, n_k, h, d_head = (1 if place == one else size for place, size in enumerate(few(draw)))
-        d_model = h * d_head
-        own = parameters(draw, d_model)
-        expect_all(made, own, h, [(*tokens(draw, b, n_q, n_k, d_model), some(draw, b, n_q, n_k))])
+    *three, h, d_head = few(draw)
+    ones = [[1 if place == one else size for place, size in enumerate(three)] for one in range(3)]
+    for heads, width, cases in [(h, d_head, ones), (1, d_head, [three]), (h, 1, [three])]:
+        d_model = heads * width
+        arguments = [(*tokens(draw, *own, d_model), some(draw, *own)) for own in cases]
+        expect_all(made, parameters(draw, d_model), heads, arguments)
 
 
 @of_both(weight=1, needs=[values])
@@ -541,7 +542,7 @@ def in_training(made, draw):
         expect_attends(layer, own, h, *arguments)
     except Failed as failure:
         message = "After `eval()` all is right, and in training mode it is not: dropout, or the like. {rest}"
-        raise Failed(Message(message, rest=failure.message)) from None
+        raise Failed(Message(message, rest=failure.message), tells=True) from None
 
 
 @of_both(weight=1, needs=[shapes_of_results])
@@ -639,7 +640,11 @@ def expect_moved(layer, values):
     expect_parameters(layer, shapes(values))
     after = layer.state()
     for name, part in values.items():
-        expect_close(after[name], part, what=name)
+        try:
+            expect_close(after[name], part, what=name)
+        except Failed as failure:
+            failure.parts = {name: part.numpy() for name, part in values.items()}
+            raise
 
 
 def expect_its_own(subject, module, values, name):

@@ -266,7 +266,7 @@ def expect_same_in_training(layer, expected, *arguments):
         expect_close(layer(*arguments), expected)
     except Failed as failure:
         message = "After `eval()` all is right, and in training mode it is not: dropout, or the like. {rest}"
-        raise Failed(Message(message, rest=failure.message)) from None
+        raise Failed(Message(message, rest=failure.message), tells=True) from None
 
 
 @check(weight=0.5, needs=[FeedForward_values])
@@ -465,11 +465,13 @@ def sizes_alike(made, draw):
 @of_both(weight=1, needs=[values])
 def sizes_of_one(made, draw):
     """Sizes of 1 stay axes: one sequence, one token, one head, one column for each head, one hidden unit."""
-    for one in range(6):
-        b, n, m, h, d_head, d_ff = (1 if place == one else size for place, size in enumerate([*sizes(draw), 11]))
-        own = parameters(draw, made.name, h * d_head, d_ff)
-        arguments = inputs(draw, made.name, b, n, m, h * d_head)
-        expect_layer(made, own, h, (*arguments, some(draw, b, n, n)))
+    *three, h, d_head = sizes(draw)
+    ones = [[1 if place == one else size for place, size in enumerate(three)] for one in range(3)]
+    layers = [(h, d_head, 11, ones), (1, d_head, 11, [three]), (h, 1, 11, [three]), (h, d_head, 1, [three])]
+    for heads, width, d_ff, cases in layers:
+        own = parameters(draw, made.name, heads * width, d_ff)
+        arguments = [(*inputs(draw, made.name, b, n, m, heads * width), some(draw, b, n, n)) for b, n, m in cases]
+        expect_layer(made, own, heads, *arguments)
 
 
 @of_both(weight=2, needs=[values])
@@ -770,15 +772,14 @@ def TinyGPT_causal(TinyGPT, draw):
     # Hundreds of tokens: a mask of some size of its own ends before them.
     long = draw.long()
     model = drawn(TinyGPT, draw, 3, 4, 1, 1, long)
-    changed = {1: 17 + int(draw.rng.integers(47)), 2: long - 1 - int(draw.rng.integers(3))}
-    tokens = words(draw, 3, 1, long).repeat(3, 1)
-    for row, j in changed.items():
-        tokens[row, j] = (tokens[row, j] + 1) % 3
+    j = long - 1 - int(draw.rng.integers(3))
+    tokens = words(draw, 3, 1, long).repeat(2, 1)
+    tokens[1, j] = (tokens[1, j] + 1) % 3
     message = (
         "In a sequence of {n} tokens, token {j} was changed, and the logits at token {i}, before it, changed "
         "with it. A mask has to be as long as the sequence, whatever that is."
     )
-    expect_unchanged_before(logits_of(model, tokens, 3), changed, message, n=long)
+    expect_unchanged_before(logits_of(model, tokens, 3), {1: j}, message, n=long)
 
 
 @check(weight=1, needs=[TinyGPT_causal])
@@ -899,7 +900,9 @@ def learn(model, inputs, targets, rate):
     import torch
 
     parts = [part for part in model.parameters() if part.requires_grad]
-    means, squares = ([torch.zeros_like(part) for part in parts] for _ in range(2))
+    values = torch.nn.utils.parameters_to_vector(parts).detach().clone()
+    torch.nn.utils.vector_to_parameters(values, parts)  # which are views of it from here on
+    mean, square = torch.zeros_like(values), torch.zeros_like(values)
     losses = []
     for step, (batch, wanted) in enumerate(zip(inputs, targets, strict=True), 1):
         with torch.enable_grad():
@@ -907,16 +910,16 @@ def learn(model, inputs, targets, rate):
             gradients = torch.autograd.grad(loss, parts, allow_unused=True)
         losses.append(loss.item())
         with torch.no_grad():
-            for part, gradient, mean, square in zip(parts, gradients, means, squares, strict=True):
-                if gradient is not None:
-                    mean.lerp_(gradient, 0.1)
-                    square.lerp_(gradient.square(), 0.01)
-                    size = (square / (1 - 0.99**step)).sqrt_().add_(1e-8)
-                    part.addcdiv_(mean, size, value=-rate / (1 - 0.9**step))
+            pairs = zip(parts, gradients, strict=True)
+            gradient = torch.cat([torch.zeros_like(own).flatten() if g is None else g.flatten() for own, g in pairs])
+            mean.lerp_(gradient, 0.1)
+            square.lerp_(gradient.square(), 0.01)
+            size = (square / (1 - 0.99**step)).sqrt_().add_(1e-8)
+            values.addcdiv_(mean, size, value=-rate / (1 - 0.9**step))
     return losses
 
 
-STEPS, SEQUENCES, PERIOD, NO_TARGET = 40, 16, 2, -100
+STEPS, SEQUENCES, PERIOD, NO_TARGET = 25, 16, 2, -100
 MOST_LOSS = 0.5  # after training; right models come to 0.02 at most, and one that guesses to 1.8
 
 
@@ -931,13 +934,13 @@ def repeating(draw, vocab_size, n, *lead):
 
 @check(weight=3, needs=[TinyGPT_causal, TinyGPT_in_training])
 def TinyGPT_learns(TinyGPT, draw):
-    """It can be trained: after 40 steps it goes on with sequences of two tokens that take turns."""
+    """It can be trained: after 25 steps it goes on with sequences of two tokens that take turns."""
     vocab_size, n = 6, 8
     model = TinyGPT.module(vocab_size, 24, 2, 1, n)
     fresh, wanted = repeating(draw, vocab_size, n, 64)
     known = wanted.numpy() != NO_TARGET
     logits_of(model, fresh, vocab_size)
-    losses = model.run_remote(learn, *repeating(draw, vocab_size, n, STEPS, SEQUENCES), 1e-2)
+    losses = model.run_remote(learn, *repeating(draw, vocab_size, n, STEPS, SEQUENCES), 2e-2)
     after = loss_of(logits_of(model.train(False), fresh, vocab_size).astype(float)[known], wanted.numpy()[known])
     message = (
         "The loss of a new model is {first}. After {steps} steps of Adam it is {after}, and should be below {most}."

@@ -164,9 +164,9 @@ def explained(subject, calls, terms, names=(), told="Your results are {found}.")
     return Message(told, found=found) if found else ""
 
 
-def failed(message, relation, held=()):
-    """Return the failure with a message, and with what was found out about the results besides."""
-    failure = Failed(message, held)
+def failed(message, relation, held=(), tells=True):
+    """Return the failure with a message, and with what was found out about the results besides; see `Failed`."""
+    failure = Failed(message, held, tells=tells)
     failure.relation = relation
     return failure
 
@@ -189,7 +189,7 @@ def expect_counts(subject, calls, specification, names, why):
         more = "A count is negative where 32 bits were too few for it: count with Python's own whole numbers."
         message = Message("{left} {right}", left=message, right=Message(more))
     held = [Message("{count} of {size} results are right", count=sum(right), size=len(right))] if any(right) else []
-    raise failed(message, why(), held)
+    raise failed(message, why(), held, tells=results[at] < 0)
 
 
 # by_hand
@@ -594,14 +594,15 @@ def expect_slope(fit_exponent, lengths, seconds, what=LINE, why=lambda: ""):
     if abs(got - wanted) > SLOPE:
         raise failed(
             Message(
-                "The result is {got}, and {what} is {wanted}: for the lengths {lengths} and the seconds {seconds}.",
+                "The result is {got}, and {line} is {wanted}: for the lengths {lengths} and the seconds {seconds}.",
                 got=f"{got:.5g}",
-                what=what,
+                line=what,
                 wanted=f"{wanted:.5g}",
                 lengths=few(lengths),
                 seconds=few(seconds),
             ),
             why(),
+            tells=False,
         )
 
 

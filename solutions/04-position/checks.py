@@ -141,7 +141,9 @@ def expect_gap(permutation_gap, attend, X, permutation, what):
     expected = np.asarray(expected if expected > 1e-9 else 0.0)
     got = as_number(permutation_gap(attend, X, permutation))
     if not np.abs(got - expected) <= RTOL * (expected or 1):
-        raise Failed(Message("The gap is wrong for {what}.", what=what), (), expected, got, np.asarray(True))
+        message = "The gap should be {wanted}, and is {got}, for {function}."
+        values = {"wanted": f"{expected:.4g}", "got": f"{got:.4g}", "function": what}
+        raise Failed(Message(message, **values), (), expected, got, np.asarray(True))
 
 
 def as_number(gap):

@@ -435,7 +435,7 @@ checks.run("DecoderLayer", points=5)
 #   or on other sequences;
 # - each layer has parameters of its own, which `parameters()` finds;
 # - a new model knows nothing: its loss is about the natural logarithm of `vocab_size`, as if it guessed;
-# - it can be trained: in 40 steps it learns to go on with two tokens that take turns, such as 4, 1, 4, 1, 4, ...
+# - it can be trained: in 25 steps it learns to go on with two tokens that take turns, such as 4, 1, 4, 1, 4, ...
 
 # %% TinyGPT
 class TinyGPT(nn.Module):

@@ -4,6 +4,7 @@ One whose class is the check's own stays with the judge. What stands for it in t
 same parameters and plain attributes; to call it is to call the judge's.
 """
 
+import functools
 import importlib
 import inspect
 from typing import Any
@@ -30,7 +31,7 @@ def recipe(module: Any) -> dict[str, Any]:
         parts = {name: recipe(part) for name, part in module.named_children()}
         return {"class": f"{kind.__module__}.{kind.__name__}", "parts": parts, "noted": noted}
     arguments = {}
-    for name in list(inspect.signature(kind.__init__).parameters)[1:]:
+    for name in _parameters(kind):  # type: ignore[arg-type]
         argument = getattr(module, name, None)
         if name == "bias":
             argument = any(path.endswith("bias") for path, _ in module.named_parameters())
@@ -43,6 +44,12 @@ def recipe(module: Any) -> dict[str, Any]:
         "state": state,
         "training": module.training,
     }
+
+
+@functools.cache
+def _parameters(kind: Any) -> list[str]:
+    """Return the names of the arguments that a class takes."""
+    return list(inspect.signature(kind.__init__).parameters)[1:]
 
 
 def rebuild(description: dict[str, Any]) -> Any:

@@ -1,0 +1,97 @@
+"""A wrong result beside the expected one, as relations see it, and what they compare it with."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from .words import Message
+
+Claims: TypeAlias = Iterable[tuple[Any, Message]]
+"""For each thing that holds, a key, which another draw must have too, and what is said."""
+
+MOST = 20_000
+"""Larger arrays are not looked at."""
+
+CLOSE = 3e-4
+"""How far, in shares of the largest magnitude, numbers may lie apart that count as equal here."""
+
+
+@dataclass
+class Mismatch:
+    """One draw in which a check failed.
+
+    `expected` and `got` are arrays, of one shape or not; `what` names what they are. `sizes` has the check's names of
+    numbers, such as n_q and d_k. `shapes` are the expected one and the one that came, where those differ; `dtypes`
+    likewise. `arguments` are those of the last call, by name, `result` is what it returned, and `part` the place of
+    `got` among the parts of that; `parts` are the expected arrays of a result that is a tuple. `answer` is a right
+    answer, or None, and `call` calls the function under test. `modules` are the right module and the one under test,
+    where what was called is a module of torch. `wrong` tells which elements are wrong. `changed` names the argument
+    that was changed in place. `steady` tells whether the same results come again; None where nobody has asked yet.
+    """
+
+    expected: np.ndarray | None = None
+    got: np.ndarray | None = None
+    what: str | Message = "the result"
+    sizes: dict[str, Any] = field(default_factory=dict)
+    shapes: tuple[Any, ...] | None = None
+    dtypes: tuple[Any, ...] | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    parts: dict[str, Any] = field(default_factory=dict)
+    answer: Any = None
+    call: Any = None
+    wrong: np.ndarray | None = None
+    changed: str = ""
+    result: Any = None
+    part: int | None = None
+    modules: tuple[Any, Any] | None = None
+    steady: bool | None = None
+
+
+def comparable(relation: Callable[[Mismatch, Any, Any], Claims]) -> Callable[[Mismatch], Claims]:
+    """Let a relation see only mismatches with two finite arrays of moderate size, the expected one not constant."""
+
+    def looked_at(mismatch: Mismatch) -> Claims:
+        e, g = mismatch.expected, mismatch.got
+        if e is None or g is None or max(e.size, g.size) > MOST or e.size < 2 or not g.size:
+            return ()
+        e, g = e.astype(float), g.astype(float)
+        if not (np.isfinite(e).all() and np.isfinite(g).all()) or np.ptp(e) <= CLOSE * np.abs(e).max() or equal(g, e):
+            return ()
+        return relation(mismatch, e, g)
+
+    looked_at.__doc__, looked_at.__name__ = relation.__doc__, relation.__name__
+    return looked_at
+
+
+def same_shape(relation: Callable[[Mismatch, Any, Any], Claims]) -> Callable[[Mismatch], Claims]:
+    """Do as `comparable`, for arrays of one shape."""
+
+    def looked_at(mismatch: Mismatch, e: Any, g: Any) -> Claims:
+        return relation(mismatch, e, g) if e.shape == g.shape else ()
+
+    looked_at.__doc__, looked_at.__name__ = relation.__doc__, relation.__name__
+    return comparable(looked_at)
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Tell whether two arrays have one shape and, up to rounding, the same numbers."""
+    if a.shape != b.shape or not a.size:
+        return False
+    scale = np.abs(b).max()
+    return bool(np.isfinite(b).all() and (np.abs(a - b) <= CLOSE * scale).all())
+
+
+def arrays_of(result: Any) -> Any:
+    """Return a result, or the parts of one that is a tuple, as arrays of floats."""
+    parts = result if isinstance(result, (tuple, list)) else [result]
+    return [array.astype(float) for array in map(np.asarray, parts) if array.dtype.kind in "biuf"]
+
+
+def twins_of(arguments: Any) -> Any:
+    """Return copies of arguments, by name."""
+    return {
+        name: argument.copy() if isinstance(argument, np.ndarray) else argument
+        for name, argument in arguments.items()
+    }

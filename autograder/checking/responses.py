@@ -1,0 +1,370 @@
+"""Relations of how a result responds when an argument changes, beside how a right answer's does.
+
+The function under test and a right answer are called with one argument changed a little: other numbers in all of it
+or in one row, ones, 1 added, doubled. Where the right answer obeys a law of this kind and the function does not, or
+the other way round, that is said.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from .mismatch import MOST, Claims, Mismatch, arrays_of, equal, twins_of
+from .modules import ask, prepare, run_remote
+from .words import Message
+
+MOST_ROWS = 8
+"""Of an argument with more, the first half as many are changed, and the last."""
+
+NOTICED = 1e-7
+"""From which share of the largest magnitude on, an element counts as changed."""
+
+
+class Responses:
+    """What a right answer and the function under test return for changed arguments.
+
+    Parameters
+    ----------
+    mismatch : Mismatch
+    """
+
+    def __init__(self, mismatch: Mismatch):
+        self.mismatch = mismatch
+        self.what = mismatch.what
+        self.expected, self.got = (np.asarray(own).astype(float) for own in (mismatch.expected, mismatch.got))
+        self.part: Any = mismatch.part
+        self.exact = np.asarray(mismatch.got).dtype == np.float64
+        self.random = np.random.default_rng(0)
+
+    def __call__(self, name: str, changed: Any) -> Any:
+        """Return both results, the expected one first, with one argument changed; None if there are none."""
+        return self.results({**self.mismatch.arguments, name: changed})
+
+    def results(self, arguments: dict[str, Any]) -> Any:
+        """Return both results for these arguments; None if there are none of the shape of before."""
+        results = []
+        for function in (self.mismatch.answer, self.mismatch.call):
+            try:
+                parts = arrays_of(function(*twins_of(arguments).values()))
+            except Exception:  # what is changed may not fit
+                return None
+            if len(parts) <= self.part or parts[self.part].shape != self.expected.shape:
+                return None
+            results.append(parts[self.part])
+        return results if all(np.isfinite(own).all() for own in results) else None
+
+    def changed(self, came: Any) -> tuple[bool, bool]:
+        """Tell whether both results are others than before."""
+        return not equal(came[0], self.expected), not equal(came[1], self.got)
+
+    def arguments(self, kinds: str = "f", axes: int = 0) -> Iterator[tuple[str, Any]]:
+        """Yield the arrays among the arguments, of a kind of number and with so many axes or more, by name."""
+        for name, argument in self.mismatch.arguments.items():
+            if isinstance(argument, np.ndarray) and argument.dtype.kind in kinds and argument.ndim >= axes:
+                yield name, argument
+
+    def other(self, argument: Any) -> Any:
+        """Return other numbers of the size of an argument's."""
+        scale = np.abs(argument).mean() or 1.0
+        return (argument + scale * self.random.normal(size=argument.shape)).astype(argument.dtype)
+
+
+def answered(relation: Callable[[Responses], Claims]) -> Callable[[Mismatch], Claims]:
+    """Let a relation see only mismatches of numbers in which function and right answer say the same again."""
+
+    def looked_at(mismatch: Mismatch) -> Claims:
+        e, g = mismatch.expected, mismatch.got
+        if mismatch.answer is None or mismatch.call is None or mismatch.part is None or e is None or g is None:
+            return ()
+        sizes = [own.size for own in (e, g, *mismatch.arguments.values()) if isinstance(own, np.ndarray)]
+        if (
+            max(sizes) > MOST
+            or e.shape != g.shape
+            or not e.size
+            or not (np.isfinite(e).all() and np.isfinite(g).all())
+        ):
+            return ()
+        asked = Responses(mismatch)
+        if mismatch.steady is None:
+            came = asked.results(mismatch.arguments)
+            mismatch.steady = came is not None and equal(came[0], asked.expected) and equal(came[1], asked.got)
+        return relation(asked) if mismatch.steady else ()
+
+    looked_at.__doc__, looked_at.__name__ = relation.__doc__, relation.__name__
+    return looked_at
+
+
+@answered
+def one_for_ones(asked: Responses) -> Claims:
+    """Of ones, weights that sum to 1 make ones."""
+    for name, argument in asked.arguments():
+        came = asked(name, np.ones_like(argument))
+        if came and equal(came[0], np.ones_like(came[0])) and not equal(came[1], came[0]):
+            message = "With ones for `{name}`, {what} should be 1 everywhere, and is between {low} and {high}."
+            low, high = (f"{own:.4g}" for own in (came[1].min(), came[1].max()))
+            yield ("ones", name), Message(message, name=name, what=asked.what, low=low, high=high)
+
+
+@answered
+def any_numbers(asked: Responses) -> Claims:
+    """An argument has no influence, or one that it should not have."""
+    for name, argument in asked.arguments():
+        came = asked(name, asked.other(argument))
+        if came is None:
+            continue
+        wanted, found = asked.changed(came)
+        if wanted and not found:
+            message = "Whatever numbers are in `{name}`, {what} stays the same, and should not."
+            yield ("none", name), Message(message, name=name, what=asked.what)
+        if found and not wanted:
+            message = "With other numbers in `{name}`, {what} changes, and should stay the same."
+            yield ("some", name), Message(message, name=name, what=asked.what)
+
+
+@answered
+def any_parameters(asked: Responses) -> Claims:
+    """A parameter of a module has no influence, or one that it should not have."""
+    modules = asked.mismatch.modules
+    if modules is None:
+        return
+    right, own = (ask(module, "state_dict") for module in modules)
+    for name, value in right.items():
+        if not value.is_floating_point() or name not in own or own[name].shape != value.shape:
+            continue
+        value = value.detach().clone()
+        other = value.new_tensor(asked.other(value.double().numpy()))
+        try:
+            _load(modules, {name: other})
+            came = asked.results(asked.mismatch.arguments)
+        finally:
+            _load(modules, {name: value})
+        if came is None:
+            return
+        wanted, found = asked.changed(came)
+        if wanted and not found:
+            message = "Whatever numbers are in the parameter `{name}`, {what} stays the same, and should not."
+            yield ("none", name), Message(message, name=name, what=asked.what)
+        if found and not wanted:
+            message = "With other numbers in the parameter `{name}`, {what} changes, and should stay the same."
+            yield ("some", name), Message(message, name=name, what=asked.what)
+
+
+def _load(modules: Any, values: dict[str, Any]) -> None:
+    for module in modules:
+        run_remote(prepare, module, (values, None, None))
+
+
+@answered
+def other_parameters(asked: Responses) -> Claims:
+    """What came is right for other parameters than the module has: exchanged, one for another, transposed."""
+    if asked.mismatch.modules is None:
+        return
+    right = asked.mismatch.modules[0]
+    state = {name: value.detach().clone() for name, value in ask(right, "state_dict").items()}
+    for key, message, changed in _changed_parameters(state):
+        try:
+            run_remote(prepare, right, (changed, None, None))
+            came = asked.results(asked.mismatch.arguments)
+        finally:
+            run_remote(prepare, right, (state, None, None))
+        if came and equal(came[0], asked.got) and not equal(came[0], asked.expected):
+            said = "What came as {what} is right for {arguments}."
+            yield ("parameters", *key), Message(said, what=asked.what, arguments=message)
+
+
+def _changed_parameters(state: dict[str, Any]) -> Iterator[tuple[Any, Message, dict[str, Any]]]:
+    """Yield parameters as a mistaken module might take them: a key, a message about them, and those that change."""
+    for name, value in state.items():
+        if value.ndim == 2 and value.shape[0] == value.shape[1]:
+            yield ("turned", name), Message("the parameter `{one}` transposed", one=name), {name: value.T.clone()}
+    parts = list(dict.fromkeys(name.rpartition(".")[0].partition(".")[0] for name in state))
+    for one, other in [*combinations(parts, 2), *combinations(state, 2)]:
+        exchanged = {}
+        for name, value in state.items():
+            for old, new in ((one, other), (other, one)):
+                twin = new + name.removeprefix(old)
+                if (name == old or name.startswith(f"{old}.")) and twin in state and state[twin].shape == value.shape:
+                    exchanged[name] = state[twin]
+        if exchanged:
+            message = Message("the parameters of `{one}` and `{other}` exchanged", one=one, other=other)
+            yield ("exchanged", one, other), message, exchanged
+            own = {name: value for name, value in exchanged.items() if name == other or name.startswith(f"{other}.")}
+            message = Message("the parameters of `{one}` in place of those of `{other}`", one=one, other=other)
+            yield ("one", one, other), message, own
+
+
+def _reach(asked: Responses, name: str, argument: Any, axis: int) -> Any:
+    """Return which places along an axis of both results change with which place of an argument, and these places."""
+    count = argument.shape[axis]
+    half = MOST_ROWS // 2
+    places = list(range(count)) if count <= MOST_ROWS else [*range(half), *range(count - half, count)]
+    others = tuple(own for own in range(asked.expected.ndim) if own != axis % asked.expected.ndim)
+    reached: list[list[Any]] = [[], []]
+    for place in places:
+        changed = argument.copy()
+        at = (slice(None),) * (axis % argument.ndim) + (place,)
+        changed[at] = asked.other(argument[at])
+        came = asked(name, changed)
+        if came is None:
+            return None
+        for own, before, into in zip(came, (asked.expected, asked.got), reached, strict=True):
+            into.append((np.abs(own - before) > NOTICED * (np.abs(before).max() or 1.0)).any(others))
+    return (*(np.stack(own, axis=1) for own in reached), np.array(places))
+
+
+@answered
+def rows_reached(asked: Responses) -> Claims:
+    """A row of the result depends on other rows of an argument than it should."""
+    if asked.expected.ndim < 2 or not asked.exact:
+        return
+    examples = []
+    for name, argument in asked.arguments(axes=2):
+        found = _reach(asked, name, argument, -2)
+        if found is None or np.array_equal(*found[:2]):
+            continue
+        wanted, came, places = found
+        i, j = np.arange(len(wanted))[:, None], places[None, :]
+        more, fewer = came & ~wanted, wanted & ~came
+        values = {"name": name, "what": asked.what}
+        law = _law(wanted, came, i, j) if argument.shape[-2] == len(wanted) > 1 else None
+        if law:
+            yield (law[0], name), Message(law[1], **values)
+        elif more.any():
+            row, place = np.argwhere(more)[0]
+            message = "Of `{name}`, row {i} of {what} depends on row {j}, for example, and should not."
+            examples.append((("more", name), Message(message, **values, i=int(row), j=int(places[place]))))
+        else:
+            row, place = np.argwhere(fewer)[0]
+            message = "Of `{name}`, row {i} of {what} does not depend on row {j}, for example, and should."
+            examples.append((("fewer", name), Message(message, **values, i=int(row), j=int(places[place]))))
+    yield from examples
+
+
+def _law(wanted: Any, came: Any, i: Any, j: Any) -> tuple[str, str] | None:
+    """Return what holds for each row of a square: a key, and a message; None if there is none of these."""
+    more, fewer = came & ~wanted, wanted & ~came
+    if fewer.any() and not more.any():
+        if np.array_equal(came, np.broadcast_to(i == j, came.shape)):
+            return "own", "Of `{name}`, row i of {what} depends on row i alone, and others should count too."
+        if wanted.all() and np.array_equal(came, np.broadcast_to(i >= j, came.shape)):
+            return (
+                "before",
+                "Of `{name}`, row i of {what} depends on rows up to i alone; later ones should count too.",
+            )
+        if np.array_equal(fewer, np.broadcast_to(i == j, came.shape)):
+            return "itself", "Of `{name}`, row i of {what} does not depend on row i itself, and should."
+    if more.any() and not fewer.any() and not ((more & (i >= j)) | (wanted & (i < j))).any():
+        return "after", "Of `{name}`, row i of {what} depends on rows after i too, and should not."
+    return None
+
+
+@answered
+def elements_reached(asked: Responses) -> Claims:
+    """What is made of a whole array depends on other elements of it than it should."""
+    if asked.expected.ndim > 1 or not asked.exact:
+        return
+    for name, argument in asked.arguments(axes=2):
+        if max(argument.shape[-2:]) > MOST_ROWS:
+            continue
+        for row, column in np.ndindex(argument.shape[-2:]):
+            changed = argument.copy()
+            changed[..., row, column] = asked.other(argument[..., row, column])
+            came = asked(name, changed)
+            if came is None:
+                break
+            wanted, found = asked.changed(came)
+            if wanted != found:
+                message = "What stands in row {row}, column {column} of `{name}` counts for {what}, and should not."
+                if wanted:
+                    message = "What stands in row {row}, column {column} of `{name}` should count for {what}."
+                values = {"name": name, "what": asked.what, "row": row, "column": column}
+                yield ("element", name, wanted), Message(message, **values)
+                break
+
+
+@answered
+def sequences_mixed(asked: Responses) -> Claims:
+    """A sequence of a batch depends on another one."""
+    e = asked.expected
+    if e.ndim < 3 or e.shape[0] < 2 or not asked.exact:
+        return
+    for name, argument in asked.arguments(axes=3):
+        if argument.shape[0] != e.shape[0]:
+            continue
+        found = _reach(asked, name, argument, -argument.ndim)
+        if found is None:
+            continue
+        wanted, came, places = found
+        apart = np.arange(len(wanted))[:, None] != places[None, :]
+        if (came & apart).any() and not (wanted & apart).any():
+            message = "Sequences of a batch are mixed: each of {what} should depend on its own of `{name}` alone."
+            yield ("mixed", name), Message(message, name=name, what=asked.what)
+
+
+@answered
+def one_added(asked: Responses) -> Claims:
+    """What 1 added to all of an argument does to the result."""
+    for name, argument in asked.arguments():
+        came = asked(name, argument + np.ones_like(argument))
+        if came is None:
+            continue
+        values = {"name": name, "what": asked.what}
+        stays = equal(came[1], asked.got)
+        if equal(came[0], asked.expected):
+            if not stays:
+                message = "With 1 added to all of `{name}`, {what} should stay as it is, and changes."
+                yield ("plus", name, "stays"), Message(message, **values)
+        elif equal(came[0] - asked.expected, np.ones_like(came[0])):
+            if not equal(came[1] - asked.got, np.ones_like(came[1])):
+                message = "With 1 added to all of `{name}`, {what} should be larger by 1 everywhere, and is not."
+                yield ("plus", name, "grows"), Message(message, **values)
+        elif stays:
+            message = "With 1 added to all of `{name}`, {what} should change, and stays as it is."
+            yield ("plus", name, "changes"), Message(message, **values)
+
+
+@answered
+def doubled(asked: Responses) -> Claims:
+    """What twice an argument does to the result."""
+    for name, argument in asked.arguments("fiu"):
+        came = asked(name, 2 * argument)
+        if came is None:
+            continue
+        wanted, found = (_times(own, old) for own, old in zip(came, (asked.expected, asked.got), strict=True))
+        values = {"name": name, "what": asked.what}
+        if wanted == "1" and found != "1":
+            message = "With `{name}` doubled, {what} should stay as it is, and changes."
+            yield ("twice", name, "stays"), Message(message, **values)
+        elif wanted and found and wanted != found:
+            message = "With `{name}` doubled, {what} should be {wanted} times as large, and is {found} times."
+            yield ("twice", name, wanted, found), Message(message, **values, wanted=wanted, found=found)
+        if wanted not in ("", "1") and found != wanted:
+            message = "With `{name}` doubled, {what} should be {wanted} times as large, and is not."
+            yield ("twice", name, wanted), Message(message, **values, wanted=wanted)
+        elif found and not wanted:
+            message = "With `{name}` doubled, {what} is {found} times as large, and should not be."
+            message = message if found != "1" else "With `{name}` doubled, {what} stays as it is, and should not."
+            yield ("twice as", name, found), Message(message, **values, found=found)
+
+
+def _times(after: Any, before: Any) -> str:
+    """Return by which one number a result was multiplied, as text; "" if by none."""
+    square = float((before * before).sum())
+    factor = float((before * after).sum()) / square if square else 0.0
+    return f"{factor:.3g}" if abs(factor) > 1e-9 and equal(after, factor * before) else ""
+
+
+RELATIONS = [
+    one_for_ones,
+    any_numbers,
+    any_parameters,
+    other_parameters,
+    rows_reached,
+    elements_reached,
+    sequences_mixed,
+    one_added,
+    doubled,
+]
+"""All of them, those that say most first."""

@@ -1,0 +1,263 @@
+"""How a wrong result responds to a change of arguments or parameters: each relation where it holds, and no other."""
+
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from autograder.checking import Suite, right
+from autograder.checking.expect import expect_agrees
+
+SEED = 3
+
+
+def softmax(S):
+    powers = np.exp(S - S.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def attend(Q, K, V):
+    return softmax(Q @ np.swapaxes(K, -1, -2)) @ V
+
+
+def hidden(Q, K, V, mask):
+    S = np.where(mask(*np.ogrid[: Q.shape[-2], : K.shape[-2]]), Q @ np.swapaxes(K, -1, -2), -np.inf)
+    return softmax(S) @ V
+
+
+def suite_of(name, answer, inputs):
+    """Return a suite with one check, that a function agrees with `answer` for what `inputs(draw)` returns."""
+    own = Suite("checks", {})
+
+    @own.check()
+    def values(function, draw):
+        """The values are right."""
+        expect_agrees(function, answer, *inputs(draw))
+
+    own.checks[0].subject = name
+    listed = ModuleType("listed")
+    listed.answer = right(name)(answer)
+    own.answers = [listed]
+    return own
+
+
+def said(suite, name, function):
+    (result,) = suite.examine(name, function, 1, SEED).results
+    assert result.status == "failed"
+    return str(result.relation)
+
+
+def of_attention(draw):
+    n = int(draw.rng.integers(4, 7))
+    return [draw.array(2, n, d) for d in (3, 3, 5)]
+
+
+def uneven(weights):
+    """Return a function whose weights are of another kind than those of attention."""
+    return lambda Q, K, V: weights(Q @ np.swapaxes(K, -1, -2)) @ V
+
+
+ATTENTION = {
+    "With ones for `V`, the result should be 1 everywhere, and is between ": uneven(lambda S: np.sin(9 * S) ** 2),
+    "Whatever numbers are in `K`, the result stays the same, and should not.": (
+        lambda Q, K, V: softmax(np.sin(9 * Q) @ np.swapaxes(Q, -1, -2)) @ V
+    ),
+    "Of `K`, row i of the result depends on row i alone, and others should count too.": (
+        lambda Q, K, V: np.sign(V) * np.abs(V) ** (2 + np.cos((Q * K).sum(-1, keepdims=True)))
+    ),
+    "Of `V`, row i of the result depends on rows up to i alone; later ones should count too.": (
+        lambda Q, K, V: hidden(np.sin(9 * Q), K, V, lambda i, j: j <= i)
+    ),
+    "Of `K`, row i of the result does not depend on row i itself, and should.": (
+        lambda Q, K, V: hidden(Q, K, V, lambda i, j: j != i)
+    ),
+    "Of `K`, row 0 of the result does not depend on row 3, for example, and should.": (
+        lambda Q, K, V: hidden(Q, K, V, lambda i, j: j < 3)
+    ),
+    "Of `Q`, row 0 of the result depends on row 1, for example, and should not.": (
+        lambda Q, K, V: attend(np.sin(Q + Q.sum(-2, keepdims=True)), K, V)
+    ),
+    "With 1 added to all of `K`, the result should stay as it is, and changes.": (
+        lambda Q, K, V: softmax(Q @ np.swapaxes(np.sin(K), -1, -2)) @ V
+    ),
+    "Sequences of a batch are mixed: each of the result should depend on its own of `Q` alone.": (
+        lambda Q, K, V: attend(np.sin(Q + Q[::-1]), K, V)
+    ),
+}
+
+
+@pytest.mark.parametrize("start", ATTENTION)
+def test_what_a_wrong_attention_does_is_said(start):
+    assert said(suite_of("attend", attend, of_attention), "attend", ATTENTION[start]).startswith(start)
+
+
+def causal(Q, K, V):
+    return hidden(Q, K, V, lambda i, j: j <= i)
+
+
+def test_rows_that_look_ahead_are_told():
+    suite = suite_of("causal", causal, of_attention)
+    start = "Of `V`, row i of the result depends on rows after i too, and should not."
+    assert said(suite, "causal", lambda Q, K, V: attend(np.sin(9 * Q), K, V)).startswith(start)
+
+
+def slope(X):
+    """Return a number that a stretched X leaves as it is, and of the first two columns alone."""
+    x, y = np.log(np.abs(X[:, 0])), np.log(np.abs(X[:, 1]))
+    return np.array([((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()])
+
+
+def of_rows(draw):
+    return [np.abs(draw.array(6, 3)) + 1]
+
+
+@pytest.mark.parametrize(
+    ("function", "start"),
+    [
+        (lambda X: slope(X) + 0.1 * X.max(), "What stands in row 0, column 2 of `X` counts for the result"),
+        (lambda X: slope(X[1:]), "What stands in row 0, column 0 of `X` should count for the result."),
+        (lambda X: slope(X + 1), "With `X` doubled, the result should stay as it is, and changes."),
+        (lambda X: np.sin(slope(X / X.sum())), ""),
+    ],
+)
+def test_what_is_made_of_a_whole_array_is_told_by_its_elements(function, start):
+    found = said(suite_of("slope", slope, of_rows), "slope", function)
+    assert found.startswith(start) if start else found == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "function", "start"),
+    [
+        (
+            lambda x: x + np.sin(x - x.mean()) + 2,
+            lambda x: np.cos(x - x.mean()) / 2,
+            "With 1 added to all of `x`, the result should be larger by 1 everywhere, and is not.",
+        ),
+        (
+            lambda x: np.sin(x),
+            lambda x: np.cos(x - x.mean()),
+            "With 1 added to all of `x`, the result should change, and stays as it is.",
+        ),
+        (
+            lambda x: 3 * np.abs(x) * x[0],
+            lambda x: np.cos(x[::-1] / x[0]) * x[0],
+            "With `x` doubled, the result should be 4 times as large, and is 2 times.",
+        ),
+        (
+            lambda x: 3 * np.abs(x),
+            lambda x: np.cos(x) * x,
+            "With `x` doubled, the result should be 2 times as large, and is not.",
+        ),
+        (
+            lambda x: np.sin(x),
+            lambda x: np.abs(x) * x[0] ** 2,
+            "With `x` doubled, the result is 8 times as large, and should not be.",
+        ),
+        (
+            lambda x: np.sin(x),
+            lambda x: np.cos(9 * x / x[0]),
+            "With `x` doubled, the result stays as it is, and should not.",
+        ),
+    ],
+)
+def test_laws_of_addition_and_of_multiples_are_told(answer, function, start):
+    suite = suite_of("law", answer, lambda draw: [draw.array(*draw.sizes(1))])
+    assert said(suite, "law", function).startswith(start)
+
+
+def test_nothing_is_said_of_what_comes_out_differently_each_time():
+    rng = np.random.default_rng(1)
+    suite = suite_of("attend", attend, of_attention)
+    assert said(suite, "attend", lambda Q, K, V: attend(Q, K, V) + rng.normal(size=V.shape)) == ""
+
+
+# Modules
+
+
+class Layer(nn.Module):
+    """Adds a network to x, after a norm."""
+
+    def __init__(self, d):
+        super().__init__()
+        self.one, self.two = nn.Linear(d, d), nn.Linear(d, d)
+        self.norm = nn.LayerNorm(d)
+
+    def forward(self, x):
+        return x + self.two(torch.tanh(self.one(self.norm(x))))
+
+
+class Turned(Layer):
+    def forward(self, x):
+        return x + torch.tanh(self.one(self.norm(x))) @ self.two.weight + self.two.bias
+
+
+class Exchanged(Layer):
+    def forward(self, x):
+        return x + self.one(torch.tanh(self.two(self.norm(x))))
+
+
+class Twice(Layer):
+    def forward(self, x):
+        return x + self.two(torch.tanh(self.two(self.norm(x))))
+
+
+class WithoutNorm(Layer):
+    def forward(self, x):
+        return x + self.two(torch.tanh(self.one(x)))
+
+
+@pytest.fixture
+def suite():
+    own = Suite("checks", {})
+
+    @own.check()
+    def values(Layer, draw):
+        """The values are right."""
+        d = int(draw.rng.integers(3, 6))
+        layer = type(own.answers[0].answer(d))(d).to(torch.float64)
+        state = {name: torch.tensor(draw.array(*part.shape)) for name, part in layer.state_dict().items()}
+        layer.load_state_dict(state)
+        made = Layer.loaded((d,), state, torch.float64, training=False)
+        expect_agrees(made, lambda x: layer(x).detach(), torch.tensor(draw.array(2, 3, d)))
+
+    listed = ModuleType("listed")
+    listed.answer = right("Layer")(Layer)
+    own.answers = [listed]
+    return own
+
+
+@pytest.mark.parametrize(
+    ("made", "start"),
+    [
+        (Turned, "What came as the result is right for the parameter `two.weight` transposed."),
+        (Exchanged, "What came as the result is right for the parameters of `one` and `two` exchanged."),
+        (Twice, "Whatever numbers are in the parameter `one.weight`, the result stays the same, and should not."),
+        (WithoutNorm, "Whatever numbers are in the parameter `norm.weight`, the result stays the same"),
+    ],
+)
+def test_what_a_module_does_with_its_parameters_is_told(suite, made, start):
+    assert said(suite, "Layer", made).startswith(start)
+
+
+def test_a_parameter_that_should_have_no_influence_is_told(suite):
+    class Unused(Layer):
+        def forward(self, x):
+            return x + torch.tanh(self.one(self.norm(x)))
+
+    suite.answers[0].answer = right("Layer")(Unused)
+    start = "With other numbers in the parameter `two.weight`, the result changes, and should stay the same."
+    assert said(suite, "Layer", Layer).startswith(start)
+
+
+def test_the_modules_are_afterwards_as_they_were(suite):
+    before = []
+
+    class Watched(WithoutNorm):
+        def forward(self, x):
+            before.append({name: part.clone() for name, part in self.state_dict().items()})
+            return super().forward(x)
+
+    assert said(suite, "Layer", Watched)
+    assert all(torch.equal(part, before[0][name]) for name, part in before[1].items())
