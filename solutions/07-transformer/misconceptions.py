@@ -1497,6 +1497,28 @@ class TinyGPT_window(TinyGPT):
 
 @misconception(
     "TinyGPT",
+    label="only the last 512 tokens",
+    hint="Tokens that are more than 512 places back are hidden: a length is written into the code. Each token sees "
+    "all before it.",
+)
+class TinyGPT_window_of_512(TinyGPT):
+    def mask(self, x):
+        return past(x) & torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(-511)
+
+
+@misconception(
+    "TinyGPT",
+    label="nothing behind the first 512 tokens seen",
+    hint="Tokens behind the 512th are hidden from all: a length is written into the code. Each token sees itself and "
+    "all before it.",
+)
+class TinyGPT_first_512(TinyGPT):
+    def mask(self, x):
+        return past(x) & (torch.arange(x.shape[1]) < 512)
+
+
+@misconception(
+    "TinyGPT",
     label="tokens shifted to the right",
     hint="The tokens are shifted by one, so that the logits at a token do not depend on it. That shift belongs to a "
     "decoder's training; here the logits at token i say what follows token i.",
