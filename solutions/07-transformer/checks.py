@@ -816,17 +816,18 @@ def TinyGPT_sees(TinyGPT, draw):
                     "and all before it: is there attention in each layer, and does its mask hide too much?"
                 )
                 raise Failed(Message(message, j=j, i=j + int(blind[0])), tells=True)
-    # In a long sequence too, where a mask of some size of its own would end: the first tokens count for the last ones,
-    # and so do those shortly before.
+    # In a long sequence too, where a mask of some size of its own would end: for the last tokens count the first ones,
+    # and those shortly before them.
     n = draw.long()
-    model, changed = drawn(TinyGPT, draw, 3, 4, 1, 1, n), [int(draw.rng.integers(3)), n - 5 - int(draw.rng.integers(3))]
+    changed = [int(draw.rng.integers(3)), n - 5 - int(draw.rng.integers(3))]
+    model = drawn(TinyGPT, draw, 3, 4, 1, 1, n)
     tokens = words(draw, 3, 1, n).repeat(3, 1)
     for row, j in enumerate(changed, 1):
         tokens[row, j] = (tokens[row, j] + 1) % 3
     logits = logits_of(model, tokens, 3)
     message = (
-        "In a sequence of {n} tokens, token {j} was changed, and most logits of the last {count} stayed as they were: "
-        "does a mask hide too much?"
+        "In a sequence of {n} tokens, token {j} was changed, and most logits of the last {count} stayed as they "
+        "were: does a mask hide too much?"
     )
     for row, j in enumerate(changed, 1):
         count = min(n - j, n - 512)
