@@ -816,7 +816,7 @@ def TinyGPT_sees(TinyGPT, draw):
                     "and all before it: is there attention in each layer, and does its mask hide too much?"
                 )
                 raise Failed(Message(message, j=j, i=j + int(blind[0])), tells=True)
-    # In a long sequence too, where a mask of some size of its own would end: for the last tokens count the first ones,
+    # In a long sequence too, where a mask of its own size would end: for the last tokens the first ones count,
     # and those shortly before them.
     n = draw.long()
     changed = [int(draw.rng.integers(3)), n - 5 - int(draw.rng.integers(3))]
