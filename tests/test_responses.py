@@ -1,5 +1,6 @@
 """How a wrong result responds to a change of arguments or parameters: each relation where it holds, and no other."""
 
+import time
 from types import ModuleType
 
 import numpy as np
@@ -171,6 +172,20 @@ def test_nothing_is_said_of_what_comes_out_differently_each_time():
     rng = np.random.default_rng(1)
     suite = suite_of("attend", attend, of_attention)
     assert said(suite, "attend", lambda Q, K, V: attend(Q, K, V) + rng.normal(size=V.shape)) == ""
+
+
+def test_what_takes_long_is_not_asked_again_and_again():
+    """Hints must not use up a limit."""
+    calls = []
+
+    def slowly(Q, K, V):
+        calls.append(1)
+        time.sleep(0.1)
+        return hidden(Q, K, V, lambda i, j: j < 3)
+
+    suite = suite_of("attend", attend, of_attention)
+    assert said(suite, "attend", slowly) == ""
+    assert len(calls) < 30
 
 
 # Modules

@@ -28,7 +28,8 @@ class Mismatch:
     `got` among the parts of that; `parts` are the expected arrays of a result that is a tuple. `answer` is a right
     answer, or None, and `call` calls the function under test. `modules` are the right module and the one under test,
     where what was called is a module of torch. `wrong` tells which elements are wrong. `changed` names the argument
-    that was changed in place. `steady` tells whether the same results come again; None where nobody has asked yet.
+    that was changed in place. `steady` tells whether the same results come again; None where nobody has asked yet,
+    and `seconds` how long was asked.
     """
 
     expected: np.ndarray | None = None
@@ -47,6 +48,7 @@ class Mismatch:
     part: int | None = None
     modules: tuple[Any, Any] | None = None
     steady: bool | None = None
+    seconds: float = 0.0
 
 
 def comparable(relation: Callable[[Mismatch, Any, Any], Claims]) -> Callable[[Mismatch], Claims]:

@@ -5,6 +5,7 @@ or in one row, ones, 1 added, doubled. Where the right answer obeys a law of thi
 the other way round, that is said.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any
@@ -17,6 +18,9 @@ from .words import Message
 
 MOST_ROWS = 8
 """Of an argument with more, the first half as many are changed, and the last."""
+
+MOST_SECONDS = 0.5
+"""For all of these relations in one draw: hints must not use up a limit."""
 
 NOTICED = 1e-7
 """From which share of the largest magnitude on, an element counts as changed."""
@@ -43,7 +47,16 @@ class Responses:
         return self.results({**self.mismatch.arguments, name: changed})
 
     def results(self, arguments: dict[str, Any]) -> Any:
-        """Return both results for these arguments; None if there are none of the shape of before."""
+        """Return both results for these arguments; None if there are none of the shape of before, or no time."""
+        if self.mismatch.seconds > MOST_SECONDS:
+            return None
+        begun = time.perf_counter()
+        try:
+            return self._results(arguments)
+        finally:
+            self.mismatch.seconds += time.perf_counter() - begun
+
+    def _results(self, arguments: dict[str, Any]) -> Any:
         results = []
         for function in (self.mismatch.answer, self.mismatch.call):
             try:
