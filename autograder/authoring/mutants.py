@@ -410,9 +410,9 @@ def reference(folder: Path, changed: str = "") -> dict[str, Any]:
     text = ast.unparse(ast.Module(kept, []))
     lines = text.splitlines(keepends=True)
     linecache.cache[folder.name] = (len(text), None, lines, folder.name)  # where Triton reads what a kernel does
-    namespace: dict[str, Any] = {"__name__": folder.name}
-    exec(_compiled(text, folder.name), namespace)  # noqa: S102 (the author's own text)
-    return namespace
+    made = sys.modules[folder.name] = ModuleType(folder.name)  # where torch.compile looks names up
+    exec(_compiled(text, folder.name), vars(made))  # noqa: S102 (the author's own text)
+    return vars(made)
 
 
 def _listed(exercise: loader.Loaded) -> dict[str, tuple[ModuleType, Definition]]:
