@@ -266,6 +266,20 @@ def test_a_parameter_that_should_have_no_influence_is_told(suite):
     assert said(suite, "Layer", Layer).startswith(start)
 
 
+def test_of_parameters_that_differ_nothing_is_asked(suite):
+    """A module that has other numbers than the right one keeps them."""
+
+    class Other(Layer):
+        def load_state_dict(self, values, *more, **options):
+            made = super().load_state_dict(values, *more, **options)
+            with torch.no_grad():
+                self.one.weight.mul_(2)
+                self.two.weight.zero_()
+            return made
+
+    assert "two.weight" not in said(suite, "Layer", Other)
+
+
 def test_the_modules_are_afterwards_as_they_were(suite):
     before = []
 

@@ -144,9 +144,9 @@ def any_parameters(asked: Responses) -> Claims:
         return
     right, own = (ask(module, "state_dict") for module in modules)
     for name, value in right.items():
-        if not value.is_floating_point() or name not in own or own[name].shape != value.shape:
-            continue
         value = value.detach().clone()
+        if not value.is_floating_point() or name not in own or not np.array_equal(own[name].detach(), value):
+            continue
         other = value.new_tensor(asked.other(value.double().numpy()))
         try:
             _load(modules, {name: other})
@@ -182,7 +182,9 @@ def other_parameters(asked: Responses) -> Claims:
             came = asked.results(asked.mismatch.arguments)
         finally:
             run_remote(prepare, right, (state, None, None))
-        if came and equal(came[0], asked.got) and not equal(came[0], asked.expected):
+        if came is None:
+            return
+        if equal(came[0], asked.got) and not equal(came[0], asked.expected):
             said = "What came as {what} is right for {arguments}."
             yield ("parameters", *key), Message(said, what=asked.what, arguments=message)
 
@@ -304,9 +306,9 @@ def sequences_mixed(asked: Responses) -> Claims:
     if e.ndim < 3 or e.shape[0] < 2 or not asked.exact:
         return
     for name, argument in asked.arguments(axes=3):
-        if argument.shape[0] != e.shape[0]:
+        if argument.ndim != e.ndim or len(argument) != len(e):
             continue
-        found = _reach(asked, name, argument, -argument.ndim)
+        found = _reach(asked, name, argument, -e.ndim)
         if found is None:
             continue
         wanted, came, places = found
