@@ -8,7 +8,7 @@ from conftest import toy_course
 from autograder.authoring.release import release
 from autograder.checking import Subject
 from autograder.checking.diagnosis import same_call
-from autograder.checking.expect import Failed
+from autograder.checking.expect import Failed, expect_all_agree, expect_dtypes
 from autograder.checking.modules import Step
 from autograder.course import ROOT
 from autograder.grading.judge import Judge
@@ -145,3 +145,10 @@ def test_where_the_function_lives_here_nothing_is_called_before_its_time():
     own.ahead([(1,), (2,)])
     assert not calls
     assert own(1) == 1 and calls == [1]
+
+
+def test_what_a_check_makes_around_a_function_is_asked_without_being_foreseen():
+    expect_dtypes(lambda X: 2 * X, np.ones((2, 3)))
+    expect_all_agree(lambda X: 2 * X, lambda X: X + X, [[np.ones((2, 3))]])
+    with pytest.raises(Failed, match="float64"):
+        expect_dtypes(lambda X: 2.0 * X.astype(float), np.ones((2, 3)))
