@@ -253,9 +253,8 @@ def attention_flops_projections(attention_flops, draw):
     expect_part(
         attention_flops,
         draw,
-        lambda once, twice: (
-            (4 * once - twice) / 2
-        ),  # of a n + b n^2, four times the first without the second is 2 a n
+        # Of a n + b n^2, four times the first without the second is 2 a n.
+        lambda once, twice: (4 * once - twice) / 2,
         lambda n, d_model, num_heads: four_projections(n, d_model),
         "For d_model = {d_model}, num_heads = {num_heads} and n = {n} and {double} the results are {once} and "
         "{twice}. Of the first, {part} grows in proportion to n, and should be {wanted}.",
