@@ -5,10 +5,12 @@ import errno
 import json
 import os
 import select
+import signal
 import socket
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pyseccomp
 import pytest
@@ -19,7 +21,7 @@ from autograder.results import Kind
 from autograder.sandbox import bubblewrap, guests
 from autograder.sandbox.budget import Budget, Meter
 from autograder.sandbox.guest import ASK_SECONDS, CHUNK, Ended, Guest
-from autograder.sandbox.inside import seccomp, wire
+from autograder.sandbox.inside import keeper, seccomp, wire
 from autograder.sandbox.inside.tally import DISK_SECONDS, Look, Tally
 
 LIMITS = Limits(cpu_seconds=5, idle_seconds=2, idle_seconds_in_all=5, memory_mb=1000)
@@ -431,9 +433,38 @@ def test_a_shared_map_is_memory(guest):
     with pytest.raises(Ended, match="more than 1000 MB of memory"):
         shown(
             guest,
-            "import mmap, time\nm = mmap.mmap(-1, 1200 << 20)\n"
-            "for _ in range(1200): m.write(bytes(1 << 20))\ntime.sleep(20)",
+            "import mmap, time\nm = mmap.mmap(-1, 1600 << 20)\n"
+            "for _ in range(1600): m.write(bytes(1 << 20))\ntime.sleep(20)",
         )
+
+
+def test_what_a_cell_used_and_gave_back_does_not_count_for_the_next(guest):
+    used = "[line for line in open('/proc/self/status') if line.startswith('RssAnon')][0].split()[1]"
+    shown(guest, "import numpy as np\nkept = [np.ones(12_500_000) for _ in range(8)]")
+    full = int(shown(guest, f"print({used})").split()[-1])
+    empty = int(shown(guest, f"del kept\nprint({used})").split()[-1])
+    assert full - empty > 780_000
+
+
+def test_memory_that_the_warm_parent_shares_does_not_count(guest):
+    """A function that takes nearly all that it may have is not ended; one that takes more has an error."""
+    shown(guest, "import numpy as np\ndef take(megabytes):\n    return len([np.ones(1 << 17) for _ in range(megabytes)])")
+    assert shown(guest, "import time\nfull = take(900)\nprint(full)") == "900\n"
+    assert "Unable to allocate" in shown(guest, "take(1100)")
+    assert shown(guest, "print('alive')") == "alive\n"
+
+
+@pytest.mark.parametrize(
+    ("then", "signals"),
+    [(1200, [signal.SIGSTOP]), (800, [signal.SIGSTOP, signal.SIGCONT])],
+    ids=["held", "given-back"],
+)
+def test_a_guest_is_stopped_before_it_is_said_to_have_too_much(monkeypatch, then, signals):
+    sent = []
+    monkeypatch.setattr(keeper.os, "kill", lambda pid, number: sent.append((pid, number)))
+    processes = SimpleNamespace(memory_in_detail=lambda most: then if sent else 1200)
+    assert keeper.still_beyond(processes, 1000) == (then > 1000)
+    assert sent == [(-1, number) for number in signals]
 
 
 def test_signals_to_process_1_do_nothing(guest):

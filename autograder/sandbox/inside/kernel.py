@@ -40,7 +40,7 @@ MADV_COLLAPSE = 25
 
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
-KEPT = 1 << 30  # bytes: what malloc takes in one piece is kept below that, and not given back
+KEPT = 1 << 25  # bytes: smaller pieces are kept when they are freed, and up to as many at the end of the heap
 
 SIOCSIFFLAGS = 0x8914
 IFF_UP = 0x1
