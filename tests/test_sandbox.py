@@ -448,8 +448,8 @@ def test_what_a_cell_used_and_gave_back_does_not_count_for_the_next(guest):
 
 def test_memory_that_the_warm_parent_shares_does_not_count(guest):
     """A function that takes nearly all that it may have is not ended; one that takes more has an error."""
-    shown(guest, "import numpy as np\ndef take(megabytes):\n    return len([np.ones(1 << 17) for _ in range(megabytes)])")
-    assert shown(guest, "import time\nfull = take(900)\nprint(full)") == "900\n"
+    shown(guest, "import numpy as np\ndef take(n):\n    return len([np.ones(1 << 17) for _ in range(n)])  # n MB")
+    assert shown(guest, "print(take(900))") == "900\n"
     assert "Unable to allocate" in shown(guest, "take(1100)")
     assert shown(guest, "print('alive')") == "alive\n"
 

@@ -39,7 +39,8 @@ def keep(guest: int, control: socket.socket, limits: dict[str, Any]) -> NoReturn
 
 def _watch(guest: int, control: socket.socket, limits: dict[str, Any]) -> dict[str, Any]:
     """Count until the guest ends, or must; return why."""
-    most = (limits["memory_mb"] << 20) + _unshared("self")  # this process has what the guest begins with: the parent's
+    parents = _unshared("self")  # what the guest begins with, this process has too
+    most = parents + (limits["memory_mb"] << 20)
     tally, processes, seen = Tally(LONGEST), Processes(), time.monotonic()
     poll = select.poll()
     poll.register(control, select.POLLIN | select.POLLHUP)
