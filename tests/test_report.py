@@ -122,20 +122,20 @@ def test_a_screenful_of_five_thousand_rows_and_the_one_that_is_searched(page, th
     assert 5 * report.SCREEN < page.locator("tr").count() <= MOST_ROWS
     status, search = page.locator(".find [role=status]"), page.get_by_role("searchbox", name="Student")
     picture = page.locator("table.picture").first.locator("tbody tr")
-    assert status.inner_text() == "1000 of 1000 students" and picture.count() == report.SCREEN
+    assert status.text_content() == "1000 of 1000 students" and picture.count() == report.SCREEN
     search.fill("STUDENT0815")
-    assert status.inner_text() == "1 of 1000 students" and picture.count() == 1
+    assert status.text_content() == "1 of 1000 students" and picture.count() == 1
     assert page.locator("table.picture tbody tr").count() == 5
     lost = page.get_by_role("region", name="Students, 01-toy").locator("tbody tr")  # unfolded by the search
-    assert lost.count() == 1 and "student0815" in lost.inner_text()
+    assert lost.count() == 1 and "student0815" in lost.text_content()
     search.fill("zoe")  # whatever the accents
-    assert picture.count() == 1 and HOSTILE[2].split("\u2028")[0] in picture.inner_text()
+    assert picture.count() == 1 and HOSTILE[2].split("\u2028")[0] in picture.text_content()
     for name in HOSTILE[:2]:
         search.fill(name)
-        assert picture.locator("th").inner_text() == name
+        assert picture.locator("th").text_content() == name
         assert picture.locator("th a").get_attribute("href").startswith("feedback/%3C")
     search.fill("nobody at all")
-    assert status.inner_text() == "0 of 1000 students" and picture.count() == 0
+    assert status.text_content() == "0 of 1000 students" and picture.count() == 0
     assert page.title() == "Class report" and page.locator("img").count() == 0 and not trouble
 
 
@@ -147,25 +147,25 @@ def test_pages_turn_and_columns_sort_by_keyboard(page, thousand):
     names = region.locator("tbody th")
     pager.get_by_role("button", name="Next").focus()
     page.keyboard.press("Enter")
-    assert pager.get_by_role("status").inner_text() == "51–100 of 1000"
+    assert pager.get_by_role("status").text_content() == "51–100 of 1000"
     assert (
-        names.first.inner_text() == "student0047" and names.count() == report.SCREEN
+        names.first.text_content() == "student0047" and names.count() == report.SCREEN
     )  # the hostile ones are before them
     assert page.evaluate("document.activeElement.textContent") == "Next"
     for _ in range(2):
         pager.get_by_role("button", name="Previous").press("Enter")
-    assert pager.get_by_role("status").inner_text() == "1–50 of 1000"
+    assert pager.get_by_role("status").text_content() == "1–50 of 1000"
     assert pager.get_by_role("button", name="Previous").get_attribute("aria-disabled") == "true"
     points = region.get_by_role("columnheader", name="Points")
     for order, score in (("ascending", "2"), ("descending", "4")):
         points.get_by_role("button").press("Enter")
         assert points.get_attribute("aria-sort") == order
-        assert set(region.locator("tbody td.n").all_inner_texts()) == {score}
+        assert set(region.locator("tbody td.n").all_text_contents()) == {score}
     changed = page.get_by_role("region", name="Grades that have changed, 01-toy")
     changed.get_by_role("button", name="Difference").click()
-    assert changed.locator("tbody tr").first.locator("td").nth(3).inner_text() == "−2"
+    assert changed.locator("tbody tr").first.locator("td").nth(3).text_content() == "−2"
     page.get_by_label("Exercise").select_option("03-toy")
-    assert page.get_by_role("heading", level=2).all_inner_texts() == ["03-toy"] and not trouble
+    assert page.get_by_role("heading", level=2).all_text_contents() == ["03-toy"] and not trouble
 
 
 @pytest.mark.browser
@@ -173,7 +173,7 @@ def test_without_a_script_there_is_a_first_page(browser, thousand):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(thousand.as_uri())
-    assert "shows the first 50 of 1000 students" in page.locator("main").inner_text()
+    assert "shows the first 50 of 1000 students" in page.locator("main").text_content()
     assert page.locator("noscript table").first.locator("tr").count() == 1 + report.SCREEN
     assert not page.locator(".find").is_visible() and not page.locator("table.picture").first.is_visible()
     context.close()
