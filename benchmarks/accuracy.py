@@ -2,7 +2,8 @@
 
 For each function of an exercise it counts
 
-* what is told to wrong answers that are not listed: each listed one is taken off the list in turn;
+* what is told to wrong answers that are not listed: each listed one is taken off the list in turn, and our
+  solution is changed in two places at once;
 * right answers that lose points: those that are listed, and their rewrites (`autograder/authoring/rewrites.py`).
 
 Results go to `book/data/accuracy.json` after each function. What is there already and was found with the same files
@@ -18,12 +19,13 @@ from collections import Counter
 from rich.console import Console
 
 from autograder import archive
-from autograder.authoring import answer_trials, hint_coverage, loader, rewrites
+from autograder.authoring import answer_trials, hint_coverage, loader, mutants, rewrites
 from autograder.seeds import digest_of
 
 RECORD = loader.ROOT / "book" / "data" / "accuracy.json"
 SEED = 1
 SLOW = {"11-gpu": 8}  # rewrites of one function, where each takes seconds
+PAIRS = 24  # answers with two mistakes, for one function
 out = Console(width=118, highlight=False)
 
 
@@ -34,8 +36,24 @@ def recorded():
 
 def state(folder):
     """Return a fingerprint of what decides the counts."""
-    files = [*sorted(folder.glob("*.py")), *sorted(archive.RUNTIME.glob("*.py")), rewrites.__file__]
+    tools = [mutants.__file__, rewrites.__file__]
+    files = [*sorted(folder.glob("*.py")), *sorted(archive.RUNTIME.glob("*.py")), *tools]
     return digest_of(*(loader.Path(file).read_bytes() for file in files))[:16]
+
+
+def of_pairs(exercise, subject):
+    """Return what is told to answers with two mistakes, and say which of them are accepted."""
+    pairs = mutants.pairs_of(exercise, subject, PAIRS)
+    counts = Counter(dict.fromkeys(("cause", "relation", "words", "nothing", "accepted"), 0))
+    for pair, outcome in zip(pairs, mutants.examined(exercise.folder, pairs), strict=True):
+        if not outcome.killed:
+            out.print(f"  {subject}: accepted: {pair.name}", style="red")
+            counts["accepted"] += 1
+        elif outcome.cause or outcome.relation:
+            counts["cause" if outcome.cause else "relation"] += 1
+        else:
+            counts["words" if outcome.raised or outcome.tells or not outcome.ended else "nothing"] += 1
+    return dict(counts)
 
 
 def counted(exercise, subject):
@@ -57,6 +75,7 @@ def counted(exercise, subject):
         "astray": sum(own.astray for own in told),
         "right": len(lost),
         "right_rejected": sum(bool(why) for _name, why in lost),
+        "pairs": of_pairs(exercise, subject),
         "rewrites": len(anew),
         "rewrites_rejected": sum(bool(why) for _name, why in anew),
     }

@@ -18,8 +18,6 @@ from autograder.authoring import loader
 from autograder.authoring.answer_cells import AnswerCells
 
 ROOT = Path(__file__).resolve().parent.parent
-# Not 11: of a kernel with a mistake it lists what that computes, in torch, and no cell that a student would write.
-FOLDERS = [folder for folder in loader.FOLDERS if folder.name != "11-gpu"]
 SEED = 1
 STUB = "raise NotImplementedError()"
 RIGHT, WRONG, ERROR = "right", "wrong", "error"
@@ -96,7 +94,8 @@ def students(answers, kind, count, seed=SEED):
 def _student(answers, name, kind, number, rng):
     faulty = set()
     if kind == WRONG:
-        faulty = set(rng.sample(answers.subjects, rng.randint(1, min(MOST_WRONG, len(answers.subjects)))))
+        with_wrong = [subject for subject in answers.subjects if answers.listed(subject, WRONG)]
+        faulty = set(rng.sample(with_wrong, rng.randint(1, min(MOST_WRONG, len(with_wrong)))))
     elif kind == ERROR:
         faulty = set(rng.sample(answers.subjects, rng.randint(1, min(2, len(answers.subjects)))))
     cells, labels = {}, {}
@@ -148,7 +147,7 @@ def write(found, name, folder):
 def main():
     """Write a class into a folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("exercise", choices=[folder.name for folder in FOLDERS])
+    parser.add_argument("exercise", choices=[folder.name for folder in loader.FOLDERS])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--kind", choices=KINDS, default="mixed")

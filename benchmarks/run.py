@@ -28,10 +28,12 @@ import thousand
 import watch
 from rich.console import Console
 
+from autograder.authoring import loader
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 PACKAGES = tables.PACKAGES
-EXERCISES = [folder.name for folder in classes.FOLDERS]
+EXERCISES = [folder.name for folder in loader.FOLDERS]
 DEFAULT_PARTS = ("class", "phases", "check")
 CHECKS = 3  # runs of one notebook; the median counts
 SECRET = ".course-secret"  # what the checks' inputs are drawn from, in the folder of the grades

@@ -15,8 +15,10 @@ import classes
 import graders
 import watch
 
+from autograder.authoring import loader
+
 ROOT = Path(__file__).resolve().parent.parent
-EXERCISES = [folder.name for folder in classes.FOLDERS[:5]]
+EXERCISES = [folder.name for folder in loader.FOLDERS[:5]]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 VISITS = 3  # of the report, each in a browser that has seen nothing; the median counts
 # What a person waits for: text, and a page that is drawn and answers. Milliseconds from when it was asked for.

@@ -252,6 +252,17 @@ def test_of_many_mutants_the_same_are_chosen_and_all_of_the_reference(toy):
     assert [own.name for own in few if own.answer == "reference"] == reference
 
 
+def test_pairs_have_two_mistakes_and_are_no_mutants_or_the_original(toy):
+    exercise = loader.load(toy)
+    once = {own.source for own in mutants.mutants_of(exercise, "total")[0] if own.answer == "reference"}
+    pairs = mutants.pairs_of(exercise, "total", most=5)
+    sources = {own.source for own in pairs}
+    assert len(pairs) == len(sources) == 5 and not sources & once
+    assert "def total(n):\n    return n * (n - 1) / 2" not in sources
+    assert pairs == mutants.pairs_of(exercise, "total", most=5)
+    assert all(outcome.killed for outcome in mutants.examined(toy, pairs))
+
+
 def test_an_exercise_or_a_function_that_is_not_there_is_one_line(toy):
     wrong = [["09-none"], "There is no exercise '09-none'"], [["01-toy", "--function", "sum"], "no function 'sum'"]
     for arguments, said in wrong:

@@ -89,7 +89,7 @@ class AnswerCells:
             if name in self.statements and name not in needed:
                 needed.add(name)
                 open_names += _used(self._source(self.statements[name]))
-        imports = {name for name in needed if isinstance(self.statements[name], (ast.Import, ast.ImportFrom))}
+        imports = {name for name in needed if _imports(self.statements[name])}
         names = {name: f"my_{name}" for name in needed - imports - {answer} if name in self.given}
         names[answer] = subject
         parts, written = list[str](), set[ast.stmt]()
@@ -115,6 +115,12 @@ def _declared(statement: ast.stmt) -> bool:
     """Tell whether a statement is a function or a class that `checking` lists as an answer, as it stands there."""
     decorators = getattr(statement, "decorator_list", [])
     return bool({getattr(getattr(own, "func", own), "id", None) for own in decorators} & set(DECLARES))
+
+
+def _imports(statement: ast.stmt) -> bool:
+    """Tell whether a statement imports, be it with something in place of what may be missing."""
+    tried = statement.body if isinstance(statement, ast.Try) else [statement]
+    return all(isinstance(own, (ast.Import, ast.ImportFrom)) for own in tried)
 
 
 def _imports_ours(statement: ast.stmt) -> bool:

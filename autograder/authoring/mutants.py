@@ -27,7 +27,7 @@ import sys
 import tomllib
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -431,11 +431,29 @@ def mutants_of(exercise: loader.Loaded, subject: str, most: int = MOST) -> tuple
     if len(found) <= most:
         return found, len(found)
     # Those of the reference, which is what most students write, are all kept.
-    chosen = sorted(
-        found, key=lambda mutant: (mutant.answer != "reference", hashlib.sha256(mutant.name.encode()).digest())
-    )
+    chosen = sorted(found, key=lambda mutant: (mutant.answer != "reference", _drawn(mutant)))
     kept = {mutant.name for mutant in chosen[:most]}
     return [mutant for mutant in found if mutant.name in kept], len(found)
+
+
+def pairs_of(exercise: loader.Loaded, subject: str, most: int) -> list[Mutant]:
+    """Return mutants of our solution that are changed in a second place, too: at most `most`, none like a mutant."""
+    parts = _written(exercise, subject)
+    once = [mutant for part in parts for mutant in mutate(part, subject, "reference")]
+    seen = {*map(ast.unparse, parts), *(mutant.source for mutant in once)}
+    found = []
+    for mutant in sorted(once, key=_drawn):
+        (definition,) = _definitions(mutant.source).values()
+        twice = [other for other in mutate(definition, subject, "reference") if other.source not in seen]
+        if twice and len(found) < most:
+            other = min(twice, key=_drawn)
+            found.append(replace(other, name=f"{mutant.name}  and  {other.name}"))
+            seen.add(other.source)
+    return found
+
+
+def _drawn(mutant: Mutant) -> bytes:
+    return hashlib.sha256(mutant.name.encode()).digest()
 
 
 @functools.cache

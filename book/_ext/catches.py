@@ -145,11 +145,12 @@ class AccuracyDirective(_Directive):
 
     @staticmethod
     def counts(own):
-        """What is told to answers that were left out, and how many right ones lost points."""
+        """What is told to answers that were left out or have two mistakes, and how many right ones lost points."""
         counts = {name: own[name] for name in ("cause", "relation", "nothing", "astray")}
         counts |= {"wrong": own["left_out"], "words": own["error"] + own["what_came"]}
         right, rejected = (own["right" + what] + own["rewrites" + what] for what in ("", "_rejected"))
-        return Counter(counts | {"right": right, "rejected": rejected})
+        pairs = Counter(own["pairs"] | {"wrong": sum(own["pairs"].values())})
+        return Counter(counts | {"right": right, "rejected": rejected}) + pairs
 
     @staticmethod
     def of_mutants(row):
