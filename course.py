@@ -201,6 +201,9 @@ def test_exercise(name):
     """Run the tests of one exercise."""
     if not name:
         raise Refused("Name the exercise: python course.py test-exercise 01-qkv (make test-exercise NAME=01-qkv)")
+    known = sorted(text.stem for text in (ROOT / "solutions").glob("*/*.py") if text.stem == text.parent.name)
+    if name not in known:
+        raise Refused(f"There is no exercise {name}; there are: {', '.join(known) or 'none'}")
     files = [f"tests/test_{part}.py" for part in ("exercises", "labels", "source")]
     pytest("--dist", "load", "-q", "-m", "not sweep", "-k", name, *files)
 

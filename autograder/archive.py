@@ -41,8 +41,9 @@ def write(solution: Path) -> Path:
     """Write the archive of an exercise into its author's folder, where nbgrader finds it; return it."""
     target = solution / NAME
     building = target.with_name(f"{NAME}.part")
+    files = sources(solution)  # which may be refused, before anything is written
     with zipfile.ZipFile(building, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in sources(solution).items():
+        for name, data in files.items():
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.external_attr = 0o644 << 16
             entry.compress_type = zipfile.ZIP_DEFLATED

@@ -7,6 +7,7 @@ import glob
 import json
 import re
 import tomllib
+import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -276,7 +277,13 @@ class Course:
         """What `nbgrader_config.py` says."""
         if not (self.root / CONFIG).exists():
             raise UserError(f"{self.root} is no course: it has no {CONFIG}. Name the course's folder with --course.")
-        return PyFileConfigLoader(CONFIG, path=str(self.root)).load_config()
+        try:
+            said = PyFileConfigLoader(CONFIG, path=str(self.root)).load_config()
+        except Exception as error:  # whatever a file of Python may raise
+            fault = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+            raise UserError(f"{CONFIG}{_line_of(error)} cannot be run: {fault}. Mend it in {self.root}.") from None
+        _check_limits(said)
+        return said
 
     @cached_property
     def config(self) -> Config:
@@ -330,6 +337,25 @@ class Course:
                 listed = ", ".join(known) or "none yet"
                 raise UserError(f"There is no exercise {name!r}. {_meant(close)}The exercises are: {listed}.")
         return [Exercise(name, self.root) for name in (names or known)]
+
+
+def _line_of(error: Exception) -> str:
+    """Return ", line 3", where an error is of that line of the configuration; "" where nothing tells."""
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == CONFIG
+    ]
+    found = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
+    return f", line {found}" if found else ""
+
+
+def _check_limits(config: Config) -> None:
+    """Raise `UserError` unless what a configuration says of limits is what there is, of its type and above 0."""
+    usual = dataclasses.asdict(Limits())
+    for section in difflib.get_close_matches("Limits", config, cutoff=0.8):
+        if section != "Limits":
+            raise UserError(f"{CONFIG} has c.{section}, which sets nothing. Did you mean c.Limits?")
+    for key, value in config.Limits.items():
+        _expect(CONFIG, key, value, {name: type(usual[name]) for name in usual}, within="c.Limits.")
 
 
 def _folders(paths: Iterable[Path]) -> list[str]:

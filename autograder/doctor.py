@@ -16,7 +16,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from autograder.course import ROOT, Exercise
+from autograder.course import CONFIG, ROOT, Course, Exercise, UserError
 
 PACKAGE = "attention-by-hand"
 PIN = re.compile(r"^([\w.-]+)==([\w.]+)", re.MULTILINE)
@@ -41,7 +41,7 @@ class Finding:
 
 def findings(root: Path = ROOT) -> list[Finding]:
     """Return all findings, the needed things first; `root` is the course's folder."""
-    course = [_exercises(root), _writable(root)]
+    course = [_exercises(root), *_configuration(root), _writable(root)]
     return [*_python(), *packages(), _torch(root), _triton(), *course, *_tools(), _isolation()]
 
 
@@ -171,6 +171,15 @@ def _exercises(root: Path) -> Finding:
     if names:
         return Finding("Exercises", "ok", ", ".join(names), "released")
     return Finding("Exercises", "missing", "none", "python -m autograder release")
+
+
+def _configuration(root: Path) -> Iterator[Finding]:
+    """Yield what is wrong with the course's configuration, if there is one."""
+    try:
+        if (root / CONFIG).exists():
+            _ = Course(root).config
+    except UserError as error:
+        yield Finding("Configuration", "missing", f"a fault in {CONFIG}", str(error))
 
 
 def _writable(root: Path) -> Finding:

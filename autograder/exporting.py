@@ -200,7 +200,7 @@ def feedback(course: Course, exported: Exported, system: System, path: Path) -> 
     For Moodle they are named as its "Upload multiple feedback files in a zip" takes them. For others each has the
     student's and the exercise's name, and a CSV file beside them lists addresses, points and pages, for a mail merge.
     """
-    lacking, listed = [], []
+    lacking, listed, taken = [], [], set[str]()
     with _whole(path) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as made:
         for line in exported.lines:
             for grade in line.grades:
@@ -213,7 +213,7 @@ def feedback(course: Course, exported: Exported, system: System, path: Path) -> 
                     number = re.sub(r"\D", "", line.cells[exported.key[0]])
                     name = f"{_file_name(student).replace('_', ' ')}_{number}_assignfeedback_file_{exercise}.html"
                 else:
-                    name = f"{_file_name(student)}_{exercise}.html"
+                    name = f"{_distinct(f'{_file_name(student)}_{exercise}', taken)}.html"
                     whose = [grade[key] for key in ("email", "first_name", "last_name", "student_id", "assignment")]
                     points = [_points(grade["score"]), _points(grade["max_score"])]
                     listed.append([_cell(value) for value in (*whose, *points, name)])
@@ -321,6 +321,16 @@ def _cell(value: object) -> str:
 
 def _file_name(student: str) -> str:
     return re.sub(r'^[-=+@]|[<>:"/\\|?*]', "_", text.name(student))  # a mail merge's list has it as a cell, too
+
+
+def _distinct(name: str, taken: set[str]) -> str:
+    """Return a name, with a number behind it where it is taken, and take it; systems may know one case alone."""
+    own, number = name, 1
+    while own.casefold() in taken:
+        number += 1
+        own = f"{name}-{number}"
+    taken.add(own.casefold())
+    return own
 
 
 @contextlib.contextmanager

@@ -38,7 +38,7 @@ from sqlalchemy import Connection, bindparam, insert, inspect, make_url, select,
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from autograder import database, locks
-from autograder.course import Course, Exercise, UserError
+from autograder.course import CONFIG, Course, Exercise, UserError
 from autograder.results import Kind, Outcome, Saved, SavedCell, Standing
 from autograder.roster import Person
 
@@ -94,9 +94,10 @@ def opened(course: Course, waiting: Callable[[str], None] | None = None) -> Iter
             gradebook.db.rollback()
             yield gradebook
     except (SQLAlchemyError, InvalidEntry) as error:
+        mend = database.mend(error)
         raise UserError(
-            f"The gradebook {course.database} cannot be used: {database.reason(error)}. {database.mend(error)}"
-            "Or name another with --db; nothing in it was changed."
+            f"The gradebook {course.database} cannot be used: {database.reason(error)}. {mend}"
+            f"{'Or name' if mend else 'Name'} another with --db; nothing in it was changed."
         ) from error
 
 
@@ -165,6 +166,18 @@ def _instead(**ours: Any) -> Iterator[None]:
         yield
     finally:
         vars(nbgrader.api).update(theirs)
+
+
+@contextmanager
+def _mended_in_config() -> Iterator[None]:
+    """Say of what the course's rule for late work raises that its configuration mends it."""
+    try:
+        yield
+    except Exception as error:  # whatever a class that the configuration names may raise
+        raise UserError(
+            f"{CONFIG}: the penalty for late work cannot be had: {error}. "
+            "Mend c.AssignLatePenalties or c.LateSubmissionPlugin there."
+        ) from error
 
 
 def _scripts() -> ScriptDirectory:
@@ -298,13 +311,24 @@ class Writer:
     def __init__(self, course: Course, gradebook: Gradebook):
         self.course, self.gradebook = course, gradebook
         self._exercises: dict[str, _Exercise] = {}
+        with _mended_in_config():
+            self._rule = AssignLatePenalties(config=course.config, log=QUIET)
+            self._rule.init_plugin()
 
-    def saved(self, name: str, student: str) -> Saved | None:
-        """Return what there is of a submission now, manual grades and all, or None if it is not graded."""
+    def saved(self, name: str, student: str, late_anew: bool = False) -> Saved | None:
+        """Return what there is of a submission now, manual grades and all, or None if it is not graded.
+
+        The late penalty is as it was written, or, `late_anew`, written as it is with the due date of today.
+        """
 
         def read() -> Saved | None:
             found = self._found(name, student)
-            return Saved(found.standing(), found.cells()) if found and found.is_graded() else None
+            if found is None or not found.is_graded():
+                return None
+            if late_anew and (penalty := self._late(found)) != found.penalty:
+                found.penalty = penalty
+                self._write_penalty(found)
+            return Saved(found.standing(), found.cells())
 
         return self._whole(name, student, read)
 
@@ -431,9 +455,7 @@ class Writer:
         """Write what is to be changed of a submission's rows."""
         db = self.gradebook.db
         db.execute(update(SUBMISSIONS).where(SUBMISSIONS.c.id == found.id).values(timestamp=found.timestamp))
-        db.execute(
-            update(NOTEBOOKS).where(NOTEBOOKS.c.id == found.notebook).values(late_submission_penalty=found.penalty)
-        )
+        self._write_penalty(found)
         for table, rows, names in (
             (GRADES, found.grades, ("auto_score", "needs_manual_grade")),
             (COMMENTS, found.comments, ("auto_comment",)),
@@ -443,17 +465,20 @@ class Writer:
                 statement = update(table).where(table.c.id == bindparam("key"))
                 db.connection().execute(statement.values({name: bindparam(name) for name in names}), changes)
 
+    def _write_penalty(self, found: "_Submission") -> None:
+        row = update(NOTEBOOKS).where(NOTEBOOKS.c.id == found.notebook)
+        self.gradebook.db.execute(row.values(late_submission_penalty=found.penalty))
+
     def _late(self, found: "_Submission") -> float | None:
         """Return nbgrader's late penalty, by the plugin that the configuration names."""
         late = found.seconds_late()
         if not late:
             return None
-        rule = AssignLatePenalties(config=self.course.config, log=QUIET)
-        rule.init_plugin()
-        penalty = rule.plugin_inst.late_submission_penalty(found.student, found.score(), late)
+        with _mended_in_config():
+            penalty = self._rule.plugin_inst.late_submission_penalty(found.student, found.score(), late)
         if penalty is None:
             return None
-        checked: float = rule._check_late_penalty(SimpleNamespace(score=found.score()), penalty)
+        checked: float = self._rule._check_late_penalty(SimpleNamespace(score=found.score()), penalty)
         return checked
 
 

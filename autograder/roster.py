@@ -32,6 +32,9 @@ COLUMNS = {
 }  # fmt: skip
 """What columns are called, in lower case and with blanks; of several, the first that has a value in a row counts."""
 
+SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
+"""A first line by which Excel tells what is between two cells."""
+
 IDENTIFIER, SUBMITTED = "identifier", "last modified (submission)"
 """Moodle's columns for its number of a student in one assignment, and for when they handed in."""
 
@@ -74,11 +77,12 @@ class Clues(NamedTuple):
 
 @dataclass(frozen=True)
 class Sheet:
-    """A CSV file: its headings as they stand there, and its rows, each as long as these."""
+    """A CSV file: its headings as they stand there, its rows, each as long as these, and their numbers."""
 
     path: Path
     headings: list[str]
     rows: list[list[str]]
+    numbers: list[int]
 
     def column(self, *names: str) -> int:
         """Return where the first of these headings stands, in whatever case; -1 if none does."""
@@ -106,19 +110,22 @@ def read_sheet(path: Path) -> Sheet:
     said = _decoded(data)
     if "\0" in said:
         raise UserError(f"{path} is no CSV file. Save the list as CSV (in a spreadsheet: Save As, CSV UTF-8).")
-    first = said.partition("\n")[0]
-    delimiter = max(",;\t", key=first.count)
+    first, _, rest = said.partition("\n")
+    told = SEPARATOR.fullmatch(first.rstrip("\r"))
+    delimiter = told[1] if told else max(",;\t", key=first.count)
+    lines = csv.reader(io.StringIO(rest if told else said, newline=""), delimiter=delimiter)
     try:
-        rows = [row for row in csv.reader(io.StringIO(said, newline=""), delimiter=delimiter) if any(row)]
+        rows = {number: row for number, row in enumerate(lines, 1) if any(row)}
     except csv.Error as error:
         raise UserError(
             f"{path} is no CSV file: {error}. Save the list as CSV (in a spreadsheet: Save As)."
         ) from None
     if not rows:
         raise UserError(f"{path} is empty.")
-    headings = [heading.strip() for heading in rows[0]]
+    headings, *others = rows.values()
     width = len(headings)
-    return Sheet(path, headings, [(row + [""] * width)[:width] for row in rows[1:]])
+    filled = [(row + [""] * width)[:width] for row in others]
+    return Sheet(path, [heading.strip() for heading in headings], filled, list(rows)[1:])
 
 
 def _decoded(data: bytes) -> str:
@@ -229,12 +236,12 @@ def of_sheet(sheet: Sheet) -> Roster:
         person = _person(sheet, row, index, where, number)
         if person is None:
             continue
-        line = f"{sheet.path}, row {index + 2}"
+        line = f"{sheet.path}, row {sheet.numbers[index]}"
         unfit = text.unfit(person.id)
         if unfit:
             raise UserError(f"{line}: the id {text.line(person.id, 60)!r} {unfit}. Mend it in the list.")
-        earlier = lines.setdefault(same_folder(person.id), index + 2)
-        if earlier != index + 2:
+        earlier = lines.setdefault(same_folder(person.id), sheet.numbers[index])
+        if earlier != sheet.numbers[index]:
             raise UserError(f"{line}: the id {person.id!r} stands in row {earlier} already. Mend it in the list.")
         people.append(person)
     if not people:

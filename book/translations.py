@@ -109,7 +109,9 @@ def of_extensions():
     from grading import messages as measured
 
     told = [row[key] for row in rows for key in ("learn", "needs") if row[key]]
-    return {"extensions": with_words([*captions, *(message for _, _, message, *_ in said), *told, *measured()])}
+    return {
+        "extensions": with_words([*captions, *(message for _, _, message, *_ in said), *told, *sorted(measured())])
+    }
 
 
 def of_exercises():

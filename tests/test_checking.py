@@ -1,6 +1,7 @@
 """The runtime that travels with every exercise, piece by piece: expectations, calls, suites, words and pictures."""
 
 import contextlib
+import functools
 import io
 import json
 import subprocess
@@ -157,10 +158,10 @@ def test_expect_array_names_shape_dtype_and_type():
     for value, words_for_it in (
         (None, "None (is a `return` missing?)"),
         ([1.0, 2.0], "a list of 2"),
-        (3.0, "a float"),
+        (3.0, "a value of type float"),
         (np.float64(3), "an array of shape ()"),
-        ("abc", "a str"),
-        (np.array(["a"]), "a ndarray"),
+        ("abc", "a value of type str"),
+        (np.array(["a"]), "a value of type ndarray"),
     ):
         if not isinstance(value, np.generic):
             assert failure(expect_array, value)[0] == f"the result should be an array, and is {words_for_it}."
@@ -215,7 +216,7 @@ def test_expect_tuple_names_what_came_instead():
     assert failure_of(expect_tuple, None, "AB") == said + "None (is a `return` missing?)."
     assert failure_of(expect_tuple, B, "AB") == said + "an array of shape (3, 1)."
     assert failure_of(expect_tuple, (A, B, A), "AB") == said + "a tuple of 3."
-    assert failure_of(expect_tuple, {"A": A, "B": B}, "AB") == said + "a dict."
+    assert failure_of(expect_tuple, {"A": A, "B": B}, "AB") == said + "a value of type dict."
     assert failure_of(expect_tuple, (A, [1, 2]), ("A", "dB")) == "dB should be an array, and is a list of 2."
 
 
@@ -459,7 +460,7 @@ def test_what_is_not_written_waits(suite, function):
 
     said = {
         None: "double is not defined: run the cell that defines it, and see whether it ends in an error.",
-        3: "double should be a function, and is a int.",
+        3: "double should be a function, and is a value of type int.",
         "stub": "double, or a function that it calls, is not written yet: it raises NotImplementedError.",
     }
     report = suite.examine("double", stub if function == "stub" else function, 6, SEED)
@@ -1052,6 +1053,15 @@ def test_feedback_in_another_language(report, suite, german):
     assert show.text(report) == english_text
 
 
+def test_a_message_has_a_value_for_each_name():
+    with pytest.raises(ValueError, match=r"'{a} of {b}' has no value for {b}"):
+        Message("{a} of {b}", a=1, c=2)
+    with pytest.raises(ValueError, match=r"no value for {total}"):
+        words.counted("{count} number", "{count} numbers of {total}", 2)
+    kept = {"text": "{a} of {b}", "values": {"a": 1}}  # in a record of an older release
+    assert str(words.from_dict(kept)) == "1 of {b}" and words.from_dict(kept).to_dict() == kept
+
+
 def test_the_language_is_the_environments_where_none_is_asked_for(german, monkeypatch):
     message = words.counted(*next(iter(GERMAN)), 1, size=6, what=Message("the result"))
     assert str(message) == "1 of 6 elements of the result is wrong."
@@ -1133,3 +1143,93 @@ def test_what_a_listed_class_keeps_for_all_of_its_objects_is_new_in_each_attempt
     said = [str(attempt(check, Collects_shared, SEED).failure) for _ in range(2)]
     assert said == ["another's as well"] * 2
     assert Collects_shared.kept == []
+
+
+# Where many mistakes come to the same, and where a mistake lies elsewhere.
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [lambda n: n * np.nan, lambda n: n * 0.0, lambda n: np.ones(3), lambda n: n @ np.ones(5)],
+    ids=["NaN", "zeros", "ones", "an error"],
+)
+def test_what_many_mistakes_come_to_has_a_cause_only_if_that_explains_all_checks(list_wrong, nothing):
+    own = Suite("checks", read={})
+
+    @own.check()
+    def doubled(f, draw):
+        """f doubles."""
+        X = draw.array(3)
+        expect_close(f(X), 2 * X)
+
+    @own.check()
+    def shifted(f, draw):
+        """f doubles what is beyond 100, too."""
+        X = 100 + draw.array(3)
+        expect_close(f(X), 2 * X)
+
+    @misconception("f", hint="Nothing is left.")
+    def nothing_left(X):
+        return nothing(X)
+
+    list_wrong(nothing_left)
+    whole = own.examine("f", lambda X: nothing(X), 1, SEED).results
+    half = own.examine("f", lambda X: nothing(X) if X[0] < 50 else 2 * X, 1, SEED).results
+    assert [result.cause for result in whole] == ["nothing_left", "nothing_left"]
+    assert [(result.status, result.cause) for result in half] == [("failed", ""), ("passed", "")]
+
+
+def test_a_function_that_calls_one_which_fails_is_told_that_and_no_cause(list_wrong):
+    own = Suite("checks", read={})
+
+    @own.check()
+    def doubles(double, draw):
+        """double doubles."""
+        X = draw.array(3)
+        expect_close(double(X), 2 * X)
+
+    @own.check()
+    def quadruples(quadruple, draw):
+        """quadruple is four times."""
+        X = draw.array(3)
+        expect_close(quadruple(X), 4 * X)
+
+    @misconception("quadruple", hint="Six times.")
+    def six_times(X):
+        return 6 * X
+
+    list_wrong(six_times)
+    shown = []
+    notebook = {"__name__": "notebook"}
+
+    class There:
+        seed = SEED
+        lookup = staticmethod(notebook.get)
+        show = staticmethod(shown.append)
+
+    source = "def double(X): return 3 * X\ndef twice(X): return double(X)\ndef quadruple(X): return 2 * twice(X)"
+    exec(source, notebook)
+    with placed(There()):
+        own.run("quadruple", 1)
+        exec("def quadruple(X):\n    return 6 * X", notebook)
+        own.run("quadruple", 1)
+    (calls,), (alone,) = (report.results for report in shown)
+    assert not calls.cause and "calls `double`, whose checks don't all hold" in str(calls.relation)
+    assert alone.cause == "six_times"
+
+
+def test_an_exception_is_told_without_what_torch_did_inside_and_arguments_by_what_they_are():
+    def fails(*arguments):
+        raise RuntimeError("size 4 is invalid\nException raised from infer at Utils.cpp:30\nframe #0: (0x7f)")
+
+    message = failure_of(Subject("fails", fails), 5, np.ones(2))
+    assert message == "fails raised RuntimeError for the arguments 5, an array of shape (2,): size 4 is invalid"
+    assert "arguments of shape (2,), (3,): size" in failure_of(Subject("fails", fails), np.ones(2), np.ones(3))
+
+    def probed(function, *arguments):
+        return function(*arguments)
+
+    asked = Subject("fails", fails)
+    assert failure_of(asked.run_remote, probed, 5, (), 0) == "fails raised RuntimeError: size 4 is invalid"
+    given = functools.partial(asked.run_remote, given="a layer of 3 heads")
+    assert failure_of(given, probed, 5) == "fails raised RuntimeError for a layer of 3 heads: size 4 is invalid"

@@ -314,6 +314,35 @@ def test_a_second_run_changes_nothing(collect, tmp_path):
     assert collect(tmp_path / "all.zip").to_write == [] and tree(tmp_path / "course/submitted") == before
 
 
+def test_a_time_that_is_told_later_is_written_and_nothing_else_is_touched(collect, tmp_path):
+    archive = zip_of(tmp_path / "all.zip", {"Ada Lovelace_1_assignsubmission_file_/01-qkv.ipynb": QKV})
+    sheet = "Identifier,Full name,ID number,Last modified (submission)\nParticipant 1,Ada Lovelace,al1,"
+    there = tmp_path / "course/submitted/al1/01-qkv"
+    fates = [collect(archive, people=PEOPLE).chosen[0][1]]
+    (there / "01-qkv.zh.ipynb").write_bytes(QKV)
+    before = tree(there)
+    for day in (2, 2, 3):
+        fates.append(collect(archive, people=f'{sheet}"{day} November 2026, 10:11 AM"\n').chosen[0][1])
+        local = datetime(2026, 11, day, 10, 11).astimezone(UTC)
+        assert (there / "timestamp.txt").read_text() == f"{local:%Y-%m-%d %H:%M}:00.000000 UTC"
+    assert fates == [Fate.NEW, Fate.STAMPED, Fate.SAME, Fate.STAMPED]
+    after = tree(there)
+    assert {name: after[name] for name in before} == before and len(after) == 3
+    assert list((tmp_path / "course/submitted").glob(f"{STAGE}*")) == []
+
+
+def test_what_lies_in_no_exercises_folder_is_placed_in_one(collect, tmp_path):
+    submitted = tmp_path / "course/submitted"
+    for path in ("gus/01-qkv.ipynb", "hal/01_qkv/01-qkv.ipynb", "ida/01-qkv/01-qkv.ipynb"):
+        (submitted / path).parent.mkdir(parents=True)
+        (submitted / path).write_bytes(QKV)
+    plan = collect(submitted)
+    assert {hand_in.student: fate for hand_in, fate in plan.chosen} == {
+        "gus": Fate.NEW, "hal": Fate.NEW, "ida": Fate.SAME,
+    }  # fmt: skip
+    assert (submitted / "gus/01-qkv/01-qkv.ipynb").exists() and (submitted / "hal/01-qkv/01-qkv.ipynb").exists()
+
+
 def test_a_run_that_fails_or_is_killed_leaves_nothing_half_written(collect, tmp_path, monkeypatch):
     files = {"al1_01-qkv.ipynb": QKV, "cb2_01-qkv.ipynb": QKV}
     zip_of(tmp_path / "all.zip", files)
@@ -346,6 +375,8 @@ def test_a_run_that_fails_or_is_killed_leaves_nothing_half_written(collect, tmp_
         "student_id\tfirst_name\tlast_name\temail\njm3\tJörg\tMüller\tjm@example.edu\n".encode("utf-16"),
         'Identifier,"Full name","ID number"\r\n"Participant 77","Jörg Müller",jm3\r\n'.encode(),
         'Student,ID,SIS User ID,Section\n"    Points Possible",,,\n"Müller, Jörg",77,jm3,A\n'.encode(),
+        "\ufeffsep=;\r\nID;Name;E-Mail\r\njm3;Müller, Jörg;jm@example.edu\r\n".encode(),
+        "sep=\t\nid\tname, and first name\tfirst name\tlast name\njm3\tx\tJörg\tMüller\n".encode(),
     ],
 )
 def test_lists_are_read_as_schools_write_them(tmp_path, data):
@@ -362,7 +393,9 @@ def test_lists_are_read_as_schools_write_them(tmp_path, data):
         (b"", "is empty"),
         (b"id,name\n", "has no students"),
         (b"colour,size\nred,3\n", "no column that tells students apart"),
-        (b"id\nada\nAda\n", "stands in row 2 already"),
+        (b"id\nada\nAda\n", "row 3: the id 'Ada' stands in row 2 already"),
+        (b"\nid,n\n\n,\nada,\n\nAda,\n", "row 7: the id 'Ada' stands in row 5 already"),
+        (b"sep=,\nid,n\n\n../ada,\n", "row 3: the id '../ada' cannot be"),
         (b"id\n../ada\n", "row 2: the id '../ada' cannot be a folder's name"),
         (b"id\n.\n", "cannot be a folder's name"),
         (b"id\nnul\n", "Windows has a device"),

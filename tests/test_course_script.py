@@ -169,6 +169,9 @@ def test_the_sample_class_begins_anew_when_an_exercise_is_newer(done):
     ],
 )
 def test_a_target_runs_its_command(done, target, command):
+    text = course.ROOT / "solutions" / "01-qkv" / "01-qkv.py"
+    text.parent.mkdir(parents=True)
+    text.touch()
     assert course.main([target, "01-qkv"] if target == "test-exercise" else [target]) == 0
     assert any(command in own for own in done)
 
@@ -184,6 +187,9 @@ def test_what_is_missing_is_one_line(done, capsys):
     assert course.main(["serve"]) == 1 and course.main(["test-exercise"]) == 1
     said = capsys.readouterr().err
     assert "not built yet. Run: python course.py" in said and "Name the exercise" in said and said.count("\n") == 2
+    assert course.main(["test-exercise", "14-nope"]) == 1
+    assert capsys.readouterr().err.startswith("There is no exercise 14-nope; there are: ")
+    assert not any("pytest" in own for own in done)
     with pytest.raises(SystemExit):
         course.main(["cuorse"])
     assert "invalid choice: 'cuorse'" in capsys.readouterr().err

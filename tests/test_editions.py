@@ -1,5 +1,6 @@
 """Exercises in another language: the same cells with other texts, the same grade, and feedback in that language."""
 
+import ast
 import json
 import os
 import re
@@ -21,7 +22,7 @@ from nbgrader.api import Gradebook
 from typer.testing import CliRunner
 
 from autograder import archive, catalogues, cli, nbgrader_plugin, seeds
-from autograder.authoring import translations, verified
+from autograder.authoring import sentences, translations, verified
 from autograder.authoring.release import release
 from autograder.cells import grade_id
 from autograder.checking import Message, suite, words
@@ -185,6 +186,17 @@ def test_a_broken_catalogue_is_one_line(course, tmp_path):
     path.write_text('<<<<<<< ours\nmsgid "Toy"\nmsgstr "玩"\n')
     with pytest.raises(UserError, match=r"01-toy\.po is no catalogue: "):
         catalogues.of_texts(tmp_path, "zh_CN", "01-toy")
+
+
+def test_a_broken_catalogue_leaves_no_part_of_an_archive(course):
+    folder = course.sources()[0].solution
+    path = catalogues.place(course.root, "zh_CN", "feedback/01-toy")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('<<<<<<< ours\nmsgid "Toy"\nmsgstr "玩"\n')
+    before = sorted(folder.iterdir())
+    with pytest.raises(UserError, match=r"01-toy\.po is no catalogue: "):
+        archive.write(folder)
+    assert sorted(folder.iterdir()) == before
 
 
 def test_a_notebook_that_fetches_its_files_says_its_language(tmp_path):
@@ -480,12 +492,31 @@ def test_one_thing_has_one_term(language):
 
 def test_sentences_of_checks_can_be_translated():
     """An f-string is put together before anybody could look it up."""
-    assert not [
-        f"{path}:{number}"
-        for path in sorted(ROOT.glob("solutions/*/checks.py"))
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if re.search(r"(Failed|Message|expect|failed)\(.*\bf[\"']\w+ \w+|(because|what|message) = f[\"']", line)
-    ]
+    for path in sorted(ROOT.glob("solutions/*/checks.py")):
+        assert not list(sentences.faults(ast.parse(path.read_text(encoding="utf-8")))), path
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        ('expect_close(a, b, because=f"the sum is {a}")', [1]),
+        ('expect_array(a, (1,), what=f"the sum of {a}")', [1]),
+        ('raise Failed(f"the sum is {a}")', [1]),
+        ('raise Failed(Message(f"the sum is {a}"))', [1]),
+        ('expect(\n    ok,\n    f"the sum is {a}",\n)', [3]),
+        ('expect(ok, "right" if a else f"the sum is {a}")', [1]),
+        ('def f(a):\n    said = f"the sum is {a}"\n    expect(a, said)', [2]),
+        ('def f(a):\n    said = f"the sum is {a}"\n\ndef g(said):\n    expect(a, said)', []),
+        ('expect_close(a, b, what=f"d{name}")', []),
+        ('expect_ratio(f, f"num_heads = {h}")', []),
+        ('raise ValueError(f"the sum is {a}")', []),
+        ('Message("{left} and {right}", left=f"{a:g}")', [1]),
+        ('Message("{left} and {right}", **values)', []),
+        ('counted("{count} number of {n}", "{count} numbers of {n}", 3, n=1)', []),
+    ],
+)
+def test_a_sentence_that_cannot_be_translated_is_found(code, lines):
+    assert [line for line, _ in sentences.faults(ast.parse(code))] == lines
 
 
 def test_a_text_is_in_one_catalogue():

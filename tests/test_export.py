@@ -191,6 +191,23 @@ def test_feedback_for_others_is_a_mail_merge(course, tmp_path):
     assert (ada["Email"], ada["Points"], ada["Attachment"]) == ("ada@example.edu", "7.5", "al1_01-qkv.html")
 
 
+def test_two_students_whose_names_read_alike_have_a_page_each(course, tmp_path):
+    rows = [{**records.rows(course)[0], "student_id": student} for student in ('a"b', "a_b", "A_B")]
+    for row in rows:
+        page = course.graded(row["student_id"], "01-qkv").page
+        page.parent.mkdir(parents=True)
+        page.write_text(row["student_id"])
+    exporting.feedback(course, exporting.to_csv(rows, anonymous=False), System.CSV, tmp_path / "feedback.zip")
+    with zipfile.ZipFile(tmp_path / "feedback.zip") as pages:
+        listed = list(csv.DictReader(io.StringIO(pages.read("mail-merge.csv").decode())))
+        found = {row["Attachment"]: (row["Student"], pages.read(row["Attachment"]).decode()) for row in listed}
+    assert found == {
+        "a_b_01-qkv.html": ('a"b', 'a"b'),
+        "a_b_01-qkv-2.html": ("a_b", "a_b"),
+        "A_B_01-qkv-3.html": ("A_B", "A_B"),
+    }
+
+
 @pytest.mark.parametrize(
     "call, line",
     [
@@ -279,10 +296,33 @@ def test_the_command_as_someone_runs_it(command, course, sheet, tmp_path):
         (["--sheet", "worksheet.csv"], "--sheet is for Moodle and Canvas"),
         (["--anonymous", "--feedback", "a.zip"], "Feedback pages name their students"),
         (["--anonymous", "--since", "a.csv"], "Without names nothing tells"),
-        (["07-none"], "There is no grade for 07-none"),
+        (["01-qkv", "01-qk"], "There is no exercise '01-qk'. Did you mean 01-qkv?"),
+        (["--since", "sent.csv", "--to", "./sent.csv"], "sent.csv is what --since names, and would be written over."),
+        (["--for", "moodle", "--sheet", "worksheet.csv", "--to", "worksheet.csv"], "is what --sheet names"),
+        (["--feedback", "a.csv", "--to", "a.csv"], "is what --feedback names"),
+        (["--to", "."], "is a folder. Name a file with --to."),
+        (["--to", "none/a.csv"], "There is no folder none for a.csv. Make it, or name another with --to."),
+        (["--to", "a.csv", "--feedback", "none/a.zip"], "Make it, or name another with --feedback."),
     ],
 )
-def test_a_users_mistake_is_one_line(command, sheet, arguments, line):
+def test_a_users_mistake_is_one_line(command, sheet, tmp_path, arguments, line):
     sheet(MOODLE, "worksheet.csv")
+    (tmp_path / "sent.csv").touch()
+    before = sorted(path.name for path in tmp_path.iterdir())
     status, _, wrong = command(*arguments)
     assert status == 1 and line in wrong and len(wrong.splitlines()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == before and not (tmp_path / "sent.csv").stat().st_size
+
+
+def test_brackets_in_a_path_are_shown_as_they_are(command, tmp_path):
+    (tmp_path / "w [ws26]").mkdir()
+    status, said, _ = command("--to", "w [ws26]/odd[" + "b].csv", "--feedback", "w [ws26]/f[bold].zip")
+    assert status == 0 and "4 grades: w [ws26]/odd[b].csv" in said and "4 pages: w [ws26]/f[bold].zip" in said
+    status, said, _ = command("--since", "w [ws26]/odd[b].csv", "--to", "new.csv")
+    assert status == 0 and "since w [ws26]/odd[b].csv. Nothing" in said
+
+
+def test_what_is_no_exercise_any_more_has_grades_still(command, course):
+    shutil.rmtree(course.root / "exercises/01-qkv")
+    status, said, _ = command("01-qkv")
+    assert status == 0 and "4 grades: grades.csv" in said

@@ -22,7 +22,7 @@ from report_tools import rows_of
 from servers import jupyter
 from typer.testing import CliRunner
 
-from autograder import archive, cli, gradebook, reasons
+from autograder import archive, cli, gradebook, reasons, records
 from autograder.authoring.release import release
 from autograder.commands import console
 from autograder.course import ROOT, Course, UserError
@@ -307,6 +307,12 @@ def test_late_penalties_are_nbgraders(toy, tmp_path):
     assert (late["score"], late["penalty"], early["score"]) == (0, 6, 6)
     assert "late −6" in reasons_of(course, "late")
     assert undated["score"] == 6 and "could not be read as a date" in undated["repairs"][0]
+    with Gradebook(course.db_url, course.course_id) as book:
+        book.update_or_create_assignment("01-toy", duedate="2026-01-20T00:00:00", course_id=course.course_id)
+    result = run(course, "grade", "--submitted", root / "submitted", "--into", root)
+    assert "Graded 0; 3 unchanged" in result.output and "late −6" not in result.output
+    (row,) = (row for row in records.rows(course) if row["student_id"] == "late")
+    assert (row["score"], row["late_submission_penalty"]) == (6, 0)
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ def test_a_module_is_made_loaded_called_and_remembered():
     expect_unchanged(layer, ["x"], x)
     expect_raises([RuntimeError], layer, torch.ones(3), because="the sizes differ")
     assert said(layer, torch.ones(3)).startswith("Scale(2) raised RuntimeError for arguments of shape (3,)")
-    assert said(subject.module, 0).startswith("Scale raised ValueError for arguments of shape 0")
+    assert said(subject.module, 0).startswith("Scale raised ValueError for the arguments 0")
 
 
 def test_what_is_no_module_is_told():
@@ -87,7 +87,9 @@ def test_an_object_that_lives_elsewhere_is_compared_by_what_it_may_be():
     others = [nn.Linear(1, 1), None, "text", lambda x: x, module]
     assert not any(same(plain, other) or same(other, plain) for other in others)
     assert not any(same(module, other) for other in [type("Forgot", (), {})(), None, lambda x: x])
-    assert "should make a module of torch, and the result is a Layer" in said(Subject("f", lambda: plain).module)
+    assert "should make a module of torch, and the result is a value of type Layer" in said(
+        Subject("f", lambda: plain).module
+    )
 
 
 def test_names_and_shapes_of_parameters_are_told_when_they_differ():

@@ -1,6 +1,7 @@
 """The tool that tests the tests: it changes what it should, and counts what the checks make of it."""
 
 import ast
+import re
 import textwrap
 
 import pytest
@@ -222,6 +223,20 @@ def test_a_mark_that_does_not_fit_is_named(toy, mark, said):
     (toy / "equal.toml").write_text(f"{REASON}\n{SURVIVOR}\n{mark}\n", encoding="utf8")
     done = run(toy)
     assert done.exit_code == 1 and said in done.output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("total = = 1", "solutions/01-toy/equal.toml is not TOML: "),
+        ("[total]\n'1' = '2'", "solutions/01-toy/equal.toml: total should have reasons"),
+        ('[total."why"]\n1 = 2', "solutions/01-toy/equal.toml: total should have reasons"),
+    ],
+)
+def test_marks_that_cannot_be_read_are_named(toy, text, said):
+    (toy / "equal.toml").write_text(text, encoding="utf8")
+    with pytest.raises(UserError, match=re.escape(said)):
+        mutants.marks(toy)
 
 
 def test_a_mark_fits_whatever_else_its_line_says():

@@ -45,6 +45,8 @@ def test_its_lists_do_what_the_tests_ask_for(course):
     folder = course.root / "solutions" / "06-multi-head"
     assert verify.fault(folder) == ""
     exercise = loader.load(folder)
+    (given,) = exercise.cells(grade_id="given")
+    assert "import numpy as np" in given.source  # for the cells to play with
     idle = {check.__name__ for check in exercise.suite.checks}
     for subject in exercise.subjects:
         for wrong, failed in loader.caught(exercise, subject, seed=0):

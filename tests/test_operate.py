@@ -184,6 +184,38 @@ def test_each_way_to_end_has_its_status(tmp_path):
     assert made["status"] == 1 and made["error"].startswith(f"There is no folder {tmp_path}/submitted.")
 
 
+def test_a_class_in_the_wrong_folders_is_told_so(toy, tmp_path):
+    (tmp_path / "handed in" / "gus").mkdir(parents=True)
+    (tmp_path / "handed in" / "gus" / "01-toy.ipynb").write_bytes(toy.exercises()[0].notebook.read_bytes())
+    done = command("grade", "--course", toy.root, "--submitted", tmp_path / "handed in", "--into", tmp_path)
+    assert done.returncode == 1 and "gus/01-toy.ipynb lies in no exercise's folder, and was left out." in done.stderr
+
+
+@pytest.mark.parametrize(
+    "data", [b"no gradebook at all, but a long text" * 99, b"SQLite format 3\0" + bytes(range(256)) * 99]
+)
+def test_a_broken_gradebook_is_named_with_its_mend(toy, tmp_path, data):
+    (tmp_path / "gradebook.db").write_bytes(data)
+    for more in ((), ("--dry-run",)):
+        arguments = ("--course", toy.root, "--submitted", toy.submitted, "--into", tmp_path)
+        done = command("grade", *arguments, "--no-sandbox", *more)
+        assert done.returncode == 1 and "Traceback" not in done.stderr
+        assert "Put back a copy of it, or move it away and grade again" in done.stderr.splitlines()[-1]
+    assert (tmp_path / "gradebook.db").read_bytes() == data
+
+
+@pytest.mark.parametrize("name", ["grade", "check", "collect", "report", "export", "doctor"])
+def test_a_fault_in_the_configuration_is_a_users(toy, tmp_path, name):
+    shutil.copytree(toy.root, tmp_path / "course", ignore=shutil.ignore_patterns("*.db"))
+    (tmp_path / "course" / "nbgrader_config.py").write_text("this is no python")
+    notebook = tmp_path / "course" / "exercises" / "01-toy" / "01-toy.ipynb"
+    given = {"check": [notebook], "collect": [tmp_path / "course" / "submitted"]}.get(name, [])
+    done = command(name, *given, "--course", tmp_path / "course")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    if name != "doctor":
+        assert done.stderr.splitlines()[-1].startswith("Error: nbgrader_config.py, line 1 cannot be run: SyntaxError")
+
+
 def test_a_fault_of_ours_shows_its_traceback_and_has_a_status_of_its_own(monkeypatch, capsys):
     monkeypatch.setattr(cli, "app", lambda **kwargs: 1 / 0)
     with pytest.raises(SystemExit) as ended:

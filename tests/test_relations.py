@@ -418,3 +418,22 @@ def test_what_fits_no_few_powers_is_told_none():
     exercise = loader.load(next(folder for folder in loader.FOLDERS if folder.name == "09-complexity"))
     report = exercise.suite.examine("attention_flops", lambda n, d_model, num_heads: n**n % 1009 + d_model, 1, SEED)
     assert not any(own.relation for own in report.results)
+
+
+def test_of_four_axes_the_second_is_that_of_heads():
+    def of_first_head(e, sizes):
+        return np.broadcast_to(e[:, :1], e.shape)
+
+    told = said(of_first_head, shape=("b", "n_q", "n_k", "d_k"))
+    assert told == "Each head of the result equals the first one expected."
+
+
+def test_what_comes_again_after_two_places_is_not_called_shifted_by_two():
+    def mismatch(number):
+        n = 4 + 2 * number
+        e = np.tile([0.0, 1.0], (1, n // 2))
+        g = e.copy()
+        g[:, -2:] = 0
+        return Mismatch(e, g)
+
+    assert "shifted" not in str(relate(mismatch(1), lambda: [mismatch(2), mismatch(3)]))

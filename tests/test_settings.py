@@ -6,7 +6,7 @@ from conftest import toy_course
 from test_source import write
 from typer.testing import CliRunner
 
-from autograder import cli, doctor, seeds
+from autograder import cli, doctor, gradebook, seeds
 from autograder.authoring.release import release
 from autograder.corpus.case import Case
 from autograder.course import ROOT, Course, Exercise, Settings, UserError
@@ -136,3 +136,39 @@ def test_an_exercise_that_needs_a_gpu_says_where_there_is_none(course, tmp_path,
 def test_doctor_looks_at_the_course_that_is_named(course):
     done = CliRunner().invoke(cli.app, ["doctor", "--course", str(course.root)])
     assert "01-toy" in done.output and "01-qkv" not in done.output
+
+
+CONFIG_FAULTS = {
+    'c.Limits.cpu_seconds = "120"': ": c.Limits.cpu_seconds should be a number above 0, and is '120'.",
+    "c.Limits.memory_mb = 0": ": c.Limits.memory_mb should be a whole number above 0, and is 0.",
+    "c.Limits.idle_seconds = -5": ": c.Limits.idle_seconds should be a number above 0, and is -5.",
+    "c.Limits.cpu_secconds = 5": " has c.Limits.cpu_secconds, and there is no such key. Did you mean cpu_seconds?",
+    "c.Limit.cpu_seconds = 5": " has c.Limit, which sets nothing. Did you mean c.Limits?",
+    "c.limits.cpu_seconds = 5": " has c.limits, which sets nothing. Did you mean c.Limits?",
+    "this is no python": ", line 2 cannot be run: SyntaxError: invalid syntax.",
+    "import nope": ", line 2 cannot be run: ModuleNotFoundError: No module named 'nope'.",
+}
+
+
+@pytest.mark.parametrize("said", CONFIG_FAULTS)
+def test_a_fault_in_the_configuration_is_one_line(tmp_path, said):
+    course = Course(tmp_path)
+    (tmp_path / "nbgrader_config.py").write_text(f"c = get_config()\n{said}\n", encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        _ = course.config
+    assert str(error.value).startswith(f"nbgrader_config.py{CONFIG_FAULTS[said]}") and "\n" not in str(error.value)
+    (found,) = (finding for finding in doctor.findings(tmp_path) if finding.what == "Configuration")
+    assert (found.state, found.note) == ("missing", str(error.value))
+
+
+@pytest.mark.parametrize(
+    "said", ['c.LateSubmissionPlugin.penalty_method = "half"', 'c.AssignLatePenalties.plugin_class = "nope.X"']
+)
+def test_a_rule_for_late_work_that_is_none_is_one_line(tmp_path, said):
+    course = toy_course(tmp_path, f"\n{said}\n")
+    with (
+        gradebook.opened(course) as book,
+        pytest.raises(UserError, match=r"nbgrader_config\.py.* c\.LateSubm") as error,
+    ):
+        gradebook.Writer(course, book)
+    assert "Traceback" not in str(error.value)

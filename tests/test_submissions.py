@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from autograder import seeds
 from autograder.corpus.naming import LATIN, LATIN_SHOWN, nested
-from autograder.course import Exercise
+from autograder.course import Course, Exercise
 from autograder.grading import submissions
 from autograder.grading.submissions import Submission, beside, find, read_file
 from autograder.limits import Limits
@@ -125,6 +125,23 @@ def test_of_two_other_notebooks_none_is_taken(submitted):
     assert unit.data is None and str(unit.problem) == "There is no 01-toy.ipynb in the folder."
     hand_in(submitted, file="01-Toy.ipynb", data=b"this one")
     assert item.read(LIMITS).data == b"this one"
+
+
+def test_notebooks_that_no_exercise_claims_are_named(tmp_path):
+    for path in (
+        "ada/01-toy/draft.ipynb", "ada/02-other/02-other.ipynb", "ada/01-TOY/deep/x.ipynb", "ada/notes.txt",
+        "gus/01-toy.ipynb", "gus/02.ipynb", "hal/01_toy/a/01-toy.ipynb", "ida/.ipynb_checkpoints/01-toy.ipynb",
+        "loose.ipynb",
+    ):  # fmt: skip
+        (tmp_path / "submitted" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "submitted" / path).touch()
+    for name in ("01-toy", "02-other"):
+        (tmp_path / "exercises" / name).mkdir(parents=True)
+    gus, hal, loose = submissions.strays(Course(root=tmp_path), tmp_path / "submitted")
+    collect = f"To place such files, run: python -m autograder collect {tmp_path}/submitted; then remove them."
+    assert gus == f"gus/01-toy.ipynb lies in no exercise's folder, and was left out. {collect}"
+    assert hal.startswith("hal/01_toy/a/01-toy.ipynb lies in no exercise's folder")
+    assert loose == "loose.ipynb is no student's folder, and was left out."
 
 
 def in_place_of_the_folder(item):

@@ -42,13 +42,73 @@ FAULTS = {
         "# %% twice",
         "no check cell checks",
     ),
-    "idle check": (CHECKS, "def doubles(twice,", "def doubles(thrice,", None, "twice has no checks"),
+    "idle check": (
+        CHECKS,
+        "def doubles(twice,",
+        "def doubles(thrice,",
+        "@check()",
+        "doubles checks 'thrice', its first argument, and no cell of 01-toy.py defines that",
+    ),
+    "given whole": (
+        TEXT,
+        "    ### BEGIN SOLUTION\n    return 2 * a\n    ### END SOLUTION",
+        "    return 2 * a",
+        "# %% twice",
+        "'twice' is checked and given whole; put what students write between ### BEGIN SOLUTION and ### END",
+    ),
+    "no parentheses": (CHECKS, "@check()", "@check", "@check", "write @check() above doubles"),
+    "f-string": (
+        CHECKS,
+        "expect_close(twice(a), a + a)",
+        'expect_close(\n        twice(a),\n        a + a,\n        because=f"The sum is {a + a}.",\n    )',
+        "        because=",
+        "nobody could translate this f-string",
+    ),
+    "no value": (
+        CHECKS,
+        "expect_close(twice(a), a + a)",
+        'expect_close(twice(a), a + a, Message("What {is} it?", it=1))',
+        "    expect_close(twice(a), a + a, Message",
+        "no value for {is}",
+    ),
+    "no hint": (LISTED, ', hint="You subtract."', "", "@misconception(", "subtracts has no hint"),
+    "empty hint": (LISTED, '"You subtract."', '" "', "@misconception(", "subtracts has no hint"),
+    "slip": (LISTED, "return a - b", "return a - bb", "@misconception(", "by a slip alone, NameError: name 'bb'"),
+    "slip of a module": (
+        LISTED,
+        "return a - b",
+        "import math\n\n    return math.minus(a, b)",
+        "@misconception(",
+        "by a slip alone, AttributeError: module 'math' has no attribute 'minus'",
+    ),
+    "two of one name": (
+        LISTED,
+        "    return a - b",
+        "    return a - b\n\n\ndef subtracts(a, b):\n    return b - a",
+        "def subtracts",
+        "subtracts is defined on line 7 too",
+    ),
+    "family that passes": (
+        LISTED,
+        '"""Wrong',
+        RIGHT.format("b + a").replace("@right", '@families("only the first sequence")\n@right'),
+        "@families",
+        "the family 'only the first sequence' is listed as a wrong answer and passes every check of add (seed 1); "
+        'add a check that it fails, or leave it out with but=["only the first sequence"].',
+    ),
+    "family of nothing": (
+        LISTED,
+        '"""Wrong',
+        RIGHT.format("b + a").replace('@right("add")', '@families("returns nothing")'),
+        "@families",
+        'write @right("function") between it and other',
+    ),
     "check not run": (
         CHECKS,
         "@check()",
-        '@check()\ndef thrice_is(thrice, draw):\n    "A."\n\n\n@check()',
+        '@check()\ndef as_number(half, draw):\n    "A."\n\n\n@check()',
         "@check()",
-        "no check cell",
+        "no check cell runs the check as_number",
     ),
     "listed": (LISTED, '("add"', '("sum"', "@misconception(", "subtracts is listed for sum, which has no checks"),
     "solution": (
@@ -98,8 +158,8 @@ def folder(tmp_path):
 def change(folder, file, old, new):
     text = (folder / file).read_text(encoding="utf-8")
     assert old in text
-    if new.startswith("@right"):  # a listed answer more
-        text, old, new = text.replace("import misc", "import right, misc") + "\n\n" + new, "", ""
+    if new.startswith(("@right", "@families")):  # a listed answer more
+        text, old, new = text.replace("import misc", "import families, right, misc") + "\n\n" + new, "", ""
     (folder / file).write_text(text.replace(old, new, 1) if old else text, encoding="utf-8")
 
 
@@ -111,6 +171,8 @@ def test_what_holds_its_promises_has_no_fault(folder):
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_one_line_that_names_file_and_line(folder, name):
     file, old, new, line, said = FAULTS[name]
+    if name == "check not run":
+        change(folder, TEXT, "# %% check_add", "# %% half\ndef half(a):\n    return a / 2\n\n# %% check_add")
     change(folder, file, old, new)
     fault = verify.fault(folder)
     found = re.match(r"solutions/01-toy/(?P<file>[\w.-]+\.py)(:(?P<line>\d+):)? ", fault)
@@ -151,7 +213,7 @@ def test_what_needs_a_gpu_is_not_run_without_one(folder, monkeypatch):
 def test_a_wrong_answer_that_only_a_gpu_shows_is_marked_as_such(folder, monkeypatch):
     (folder / "exercise.toml").write_text("gpu = true")
     change(folder, CHECKS, "@check()", GPU.replace("a is b", "True"))
-    slow = '@misconception("add", label="slow"{})\ndef slow(a, b):\n    return a + b\n'
+    slow = '@misconception("add", label="slow", hint="Faster."{})\ndef slow(a, b):\n    return a + b\n'
     text = (folder / LISTED).read_text(encoding="utf-8")
     (folder / LISTED).write_text(text + "\n\n" + slow.format(""), encoding="utf-8")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)

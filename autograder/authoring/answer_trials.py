@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from autograder import archive
 from autograder.authoring import loader, verified
-from autograder.checking import Report, Status, machine
+from autograder.checking import Report, Result, Status, machine
 from autograder.checking.answers import answers_in
 from autograder.checking.subject import attempt
 
@@ -30,6 +31,9 @@ class Wrong:
         The seeds with which it fails no check: there should be none.
     advice : bool
         Whether it is told by advice alone, and loses no points.
+    slip : str
+        The error of its own that the first of these checks met, where its author cannot have meant it: a name or an
+        import that is not there.
     """
 
     name: str
@@ -39,6 +43,7 @@ class Wrong:
     recognised: bool
     passes: list[int]
     advice: bool
+    slip: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,12 +77,24 @@ def tried(exercise: loader.Loaded, subject: str) -> Tried:
         recognised = bool(failed) and failed[0].cause == answer.__name__
         named = [[result.name, result.title] for result in failed]
         advice = all(result.status == Status.ADVICE for result in failed)
-        wrong.append(Wrong(answer.__name__, answer.label, answer.hint, named, recognised, passes, advice))
+        slip = _slip(exercise, answer, failed[0]) if failed and failed[0].raised else ""
+        wrong.append(Wrong(answer.__name__, answer.label, answer.hint, named, recognised, passes, advice, slip))
     right = []
     for answer in suite.listed("right_for", subject):
         reports = (suite.examine(subject, answer, seed=seed) for seed in SEEDS)
         right.append(Right(answer.__name__, next(filter(None, map(lost, reports)), "")))
     return Tried(subject, [check.__name__ for check in suite.of(subject)], wrong, right)
+
+
+def _slip(exercise: loader.Loaded, answer: Any, failed: Result) -> str:
+    """Return the error that an answer raised in a check, if it is one that nobody lists on purpose."""
+    (check,) = [own for own in exercise.suite.of(answer.wrong_for) if own.__name__ == failed.name]
+    for call in attempt(check, answer, SEEDS[0]).calls:
+        error = call.error
+        of_module = isinstance(error, AttributeError) and isinstance(error.obj, ModuleType)
+        if of_module or isinstance(error, NameError | ImportError):
+            return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def lost(report: Report) -> str:

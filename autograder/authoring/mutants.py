@@ -441,7 +441,7 @@ def pairs_of(exercise: loader.Loaded, subject: str, most: int) -> list[Mutant]:
     parts = _written(exercise, subject)
     once = [mutant for part in parts for mutant in mutate(part, subject, "reference")]
     seen = {*map(ast.unparse, parts), *(mutant.source for mutant in once)}
-    found = []
+    found: list[Mutant] = []
     for mutant in sorted(once, key=_drawn):
         (definition,) = _definitions(mutant.source).values()
         twice = [other for other in mutate(definition, subject, "reference") if other.source not in seen]
@@ -537,12 +537,20 @@ def examined(
 def marks(folder: Path) -> dict[str, dict[Change, str]]:
     """Return what `equal.toml` marks as behaving as the original, for each function: the changes and the reason."""
     path, found = folder / "equal.toml", dict[str, dict[Change, str]]()
-    if path.exists():
-        for function, reasons in tomllib.loads(path.read_text(encoding="utf-8")).items():
-            own = found.setdefault(function, {})
+    named = Path(*path.parts[-3:]).as_posix()
+    try:
+        marked = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{named} is not TOML: {error}.") from None
+    for function, reasons in marked.items():
+        own = found.setdefault(function, {})
+        try:
             for reason, changes in reasons.items():
                 for before, after in changes.items():
                     own |= {(before, one): reason for one in ([after] if isinstance(after, str) else after)}
+        except (AttributeError, TypeError):
+            said = f"{function} should have reasons, and each of them its changes"
+            raise UserError(f"{named}: {said}; write [{function}.\"why\"] above 'old' = 'new'.") from None
     return found
 
 

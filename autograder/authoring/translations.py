@@ -15,6 +15,8 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from nbgrader.utils import compute_checksum
 
 from autograder.authoring import loader, published, source
+from autograder.authoring.sentences import COUNTED
+from autograder.authoring.sentences import TRANSLATED as CALLS
 from autograder.catalogues import ENGINE, EXERCISES, FEEDBACK, SHARED, Text
 from autograder.cells import Notebook, grade_id, is_locked
 from autograder.checking import words
@@ -26,9 +28,6 @@ from autograder.results import Kind
 PACKAGE = Path(__file__).parent.parent
 NOT_SHOWN = ("authoring", "collecting", "commands", "corpus", "report.py", "grading/places.py")
 """What of the engine says nothing to students."""
-COUNTED = "counted"
-CALLS = ("Message", "translated", "_", "lead", "joined", COUNTED)
-"""What is called with a text of feedback first; `counted` with two."""
 PASSED_OVER = re.compile(r"Error$|^Suite$|^compile$")
 """What is called with texts that feedback does not say, or that are found in another way."""
 NOTEBOOK = "NOTEBOOK.ipynb"

@@ -25,6 +25,7 @@ from autograder.seeds import digest_of
 NAME = "verified.json"
 HERE = Path(__file__).parent
 TOOLS = [HERE / name for name in ("verify.py", "verified.py", "answer_trials.py", "loader.py", "source.py")]
+TOOLS += [HERE / name for name in ("syntax.py", "sentences.py")]
 TOOLS += [HERE.parent / name for name in ("cells.py", "imports.py")]
 PACKAGES = ("numpy", "torch")
 DIGITS = 16

@@ -66,15 +66,14 @@ def fault(folder: Path) -> str:
 
 
 def _verify(folder: Path) -> None:
-    from autograder.authoring import answer_trials, verified
+    from autograder.authoring import answer_trials, syntax, verified
 
     state = verified.state(folder)
     settings = Settings.read(folder)
-    for name in MODULES:
+    for name in [*MODULES, *(name for name in FURTHER if (folder / name).exists())]:
         _can_be_read(folder / name)
-    for name in FURTHER:
-        if (folder / name).exists():
-            _can_be_read(folder / name)
+        for line, said in syntax.faults(folder / name):
+            raise UserError(f"{_short(folder / name, line)}: {said}")
     exercise = _loaded(folder)
     _speak_of_the_same(exercise)
     _says_what_it_needs(exercise, settings)
@@ -128,12 +127,20 @@ def _speak_of_the_same(exercise: "loader.Loaded") -> None:
     """Hold the notebook's cells, the checks and the listed answers against each other."""
     from autograder.authoring import source
     from autograder.cells import call_of, grade_id, is_answer, is_check, is_code, is_read
+    from autograder.checking.answers import answers_in
 
     folder, subjects = exercise.folder, exercise.subjects
     path = folder / f"{folder.name}.py"
     lines = source.lines(path.read_text(encoding="utf-8"), exercise.notebook)
     cells = list(zip(exercise.notebook.cells, lines, strict=True))
     run, named = set(), set[str]()
+    written, given = _defined_in(cells, own=True), _defined_in(cells, own=False)
+    for check in exercise.suite.checks:
+        if check.subject not in written | given:
+            raise UserError(
+                f"{_of(folder / 'checks.py', check)}: {check.__name__} checks {check.subject!r}, its first argument, "
+                f"and no cell of {path.name} defines that; those defined are: {', '.join(written) or 'none'}."
+            )
     for cell, line in cells:
         if not is_check(cell):
             continue
@@ -143,6 +150,11 @@ def _speak_of_the_same(exercise: "loader.Loaded") -> None:
             raise UserError(
                 f"{_short(path, line)}: {call.subject} has no checks in checks.py; "
                 f"those that have are: {', '.join(subjects) or 'none'}."
+            )
+        if call and call.subject not in written:
+            raise UserError(
+                f"{_short(path, given[call.subject])}: {call.subject!r} is checked and given whole; "
+                f"put what students write between {source.BEGIN} and {source.END}."
             )
         run |= {call.subject} if call else set()
     for cell, line in cells:
@@ -172,6 +184,38 @@ def _speak_of_the_same(exercise: "loader.Loaded") -> None:
                 f"{_where_of(folder, answer)}: {answer.__name__} is listed for {subject}, which has "
                 f"no checks; those that have are: {', '.join(subjects)}."
             )
+    for tested in subjects:
+        for wrong in (own for module in exercise.answers for own in answers_in(module, "wrong_for", tested)):
+            if not wrong.hint.strip():
+                raise UserError(
+                    f"{_where_of(folder, wrong)}: {_called(wrong)} has no hint; "
+                    'write hint="...", which tells its author what to think of.'
+                )
+
+
+def _defined_in(cells: Sequence[tuple[Any, int]], own: bool) -> dict[str, int]:
+    """Return what cells define that are the student's to write, or those that are not, each with its cell's line."""
+    from autograder import imports
+    from autograder.cells import is_answer, is_code
+
+    found: dict[str, int] = {}
+    for cell, line in cells:
+        if is_code(cell) and is_answer(cell) == own:
+            body = imports.parsed(cell.source).body
+            assigned = {
+                target.id: line
+                for node in body
+                if isinstance(node, ast.Assign)
+                for target in node.targets
+                if isinstance(target, ast.Name)
+            }
+            found |= dict.fromkeys(_defined(cell.source), line) | assigned
+    return found
+
+
+def _called(answer: Any) -> str:
+    """Return what an answer is called, as its author finds it: a member of a family by its label."""
+    return f"the family {answer.label!r}" if hasattr(answer, "made_from") else str(answer.__name__)
 
 
 def _names(code: str) -> set[str]:
@@ -196,7 +240,8 @@ def _of(path: Path, declared: Any) -> str:
 
 
 def _where_of(folder: Path, answer: Any) -> str:
-    """Return where a listed answer is declared."""
+    """Return where a listed answer is declared: a member of a family, where the right one of the family is."""
+    answer = getattr(answer, "made_from", answer)
     return _of(folder / f"{answer.__module__}.py", answer)
 
 
@@ -251,10 +296,17 @@ def _listed_answers_do_what_they_should(exercise: "loader.Loaded", found: "answe
     if any(machine.lacks(check.on) for check in suite.of(found.subject)):
         mend += ', or give it on="gpu" if nothing but a GPU shows it'
     for wrong in found.wrong:
+        own = answers[wrong.name]
         if wrong.passes:
+            how = mend.replace("take it off the list", f'leave it out with but=["{wrong.label}"]')
             raise UserError(
-                f"{_where_of(folder, answers[wrong.name])}: {wrong.name} is listed as a wrong answer and passes "
-                f"every check of {found.subject} (seed {wrong.passes[0]}); {mend}."
+                f"{_where_of(folder, own)}: {_called(own)} is listed as a wrong answer and passes every check of "
+                f"{found.subject} (seed {wrong.passes[0]}); {how if hasattr(own, 'made_from') else mend}."
+            )
+        if wrong.slip:
+            raise UserError(
+                f"{_where_of(folder, own)}: {_called(own)} is caught by a slip alone, {wrong.slip}; "
+                "mend that, so that its mistake is what the checks meet."
             )
     for right in found.right:
         if right.lost:

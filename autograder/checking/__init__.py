@@ -36,6 +36,7 @@ from .words import Message
 SHOWS = (
     "answers.py",
     "diagnosis.py",
+    "helpers.py",
     "mismatch.py",
     "relations.py",
     "responses.py",

@@ -74,7 +74,7 @@ def families(
     Raises
     ------
     ValueError
-        If there is no such family, or it does not apply anyway.
+        If there is no such family, or it does not apply anyway, or what it stands above is no right answer.
     """
     hints = hints or {}
     declared = dict(FAMILIES)
@@ -90,6 +90,9 @@ def families(
         raise ValueError(f"{unused[0]!r} is left out or worded anew, and does not apply here anyway")
 
     def declare(function: Any) -> Any:
+        if not _declared(function, "right_for"):
+            name = getattr(function, "__name__", "it")
+            raise ValueError(f'@families needs a right answer; write @right("function") between it and {name}')
         function.families = [
             _member(function, label, mistaken, hints.get(label, hint))
             for label, (mistaken, hint) in declared.items()
@@ -132,6 +135,7 @@ def _member(right_answer: Any, label: str, mistaken: Mistake, hint: str) -> Any:
         member = member_function
 
     member.__name__ = f"{right_answer.right_for}_{label.replace(' ', '_')}"
+    member.made_from = right_answer
     return misconception(right_answer.right_for, label, hint)(member)
 
 
@@ -242,7 +246,8 @@ FAMILIES: dict[str, tuple[Mistake, str]] = {
     ),
     "result always in float32": (
         _parts(lambda part: _converted(part, "float32")),
-        "The result is float32 whatever the inputs are. Leave the dtype as it comes, or end with `.astype(X.dtype)`.",
+        "The result is float32 whatever the inputs are. Leave the dtype as it comes, or give what takes the result "
+        "the inputs' own: `dtype=X.dtype`.",
     ),
     "decimals cut off": (
         _parts(np.trunc),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .expect import BY_HAND, RTOL, THE_RESULT, Failed, as_numbers, as_plain, is_module, lives_elsewhere
+from .expect import BY_HAND, RTOL, THE_RESULT, Failed, as_numbers, as_plain, is_module, lives_elsewhere, said
 from .mismatch import Mismatch
 from .relations import relate
 from .subject import Attempt, Call, Check, Subject, attempt, called, run_check
@@ -99,7 +99,8 @@ class Diagnosis:
 
         What passes a check is no cause of failing it. Where several wrong answers behave alike in a failed check,
         the one that does so in most of all checks explains most; of equals, the one listed first. It has to behave
-        alike in another draw as well.
+        alike in another draw as well. Where many mistakes come to the same, such as an error, or 0, 1 or NaN
+        everywhere, it has to behave alike in all the other checks.
         """
         failed = [check for check in checks if check.__name__ in attempts and attempts[check.__name__].failure]
         others = [check for check in checks if check.__name__ in attempts and check not in failed]
@@ -134,6 +135,10 @@ class Diagnosis:
                     if len(agreed[place][1]) + len(others) > explained(best) and explained(place) > explained(best):
                         best = place
                 wrong = agreed[best][0]
+                says_little = _says_little(attempts[check.__name__].calls[-1:])
+                if says_little and explained(best) < len(failed) + len(others):
+                    places.remove(best)
+                    continue
                 if wrong is function or self._alike_again(check, function, wrong, seed, attempts[check.__name__]):
                     yield check.__name__, Finding(wrong.__name__, wrong.label, wrong.hint)
                     break
@@ -175,6 +180,20 @@ def alike(check: Check, wrong: Any, seed: int, calls: list[Call]) -> str:
 def _fails(check: Check, wrong: Any) -> bool:
     """Tell whether a listed wrong answer fails a check, as it shows in some draw."""
     return attempt(check, wrong, 0).failure is not None
+
+
+def _says_little(last: Sequence[Call]) -> bool:
+    """Tell whether many mistakes come to what the last call of a check came to."""
+    for call in last:
+        if not call.arguments:
+            return False  # what somebody worked out
+        if call.error is not None:
+            return not call.must_raise
+        numbers = as_numbers(call.result)
+        if numbers is None or not numbers.size:
+            return False
+        return any(bool(same.all()) for same in (np.isnan(numbers), numbers == 0, numbers == 1))
+    return False
 
 
 class _Unlike(BaseException):
@@ -272,7 +291,7 @@ def _same_error(a: Call, b: Call) -> bool:
     if type(a.error).__name__ != type(b.error).__name__:  # by name: one of them may have come from another process
         return False
     # An error that is asked for is worded by whoever wrote it.
-    return (a.must_raise and b.must_raise) or str(a.error) == str(b.error)
+    return (a.must_raise and b.must_raise) or said(a.error) == said(b.error)
 
 
 def same(a: Any, b: Any) -> bool:

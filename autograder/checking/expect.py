@@ -122,12 +122,20 @@ def describe(value: Any) -> Message:
         name = type(value).__name__
         if isinstance(value, (tuple, list)):
             return Message("a {type} of {size}", type=name, size=len(value))
-        return Message("a {type}", type=name)
+        return Message("a value of type {type}", type=name)
     return Message("an array of shape {shape}", shape=str(array.shape))
 
 
-def shapes(arguments: Iterable[Any]) -> str | Message:
-    """Return the shapes of a call's arguments, as words: numbers as they are, a function as such."""
+def said(error: BaseException | None) -> str | Message:
+    """Return what an exception says, without the calls inside torch that brought it about."""
+    return str(error).partition("\nException raised from ")[0].strip() or Message("no message")
+
+
+def shapes(arguments: Iterable[Any], named: bool = False) -> str | Message:
+    """Return the shapes of a call's arguments, as words: numbers as they are, a function as such.
+
+    With `named`, a shape is said to be that of an array.
+    """
     words: list[str | Message] = []
     for value in arguments:
         if isinstance(value, (bool, int, float)):
@@ -138,7 +146,7 @@ def shapes(arguments: Iterable[Any]) -> str | Message:
             words.append(Message("a module"))
         elif callable(value) and (lives_elsewhere(value) or not hasattr(value, "shape")):
             words.append(Message("a function"))
-        elif lives_elsewhere(value):
+        elif lives_elsewhere(value) or (named and hasattr(value, "shape")):
             words.append(describe(value))
         else:
             try:
@@ -404,7 +412,7 @@ def expect_raises(
         raise Failed(Message(message, **values, found=describe(subject.calls[-1].result)), tells=True)
     message = "{function} should raise {wanted} for {shapes} ({because}), and raised {kind}: {error}"
     raise Failed(
-        Message(message, **values, kind=type(error).__name__, error=str(error) or Message("no message")),
+        Message(message, **values, kind=type(error).__name__, error=said(error)),
         [Message("the mistake is noticed")],
         tells=True,
     )

@@ -171,7 +171,7 @@ def rolled(mismatch: Mismatch, e: Any, g: Any) -> Claims:
                 continue
             wanted, came = np.moveaxis(e, axis, 0), np.moveaxis(g, axis, 0)
             kept = (came[by:], wanted[:-by]) if by > 0 else (came[:by], wanted[-by:])
-            if equal(*kept) and not equal(wanted[1:], wanted[:-1]):
+            if equal(*kept) and not any(equal(wanted[n:], wanted[:-n]) for n in {1, abs(by)}):
                 message = "Along axis {axis}, {what} is the expected one, shifted by {by}."
                 yield ("rolled", axis, by), Message(message, axis=axis, what=mismatch.what, by=by)
 
@@ -209,6 +209,8 @@ def _place(axis: int, axes: int) -> Any:
     """Return what an index along an axis of an array with so many axes is called."""
     if axes == 1:
         return Message("element")
+    if axes == 4 and axis < -2:  # (b, h, n, d)
+        return Message("head") if axis == -3 else Message("sequence")
     return Message(PLACES[axis]) if axis in PLACES else Message("index of axis {axis}", axis=axis)
 
 

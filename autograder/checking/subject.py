@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from .draw import Draw
-from .expect import Failed, describe, is_module, lives_elsewhere, shapes
+from .expect import Failed, describe, is_module, lives_elsewhere, said, shapes
 from .modules import CUT_OFF, Module, Step, backward, expect_module, kept, prepare, run_remote
 from .shared import quiet, span
 from .words import Message
@@ -20,6 +20,8 @@ MOST_PARTS = 100
 """Of a result with more, no tensor is looked for among its parts."""
 KEEPS = (list, dict, set)
 """What a class may keep things in."""
+GIVEN_AS_THEY_ARE = ("", "forward", "backward", "memory")
+"""What of a `Call` is done with the arguments that the function under test gets."""
 
 
 @dataclass
@@ -27,7 +29,8 @@ class Call:
     """One call of the function under test: what it returned or raised, and its arguments afterwards.
 
     `function` is what was called. Where that is not the function under test itself but something that it made, `what`
-    says how: "forward", "backward", or the name of what else was asked of a `Module`.
+    says how: "forward", "backward", or the name of what else was asked of a `Module`. `given` says in words for what,
+    where the arguments are those of a function of the check's own.
     """
 
     arguments: tuple[Any, ...]
@@ -36,6 +39,7 @@ class Call:
     must_raise: bool = False
     function: Any = None
     what: str = ""
+    given: str | Message = ""
 
 
 class Subject:
@@ -115,12 +119,13 @@ class Subject:
         """Return a torch module of the check's own as a `Module`, to be an argument, and to be looked at later."""
         return Module(self, kept(self.function, module), name)
 
-    def run_remote(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def run_remote(self, function: Callable[..., Any], *arguments: Any, given: str | Message = "") -> Any:
         """Run a function of the check's own where the function under test lives, with that and arguments.
 
-        Return its result. It is one message; see `Module.run_remote`.
+        Return its result. It is one message; see `Module.run_remote`. `given` says in words for what.
         """
         call = self.call(arguments, lambda *copies: run_remote(function, self.function, copies), function.__name__)
+        call.given = given
         return self.result(call, self.name)
 
     def call(self, arguments: Sequence[Any], function: Any = None, what: str = "", must_raise: bool = False) -> Call:
@@ -151,13 +156,17 @@ class Subject:
         if getattr(call.error, "ended", False):
             message = Message("{function} did not come to an end: {error}", function=name, error=str(call.error))
             raise Failed(message, tells=True)
-        message = Message(
-            "{function} raised {kind} for arguments of shape {shapes}: {error}",
-            function=name,
-            kind=type(call.error).__name__,
-            shapes=shapes(call.arguments),
-            error=str(call.error) or Message("no message"),
-        )
+        values = {"function": name, "kind": type(call.error).__name__, "error": said(call.error)}
+        if call.given:
+            message = Message("{function} raised {kind} for {given}: {error}", **values, given=call.given)
+        elif call.what not in GIVEN_AS_THEY_ARE:
+            message = Message("{function} raised {kind}: {error}", **values)
+        elif all(hasattr(argument, "shape") for argument in call.arguments):
+            template = "{function} raised {kind} for arguments of shape {shapes}: {error}"
+            message = Message(template, **values, shapes=shapes(call.arguments))
+        else:
+            template = "{function} raised {kind} for the arguments {arguments}: {error}"
+            message = Message(template, **values, arguments=shapes(call.arguments, named=True))
         raise Failed(message, raised=True, tells=True)
 
     def differentiated(self, arguments: Sequence[Any], upstream: Any, function: Any = None, name: str = "") -> Any:

@@ -18,8 +18,9 @@ import numpy as np
 
 from . import machine, show, words
 from .answers import answers_in
-from .diagnosis import Diagnosis
+from .diagnosis import Diagnosis, Finding
 from .expect import describe
+from .helpers import called_by
 from .report import MIME, Report, Result, Status, first_wrong
 from .subject import Attempt, Call, Check, attempt
 from .words import Message, joined
@@ -188,8 +189,26 @@ class Suite:
         place = _place.get()
         function = place.lookup(subject)
         report = self.examine(subject, function, points, place.seed if seed is None else seed)
+        self._look_at_helpers(report, function, place)
         place.show(report)
         return Points(report.score)
+
+    def _look_at_helpers(self, report: Report, function: Any, place: Place) -> None:
+        """Where what failed calls an earlier function that fails too, say that in place of a cause."""
+        failed = [result for result in report.results if result.status == Status.FAILED]
+        if not failed:
+            return
+        earlier = list(dict.fromkeys(check.subject for check in self.checks))
+        earlier = earlier[: earlier.index(report.subject)]
+        for name in [name for name in earlier if name in called_by(function)]:
+            helper = place.lookup(name)
+            own = self.examine(name, helper, seed=report.seed, diagnosis=False)
+            if any(result.status.costs_points for result in own.results):
+                message = "`{function}` calls `{helper}`, whose checks don't all hold: mend `{helper}` first."
+                for result in failed:
+                    result.cause, result.label, result.hint, result.relation = Finding()
+                failed[0].relation = Message(message, function=report.subject, helper=name)
+                return
 
     @np.errstate(all="ignore")  # numbers that memory happened to hold are compared, converted and shown like others
     def examine(

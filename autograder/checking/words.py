@@ -97,10 +97,25 @@ class Message:
         The template for any other number than one; the number is the value named `count`.
     values : int, float, str, Message, or a list of them
         A list is shown with semicolons between its items, which lose their full stops.
+
+    Raises
+    ------
+    ValueError
+        If a name in braces has no value.
     """
 
     def __init__(self, text: str, plural: str = "", /, **values: Any):
+        for name in (*names_in(text), *names_in(plural)):
+            if name not in values:
+                raise ValueError(f"the message {text!r} has no value for {{{name}}}")
         self.text, self.plural, self.values = text, plural, values
+
+    @classmethod
+    def kept(cls, text: str, plural: str = "", /, **values: Any) -> "Message":
+        """Return a message that somebody wrote down once, whatever it lacks: its braces stay as they are."""
+        found = cls("", "", **values)
+        found.text, found.plural = text, plural
+        return found
 
     def __str__(self) -> str:
         if self.plural:
@@ -127,6 +142,12 @@ class Message:
         """Return the message as JSON has it; `from_dict` makes it a message again."""
         plural = {"plural": self.plural} if self.plural else {}
         return {"text": self.text, **plural, "values": {name: _as_json(value) for name, value in self.values.items()}}
+
+
+@functools.lru_cache(1000)
+def names_in(template: str) -> tuple[str, ...]:
+    """Return the names in braces, where the values of a template go."""
+    return tuple(dict.fromkeys(_PLACE.findall(template)))
 
 
 def counted(one: str, many: str, count: int, **values: Any) -> Message:
@@ -171,7 +192,7 @@ def from_dict(message: Any) -> Any:
     """Return what `to_dict` was given; a text stays a text."""
     if isinstance(message, dict):
         values = {name: from_dict(value) for name, value in message["values"].items()}
-        return Message(message["text"], message.get("plural", ""), **values)
+        return Message.kept(message["text"], message.get("plural", ""), **values)
     return [from_dict(item) for item in message] if isinstance(message, list) else message
 
 

@@ -33,6 +33,7 @@ class Fate(StrEnum):
     NEW = "new"
     NEWER = "replaces an older one"
     SAME = "there already"
+    STAMPED = "there already; its time is written"
     OLDER = "left: a newer one is there"
 
 
@@ -78,8 +79,8 @@ class Plan:
 
     @property
     def to_write(self) -> list[HandIn]:
-        """The submissions that are not there yet."""
-        return [hand_in for hand_in, fate in self.chosen if fate in (Fate.NEW, Fate.NEWER)]
+        """The submissions that are not there yet, or not with the time when they were handed in."""
+        return [hand_in for hand_in, fate in self.chosen if fate in (Fate.NEW, Fate.NEWER, Fate.STAMPED)]
 
 
 class Collector:
@@ -234,10 +235,10 @@ class Collector:
             return Fate.NEW
         notebook = target / f"{hand_in.exercise}.ipynb"
         there, _ = read_file(notebook, self.limits.notebook_mb)
-        if there == new and beside(target, self.limits.beside_mb)[0] == _contents(hand_in.beside, self.limits):
-            return Fate.SAME
         raw, _ = read_file(target / STAMP, STAMP_MB)
         since = _date(raw.decode("utf-8", "replace")) if raw else None
+        if there == new and beside(target, self.limits.beside_mb)[0] == _contents(hand_in.beside, self.limits):
+            return Fate.STAMPED if hand_in.told and since != hand_in.time else Fate.SAME
         if since is None:
             files = [notebook] if there is not None else [path for path in target.glob("*") if path.is_file()]
             times = [path.stat().st_mtime for path in files]
@@ -263,6 +264,9 @@ class Collector:
             for hand_in, folder in staged:
                 target = self.submitted / hand_in.student / hand_in.exercise
                 target.parent.mkdir(exist_ok=True)
+                if self._fate(hand_in) is Fate.STAMPED:
+                    (folder / STAMP).replace(target / STAMP)
+                    continue
                 if os.path.lexists(target):
                     target.replace(stage / f"{folder.name}.old")
                 folder.replace(target)

@@ -14,6 +14,7 @@ from autograder.commands.console import (
     err,
     out,
     progress_of,
+    say,
     say_error,
     short,
     warn,
@@ -55,10 +56,10 @@ def _release(where: Course, chosen: list[Exercise], anew: bool) -> None:
         _build(where, changed)
     for exercise in chosen:
         done = "Released" if exercise in changed else "Verified" if exercise in doubtful else "Unchanged:"
-        out.print(f"{done} {short(exercise.released, where)}", highlight=False)
+        say(f"{done} {short(exercise.released, where)}")
     if relied := [exercise for exercise in changed if exercise not in doubtful]:
         line = f"{len(relied)} of them verified before, as verified.json has it; release --verify verifies all again"
-        out.print(line, highlight=False, soft_wrap=True)
+        say(line)
 
 
 def _verify(exercises: list[Exercise]) -> None:
@@ -105,15 +106,11 @@ def new(
     where = course_at(course)
     made, listed = make(where, name, exercise_only)
     for path in made:
-        out.print(f"Made {short(path, where)}", highlight=False)
+        say(f"Made {short(path, where)}")
     for path in listed:
-        out.print(f"Listed in {short(path, where)}", highlight=False)
+        say(f"Listed in {short(path, where)}")
     build = ", then make book" if listed else ""
-    out.print(
-        f"Next: write your own in their place, then python -m autograder release {name}{build}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    say(f"Next: write your own in their place, then python -m autograder release {name}{build}")
 
 
 def lists(course: Root = ROOT) -> None:
@@ -125,9 +122,9 @@ def lists(course: Root = ROOT) -> None:
         raise UserError(f"{where.root} has no {chapters.SOURCE}, so that there are no chapters to be listed.")
     written = chapters.write(where.root)
     for name in written:
-        out.print(f"Wrote {name}", highlight=False)
+        say(f"Wrote {name}")
     if not written:
-        out.print(f"All that lists chapters is as {chapters.SOURCE} has it", highlight=False)
+        say(f"All that lists chapters is as {chapters.SOURCE} has it")
 
 
 def mutants(
@@ -157,10 +154,10 @@ def mutants(
             table.add_row(subject, *map(str, counts))
         for subject, lines in found.unmarked.items() if survivors else ():
             text = "\n".join([f'[{subject}."why"]', *lines])
-            out.print(text, markup=False, highlight=False, soft_wrap=True)
+            say(text)
         out.print(table)
         for line in found.misfits:
-            out.print(line, markup=False, highlight=False, soft_wrap=True)
+            say(line)
         fine = fine and not found.misfits and not found.unmarked
     if not fine:
         raise typer.Exit(Status.FAILED)
@@ -185,4 +182,4 @@ def stock(
     from autograder.corpus import stock
 
     for line in stock.record(cases or []):
-        out.print(line, highlight=False, markup=False, soft_wrap=True)
+        say(line)

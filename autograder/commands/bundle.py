@@ -15,7 +15,7 @@ import typer
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from autograder import archive
-from autograder.commands.console import Root, course_at, out, progress_of
+from autograder.commands.console import Root, course_at, progress_of, say
 from autograder.course import ROOT, Exercise, UserError
 from autograder.doctor import needs
 
@@ -81,11 +81,9 @@ def bundle(
         (made / "README.md").write_text(_readme(exercises), encoding="utf-8")
         size = sum(path.stat().st_size for path in made.rglob("*") if path.is_file()) / 1e6
         count = _count(made / "wheelhouse")
-    out.print(
+    say(
         f"{folder}: {size:.0f} MB, with {count} packages, the book and {len(exercises)} exercises. "
-        f"What to do with it stands in {folder / 'README.md'}.",
-        highlight=False,
-        soft_wrap=True,
+        f"What to do with it stands in {folder / 'README.md'}."
     )
 
 

@@ -155,9 +155,24 @@ def warn_of_gpus(exercises: Sequence[Exercise]) -> None:
             warn(line)
 
 
+def say(line: str) -> None:
+    """Say what was done, whatever brackets stand in a path."""
+    out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
 def warn(line: str) -> None:
     """Say what whoever runs this should know."""
     err.print(f"[yellow]{escape(line)}[/]", highlight=False, soft_wrap=True)
+
+
+def check_place(path: Path, option: str) -> None:
+    """Raise `UserError` unless a file can be written there; `option` names another."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder. Name a file with {option}.")
+    if not path.parent.is_dir():
+        raise UserError(f"There is no folder {path.parent} for {path.name}. Make it, or name another with {option}.")
+    if not os.access(path.parent, os.W_OK):
+        raise UserError(f"You may not write into {path.parent}. Name a file elsewhere with {option}.")
 
 
 def write_timings(seconds: dict[str, Any]) -> None:

@@ -19,11 +19,13 @@ from autograder.commands.console import (
     OurFault,
     Root,
     Status,
+    check_place,
     course_at,
     document,
     err,
     out,
     progress_of,
+    say,
     short,
     warn,
     warn_of_gpus,
@@ -96,7 +98,7 @@ def collect(
     done = f"{count} written to {short(target, where)}, {len(plan.chosen) - count} left as they were"
     if enrolled:
         done += f", {enrolled} students entered in {short(where.database, where)}"
-    out.print(f"{done}, {len(plan.unplaced)} files not placed.", highlight=False, soft_wrap=True)
+    say(f"{done}, {len(plan.unplaced)} files not placed.")
 
 
 def _show_plan(plan: "Plan", anonymous: bool) -> None:
@@ -237,7 +239,7 @@ def _connected(address: str) -> Iterator["Place"]:
     """Have a cluster's workers, and leave them in the end."""
     from autograder.grading.cluster import Cluster
 
-    err.print(f"Connecting to {address}.", highlight=False, soft_wrap=True)
+    err.print(f"Connecting to {address}.", markup=False, highlight=False, soft_wrap=True)
     cluster = Cluster(address, warn)
     try:
         yield cluster
@@ -247,13 +249,13 @@ def _connected(address: str) -> Iterator["Place"]:
 
 def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
     """Grade with progress shown; Ctrl-C ends the command."""
+    for stray in session.strays:
+        warn(stray)
     session.isolate(wanted=not no_sandbox, fall_back=fall_back, warn=warn)
     if not session.place.option:
         warn_of_gpus(session.used)
     try:
         with session, progress_of("Grading", rate=session.place.said) as progress:
-            for stray in session.strays:
-                warn(f"{stray} is no student's folder, and was left out.")
             grading = progress.add_task("starting", total=len(session.submissions))
             pages = progress.add_task("feedback pages", total=len(session.submissions), visible=False)
             for step, record, _kept in session.run():
@@ -291,14 +293,14 @@ def _show_changes(found: Sequence["Change"], session: "Session") -> None:
         )
     total, *by_check = sums(found)
     for one in (total, *by_check) if any(change.before for change in found) else ():
-        out.print(escape(str(one)), highlight=False, soft_wrap=True)
+        say(str(one))
     if found:
         out.print(table)
     new = sum(1 for change in found if change.before is None)
     graded, of = len(session.records) - session.kept, len(session.records)
     counts = f"{new} new, {total.gain} gain, {total.lose} lose"
     earlier = f" {session.left_out} handed in earlier and left out." if session.left_out else ""
-    out.print(f"Would grade {graded} of {of}: {counts}.{earlier} Nothing was written.", highlight=False)
+    say(f"Would grade {graded} of {of}: {counts}.{earlier} Nothing was written.")
 
 
 def _say_why_nothing(session: "Session", since: datetime | None, as_json: bool) -> None:
@@ -309,7 +311,7 @@ def _say_why_nothing(session: "Session", since: datetime | None, as_json: bool) 
     if since and not session.waiting.settled_here and session.left_out:
         said = f"Nothing was handed in since {since:%Y-%m-%d %H:%M}, and {session.left_out} earlier."
     if not as_json:
-        out.print(f"{said} Nothing was graded.", highlight=False)
+        say(f"{said} Nothing was graded.")
 
 
 def _show_grades(where: Course, session: "Session") -> None:
@@ -323,10 +325,7 @@ def _show_grades(where: Course, session: "Session") -> None:
         done += f"; {session.left_out} handed in earlier and left out"
     if session.renewed:
         done += f"; pages made anew: {session.renewed}"
-    out.print(
-        f"{done}. Gradebook: {short(where.database, where)}  Feedback: {short(where.feedback, where)}",
-        highlight=False,
-    )
+    say(f"{done}. Gradebook: {short(where.database, where)}  Feedback: {short(where.feedback, where)}")
 
 
 def _own_up(records: Sequence["Record"]) -> None:
@@ -377,9 +376,11 @@ def report(
     where = course_at(course, into, db)
     with document("report", as_json) as made:
         path = to or where.into / ("report-anonymous.html" if anonymous else "report.html")
+        if to:
+            check_place(to, "--to")
         made.update(documents.of_report(write(where, path, anonymous), path))
         if not as_json:
-            out.print(f"Report: {short(path, where)}", highlight=False)
+            say(f"Report: {short(path, where)}")
 
 
 def export(
@@ -421,7 +422,13 @@ def export(
         raise UserError("Without names nothing tells which grades have changed. Leave out --since, or --anonymous.")
     if not where.has_gradebook:
         raise UserError(f"There is no gradebook at {where.gradebook}. Grade first: python -m autograder grade")
-    grades = [row for row in records.rows(where) if not exercises or row["assignment"] in exercises]
+    path = to or where.into / ("grades.csv" if system == System.CSV else f"grades-{system}.csv")
+    _check_places(path, sheet, since, feedback)
+    grades = records.rows(where)
+    unknown = set(exercises or ()) - {row["assignment"] for row in grades}  # one that was taken out has grades still
+    if unknown:
+        where.exercises(sorted(unknown))
+    grades = [row for row in grades if not exercises or row["assignment"] in exercises]
     if not grades:
         named = f" for {', '.join(exercises)}" if exercises else ""
         raise UserError(f"There is no grade{named} in {where.database} yet. Run: python -m autograder grade")
@@ -429,15 +436,14 @@ def export(
     if since:
         made.changed_since(since)
         if not made.lines:
-            out.print(f"No grade has changed since {short(since, where)}. Nothing was written.", highlight=False)
+            say(f"No grade has changed since {short(since, where)}. Nothing was written.")
             return
-    path = to or where.into / ("grades.csv" if system == System.CSV else f"grades-{system}.csv")
     made.write(path)
     written = [grade for line in made.lines for grade in line.grades]
-    out.print(f"{len(written)} grades: {short(path, where)}", highlight=False)
+    say(f"{len(written)} grades: {short(path, where)}")
     if feedback:
         lacking = exporting.feedback(where, made, System(system), feedback)
-        out.print(f"{len(written) - len(lacking)} pages: {short(feedback, where)}", highlight=False)
+        say(f"{len(written) - len(lacking)} pages: {short(feedback, where)}")
         if lacking:
             warn(f"{len(lacking)} have no page, such as {lacking[0]}. Run: python -m autograder grade")
     if made.missing and anonymous:
@@ -447,6 +453,16 @@ def export(
     waiting = exporting.waiting(written)
     if waiting and system != System.CSV:
         warn(f"{waiting} of these grades may still rise: points wait for a person, or for a machine.")
+
+
+def _check_places(path: Path, sheet: Path | None, since: Path | None, feedback: Path | None) -> None:
+    """Raise `UserError` unless what is exported can be written, and over nothing that the same command reads."""
+    check_place(path, "--to")
+    if feedback:
+        check_place(feedback, "--feedback")
+    for option, other in (("--sheet", sheet), ("--since", since), ("--feedback", feedback)):
+        if other and other.resolve() == path.resolve():
+            raise UserError(f"{path} is what {option} names, and would be written over. Name another with --to.")
 
 
 def _exported(

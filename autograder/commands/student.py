@@ -86,5 +86,6 @@ def _show_check(outcome: "Outcome", cells: list[Any]) -> None:
         out.print(text.line(str(outcome.reason)), highlight=False, markup=False)
     for grade_id, cell in outcome.cells.items():
         if cell.pending:
-            out.print(str(reasons.pending(cell.subject or grade_id, cell.pending, cell.waits_for())), highlight=False)
+            waiting = reasons.pending(cell.subject or grade_id, cell.pending, cell.waits_for())
+            out.print(str(waiting), highlight=False, markup=False)
     out.print(str(reasons.in_all(outcome)), style="bold", highlight=False, markup=False)

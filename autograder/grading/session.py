@@ -1,7 +1,6 @@
 """One `grade` command: what is graded, where guests come from, the open gradebook, and what came of it."""
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +15,6 @@ from autograder.grading.places import Here, Place
 from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
 from autograder.results import Record
-from autograder.sanitize import text
 
 
 class Waiting:
@@ -128,11 +126,7 @@ class Session:
         if pending:
             self._leave_pending()
         self.used = list({item.exercise.name: item.exercise for item in self.submissions}.values())
-        self.strays = [
-            text.line(text.name(entry))
-            for entry in sorted(os.listdir(submitted))  # noqa: PTH208 (names, whatever bytes are in them)
-            if entry.lower().endswith(".ipynb") and (submitted / entry).is_file()
-        ]
+        self.strays = list(submissions.strays(course, self.submitted))
         limits = Limits.configured(course.config)
         self.setting = WorkerConfig(
             root=str(course.root),

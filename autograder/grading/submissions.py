@@ -1,15 +1,17 @@
 """What students handed in: found below a folder, and read once, as data. Nothing here runs or trusts any of it."""
 
+import itertools
 import os
 import re
+import shlex
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from autograder import archive, seeds
 from autograder.checking.words import Message, joined
-from autograder.course import Exercise, edition_of
+from autograder.course import Course, Exercise, edition_of
 from autograder.grading.notebook import is_as_given
 from autograder.limits import Limits
 from autograder.sanitize import text
@@ -240,6 +242,30 @@ def find(exercises: Iterable[Exercise], submitted: Path) -> list[Submission]:
             taken.add((name, exercise.name))
             found.append(Submission(name, exercise, folder))
     return found
+
+
+def strays(course: Course, submitted: Path) -> Iterator[str]:
+    """Yield a sentence on each entry of `submitted` with notebooks that are no exercise's, and so are not graded."""
+    known = {exercise.name.lower() for exercise in (course.root / "exercises").glob("*")}
+    for student in sorted(entry for entry in os.listdir(submitted) if not entry.startswith(".")):
+        if student.lower().endswith(".ipynb") and (submitted / student).is_file():
+            yield f"{text.line(text.name(student))} is no student's folder, and was left out."
+        for first in itertools.islice(_unclaimed(submitted / student, known), 1):
+            named = text.line(text.name(os.path.relpath(first, submitted)))
+            yield (
+                f"{named} lies in no exercise's folder, and was left out. "
+                "To place such files, run: "
+                f"python -m autograder collect {shlex.quote(str(submitted))}; then remove them."
+            )
+
+
+def _unclaimed(student: Path, known: Container[str]) -> Iterator[str]:
+    """Yield the paths of the notebooks in a student's folder that lie in no exercise's folder."""
+    for folder, folders, files in os.walk(student):
+        yield from (os.path.join(folder, file) for file in sorted(files) if file.lower().endswith(".ipynb"))
+        claimed = known if folder == str(student) else ()
+        kept = [one for one in folders if one.lower() not in claimed and one not in PASSED_OVER]
+        folders[:] = sorted(kept) if folder.count(os.sep) - str(student).count(os.sep) < MOST_DEPTH else []
 
 
 def imported(found: Iterable[Submission], most_mb: float) -> tuple[str, ...]:

@@ -168,13 +168,17 @@ def probed(function, task, values, h, head, query, key, target=None, kind="float
     return found | {"training": made.training, "layer_training": layer.training}
 
 
+AN_ABLATED = "head {head} of a layer with d_model = {d_model} and {h} heads"
+
+
 def ablated(ablate_head, draw, h, d_head, bias=True, dtype=torch.float64, kind="", head=None, lengths=(2, 3, 4)):
     """Return what came of cutting a head, the parameters, the head, and what went in."""
     b, n_q, n_k = lengths
     values = {name: part.to(dtype) for name, part in parameters(draw, h * d_head, bias).items()}
     query, key = tensor(draw, b, n_q, h * d_head, dtype=dtype), tensor(draw, b, n_k, h * d_head, dtype=dtype)
     head = int(draw.rng.integers(h)) if head is None else head
-    found = ablate_head.run_remote(probed, "ablate", values, h, head, query, key, None, kind)
+    given = Message(AN_ABLATED, d_model=h * d_head, h=h, head=head)
+    found = ablate_head.run_remote(probed, "ablate", values, h, head, query, key, None, kind, given=given)
     return found, values, head, query, key
 
 
@@ -249,7 +253,7 @@ def effective_rank_kind(effective_rank, draw):
     """The result is a whole number: an `int` of Python's."""
     n, m, *_ = sizes(draw)
     found = effective_rank(tensor(draw, n, m))
-    message = "The result should be an int, and is a {type}. `int(...)` or `.item()` make one."
+    message = "The result should be an int, and is of type {type}. `int(...)` or `.item()` make one."
     expect(type(found) is int, Message(message, type=type(found).__name__))
 
 
@@ -333,7 +337,7 @@ def ablate_head_layer(ablate_head, draw):
 def ablate_head_silent(ablate_head, draw):
     """Its result is the sum of what the other heads add, and the bias of W_o."""
     _, _, _, h, d_head = sizes(draw)
-    for head in (0, h - 1, None):
+    for head in (h // 2, 0, h - 1):  # one in the middle first: what is off by one cuts another there, and not none
         found, values, head, query, key = ablated(ablate_head, draw, h, d_head, head=head)
         expect_close(found["out"], without(values, h, head, query, key))
 
@@ -406,7 +410,8 @@ def importance(head_importance, draw, h, d_head, kind="float", best=None):
     outs = [without(values, h, head, query, key) for head in (*range(h), None)]
     target = tensor(draw, b, n_q, d_model) + outs[-1] if best is None else outs[best]
     losses = np.array([(out - target).square().mean().item() for out in outs])
-    found = head_importance.run_remote(probed, "importance", values, h, 0, query, key, target, kind)
+    given = Message("a layer with d_model = {d_model} and {h} heads", d_model=d_model, h=h)
+    found = head_importance.run_remote(probed, "importance", values, h, 0, query, key, target, kind, given=given)
     return found, values, losses[:-1] - losses[-1]
 
 

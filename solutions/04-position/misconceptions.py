@@ -95,9 +95,9 @@ def gap_invariance(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
-    label="inverse permutation on the input",
-    hint="`argsort` gives the inverse permutation, and the result was moved by the permutation itself. Use the same "
-    "one on both sides: `attend(X[p])` and `attend(X)[p]`.",
+    label="inverse permutation on one side",
+    hint="One side was moved by the permutation, the other by its inverse, which `argsort` gives, and so does "
+    "`Y[p] = X`. Use the same one on both sides: `attend(X[p])` and `attend(X)[p]`.",
 )
 def gap_inverse_on_input(attend, X, permutation):
     fits(X, permutation)

@@ -99,9 +99,9 @@ def expect_zero(got, hidden, what=WEIGHT):
     wrong = np.argwhere(hidden & ~(got == 0))
     if len(wrong):
         first = tuple(int(i) for i in wrong[0])
-        values = {"what": what, "index": str(first), "got": f"{got[first]:.4g}"}
+        values = {"part": what, "index": str(first), "got": f"{got[first]:.4g}"}
         values |= {"size": int(hidden.sum()), "count": len(wrong)}
-        message = "{what} at {index} should be exactly 0, and is {got}. Of {size} that should be 0, {count} are not."
+        message = "{part} at {index} should be exactly 0, and is {got}. Of {size} that should be 0, {count} are not."
         expect(False, Message(message, **values))
 
 

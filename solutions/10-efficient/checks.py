@@ -524,8 +524,16 @@ def changed_afterwards(own, first, second):
     return cache.append(*second)
 
 
-def two_caches(own, first, second):
-    """Fill two caches in turn; return what each has at the end."""
+def two_caches(own, first, second, other):
+    """Fill two caches in turn; return what each has at the end.
+
+    Before that, two new caches get what does not fit together; if that raises, "refused" comes back.
+    """
+    try:
+        for part in (first, other):
+            own().append(*part)
+    except Exception:
+        return "refused"
     a, b = own(), own()
     a.append(*first)
     b.append(*second)
@@ -600,7 +608,24 @@ def KVCache_first(KVCache, draw):
         expect_tensor(part, (b, h, n, size))
 
 
-@check(weight=3, needs=[KVCache_first])
+@check(weight=1, needs=[KVCache_first])
+def KVCache_two(KVCache, draw):
+    """Two caches share nothing."""
+    b, h, n, d_k, d_v = sizes(draw)
+    first, second = pairs(draw, (b, h), (n, n + 1), d_k, d_v)
+    other = (tensor(draw, h, b, n, d_v), tensor(draw, h, b, n, d_k))
+    came = KVCache.run_remote(two_caches, first, second, other)
+    message = (
+        "A new cache does not take keys of shape {shape}, after another one was given some of shape {other}: do they "
+        "share what they keep?"
+    )
+    expect(came != "refused", Message(message, shape=str(tuple(other[0].shape)), other=str(tuple(first[0].shape))))
+    one, another = came
+    expect_cached(one, [first, first], Message("Of two caches that were filled in turn, the first:"))
+    expect_cached(another, [second, second], Message("Of two caches that were filled in turn, the second:"))
+
+
+@check(weight=3, needs=[KVCache_first, KVCache_two])
 def KVCache_grows(KVCache, draw):
     """Each `append` returns all keys and values so far, the oldest first, of one new token or of several."""
     b, h, _, d_k, d_v = sizes(draw)
@@ -629,16 +654,6 @@ def KVCache_own_copy(KVCache, draw):
         parts = pairs(draw, (b, h), counts, d_k, d_v)
         when = "After the first keys and values were overwritten by whoever owns them:"
         expect_cached(KVCache.run_remote(changed_afterwards, *parts), parts, Message(when))
-
-
-@check(weight=1, needs=[KVCache_first])
-def KVCache_two(KVCache, draw):
-    """Two caches share nothing."""
-    b, h, n, d_k, d_v = sizes(draw)
-    first, second = pairs(draw, (b, h), (n, n + 1), d_k, d_v)
-    one, other = KVCache.run_remote(two_caches, first, second)
-    expect_cached(one, [first, first], Message("Of two caches that were filled in turn, the first:"))
-    expect_cached(other, [second, second], Message("Of two caches that were filled in turn, the second:"))
 
 
 @check(weight=1, needs=[KVCache_grows])

@@ -225,7 +225,7 @@ class chunked_attention_rest_dropped:
 
 @online(
     "first chunk alone",
-    "Only the first chunk of keys is used: a `return` stands inside the loop.",
+    "Only the first chunk of keys is used: a `return` stands inside the loop, or the loop ends too early.",
 )
 class chunked_attention_first_alone:
     def starts(self, n_k, chunk_size):
@@ -1265,8 +1265,8 @@ class KVCache_stretched:
 @misconception(
     "KVCache",
     label="lists shared by all caches",
-    hint="Two caches share what they keep: a list that stands in the class, outside of `__init__`, is one for all. "
-    "Make it in `__init__`: `self.keys = []`.",
+    hint="Two caches share what they keep: a list that stands in the class, outside of `__init__`, or in a default "
+    "argument is one for all. Make it in `__init__`: `self.keys = []`.",
 )
 class KVCache_shared:
     keys, values = [], []

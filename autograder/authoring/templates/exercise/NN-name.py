@@ -16,6 +16,7 @@
 # has, `NN-name.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
 
 # %% given
+import numpy as np
 
 # %% ask_by_hand [markdown]
 # ## With a pencil: two columns

@@ -1,0 +1,110 @@
+"""The sentences of checks, seen in their syntax tree: each can be looked up in a catalogue, and has its values."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from autograder.checking import words
+
+COUNTED = "counted"
+TRANSLATED = ("Message", "translated", "_", "lead", "joined", COUNTED)
+"""What is called with a text of feedback first; `counted` with two."""
+CALLS = (*TRANSLATED, "Failed", "failed")
+"""What is called with sentences, as is whatever begins with `expect`."""
+NAMED = ("what", "because", "message")
+"""The arguments that are sentences, whatever is called with them."""
+MADE = ("Message", COUNTED)
+"""What is called with a template and its values."""
+
+_WORD = re.compile(r"\b[^\W\d_]{2,}\b")  # and no part of a name such as d_model
+_NO_WORDS = re.compile(r"\$.*?\$|`[^`]*`|\{\}", re.DOTALL)
+
+
+def faults(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the lines on which a sentence is an f-string, or lacks a value, with what is wrong and the mend."""
+    found: dict[int, str] = {}
+    for scope in _scopes(tree):
+        inside = list(_inside(scope))
+        written: dict[str, list[ast.expr]] = {}
+        for node in inside:
+            for name, value in _assigned(node):
+                written.setdefault(name, []).append(value)
+        for call in [node for node in inside if isinstance(node, ast.Call)]:
+            for given in _given(call):
+                for text in _texts(given, written):
+                    if _is_sentence(text):
+                        said = "nobody could translate this f-string; write Message with its values"
+                        found[text.lineno] = f'{said}: Message("d_k is {{left}}", left=left).'
+            if lacks := _lacking(call):
+                found[call.lineno] = f"this message has no value for {{{lacks[0]}}}; write {lacks[0]}=... behind it."
+    yield from sorted(found.items())
+
+
+def _scopes(tree: ast.Module) -> Iterator[ast.AST]:
+    yield tree
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield node
+
+
+def _inside(scope: ast.AST) -> Iterator[ast.AST]:
+    """Yield what stands in a function itself, and not in one inside it."""
+    for part in ast.iter_child_nodes(scope):
+        if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield part
+            yield from _inside(part)
+
+
+def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield each name that a statement writes, with the value."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(target.elts, node.value.elts, strict=False))
+            yield from [(ast.unparse(own), value) for own, value in pairs]
+    elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr) and node.value is not None:
+        yield ast.unparse(node.target), node.value
+
+
+def _given(call: ast.Call) -> Iterator[ast.expr]:
+    """Yield the arguments of a call that are sentences."""
+    name = ast.unparse(call.func).rpartition(".")[2]
+    if name in CALLS or name.startswith("expect"):
+        yield from call.args
+        yield from [word.value for word in call.keywords if word.arg]
+    else:
+        yield from [word.value for word in call.keywords if word.arg in NAMED]
+
+
+def _texts(given: ast.expr, written: dict[str, list[ast.expr]], deep: int = 3) -> Iterator[ast.JoinedStr]:
+    """Yield the f-strings that an argument may come to, by way of names that are written in the same function."""
+    if isinstance(given, ast.JoinedStr):
+        yield given
+    elif isinstance(given, ast.Name | ast.Attribute):
+        for value in written.get(ast.unparse(given), []) if deep else []:
+            yield from _texts(value, written, deep - 1)
+    elif isinstance(given, ast.IfExp | ast.BoolOp | ast.BinOp | ast.List | ast.Tuple | ast.NamedExpr | ast.Starred):
+        for part in ast.iter_child_nodes(given):
+            if isinstance(part, ast.expr):
+                yield from _texts(part, written, deep)
+
+
+def _is_sentence(text: ast.JoinedStr) -> bool:
+    """Tell whether an f-string has two words or more that are no value, code or formula."""
+    parts = [str(part.value) if isinstance(part, ast.Constant) else "{}" for part in text.values]
+    return len(_WORD.findall(_NO_WORDS.sub(" ", "".join(parts)))) >= 2
+
+
+def _lacking(call: ast.Call) -> list[str]:
+    """Return the names in braces for which a call that makes a message gives no value, as far as can be seen."""
+    name = ast.unparse(call.func).rpartition(".")[2]
+    if name not in MADE or any(word.arg is None for word in call.keywords):
+        return []
+    templates = [
+        own.value
+        for own in call.args[: 1 + (len(call.args) > 1)]
+        if isinstance(own, ast.Constant) and isinstance(own.value, str)
+    ]
+    values = {word.arg for word in call.keywords} | ({"count"} if name == COUNTED else set())
+    return [own for text in templates for own in words.names_in(text) if own not in values]
