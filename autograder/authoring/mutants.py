@@ -437,18 +437,24 @@ def mutants_of(exercise: loader.Loaded, subject: str, most: int = MOST) -> tuple
 
 
 def pairs_of(exercise: loader.Loaded, subject: str, most: int) -> list[Mutant]:
-    """Return mutants of our solution that are changed in a second place, too: at most `most`, none like a mutant."""
+    """Return mutants of our solution that are changed in a second place, too: at most `most`, none like a mutant.
+
+    What is marked as equal is no mistake, and not changed once more.
+    """
+    marked = marks(exercise.folder).get(subject, {})
     parts = _written(exercise, subject)
     once = [mutant for part in parts for mutant in mutate(part, subject, "reference")]
     seen = {*map(ast.unparse, parts), *(mutant.source for mutant in once)}
     found: list[Mutant] = []
-    for mutant in sorted(once, key=_drawn):
+    for mutant in sorted((mutant for mutant in once if not any(map(mutant.has, marked))), key=_drawn):
         (definition,) = _definitions(mutant.source).values()
         twice = [other for other in mutate(definition, subject, "reference") if other.source not in seen]
-        if twice and len(found) < most:
+        if twice:
             other = min(twice, key=_drawn)
             found.append(replace(other, name=f"{mutant.name}  and  {other.name}"))
             seen.add(other.source)
+        if len(found) == most:
+            break
     return found
 
 
