@@ -985,8 +985,8 @@ def test_an_older_record_stays_readable(report):
 
 
 def test_values_are_put_in_once_and_a_template_reaches_into_nothing():
-    message = Message("{a} {b.__class__} {missing} {b}", a="{b}", b=3)
-    assert str(message) == "{b} {b.__class__} {missing} 3"
+    message = Message("{a} {b.__class__} {b}", a="{b}", b=3)
+    assert str(message) == "{b} {b.__class__} 3"
     assert str(Message("a {brace} without values")) == "a {brace} without values"
     assert str(Message("{all}", all=["One.", Message("{n} two", n=2), "three"])) == "One; 2 two; three"
     assert words.to_dict(Message("plain")) == "plain" and words.from_dict("plain") == "plain"

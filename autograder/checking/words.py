@@ -101,11 +101,11 @@ class Message:
     Raises
     ------
     ValueError
-        If a name in braces has no value.
+        If a name in braces has no value, and others have. Without any, braces are text.
     """
 
     def __init__(self, text: str, plural: str = "", /, **values: Any):
-        for name in (*names_in(text), *names_in(plural)):
+        for name in (*names_in(text), *names_in(plural)) if values else ():
             if name not in values:
                 raise ValueError(f"the message {text!r} has no value for {{{name}}}")
         self.text, self.plural, self.values = text, plural, values
