@@ -72,10 +72,11 @@ def still_beyond(processes: "Processes", most: int) -> bool:
 
     Until it ends, a guest that is not stopped may give the memory back and answer: another cell would get the blame.
     """
-    os.kill(-1, signal.SIGSTOP)  # all but this one, which is the first of its namespace
-    if processes.memory_in_detail(most) > most:
-        return True
-    os.kill(-1, signal.SIGCONT)
+    with contextlib.suppress(ProcessLookupError):  # all may have ended meanwhile
+        os.kill(-1, signal.SIGSTOP)  # all but this one, which is the first of its namespace
+        if processes.memory_in_detail(most) > most:
+            return True
+        os.kill(-1, signal.SIGCONT)
     return False
 
 
