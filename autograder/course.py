@@ -308,7 +308,7 @@ class Course:
         UserError
             If there is no exercise of that name, or it is not released yet.
         """
-        known = _folders(self.root.glob("exercises/*/*.ipynb"))
+        known = [exercise.name for exercise in self.released()]
         written = _folders(self.root.glob("solutions/*/*.py"))
         for name in names or (() if known else written):
             if name in written and name not in known:
@@ -319,6 +319,10 @@ class Course:
                 missing = f"exercises/{exercise.name}/{exercise.archive.name}"
                 raise UserError(f"{missing} is missing. Run: python -m autograder release {exercise.name}")
         return found
+
+    def released(self) -> list[Exercise]:
+        """Return the exercises with a released notebook, those that lack the archive beside it, too."""
+        return self._named((), _folders(self.root.glob("exercises/*/*.ipynb")))
 
     def sources(self, names: Sequence[str] = ()) -> list[Exercise]:
         """Return the exercises of these names that have an author's text here, or all of them.

@@ -34,6 +34,7 @@ from autograder.checking import (
     words,
 )
 from autograder.checking.answers import FAMILIES, answers_in
+from autograder.checking.diagnosis import same
 from autograder.checking.draw import noncontiguous, read_only
 from autograder.checking.expect import (
     describe,
@@ -1213,9 +1214,27 @@ def test_a_function_that_calls_one_which_fails_is_told_that_and_no_cause(list_wr
         own.run("quadruple", 1)
         exec("def quadruple(X):\n    return 6 * X", notebook)
         own.run("quadruple", 1)
-    (calls,), (alone,) = (report.results for report in shown)
+        elsewhere = {"double": lambda X: 2 * X}
+        exec("def quadruple(X):\n    return 3 * double(X)", elsewhere)
+        notebook["quadruple"] = elsewhere["quadruple"]
+        own.run("quadruple", 1)
+    (calls,), (alone,), (imported,) = (report.results for report in shown)
     assert not calls.cause and "calls `double`, whose checks don't all hold" in str(calls.relation)
     assert alone.cause == "six_times"
+    assert imported.cause == "six_times", "the notebook's own `double` is another one"
+
+
+def test_what_cancels_is_the_same_whatever_rounding_leaves_of_it():
+    """A gradient that is 0 by the formula is another tiny number on another processor."""
+    one, other = (np.full((1, 4), noise, np.float32) for noise in (3e-8, -5e-8))
+    gradient = np.full((1, 4), 0.5, np.float32)
+    assert same((one, gradient), (other, gradient)) and same((2, (one, gradient)), (2, (other, gradient)))
+    assert not same((one, one), (other, other)) and not same(one, other)
+    assert not same((100 * one, gradient), (other, gradient)) and not same((one, 1.01 * gradient), (other, gradient))
+    assert not same((one.astype(float), gradient.astype(float)), (other.astype(float), gradient.astype(float)))
+    half = gradient.astype(np.float16)
+    assert not same((1e-4 * half, half), (-1e-4 * half, half)), "16 roundings of float16 would be 1 %"
+    assert not same((3, 10**9), (4, 10**9)) and not same((one, gradient), (other,))
 
 
 def test_an_exception_is_told_without_what_torch_did_inside_and_arguments_by_what_they_are():

@@ -9,6 +9,7 @@ from autograder.authoring.release import release
 from autograder.checking import Subject
 from autograder.checking.diagnosis import same_call
 from autograder.checking.expect import Failed, expect_all_agree, expect_dtypes
+from autograder.checking.helpers import called_by
 from autograder.checking.modules import Step
 from autograder.course import ROOT
 from autograder.grading.judge import Judge
@@ -35,6 +36,12 @@ class Doubled(torch.nn.Module):
         self.w = torch.nn.Parameter(torch.zeros(size))
     def forward(self, x):
         return 2 * self.w * x
+def halves(x):
+    return [half(part) for part in x]
+def other(half):
+    exec("def other(x): return half(x)", found := {"half": half})
+    return found["other"]
+other = other(lambda x: x)
 def ends(x):
     import os
     os._exit(3)
@@ -152,3 +159,10 @@ def test_what_a_check_makes_around_a_function_is_asked_without_being_foreseen():
     expect_all_agree(lambda X: 2 * X, lambda X: X + X, [[np.ones((2, 3))]])
     with pytest.raises(Failed, match="float64"):
         expect_dtypes(lambda X: 2.0 * X.astype(float), np.ones((2, 3)))
+
+
+def test_what_a_function_calls_is_found_where_it_lives(judge):
+    """Of two functions of one name, it is the notebook's own that is looked for."""
+    helpers = {name: judge.lookup(name) for name in ("half", "Doubled", "ends")}
+    assert called_by(judge.lookup("halves"), helpers) == {"half"}
+    assert called_by(judge.lookup("other"), helpers) == set()

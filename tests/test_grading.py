@@ -425,6 +425,18 @@ def test_bad_input_gets_one_clear_line(toy, tmp_path):
     one_line(run(toy, "export", "--into", tmp_path / "new"), "no gradebook")
 
 
+def test_a_notebook_is_checked_whatever_another_exercise_lacks(tmp_path):
+    course = toy_course(tmp_path / "course")
+    assert run(course, "release").exit_code == 0
+    shutil.copytree(course.root / "exercises" / "01-toy", course.root / "exercises" / "02-other")
+    own, other = (course.root / "exercises" / name for name in ("01-toy", "02-other"))
+    (other / "01-toy.ipynb").rename(other / "02-other.ipynb")
+    (other / "checking.zip").unlink()
+    done = run(course, "check", own / "01-toy.ipynb")
+    assert done.exit_code == 0 and "0 of 6 points" in done.output, done.output
+    one_line(run(course, "check", other / "02-other.ipynb"), "02-other/checking.zip is missing", "release 02-other")
+
+
 def test_a_gradebook_of_another_course_is_left_alone(toy, tmp_path, monkeypatch):
     # nbgrader itself calls alembic by name when it makes a database.
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")

@@ -207,9 +207,10 @@ class Suite:
             return
         earlier = list(dict.fromkeys(check.subject for check in self.checks))
         earlier = earlier[: earlier.index(report.subject)]
-        for name in [name for name in earlier if name in called_by(function)]:
-            helper = place.lookup(name)
-            own = self.examine(name, helper, seed=report.seed, diagnosis=False)
+        helpers = {name: helper for name in earlier if callable(helper := place.lookup(name))}
+        called = called_by(function, helpers)
+        for name in [name for name in helpers if name in called]:
+            own = self.examine(name, helpers[name], seed=report.seed, diagnosis=False)
             if any(result.status.costs_points for result in own.results):
                 message = "`{function}` calls `{helper}`, whose checks don't all hold: mend `{helper}` first."
                 for result in failed:

@@ -45,7 +45,7 @@ class SelfCheck:
         self.course, self.path, self.seed = course, path, seed
         with self.timer(STARTING):
             self.limits = Limits.configured(course.config)
-            named = _of_name(course.exercises(), path)
+            named = _of_name(course.released(), path)
             self.setting = WorkerConfig(
                 str(course.root),
                 (named.name,) if named else (),
@@ -140,17 +140,18 @@ def _exercise_of(course: Course, path: Path, parsed: Any) -> Exercise:
 
     from autograder.cells import grade_id, is_graded
 
-    exercises = course.exercises()
+    exercises = course.released() or course.exercises()
     named = _of_name(exercises, path)
     if named:
-        return named
+        return course.exercises([named.name])[0]
     ids = {cell.get("id") for cell in parsed.cells} | {grade_id(cell) for cell in parsed.cells}
     shared = {}
     for exercise in exercises:
         cells = nbformat.read(exercise.notebook, as_version=4).cells
         shared[exercise] = len(ids & {cell.id for cell in cells if is_graded(cell)})
     if any(shared.values()):
-        return max(shared, key=lambda exercise: shared[exercise])
+        most = max(shared, key=lambda exercise: shared[exercise])
+        return course.exercises([most.name])[0]
     names = ", ".join(exercise.name for exercise in exercises)
     raise UserError(
         f"{text.name(path.name)} belongs to no exercise here. The exercises are: {names or 'none released yet'}."
