@@ -282,7 +282,7 @@ class Course:
         except Exception as error:  # whatever a file of Python may raise
             fault = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
             raise UserError(f"{CONFIG}{_line_of(error)} cannot be run: {fault}. Mend it in {self.root}.") from None
-        _check_limits(said)
+        check_limits(said)
         return said
 
     @cached_property
@@ -352,7 +352,7 @@ def _line_of(error: Exception) -> str:
     return f", line {found}" if found else ""
 
 
-def _check_limits(config: Config) -> None:
+def check_limits(config: Config) -> None:
     """Raise `UserError` unless what a configuration says of limits is what there is, of its type and above 0."""
     usual = dataclasses.asdict(Limits())
     for section in difflib.get_close_matches("Limits", config, cutoff=0.8):

@@ -603,14 +603,14 @@ def enrol(course: Course, people: Iterable[Person]) -> int:
     return changed
 
 
-def rows(course: Course) -> list[tuple[dict[str, Any], set[str]]]:
+def rows(course: Course) -> list[tuple[dict[str, Any], dict[str, float]]]:
     """Return every grade, by exercise and student.
 
     Returns
     -------
     list of tuple
         The grade under nbgrader's own names, where `needs_manual_grade` tells whether a cell of it still waits for a
-        person; and the grade ids of the cells whose score a person gave.
+        person; and the scores that a person gave, by the grade ids of their cells.
     """
     with opened(course) as gradebook:
         db = gradebook.db
@@ -644,7 +644,7 @@ def rows(course: Course) -> list[tuple[dict[str, Any], set[str]]]:
     ]
 
 
-def _row(found: Any, cells: list[Any], penalty: float, most: float) -> tuple[dict[str, Any], set[str]]:
+def _row(found: Any, cells: list[Any], penalty: float, most: float) -> tuple[dict[str, Any], dict[str, float]]:
     score = sum(_score(cell) for cell in cells)
     row = {
         "assignment": found.name,
@@ -660,4 +660,4 @@ def _row(found: Any, cells: list[Any], penalty: float, most: float) -> tuple[dic
         "max_score": most,
         "needs_manual_grade": any(_waits(cell) for cell in cells),
     }
-    return row, {cell["name"] for cell in cells if cell["manual_score"] is not None}
+    return row, {cell["name"]: _score(cell) for cell in cells if cell["manual_score"] is not None}

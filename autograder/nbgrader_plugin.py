@@ -21,7 +21,7 @@ from traitlets.config import Config
 
 from autograder import archive, cells, gradebook, seeds
 from autograder.checking import words
-from autograder.course import Course, Exercise, UserError
+from autograder.course import Course, Exercise, UserError, check_limits
 from autograder.feedback import page
 from autograder.grading.submissions import Submission, notebooks_in
 from autograder.grading.worker import Worker
@@ -49,7 +49,7 @@ class Run(NbGraderPreprocessor):
                 f"Submissions cannot be isolated on this machine: {'; '.join(lacks)}. "
                 "Mend that, or set c.Run.sandbox = False at your own risk."
             )
-        worker = _worker(exercise, self.sandbox, Limits.configured(self.config))
+        worker = _worker(exercise, self.sandbox, _limits(self.config))
         limits = worker.limits[exercise.name]
         unit = Submission(whose["student"], exercise, _submitted(self.config, whose)).read(limits)
         secret = seeds.course_secret(course)
@@ -90,7 +90,7 @@ class Page(Exporter):
             saved = gradebook.Writer(course, book).saved(whose["assignment"], whose["student"])
         if saved is None:
             raise UserError(f"{whose['student']} has no grade for {whose['assignment']} yet.")
-        most_mb = Limits.configured(self.config).graded_mb
+        most_mb = _limits(self.config).graded_mb
         locales = archive.locales(Exercise(whose["assignment"], course.root))
         with words.use(words.language_of(nb), locales):
             made = page.render(nb, saved, assignment=whose["assignment"], student=whose["student"], most_mb=most_mb)
@@ -113,6 +113,12 @@ def under_its_name(assignment: str, student: str, notebooks: list[str]) -> None:
 
 def _course(config: Config) -> Course:
     return Course(root=Path(config.CourseDirectory.get("root") or Path.cwd()), into=Path.cwd())
+
+
+def _limits(config: Config) -> Limits:
+    """Return the limits that are configured; raise `UserError` for one that cannot be."""
+    check_limits(config)
+    return Limits.configured(config)
 
 
 def _submitted(config: Config, whose: Any) -> Path:

@@ -11,6 +11,7 @@ from autograder.results import CellResult, Outcome, Record
 MOST_MESSAGE = 160
 
 LATE = Message("late")
+BY_A_PERSON = Message("a person gave these points")
 NOT_FINISHED = Message("the check did not run to its end")
 
 
@@ -22,7 +23,7 @@ def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
     if not result.kind.ungraded:
         for grade_id, cell in result.cells.items():
             lost = cell.lost()
-            if lost > 1e-9 and (cell.checks or not str(result.reason)):
+            if lost > 1e-9 and (cell.checks or cell.given is not None or not str(result.reason)):
                 lines.append(f"{cell.subject or grade_id} −{lost:g}: {lost_to(cell)}")
             if cell.pending:
                 lines.append(str(pending(cell.subject or grade_id, cell.pending, cell.waits_for())))
@@ -33,6 +34,8 @@ def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
 
 def lost_to(cell: CellResult) -> str:
     """Return what cost a check cell its points, in a line: the first check that failed, and the likely cause."""
+    if cell.given is not None:
+        return str(BY_A_PERSON)
     failed = [check for check in cell.checks if check.status == Status.FAILED]
     blocked = [check for check in cell.checks if check.status == Status.BLOCKED]
     if failed:

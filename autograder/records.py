@@ -130,10 +130,10 @@ def _joined(course: Course) -> list[tuple[dict[str, Any], Record | None]]:
     from autograder import gradebook  # nbgrader takes seconds to load, and who reads one record needs none of it
 
     found = []
-    for row, manual in gradebook.rows(course):
+    for row, given in gradebook.rows(course):
         record = record_of(course, row["student_id"], row["assignment"])
         if record:
             now = {name: row[name] for name in ("score", "max_score", "needs_manual_grade")}
-            record = dataclasses.replace(record.settled(manual), **now)
+            record = dataclasses.replace(record.settled(given), **now)
         found.append(({**row, "pending": record.pending if record else 0.0}, record))
     return found

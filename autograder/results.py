@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -47,7 +47,8 @@ class CheckResult:
 class CellResult:
     """What one graded cell is worth, and why. `manual` cells are graded by a person.
 
-    `pending` points wait for a machine with what their checks need: they are neither earned nor lost.
+    `pending` points wait for a machine with what their checks need: they are neither earned nor lost. `given` are the
+    points that a person gave in place of all these.
     """
 
     points: float
@@ -57,10 +58,11 @@ class CellResult:
     checks: list[CheckResult] = field(default_factory=list)
     error: Message = field(default_factory=lambda: Message(""))
     pending: float = 0.0
+    given: float | None = None
 
     def lost(self) -> float:
         """Return the points that are neither earned nor wait."""
-        return self.max_points - self.points - self.pending
+        return self.max_points - (self.points + self.pending if self.given is None else self.given)
 
     def waits_for(self) -> list[str]:
         """Return what its pending points need of a machine, as checks name it."""
@@ -189,13 +191,13 @@ class Record:
 
     def with_saved(self, saved: Saved) -> "Record":
         """Return this record as the gradebook has it now; what a person has graded waits for no machine."""
-        manual = {name for name, cell in saved.cells.items() if cell.manual}
-        return self.settled(manual).with_standing(saved.standing)
+        given = {name: cell.score for name, cell in saved.cells.items() if cell.manual}
+        return self.settled(given).with_standing(saved.standing)
 
-    def settled(self, manual: Collection[str]) -> "Record":
-        """Return this record where no points of these cells wait any more: a person gave them."""
+    def settled(self, given: Mapping[str, float]) -> "Record":
+        """Return this record with the points that a person gave, by cell: no others of these cells wait any more."""
         cells = {
-            name: dataclasses.replace(cell, pending=0.0) if name in manual else cell
+            name: dataclasses.replace(cell, given=given.get(name), pending=0.0 if name in given else cell.pending)
             for name, cell in self.cells.items()
         }
         return dataclasses.replace(self, cells=cells)

@@ -300,6 +300,7 @@ def test_the_command_as_someone_runs_it(command, course, sheet, tmp_path):
         (["--since", "sent.csv", "--to", "./sent.csv"], "sent.csv is what --since names, and would be written over."),
         (["--for", "moodle", "--sheet", "worksheet.csv", "--to", "worksheet.csv"], "is what --sheet names"),
         (["--feedback", "a.csv", "--to", "a.csv"], "is what --feedback names"),
+        (["--since", "sent.csv", "--feedback", "sent.csv"], "is what --since names, and would be written over."),
         (["--to", "."], "is a folder. Name a file with --to."),
         (["--to", "none/a.csv"], "There is no folder none for a.csv. Make it, or name another with --to."),
         (["--to", "a.csv", "--feedback", "none/a.zip"], "Make it, or name another with --feedback."),

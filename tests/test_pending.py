@@ -207,8 +207,11 @@ def test_a_record_sums_what_waits_until_a_person_gives_the_points(suite, has):
     assert line == (
         "double: 7 more wait for a machine with a GPU and Triton, which their checks need; they are not lost"
     )
-    settled = record.with_saved(Saved(Standing(9.0, 10.0), {"check": SavedCell(manual=True)}))
+    settled = record.with_saved(Saved(Standing(9.0, 10.0), {"check": SavedCell(manual=True, score=9.0)}))
     assert settled.pending == 0.0 and settled.waits_for() == [] and settled.score == 9.0
+    assert reasons.of(settled) == reasons.of(from_text(to_text(settled))) == ["double −1: a person gave these points"]
+    whole = record.with_saved(Saved(Standing(10.0, 10.0), {"check": SavedCell(manual=True, score=10.0)}))
+    assert reasons.of(whole) == [] and reasons.of(whole.with_saved(Saved(Standing(3.0, 10.0)))) != []
 
 
 def test_older_records_have_nothing_that_waits(suite, has):
@@ -336,7 +339,8 @@ def test_a_person_may_settle_what_waits(course, tmp_path, capsys):
         book.db.commit()
     capsys.readouterr()
     instructor.grade(course=course.root, no_sandbox=True, jobs=1)
-    assert "waiting" not in said(capsys)
+    table = said(capsys)
+    assert "waiting" not in table and "add −0.5: a person gave these points" in table
     assert "more points of" not in course.graded("ada", "01-toy").page.read_text()
     assert {row["student_id"]: row["pending"] for row in rows(course)} == {"ada": 0.0, "bob": 0.0}
     (tmp_path / "gpu").touch()

@@ -457,12 +457,16 @@ def export(
 
 def _check_places(path: Path, sheet: Path | None, since: Path | None, feedback: Path | None) -> None:
     """Raise `UserError` unless what is exported can be written, and over nothing that the same command reads."""
-    check_place(path, "--to")
-    if feedback:
-        check_place(feedback, "--feedback")
-    for option, other in (("--sheet", sheet), ("--since", since), ("--feedback", feedback)):
-        if other and other.resolve() == path.resolve():
-            raise UserError(f"{path} is what {option} names, and would be written over. Name another with --to.")
+    named = {"--sheet": sheet, "--since": since, "--feedback": feedback, "--to": path}
+    for option in ("--to", "--feedback"):
+        written = named.pop(option)
+        if written:
+            check_place(written, option)
+        for other, place in named.items():
+            if written and place and place.resolve() == written.resolve():
+                raise UserError(
+                    f"{written} is what {other} names, and would be written over. Name another with {option}."
+                )
 
 
 def _exported(
