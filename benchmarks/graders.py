@@ -187,7 +187,7 @@ def grade_stock_in_parallel(folder, name, students, processes):
 
 
 def scores(folder, name=None):
-    """Return the score and the points of each cell that a machine grades, by student and cell, from a gradebook.
+    """Return the score and the points of each cell that a machine graded, by student and cell, from a gradebook.
 
     Of a gradebook with several exercises, those of the one that is named.
     """
@@ -197,7 +197,7 @@ def scores(folder, name=None):
             for submission in assignment.submissions:
                 for notebook in submission.notebooks:
                     for grade in notebook.grades:
-                        if not grade.needs_manual_grade and grade.cell_type == "code":
+                        if grade.auto_score is not None and grade.cell_type == "code":
                             key = (submission.student.id, grade.name)
                             if key in found:
                                 raise SystemExit(f"{key} stands twice in {folder / 'gradebook.db'}")
@@ -205,12 +205,12 @@ def scores(folder, name=None):
     return found
 
 
-def not_full(found):
-    """Return the cells that did not get full points, as lines to read."""
+def not_full(found, waiting=None):
+    """Return the cells that did not get full points, as lines to read, less those that wait for a GPU, by cell."""
     return [
         f"{student} {cell}: {score:g} of {points:g}"
         for (student, cell), (score, points) in sorted(found.items())
-        if abs(score - points) > TOLERANCE
+        if abs(score + (waiting or {}).get(cell, 0.0) - points) > TOLERANCE
     ]
 
 

@@ -71,10 +71,11 @@ def one_class(options, name, kind):
     out.print(f"{name}, {kind}: ours {n} in {seconds:.1f} s, {n / seconds:.1f}/s, {options.jobs} jobs")
     points = graders.scores(into)
     _proper(into, name, points, n)
-    _right_are_full("ours", students, points)
+    waiting = _waiting(into, name)
+    _right_are_full("ours", students, points, waiting)
 
     def compared(who, count, found, theirs):
-        _right_are_full(who, students, theirs)
+        _right_are_full(who, students, theirs, waiting)
         serious, partial = graders.differences(points, theirs)
         if serious:
             raise SystemExit(f"{name}, {kind}: grades of ours and of {who} differ:\n  " + "\n  ".join(serious))
@@ -101,10 +102,16 @@ def one_class(options, name, kind):
     }  # fmt: skip
 
 
-def _right_are_full(who, students, points):
-    """End with an error unless a grader gave all points to all students who are right."""
+def _waiting(into, name):
+    """Return the points that wait for a GPU, by cell: whoever grades here, nobody can give them."""
+    cells = [record["cells"] for path in _records(into, name) for record in [json.loads(path.read_text("utf8"))]]
+    return {cell: own["pending"] for graded in cells for cell, own in graded.items() if own["pending"]}
+
+
+def _right_are_full(who, students, points, waiting=None):
+    """End with an error unless a grader gave all points, but for those that wait, to all students who are right."""
     right = {student.name for student in students if student.kind == classes.RIGHT}
-    lost = graders.not_full({key: own for key, own in points.items() if key[0] in right})
+    lost = graders.not_full({key: own for key, own in points.items() if key[0] in right}, waiting)
     if lost:
         raise SystemExit(f"Right submissions lost points with {who}:\n  " + "\n  ".join(lost[:30]))
 
