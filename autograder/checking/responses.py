@@ -210,6 +210,61 @@ def _changed_parameters(state: dict[str, Any]) -> Iterator[tuple[Any, Message, d
             yield ("one", one, other), message, own
 
 
+def taken_by_parts(module: "Any", arguments: "Any") -> "Any":
+    """Call a module, and return what its parts, modules too, took when they were first called, by their names.
+
+    This runs where the module lives, and goes there as text.
+    """
+    import numpy
+    import torch
+
+    taken: dict[str, list[torch.Tensor]] = {}
+
+    def noting(name: str) -> "Any":
+        def note(_part: torch.nn.Module, given: tuple[object, ...], named: dict[str, object]) -> None:
+            tensors = [own for own in (*given, *named.values()) if isinstance(own, torch.Tensor)]
+            taken.setdefault(name, [own.detach().clone() for own in tensors if own.is_floating_point()])
+
+        return note
+
+    parts = [(name, part) for name, part in module.named_modules() if name]
+    hooks = [part.register_forward_pre_hook(noting(name), with_kwargs=True) for name, part in parts]
+    try:
+        module(*[torch.tensor(own) if isinstance(own, numpy.ndarray) else own for own in arguments])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return taken
+
+
+@answered
+def parts_reached(asked: Responses) -> Claims:
+    """Which of a module's parts is the first to get what it should not."""
+    if asked.mismatch.modules is None or equal(asked.got, asked.expected):
+        return
+    arguments = list(asked.mismatch.arguments.values())
+    try:
+        right, own = (run_remote(taken_by_parts, module, (arguments,)) for module in asked.mismatch.modules)
+        pairs = [(name, list(zip(right[name], own[name], strict=False))) for name in right if name in own]
+    except Exception:  # what comes from elsewhere may be anything
+        return
+    before = ""
+    for name, pair in pairs:
+        arrays = [tuple(np.asarray(part, dtype=float) for part in both) for both in pair]
+        if not arrays or any(wanted.shape != came.shape for wanted, came in arrays):
+            continue  # written in another way, perhaps
+        if not all(equal(came, wanted) for wanted, came in arrays):
+            message = "What goes into `{name}` is not what it should be."
+            if before:
+                message = "What goes into `{before}` is right; what goes into `{name}`, which comes next, is not."
+            yield ("into", before, name), Message(message, before=before, name=name)
+            return
+        before = name
+    if before:
+        message = "What goes into `{before}` is right; what comes of it in the end is not."
+        yield ("after", before), Message(message, before=before)
+
+
 def _reach(asked: Responses, name: str, argument: Any, axis: int) -> Any:
     """Return which places along an axis of both results change with which place of an argument, and these places."""
     count = argument.shape[axis]
@@ -381,5 +436,6 @@ RELATIONS = [
     sequences_mixed,
     one_added,
     doubled,
+    parts_reached,
 ]
 """All of them, those that say most first."""
