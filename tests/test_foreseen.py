@@ -10,7 +10,8 @@ from autograder.checking import Subject
 from autograder.checking.diagnosis import same_call
 from autograder.checking.expect import Failed, expect_all_agree, expect_dtypes
 from autograder.checking.helpers import called_by
-from autograder.checking.modules import Step
+from autograder.checking.modules import Step, run_remote
+from autograder.checking.responses import taken_by_parts
 from autograder.course import ROOT
 from autograder.grading.judge import Judge
 from autograder.limits import Limits
@@ -42,6 +43,12 @@ def other(half):
     exec("def other(x): return half(x)", found := {"half": half})
     return found["other"]
 other = other(lambda x: x)
+class Outer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+    def forward(self, x, mask=None):
+        return self.second(self.first(x) + 1)
 def ends(x):
     import os
     os._exit(3)
@@ -166,3 +173,16 @@ def test_what_a_function_calls_is_found_where_it_lives(judge):
     helpers = {name: judge.lookup(name) for name in ("half", "Doubled", "ends")}
     assert called_by(judge.lookup("halves"), helpers) == {"half"}
     assert called_by(judge.lookup("other"), helpers) == set()
+
+
+def test_what_parts_of_a_module_take_is_told_from_where_it_lives(judge):
+    """It crosses as plain tensors, and no hook stays behind."""
+    outer = under_test(judge, "Outer").module()
+    state = {name: torch.ones(part) for name, part in outer.shapes().items()}
+    outer.load(state)
+    judge.sent.clear()
+    for _ in range(2):
+        taken = run_remote(taken_by_parts, outer.own, ([np.ones((2, 3), np.float32), None],))
+        assert list(taken) == ["first", "second"] and [len(own) for own in taken.values()] == [1, 1]
+        assert (taken["first"][0] == 1).all() and (taken["second"][0] == 5).all()
+    assert judge.sent == ["run", "run"]

@@ -168,10 +168,34 @@ def test_laws_of_addition_and_of_multiples_are_told(answer, function, start):
     assert said(suite, "law", function).startswith(start)
 
 
-def test_nothing_is_said_of_what_comes_out_differently_each_time():
+def test_of_what_comes_out_differently_each_time_only_that_is_said():
     rng = np.random.default_rng(1)
     suite = suite_of("attend", attend, of_attention)
+    told = said(suite, "attend", lambda Q, K, V: attend(Q, K, V) + rng.normal(size=V.shape))
+    assert told == "Called again with the same arguments, the result is another: is it random?"
+
+
+def test_what_a_right_answer_does_not_repeat_either_is_no_fault():
+    rng = np.random.default_rng(1)
+    suite = suite_of("attend", attend, of_attention)
+    suite.answers[0].answer = right("attend")(lambda Q, K, V: attend(Q, K, V) + rng.normal(size=V.shape))
     assert said(suite, "attend", lambda Q, K, V: attend(Q, K, V) + rng.normal(size=V.shape)) == ""
+
+
+def test_relations_are_looked_for_with_a_plain_function_where_right_answers_are_slow():
+    def slow(Q, K, V):
+        raise AssertionError("nobody is to wait for it")
+
+    def exchanged(Q, K, V):
+        return attend(K, Q, V)
+
+    suite = suite_of("attend", attend, of_attention)
+    told = said(suite, "attend", exchanged)
+    assert told == "What came as the result is right for `Q` and `K` exchanged."
+    suite.answers[0].answer = right("attend")(slow)
+    assert said(suite, "attend", exchanged) == ""
+    suite.plain["attend"] = attend
+    assert said(suite, "attend", exchanged) == told
 
 
 def test_what_takes_long_is_not_asked_again_and_again():
@@ -218,6 +242,28 @@ class Twice(Layer):
         return x + self.two(torch.tanh(self.two(self.norm(x))))
 
 
+class Relu(Layer):
+    def forward(self, x):
+        return x + self.two(torch.relu(self.one(self.norm(x))))
+
+
+class InTheEnd(Layer):
+    def forward(self, x):
+        return x + self.two(torch.tanh(self.one(self.norm(x)))) ** 3
+
+
+class FromTheStart(Layer):
+    def forward(self, x):
+        return x + self.two(torch.tanh(self.one(self.norm((x - x.mean(-1, keepdim=True)) ** 3))))
+
+
+class Turning(Layer):
+    """Another way to write it: parts get what they should, transposed."""
+
+    def forward(self, x):
+        return (x.mT + (torch.tanh(self.one(self.norm(x))) @ self.two.weight.T + self.two.bias).mT ** 3).mT
+
+
 class WithoutNorm(Layer):
     def forward(self, x):
         return x + self.two(torch.tanh(self.one(x)))
@@ -250,6 +296,10 @@ def suite():
         (Exchanged, "What came as the result is right for the parameters of `one` and `two` exchanged."),
         (Twice, "Whatever numbers are in the parameter `one.weight`, the result stays the same, and should not."),
         (WithoutNorm, "Whatever numbers are in the parameter `norm.weight`, the result stays the same"),
+        (Relu, "What goes into `one` is right; what goes into `two`, which comes next, is not."),
+        (InTheEnd, "What goes into `two` is right; what comes of it in the end is not."),
+        (FromTheStart, "What goes into `norm` is not what it should be."),
+        (Turning, "What goes into `one` is right; what comes of it in the end is not."),
     ],
 )
 def test_what_a_module_does_with_its_parameters_is_told(suite, made, start):
@@ -287,6 +337,9 @@ def test_the_modules_are_afterwards_as_they_were(suite):
         def forward(self, x):
             before.append({name: part.clone() for name, part in self.state_dict().items()})
             return super().forward(x)
+
+        def __del__(self):
+            before.append(len(self.one._forward_pre_hooks))
 
     assert said(suite, "Layer", Watched)
     assert all(torch.equal(part, before[0][name]) for name, part in before[1].items())

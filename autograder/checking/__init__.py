@@ -31,6 +31,7 @@ from .modules import Module, backward, expect_gradients, expect_parameters
 from .report import MIME, Report, Result, Status
 from .subject import Subject
 from .suite import Suite, placed
+from .sums import as_sum, counts_in
 from .words import Message
 
 SHOWS = (
@@ -41,6 +42,7 @@ SHOWS = (
     "relations.py",
     "responses.py",
     "show.py",
+    "sums.py",
     "words.py",
     "checking.mo",
 )
@@ -59,7 +61,9 @@ __all__ = [
     "Status",
     "Subject",
     "Suite",
+    "as_sum",
     "backward",
+    "counts_in",
     "expect",
     "expect_agrees",
     "expect_all_agree",

@@ -64,6 +64,7 @@ class Diagnosis:
         wrong_answers: Sequence[Any],
         right_answers: Sequence[Any],
         seed: int,
+        plain: Any = None,
     ) -> Iterator[tuple[str, Finding]]:
         """Yield the name of a failed check and why it failed, where that is known.
 
@@ -79,16 +80,18 @@ class Diagnosis:
             The answers that are listed for the function.
         seed : int
             The seed of the attempts.
+        plain : callable, optional
+            Returns what the function should, quickly, where right answers are slow.
         """
         named = dict(self._causes(checks, function, attempts, wrong_answers, seed))
         yield from named.items()
-        answer = max(
-            right_answers, key=lambda right: hasattr(right, "families"), default=None
-        )  # of equals, the first
+        # Of equals, the first.
+        answer = plain or max(right_answers, key=lambda right: hasattr(right, "families"), default=None)
         for check in checks:
             name = check.__name__
             if name in attempts and attempts[name].failure is not None and name not in named:
-                yield name, Finding(relation=_relation(check, function, attempts[name], answer, seed))
+                quick = plain is not None or not check.on
+                yield name, Finding(relation=_relation(check, function, attempts[name], answer, seed, quick))
 
     def _causes(
         self,
@@ -361,20 +364,25 @@ def _same_kind(x: Any, y: Any) -> bool:
 # What holds between a result and the expected one.
 
 
-def _relation(check: Check, function: Any, made: Attempt, answer: Any, seed: int) -> str | Message:
-    """Return what holds between result and expectation in a failed check, if other draws agree; else ""."""
+def _relation(check: Check, function: Any, made: Attempt, answer: Any, seed: int, quick: bool) -> str | Message:
+    """Return what holds between result and expectation in a failed check, if other draws agree; else "".
+
+    Right answers of kernels are kernels too, and without a GPU too slow to be asked a hundred times: `quick` tells
+    whether this one may be.
+    """
     if made.failure is not None and made.failure.relation:  # found by the check itself
         return made.failure.relation
     if made.seconds > QUICK or not any(call.arguments for call in made.calls):  # without, the same in each draw
         return ""
 
     def again() -> list[Mismatch]:
-        return [_mismatch(check, attempt(check, function, other), answer, other) for other in (seed + 1, seed + 2)]
+        seeds = seed + 1, seed + 2
+        return [_mismatch(check, attempt(check, function, other), answer, other, quick) for other in seeds]
 
-    return relate(_mismatch(check, made, answer, seed), again)
+    return relate(_mismatch(check, made, answer, seed, quick), again)
 
 
-def _mismatch(check: Check, made: Attempt, answer: Any, seed: int) -> Mismatch:
+def _mismatch(check: Check, made: Attempt, answer: Any, seed: int, quick: bool) -> Mismatch:
     """Return what relations are looked for in: of a failed check, or of one that did not fail, where none holds."""
     calls, failure, _seconds = made
     if failure is None or not calls:
@@ -397,8 +405,7 @@ def _mismatch(check: Check, made: Attempt, answer: Any, seed: int) -> Mismatch:
     answer = _in_numpy(answer, call.arguments) if answer else None
     parts = failure.parts
     place: int | None = 0
-    # Of a kernel, right answers are kernels too, and too slow to be asked a hundred times without a GPU.
-    usable = answer and not (check.on or changed or call.error or failure.dtypes or _draws(call.arguments))
+    usable = answer and quick and not (changed or call.error or failure.dtypes or _draws(call.arguments))
     if usable and not call.must_raise:
         wanted = _parts(called(answer, list(given.values())).result)
         if expected is None:

@@ -29,7 +29,7 @@ class Mismatch:
     answer, or None, and `call` calls the function under test. `modules` are the right module and the one under test,
     where what was called is a module of torch. `wrong` tells which elements are wrong. `changed` names the argument
     that was changed in place. `steady` tells whether the same results come again; None where nobody has asked yet,
-    and `seconds` how long was asked.
+    `wavers` whether the right one does and the other does not, and `seconds` how long was asked.
     """
 
     expected: np.ndarray | None = None
@@ -48,6 +48,7 @@ class Mismatch:
     part: int | None = None
     modules: tuple[Any, Any] | None = None
     steady: bool | None = None
+    wavers: bool = False
     seconds: float = 0.0
 
 

@@ -84,8 +84,11 @@ class Responses:
         return (argument + scale * self.random.normal(size=argument.shape)).astype(argument.dtype)
 
 
-def answered(relation: Callable[[Responses], Claims]) -> Callable[[Mismatch], Claims]:
-    """Let a relation see only mismatches of numbers in which function and right answer say the same again."""
+def answered(relation: Callable[[Responses], Claims], steady: bool = True) -> Callable[[Mismatch], Claims]:
+    """Let a relation see only mismatches of numbers in which function and right answer say the same again.
+
+    Without `steady`, those in which the right answer does, and the function does not.
+    """
 
     def looked_at(mismatch: Mismatch) -> Claims:
         e, g = mismatch.expected, mismatch.got
@@ -102,11 +105,21 @@ def answered(relation: Callable[[Responses], Claims]) -> Callable[[Mismatch], Cl
         asked = Responses(mismatch)
         if mismatch.steady is None:
             came = asked.results(mismatch.arguments)
-            mismatch.steady = came is not None and equal(came[0], asked.expected) and equal(came[1], asked.got)
-        return relation(asked) if mismatch.steady else ()
+            again = came is not None and equal(came[0], asked.expected)
+            mismatch.steady = again and equal(came[1], asked.got)
+            mismatch.wavers = again and not mismatch.steady
+        return relation(asked) if (mismatch.steady if steady else mismatch.wavers) else ()
 
     looked_at.__doc__, looked_at.__name__ = relation.__doc__, relation.__name__
     return looked_at
+
+
+def _another_time(asked: Responses) -> Claims:
+    """The function returns something else for the same arguments."""
+    yield "wavers", Message("Called again with the same arguments, {what} is another: is it random?", what=asked.what)
+
+
+another_time = answered(_another_time, steady=False)
 
 
 @answered
@@ -427,6 +440,7 @@ def _times(after: Any, before: Any) -> str:
 
 
 RELATIONS = [
+    another_time,
     one_for_ones,
     any_numbers,
     any_parameters,

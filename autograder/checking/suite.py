@@ -106,10 +106,13 @@ class Suite:
         `__name__` of the exercise's checks module. A module `misconceptions` beside it is read when a check fails.
     read : dict
         For each function under test, where in the book to read.
+    plain : dict, optional
+        For functions whose right answers are slow, such as kernels without a GPU: a function that returns the same
+        for the same arguments quickly. What a wrong result has to do with a right one is looked for with it.
     """
 
-    def __init__(self, module: str, read: dict[str, str]):
-        self.module, self.read = module, read
+    def __init__(self, module: str, read: dict[str, str], plain: dict[str, Callable[..., Any]] | None = None):
+        self.module, self.read, self.plain = module, read, plain or {}
         self.checks: list[Check] = []
         self.answers: list[ModuleType] = []  # modules of listed answers; without any, `misconceptions` is imported
 
@@ -297,7 +300,8 @@ class Suite:
             # A hint that cannot be had costs nobody a point: the list of wrong answers is ours, and may be at fault.
             with contextlib.suppress(Exception):
                 wrong, right = (self.listed(kind, subject) for kind in ("wrong_for", "right_for"))
-                for name, finding in finder.findings(checks, function, attempts, wrong, right, seed):
+                plain = self.plain.get(subject)
+                for name, finding in finder.findings(checks, function, attempts, wrong, right, seed, plain):
                     result = results[name]
                     result.cause, result.label, result.hint, result.relation = finding
         read = self.read.get(subject, "")

@@ -139,11 +139,52 @@ def expect_gap(permutation_gap, attend, X, permutation, what):
     expected = gap_row_by_row(attend, X, permutation)
     # Below 1e-9 it is rounding, of numbers around 1, and the gap is 0; the gaps drawn here are above 1e-4 or 0.
     expected = np.asarray(expected if expected > 1e-9 else 0.0)
-    got = as_number(permutation_gap(attend, X, permutation))
+    taken = []  # what `attend` is called with
+
+    def noted(own):
+        result = attend(own)
+        taken.append(np.array(own))
+        return result
+
+    before = X.copy()
+    got = as_number(permutation_gap(noted, X, permutation))
     if not np.abs(got - expected) <= RTOL * (expected or 1):
         message = "The gap should be {wanted}, and is {got}, for {function}."
         values = {"wanted": f"{expected:.4g}", "got": f"{got:.4g}", "function": what}
-        raise Failed(Message(message, **values), (), expected, got, np.asarray(True))
+        failed = Failed(Message(message, **values), (), expected, got, np.asarray(True))
+        failed.relation = without_a_call(taken, before, permutation) or one_of_them(got, attend, before, permutation)
+        raise failed
+
+
+def without_a_call(taken, X, permutation):
+    """Return a sentence on what `attend` was not called with, of the two that are compared; "" if with both."""
+
+    def was_called_with(own):
+        return any(one.shape == own.shape and np.allclose(one, own) for one in taken)
+
+    if len(X) > 1 and taken and all(len(one) == 1 for one in taken):
+        return Message("`attend` was called with one word at a time, and a word alone has only itself to attend to.")
+    if was_called_with(X[permutation]):
+        return "" if was_called_with(X) else Message("`attend` was never called with X as it is.")
+    if taken and all(one.shape == X.shape and np.allclose(one, X) for one in taken):
+        return Message("`attend` was called with X alone. Asked is as well what it makes of X[permutation].")
+    return Message("`attend` was never called with X[permutation].")
+
+
+def one_of_them(got, attend, X, permutation):
+    """Return a sentence on which difference the number is, where it is one of them; "" where it is none."""
+    differences = attend(X[permutation]) - attend(X)[permutation]
+    sizes = np.abs(differences)
+    largest = np.unravel_index(sizes.argmax(), sizes.shape)
+    found = np.argwhere(np.abs(sizes - np.abs(got)) <= RTOL * np.abs(got))
+    if len(found) != 1 or tuple(found[0]) == largest:
+        return ""
+    (row, column), (i, j) = map(int, found[0]), map(int, largest)
+    return Message(
+        "The number is one of the differences, that in row {row}, column {column}. The largest, {most}, is in "
+        "row {i}, column {j}.",
+        row=row, column=column, most=f"{differences[i, j]:.4g}", i=i, j=j,
+    )  # fmt: skip
 
 
 def as_number(gap):

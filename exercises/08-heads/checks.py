@@ -21,9 +21,11 @@ import numpy as np
 import torch
 
 from checking import (
+    Failed,
     Message,
     Suite,
     backward,
+    counts_in,
     expect,
     expect_by_hand,
     expect_close,
@@ -31,7 +33,7 @@ from checking import (
     expect_tensor,
     expect_unchanged,
 )
-from specifications import rank_of, scores, without
+from specifications import parts, rank_of, scores, without
 
 torch.set_num_threads(1)  # everything here is small
 
@@ -324,6 +326,36 @@ def effective_rank_kept(effective_rank, draw):
 # ablate_head
 
 
+def expect_ablated(ablate_head, draw, h, d_head, **more):
+    """Fail unless the result is that of the other heads; say what each head counts in it."""
+    found, values, head, query, key = ablated(ablate_head, draw, h, d_head, **more)
+    try:
+        expect_close(found["out"], without(values, h, head, query, key))
+    except Failed as error:
+        error.relation = counts_of(found["out"], values, h, head, parts(values, h, query, key))
+        raise
+
+
+def counts_of(out, values, h, head, added):
+    """Return a sentence on how often each head, and the bias of W_o, counts in a result; "" if that can't be told."""
+    terms = {str(t): part for t, part in enumerate(added)}
+    if "W_o.bias" in values:
+        terms["bias"] = values["W_o.bias"].expand(added[0].shape)
+    if added[0].numel() <= len(terms):
+        return ""  # whatever came is a sum of so many terms
+    found = counts_in(out, terms)
+    if found is None:
+        return Message("What came is no sum of whole heads: parts of heads are cut or left, or other numbers put in.")
+    counts = {term: f"{round(count, 3) + 0.0:g}" for term, count in found.items()}
+    bias = counts.pop("bias", "1")
+    if bias != "1":
+        return Message("The bias of W_o counts {count} times in the result, and should once.", count=bias)
+    return Message(
+        "From head 0 to the last, the heads count {counts} times in the result, and should {wanted} times.",
+        counts=", ".join(counts.values()), wanted=", ".join("0" if t == head else "1" for t in range(h)),
+    )  # fmt: skip
+
+
 @check(weight=1)
 def ablate_head_layer(ablate_head, draw):
     """The result is called as the layer is, and returns tensors of the same shapes."""
@@ -338,16 +370,14 @@ def ablate_head_silent(ablate_head, draw):
     """Its result is the sum of what the other heads add, and the bias of W_o."""
     _, _, _, h, d_head = sizes(draw)
     for head in (h // 2, 0, h - 1):  # one in the middle first: what is off by one cuts another there, and not none
-        found, values, head, query, key = ablated(ablate_head, draw, h, d_head, head=head)
-        expect_close(found["out"], without(values, h, head, query, key))
+        expect_ablated(ablate_head, draw, h, d_head, head=head)
 
 
 @check(weight=1, needs=[ablate_head_layer])
 def ablate_head_no_bias(ablate_head, draw):
     """So it is in a layer without biases."""
     _, _, _, h, d_head = sizes(draw)
-    found, values, head, query, key = ablated(ablate_head, draw, h, d_head, bias=False)
-    expect_close(found["out"], without(values, h, head, query, key))
+    expect_ablated(ablate_head, draw, h, d_head, bias=False)
 
 
 @check(weight=1, needs=[ablate_head_layer])
@@ -355,8 +385,7 @@ def ablate_head_alike(ablate_head, draw):
     """Where heads are as many as their width, where there is one, or one number in each, it is the same."""
     size, other, *_ = sizes(draw)
     for h, d_head, lengths in ((size, size, (size,) * 3), (1, other, (2, 3, 3)), (other, 1, (1, 2, 1))):
-        found, values, head, query, key = ablated(ablate_head, draw, h, d_head, lengths=lengths)
-        expect_close(found["out"], without(values, h, head, query, key))
+        expect_ablated(ablate_head, draw, h, d_head, lengths=lengths)
 
 
 @check(weight=1, needs=[ablate_head_layer])

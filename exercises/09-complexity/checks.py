@@ -53,6 +53,7 @@ from specifications import (
 
 EXACT = 1e-9
 SLOPE = 1e-4
+MOST_POINTS, MOVED = 9, 0.02  # of how many points it is told how much each moves a slope, and from where on
 
 suite = Suite(
     __name__,
@@ -587,7 +588,28 @@ LINE = Message("the slope of the least-squares line")
 EXACTLY = Message("the power of n that the seconds follow exactly")
 
 
-def expect_slope(fit_exponent, lengths, seconds, what=LINE, why=lambda: ""):
+def moved_by(fit_exponent, lengths, seconds):
+    """Return a sentence on how much each point's seconds move the result; "" where that is as it should be."""
+    if len(seconds) > MOST_POINTS:
+        return ""
+    doubled = [np.where(np.arange(len(seconds)) == i, 2.0, 1.0) * seconds for i in range(len(seconds))]
+    try:
+        before = as_number(fit_exponent(lengths, seconds))
+        came = [as_number(fit_exponent(lengths, own)) - before for own in doubled]
+    except Failed:
+        return ""
+    wanted = [slope(lengths, own) - slope(lengths, seconds) for own in doubled]
+    if max(abs(one - other) for one, other in zip(came, wanted, strict=True)) < MOVED:
+        return ""
+    came, wanted = (", ".join(f"{round(float(own), 2) + 0.0:.2f}" for own in moves) for moves in (came, wanted))
+    return Message(
+        "If one point takes twice as long, the result changes by {came}, from the first point to the last, and "
+        "should by {wanted}.",
+        came=came, wanted=wanted,
+    )  # fmt: skip
+
+
+def expect_slope(fit_exponent, lengths, seconds, what=LINE, why=None):
     """Fail unless the result is the slope of the least-squares line through the logarithms of these points."""
     got, wanted = as_number(fit_exponent(lengths, seconds)), slope(lengths, seconds)
     if abs(got - wanted) > SLOPE:
@@ -600,7 +622,7 @@ def expect_slope(fit_exponent, lengths, seconds, what=LINE, why=lambda: ""):
                 lengths=few(lengths),
                 seconds=few(seconds),
             ),
-            why(),
+            (why and why()) or moved_by(fit_exponent, lengths, np.asarray(seconds)),
             tells=False,
         )
 

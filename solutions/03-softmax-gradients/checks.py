@@ -21,8 +21,11 @@ if not importlib.util.find_spec("checking"):
 import numpy as np
 
 from checking import (
+    Failed,
     Message,
     Suite,
+    as_sum,
+    counts_in,
     expect,
     expect_agrees,
     expect_all_agree,
@@ -253,7 +256,20 @@ def jacobian_diagonal(softmax_jacobian, draw):
     """On the diagonal stands how much a weight grows with its own score, as measured on softmax."""
     s = draw.array(*draw.sizes(1))
     J = expect_array(softmax_jacobian(weights_of(s)), (len(s), len(s)))
-    expect_close(np.diagonal(J), np.diagonal(measured_jacobian(s)), what=Message("the diagonal"))
+    try:
+        expect_close(np.diagonal(J), np.diagonal(measured_jacobian(s)), what=Message("the diagonal"))
+    except Failed as error:
+        error.relation = made_of(J, weights_of(s))
+        raise
+
+
+def made_of(J, a):
+    """Return a sentence on the simple matrices that a Jacobian for weights `a` is the sum of; "" if of none."""
+    one = np.ones_like(a)
+    terms = {"diag(a)": np.diag(a), "diag(a^2)": np.diag(a**2), "I": np.eye(len(a)), "a a^T": np.outer(a, a)}
+    terms |= {"a 1^T": np.outer(a, one), "1 a^T": np.outer(one, a), "1 1^T": np.outer(one, one)}
+    found = counts_in(J, terms)
+    return Message("What came is {sum}.", sum=as_sum(found)) if found else ""
 
 
 @check(weight=3, needs=[jacobian_shape])

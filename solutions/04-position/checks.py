@@ -181,8 +181,8 @@ def one_of_them(got, attend, X, permutation):
         return ""
     (row, column), (i, j) = map(int, found[0]), map(int, largest)
     return Message(
-        "The number is one of the differences, that in row {row}, column {column}. The largest, {most}, is in row {i}, "
-        "column {j}.",
+        "The number is one of the differences, that in row {row}, column {column}. The largest, {most}, is in "
+        "row {i}, column {j}.",
         row=row, column=column, most=f"{differences[i, j]:.4g}", i=i, j=j,
     )  # fmt: skip
 

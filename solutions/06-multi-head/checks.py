@@ -645,6 +645,10 @@ def expect_moved(layer, values):
             expect_close(after[name], part, what=name)
         except Failed as failure:
             failure.parts = {name: part.numpy() for name, part in values.items()}
+            given = np.concatenate([part.numpy().ravel() for part in values.values()])
+            if not np.isin(np.asarray(after[name].detach()).astype(given.dtype), given).any():
+                text = "No number of {name} is one of those that were given: they are made, and not copied."
+                failure.relation = Message(text, name=name)
             raise
 
 

@@ -25,6 +25,7 @@ from checking import (
     Message,
     Suite,
     backward,
+    counts_in,
     expect,
     expect_by_hand,
     expect_close,
@@ -32,7 +33,6 @@ from checking import (
     expect_tensor,
     expect_unchanged,
 )
-from checking.expect import RTOL
 from specifications import parts, rank_of, scores, without
 
 torch.set_num_threads(1)  # everything here is small
@@ -338,23 +338,21 @@ def expect_ablated(ablate_head, draw, h, d_head, **more):
 
 def counts_of(out, values, h, head, added):
     """Return a sentence on how often each head, and the bias of W_o, counts in a result; "" if that can't be told."""
-    out = torch.as_tensor(out).detach()
-    if out.shape != added[0].shape or not out.isfinite().all():
-        return ""
-    terms = [*added, values["W_o.bias"].expand(out.shape)] if "W_o.bias" in values else [*added]
-    columns, out = torch.stack([term.flatten() for term in terms], 1).double().numpy(), out.flatten().double().numpy()
-    counts, _, rank, _ = np.linalg.lstsq(columns, out, rcond=None)
-    if rank < len(terms):
-        return ""
-    if np.abs(columns @ counts - out).max() > RTOL * np.abs(out).max():
+    terms = {str(t): part for t, part in enumerate(added)}
+    if "W_o.bias" in values:
+        terms["bias"] = values["W_o.bias"].expand(added[0].shape)
+    if added[0].numel() <= len(terms):
+        return ""  # whatever came is a sum of so many terms
+    found = counts_in(out, terms)
+    if found is None:
         return Message("What came is no sum of whole heads: parts of heads are cut or left, or other numbers put in.")
-    rounded = [f"{round(float(count), 3) + 0.0:g}" for count in counts]
-    if rounded[h:] not in ([], ["1"]):
-        return Message("The bias of W_o counts {count} times in the result, and should once.", count=rounded[-1])
-    wanted = ["0" if t == head else "1" for t in range(h)]
+    counts = {term: f"{round(count, 3) + 0.0:g}" for term, count in found.items()}
+    bias = counts.pop("bias", "1")
+    if bias != "1":
+        return Message("The bias of W_o counts {count} times in the result, and should once.", count=bias)
     return Message(
         "From head 0 to the last, the heads count {counts} times in the result, and should {wanted} times.",
-        counts=", ".join(rounded[:h]), wanted=", ".join(wanted),
+        counts=", ".join(counts.values()), wanted=", ".join("0" if t == head else "1" for t in range(h)),
     )  # fmt: skip
 
 

@@ -28,7 +28,9 @@ from checking import (
     Failed,
     Message,
     Suite,
+    as_sum,
     backward,
+    counts_in,
     expect_by_hand,
     expect_close,
     expect_gradients,
@@ -42,8 +44,20 @@ from specifications import attended, earlier, of_torch, out_of
 
 torch.set_num_threads(1)  # everything here is small
 
+
+def plain_forward(q, k, v, causal):
+    """Return what `flash_attention_forward` should, in float64."""
+    return attended(*(own.double() for own in (q, k, v)), earlier(q.shape[2]) if causal else None)
+
+
+def plain(q, k, v, causal=False):
+    """Return what `flash_attention` should, in float64."""
+    return plain_forward(q, k, v, causal)[0]
+
+
 suite = Suite(
     __name__,
+    plain={"flash_attention_forward": plain_forward, "flash_attention": plain},
     read={
         "by_hand": "chapter 11, By hand",
         "flash_attention_forward": "chapter 11, The kernel",
@@ -65,6 +79,7 @@ BLOCK = 32
 # and the result are rounded once each: half a unit in the last place is 2**-11 in float16, 2**-8 in bfloat16, and a
 # backward pass rounds P, dS and the result. Eight of them leave room for that, and for no sum kept in 16 bits.
 TOLERANCES = {torch.float32: 1e-4, torch.float16: 8 * 2.0**-11, torch.bfloat16: 8 * 2.0**-8}
+MOST_TERMS = 4  # of a sum that is told
 
 
 @check()
@@ -474,7 +489,43 @@ def expect_gradients_of(function, inputs, upstream, causal=False, names="QKV", r
             if got is None:
                 raise Failed(Message("No gradient came to {name}.", name=name), tells=True)
             more = {} if rtol is None else {"rtol": rtol, "unit": units(leaf.grad)}
-            expect_close(exact(got), leaf.grad, what=Message("the gradient of {name}", name=name), **more)
+            try:
+                expect_close(exact(got), leaf.grad, what=Message("the gradient of {name}", name=name), **more)
+            except Failed as error:
+                error.relation = made_of(exact(got), name, *map(exact, (*inputs, upstream)), causal)
+                raise
+
+
+def made_of(got, name, q, k, v, upstream, causal):
+    """Return a sentence on which products a gradient is the sum of; "" if it is no sum of a few of these.
+
+    They are those of a matrix that a backward pass makes, or of its transpose, with one of the tensors.
+    """
+    seen = earlier(q.shape[2]) if causal else torch.ones(q.shape[2], q.shape[2], dtype=torch.bool)
+    out, lse = attended(q, k, v, seen)
+    S = q @ k.mT / q.shape[-1] ** 0.5
+    P, dP, D = (S - lse[..., None]).exp() * seen, upstream @ v.mT, (upstream * out).sum(-1, keepdim=True)
+    square = {"(P*dP)": P * dP, "(P*D)": P * D, "(P*D^T)": P * D.mT, "P": P, "exp(S)": S.exp() * seen}
+    square |= {f"{what}^T": matrix.mT for what, matrix in square.items()}
+    terms = {
+        f"{what} {factor}": matrix @ other
+        for factor, other in (("K", k), ("Q", q), ("dO", upstream), ("V", v))
+        for what, matrix in square.items()
+    }
+    scale = q.shape[-1] ** -0.5
+    formula = {
+        "Q": ("K", {"(P*dP)": scale, "(P*D)": -scale}),
+        "K": ("Q", {"(P*dP)^T": scale, "(P*D)^T": -scale}),
+        "V": ("dO", {"P^T": 1}),
+    }
+    found = {term: count for term, count in (counts_in(got, terms) or {}).items() if count}
+    if not 0 < len(found) <= MOST_TERMS:
+        return ""
+    factor, wanted = formula[name]
+    return Message(
+        "The gradient of {name} is {came}, and should be {wanted}.",
+        name=name, came=as_sum(found), wanted=as_sum({f"{what} {factor}": count for what, count in wanted.items()}),
+    )  # fmt: skip
 
 
 @check(weight=0.25, on="triton")
@@ -583,7 +634,7 @@ def flash_is_a_kernel(flash_attention, draw):
     ways = flash_attention.run_remote(launches, *heads(draw, BLOCK), True)
     for back, ran in zip((False, True), ways, strict=True):
         if not ran and back:
-            raise Failed("The numbers are right, and no kernel of Triton's was launched on the way back.")
+            raise Failed("The numbers are right, and no kernel of Triton's was launched on the way back.", tells=True)
         if not ran:
             raise Failed("The numbers are right, and no kernel of Triton's was launched.", tells=True)
 

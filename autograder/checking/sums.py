@@ -1,0 +1,38 @@
+"""What an array is the sum of."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+COUNTS = 0.01
+"""Below this share, a term does not count, and what is left of an array is rounding."""
+
+
+def counts_in(array: Any, terms: Mapping[str, Any]) -> dict[str, float] | None:
+    """Return how often each of these terms, arrays of its shape, counts in an array, such as 1 or -0.5.
+
+    None if it is no sum of them, or if they cannot be told apart in it.
+    """
+    numbers = np.asarray(array, dtype=float)
+    columns = [np.asarray(term, dtype=float) for term in terms.values()]
+    if any(column.shape != numbers.shape for column in columns) or not np.isfinite(numbers).all():
+        return None
+    matrix = np.stack([column.ravel() for column in columns], axis=1)
+    counts, _, rank, _ = np.linalg.lstsq(matrix, numbers.ravel(), rcond=None)
+    counts = np.where(np.abs(counts) < COUNTS, 0.0, counts)
+    left = np.abs(matrix @ counts - numbers.ravel()).max(initial=0.0)
+    if rank < len(terms) or left > COUNTS * np.abs(numbers).max(initial=0.0):
+        return None
+    return dict(zip(terms, counts.tolist(), strict=True))
+
+
+def as_sum(counts: Mapping[str, float]) -> str:
+    """Return a sum as text, such as "0.25 A - B"."""
+    parts = [
+        f"{'-' if count < 0 else '+'} {'' if abs(abs(count) - 1) < COUNTS else f'{abs(count):.3g} '}{term}"
+        for term, count in counts.items()
+        if count
+    ]
+    text = " ".join(parts).removeprefix("+ ")
+    return f"-{text[2:]}" if text.startswith("- ") else text or "0"

@@ -1,0 +1,125 @@
+"""What the checks of exercises find out themselves about a wrong result: each sentence, where it holds."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from autograder.authoring import loader
+from autograder.checking import as_sum, counts_in
+
+SEED = 3
+
+
+def said(exercise, subject, function):
+    """Return what the first failed check of a function found out."""
+    (folder,) = [folder for folder in loader.FOLDERS if folder.name == exercise]
+    results = loader.load(folder).suite.examine(subject, function, 1, SEED).results
+    first = next(result for result in results if result.status.does_not_hold)
+    return str(first.relation)
+
+
+def test_what_an_array_is_the_sum_of_is_told_if_it_is_the_only_one():
+    a, b = np.arange(6.0), np.ones(6)
+    assert counts_in(2 * a - b, {"a": a, "b": b, "c": a**2}) == pytest.approx({"a": 2, "b": -1, "c": 0})
+    assert counts_in(torch.tensor(a), {"a": torch.tensor(a), "b": b}) == pytest.approx({"a": 1, "b": 0})
+    assert counts_in(a**3, {"a": a, "b": b}) is None, "it is no sum of them"
+    assert counts_in(a, {"a": a, "twice": 2 * a}) is None, "they cannot be told apart"
+    assert counts_in(a, {"a": a[:3]}) is None and counts_in(a * np.nan, {"a": a}) is None
+    assert as_sum({"A": 1.0, "B": 0.0, "C": -0.25}) == "A - 0.25 C" and as_sum({"A": -1.0}) == "-A"
+    assert as_sum({"A": 0.0}) == "0"
+
+
+@pytest.mark.parametrize(
+    ("gap", "told"),
+    [
+        (lambda attend, X, p: np.abs(attend(X) - attend(X)[p]).max() / 3, "was called with X alone"),
+        (lambda attend, X, p: np.abs(attend(X[p[::-1]]) - attend(X)[p]).max(), "never called with X[permutation]"),
+        (lambda attend, X, p: np.abs(attend(X[p])).max(), "never called with X as it is"),
+        (
+            lambda attend, X, p: max(np.abs(attend(X[[i]]) - X[[i]]).max() for i in p),
+            "called with one word at a time",
+        ),
+        (
+            lambda attend, X, p: abs((attend(X[p]) - attend(X)[p])[3, 1]),
+            "one of the differences, that in row 3, column",
+        ),
+    ],
+)
+def test_what_a_gap_was_made_of(gap, told):
+    assert told in said("04-position", "permutation_gap", gap)
+
+
+@pytest.mark.parametrize(
+    ("jacobian", "told"),
+    [
+        (lambda a: np.diag(a) + 2 * np.outer(a, a), "What came is diag(a) + 2 a a^T."),
+        (lambda a: np.diag(a**3), ""),
+    ],
+)
+def test_what_a_jacobian_is_the_sum_of(jacobian, told):
+    assert said("03-softmax-gradients", "softmax_jacobian", jacobian) == told
+
+
+def test_how_much_each_point_moves_a_slope():
+    def middle(lengths, seconds):
+        x, y = np.log(lengths), np.log(seconds)
+        return (y[3] - y[2]) / (x[3] - x[2])
+
+    told = said("09-complexity", "fit_exponent", middle)
+    assert told.startswith("If one point takes twice as long, the result changes by 0.00, 0.00, -")
+
+
+@pytest.mark.slow
+def test_which_heads_count_in_a_result():
+    def changed(change):
+        def cut(layer, head):
+            if not 0 <= head < layer.num_heads:
+                raise ValueError(head)
+            other = copy.deepcopy(layer)
+            d_head = other.W_o.weight.shape[1] // layer.num_heads
+            change(other.W_o.weight.data, slice(head * d_head, (head + 1) * d_head), d_head)
+            return other
+
+        return said("08-heads", "ablate_head", cut)
+
+    def one_and_the_first(weight, own, d_head):
+        weight[:, own] = weight[:, :d_head] = 0
+
+    def doubled(weight, own, d_head):
+        weight[:, own] *= 2
+
+    def half_of_it(weight, own, d_head):
+        weight[:, own][:, : d_head // 2] = 0
+
+    assert "count 0, 1, 1, 0, 1, 1, 1 times in the result, and should 1, 1, 1, 0, 1, 1, 1 times" in changed(
+        one_and_the_first
+    )
+    assert "count 1, 1, 1, 2, 1, 1, 1 times in the result, and should 1, 1, 1, 0, 1, 1, 1 times" in changed(doubled)
+    assert "no sum of whole heads" in changed(half_of_it)
+
+
+@pytest.mark.slow
+def test_which_products_a_gradient_is_the_sum_of():
+    (folder,) = [folder for folder in loader.FOLDERS if folder.name == "11-gpu"]
+    names = loader.load(folder).suite.checks[0].__globals__
+    random = torch.Generator().manual_seed(SEED)
+    q, k, v, upstream = (torch.randn(1, 2, 20, 8, dtype=torch.float64, generator=random) for _ in range(4))
+    out, lse = names["attended"](q, k, v)
+    P = (q @ k.mT / 8**0.5 - lse[..., None]).exp()
+    D, dP = (upstream * out).sum(-1, keepdim=True), upstream @ v.mT
+    told = names["made_of"]((P * (dP + D)) @ k / 8**0.5, "Q", q, k, v, upstream, False)
+    assert str(told) == (
+        "The gradient of Q is 0.354 (P*dP) K + 0.354 (P*D) K, and should be 0.354 (P*dP) K - 0.354 (P*D) K."
+    )
+    assert str(names["made_of"](P @ upstream, "V", q, k, v, upstream, False)) == (
+        "The gradient of V is P dO, and should be P^T dO."
+    )
+    assert names["made_of"](P**2 @ upstream, "V", q, k, v, upstream, False) == ""
+    right = (P * (dP - D)) @ k / 8**0.5
+    for name, own in zip("QKV", (right, (P * (dP - D)).mT @ q / 8**0.5, P.mT @ upstream), strict=True):
+        came, wanted = (
+            str(names["made_of"](own, name, q, k, v, upstream, False)).removesuffix(".").split(", and should be ")
+        )
+        assert came.endswith(f" is {wanted}"), "what is told to be right is"
