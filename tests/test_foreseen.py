@@ -11,7 +11,7 @@ from autograder.checking.diagnosis import same_call
 from autograder.checking.expect import Failed, expect_all_agree, expect_dtypes
 from autograder.checking.helpers import called_by
 from autograder.checking.modules import Step, run_remote
-from autograder.checking.responses import taken_by_parts
+from autograder.checking.responses import seen_by_parts
 from autograder.course import ROOT
 from autograder.grading.judge import Judge
 from autograder.limits import Limits
@@ -175,14 +175,15 @@ def test_what_a_function_calls_is_found_where_it_lives(judge):
     assert called_by(judge.lookup("other"), helpers) == set()
 
 
-def test_what_parts_of_a_module_take_is_told_from_where_it_lives(judge):
+def test_what_parts_of_a_module_take_and_return_is_told_from_where_it_lives(judge):
     """It crosses as plain tensors, and no hook stays behind."""
     outer = under_test(judge, "Outer").module()
-    state = {name: torch.ones(part) for name, part in outer.shapes().items()}
-    outer.load(state)
+    outer.load({name: torch.ones(part) for name, part in outer.shapes().items()})
     judge.sent.clear()
     for _ in range(2):
-        taken = run_remote(taken_by_parts, outer.own, ([np.ones((2, 3), np.float32), None],))
-        assert list(taken) == ["first", "second"] and [len(own) for own in taken.values()] == [1, 1]
-        assert (taken["first"][0] == 1).all() and (taken["second"][0] == 5).all()
+        seen = run_remote(seen_by_parts, outer.own, ([np.ones((2, 3), np.float32), None],))
+        assert [(what, name, len(numbers), masks) for what, name, numbers, masks in seen] == [
+            (what, name, 1, []) for name in ("first", "second") for what in ("into", "out of")
+        ]
+        assert [float(numbers[0].unique()) for _, _, numbers, _ in seen] == [1, 4, 5, 16]
     assert judge.sent == ["run", "run"]

@@ -12,6 +12,9 @@ from autograder.checking import Suite, right
 from autograder.checking.expect import expect_agrees
 
 SEED = 3
+AGAIN = (
+    "Called again with the same arguments, the result is another. Is it random, or is something kept between calls?"
+)
 
 
 def softmax(S):
@@ -83,7 +86,7 @@ ATTENTION = {
     "With 1 added to all of `K`, the result should stay as it is, and changes.": (
         lambda Q, K, V: softmax(Q @ np.swapaxes(np.sin(K), -1, -2)) @ V
     ),
-    "Sequences of a batch are mixed: each of the result should depend on its own of `Q` alone.": (
+    "Sequences of a batch are mixed: each sequence of the result should depend on its own in `Q` alone.": (
         lambda Q, K, V: attend(np.sin(Q + Q[::-1]), K, V)
     ),
 }
@@ -172,7 +175,7 @@ def test_of_what_comes_out_differently_each_time_only_that_is_said():
     rng = np.random.default_rng(1)
     suite = suite_of("attend", attend, of_attention)
     told = said(suite, "attend", lambda Q, K, V: attend(Q, K, V) + rng.normal(size=V.shape))
-    assert told == "Called again with the same arguments, the result is another: is it random?"
+    assert told == AGAIN
 
 
 def test_what_a_right_answer_does_not_repeat_either_is_no_fault():
@@ -257,11 +260,31 @@ class FromTheStart(Layer):
         return x + self.two(torch.tanh(self.one(self.norm((x - x.mean(-1, keepdim=True)) ** 3))))
 
 
-class Turning(Layer):
-    """Another way to write it: parts get what they should, transposed."""
+class Fewer(Layer):
+    """Another way to write it: all words of all sequences in a row."""
 
     def forward(self, x):
-        return (x.mT + (torch.tanh(self.one(self.norm(x))) @ self.two.weight.T + self.two.bias).mT ** 3).mT
+        rows = x.flatten(0, 1)
+        return (rows + self.two(torch.tanh(self.one(self.norm(rows)))) ** 3).view_as(x)
+
+
+class Before(Layer):
+    """Calls a part with something else first."""
+
+    def forward(self, x):
+        self.one(x)
+        return x + self.two(torch.tanh(self.one(self.norm(x)))) ** 3
+
+
+class OtherNorm(nn.LayerNorm):
+    def forward(self, x):
+        return super().forward(x) ** 3
+
+
+class OwnNorm(Layer):
+    def __init__(self, d):
+        super().__init__(d)
+        self.norm = OtherNorm(d)
 
 
 class WithoutNorm(Layer):
@@ -296,10 +319,12 @@ def suite():
         (Exchanged, "What came as the result is right for the parameters of `one` and `two` exchanged."),
         (Twice, "Whatever numbers are in the parameter `one.weight`, the result stays the same, and should not."),
         (WithoutNorm, "Whatever numbers are in the parameter `norm.weight`, the result stays the same"),
-        (Relu, "What goes into `one` is right; what goes into `two`, which comes next, is not."),
-        (InTheEnd, "What goes into `two` is right; what comes of it in the end is not."),
+        (Relu, "What `one` returns is right, and what goes into `two` is not."),
+        (InTheEnd, "What `two` returns is right, and what is made of it in the end is not."),
         (FromTheStart, "What goes into `norm` is not what it should be."),
-        (Turning, "What goes into `one` is right; what comes of it in the end is not."),
+        (Fewer, "What `two` returns is right, and what is made of it in the end is not."),
+        (Before, "What `two` returns is right, and what is made of it in the end is not."),
+        (OwnNorm, "What goes into `norm` is right, and what it returns is not."),
     ],
 )
 def test_what_a_module_does_with_its_parameters_is_told(suite, made, start):

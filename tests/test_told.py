@@ -27,7 +27,9 @@ def test_what_an_array_is_the_sum_of_is_told_if_it_is_the_only_one():
     assert counts_in(a**3, {"a": a, "b": b}) is None, "it is no sum of them"
     assert counts_in(a, {"a": a, "twice": 2 * a}) is None, "they cannot be told apart"
     assert counts_in(a, {"a": a[:3]}) is None and counts_in(a * np.nan, {"a": a}) is None
-    assert as_sum({"A": 1.0, "B": 0.0, "C": -0.25}) == "A - 0.25 C" and as_sum({"A": -1.0}) == "-A"
+    assert as_sum({"C": -0.25, "A": 1.0, "B": 0.0}) == "A - 0.25 C" and as_sum({"A": -1.0}) == "-A"
+    assert counts_in(a + 1e-3 * a**2, {"a": a, "b": b}) is None, "what is left is no rounding"
+    assert counts_in(a + 1e-3 * a**2, {"a": a, "b": b}, rtol=0.01) is not None
     assert as_sum({"A": 0.0}) == "0"
 
 
@@ -56,10 +58,15 @@ def test_what_a_gap_was_made_of(gap, told):
     [
         (lambda a: np.diag(a) + 2 * np.outer(a, a), "What came is diag(a) + 2 a a^T."),
         (lambda a: np.diag(a**3), ""),
+        (lambda a: np.round(np.diag(a) - np.outer(a, a), 3), ""),
+        (lambda a: np.diag(a) - 1.004 * np.outer(a, a), ""),
+        (lambda a: np.diag(np.sqrt(a)) - np.outer(a, a), ""),
+        (lambda a: a[:, None] * (np.eye(len(a)) - a[:, None]), "What came is diag(a) - a^2 1^T."),
     ],
 )
 def test_what_a_jacobian_is_the_sum_of(jacobian, told):
-    assert said("03-softmax-gradients", "softmax_jacobian", jacobian) == told
+    sentence = said("03-softmax-gradients", "softmax_jacobian", jacobian)
+    assert sentence == told or (not told and "What came" not in sentence)
 
 
 def test_how_much_each_point_moves_a_slope():
@@ -68,7 +75,8 @@ def test_how_much_each_point_moves_a_slope():
         return (y[3] - y[2]) / (x[3] - x[2])
 
     told = said("09-complexity", "fit_exponent", middle)
-    assert told.startswith("If one point takes twice as long, the result changes by 0.00, 0.00, -")
+    start = "Double the seconds of one point: for the first to the last point the result changes by 0.00, 0.00, -"
+    assert told.startswith(start)
 
 
 @pytest.mark.slow
@@ -93,10 +101,10 @@ def test_which_heads_count_in_a_result():
     def half_of_it(weight, own, d_head):
         weight[:, own][:, : d_head // 2] = 0
 
-    assert "count 0, 1, 1, 0, 1, 1, 1 times in the result, and should 1, 1, 1, 0, 1, 1, 1 times" in changed(
+    assert "Heads 0 to 6 count 0, 1, 1, 0, 1, 1, 1 times in the result. It should be 1, 1, 1, 0, 1, 1, 1." in changed(
         one_and_the_first
     )
-    assert "count 1, 1, 1, 2, 1, 1, 1 times in the result, and should 1, 1, 1, 0, 1, 1, 1 times" in changed(doubled)
+    assert "count 1, 1, 1, 2, 1, 1, 1 times in the result. It should be 1, 1, 1, 0, 1, 1, 1." in changed(doubled)
     assert "no sum of whole heads" in changed(half_of_it)
 
 
@@ -109,17 +117,17 @@ def test_which_products_a_gradient_is_the_sum_of():
     out, lse = names["attended"](q, k, v)
     P = (q @ k.mT / 8**0.5 - lse[..., None]).exp()
     D, dP = (upstream * out).sum(-1, keepdim=True), upstream @ v.mT
-    told = names["made_of"]((P * (dP + D)) @ k / 8**0.5, "Q", q, k, v, upstream, False)
-    assert str(told) == (
-        "The gradient of Q is 0.354 (P*dP) K + 0.354 (P*D) K, and should be 0.354 (P*dP) K - 0.354 (P*D) K."
+
+    def told(gradient, name):
+        return str(names["made_of"](gradient, name, q, k, v, upstream, False)).partition(", where ")[0]
+
+    scale = 8**-0.5
+    assert told(scale * (P * (dP + D)) @ k, "Q") == (
+        "The gradient of Q is 0.354 (P*dP) K + 0.354 (P*D) K, and should be 0.354 (P*dP) K - 0.354 (P*D) K"
     )
-    assert str(names["made_of"](P @ upstream, "V", q, k, v, upstream, False)) == (
-        "The gradient of V is P dO, and should be P^T dO."
-    )
-    assert names["made_of"](P**2 @ upstream, "V", q, k, v, upstream, False) == ""
-    right = (P * (dP - D)) @ k / 8**0.5
-    for name, own in zip("QKV", (right, (P * (dP - D)).mT @ q / 8**0.5, P.mT @ upstream), strict=True):
-        came, wanted = (
-            str(names["made_of"](own, name, q, k, v, upstream, False)).removesuffix(".").split(", and should be ")
-        )
-        assert came.endswith(f" is {wanted}"), "what is told to be right is"
+    assert told(P @ upstream, "V") == "The gradient of V is P dO, and should be P^T dO"
+    assert told(P**2 @ upstream, "V") == ""
+    dS = scale * P * (dP - D)
+    for name, right in (("Q", dS @ k), ("K", dS.mT @ q), ("V", P.mT @ upstream)):
+        came, wanted = told(right, name).split(", and should be ")
+        assert came == f"The gradient of {name} is {wanted}", "what is told to be right is"

@@ -902,6 +902,7 @@ def _in_brackets(names: Any) -> str:
 
 
 RELATIONS = [
+    responses.another_time,
     not_finite,
     a_number,
     zero,

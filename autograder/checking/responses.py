@@ -22,6 +22,9 @@ MOST_ROWS = 8
 MOST_SECONDS = 0.5
 """For all of these relations in one draw: hints must not use up a limit."""
 
+ROUNDING = 1e-13
+"""Below this share of the largest magnitude that is expected, a number is what rounding left."""
+
 NOTICED = 1e-7
 """From which share of the largest magnitude on, an element counts as changed."""
 
@@ -38,6 +41,8 @@ class Responses:
         self.mismatch = mismatch
         self.what = mismatch.what
         self.expected, self.got = (np.asarray(own).astype(float) for own in (mismatch.expected, mismatch.got))
+        self.rounding = ROUNDING * np.abs(self.expected).max(initial=0.0)
+        self.got = self._without_rounding(self.got)
         self.part: Any = mismatch.part
         self.exact = np.asarray(mismatch.got).dtype == np.float64
         self.random = np.random.default_rng(0)
@@ -65,8 +70,12 @@ class Responses:
                 return None
             if len(parts) <= self.part or parts[self.part].shape != self.expected.shape:
                 return None
-            results.append(parts[self.part])
+            results.append(self._without_rounding(parts[self.part]))
         return results if all(np.isfinite(own).all() for own in results) else None
+
+    def _without_rounding(self, numbers: Any) -> Any:
+        """Return numbers with 0 for those that are rounding beside the expected ones, and change with anything."""
+        return np.where(np.abs(numbers) <= self.rounding, 0.0, numbers)
 
     def changed(self, came: Any) -> tuple[bool, bool]:
         """Tell whether both results are others than before."""
@@ -116,7 +125,10 @@ def answered(relation: Callable[[Responses], Claims], steady: bool = True) -> Ca
 
 def _another_time(asked: Responses) -> Claims:
     """The function returns something else for the same arguments."""
-    yield "wavers", Message("Called again with the same arguments, {what} is another: is it random?", what=asked.what)
+    message = (
+        "Called again with the same arguments, {what} is another. Is it random, or is something kept between calls?"
+    )
+    yield "wavers", Message(message, what=asked.what)
 
 
 another_time = answered(_another_time, steady=False)
@@ -223,59 +235,124 @@ def _changed_parameters(state: dict[str, Any]) -> Iterator[tuple[Any, Message, d
             yield ("one", one, other), message, own
 
 
-def taken_by_parts(module: "Any", arguments: "Any") -> "Any":
-    """Call a module, and return what its parts, modules too, took when they were first called, by their names.
+def seen_by_parts(module: "Any", arguments: "Any") -> "Any":
+    """Call a module; return the tensors that its parts, modules too, took and returned, in order, by call.
 
+    Each is a list: what happened ("into" or "out of"), the part's name, its numbers, and its masks.
     This runs where the module lives, and goes there as text.
     """
     import numpy
     import torch
 
-    taken: dict[str, list[torch.Tensor]] = {}
+    most = 300
+    seen: list[list[object]] = []
 
-    def noting(name: str) -> "Any":
-        def note(_part: torch.nn.Module, given: tuple[object, ...], named: dict[str, object]) -> None:
-            tensors = [own for own in (*given, *named.values()) if isinstance(own, torch.Tensor)]
-            taken.setdefault(name, [own.detach().clone() for own in tensors if own.is_floating_point()])
+    def noting(what: str, name: str) -> "Any":
+        def note(_part: torch.nn.Module, given: object, named: "Any", *result: object) -> None:
+            values = result[0] if result else (*given, *named.values())  # type: ignore[misc]
+            tensors = [own for own in (values if isinstance(values, tuple) else (values,)) if hasattr(own, "detach")]
+            kinds: list[list[object]] = [[], []]
+            for own in tensors if len(seen) < most else []:
+                if own.is_floating_point() or own.dtype == torch.bool:
+                    kinds[own.dtype == torch.bool].append(own.detach().clone())
+            seen.append([what, name, *kinds])
 
         return note
 
-    parts = [(name, part) for name, part in module.named_modules() if name]
-    hooks = [part.register_forward_pre_hook(noting(name), with_kwargs=True) for name, part in parts]
+    hooks = []
+    for name, part in module.named_modules():
+        if name:
+            hooks.append(part.register_forward_pre_hook(noting("into", name), with_kwargs=True))
+            hooks.append(part.register_forward_hook(noting("out of", name), with_kwargs=True))
     try:
         module(*[torch.tensor(own) if isinstance(own, numpy.ndarray) else own for own in arguments])
     finally:
         for hook in hooks:
             hook.remove()
-    return taken
+    return seen[:most]
+
+
+FIRST_WRONG = {
+    ("", "into"): "What goes into `{name}` is not what it should be.",
+    ("into", "into"): "What goes into `{before}` is right, and what goes into `{name}` is not.",
+    ("out of", "into"): "What `{before}` returns is right, and what goes into `{name}` is not.",
+    ("same", "out of"): "What goes into `{name}` is right, and what it returns is not.",
+    ("into", "out of"): "What goes into `{before}` is right, and what `{name}` returns is not.",
+    ("out of", "out of"): "What `{before}` returns is right, and what `{name}` returns is not.",
+}
+"""What is said of the first wrong numbers in a module, by what was right before and by what is wrong."""
 
 
 @answered
 def parts_reached(asked: Responses) -> Claims:
-    """Which of a module's parts is the first to get what it should not."""
-    if asked.mismatch.modules is None or equal(asked.got, asked.expected):
+    """Where in a module the first wrong numbers are: what goes into one of its parts, or what it returns."""
+    modules = asked.mismatch.modules
+    if modules is None or equal(asked.got, asked.expected) or not _have_the_same(*modules):
         return
     arguments = list(asked.mismatch.arguments.values())
     try:
-        right, own = (run_remote(taken_by_parts, module, (arguments,)) for module in asked.mismatch.modules)
-        pairs = [(name, list(zip(right[name], own[name], strict=False))) for name in right if name in own]
+        right, own = (run_remote(seen_by_parts, module, (arguments,)) for module in modules)
+        found = [(what, name, _taken(numbers, masks, what, name, own)) for what, name, numbers, masks in right]
     except Exception:  # what comes from elsewhere may be anything
         return
-    before = ""
-    for name, pair in pairs:
-        arrays = [tuple(np.asarray(part, dtype=float) for part in both) for both in pair]
-        if not arrays or any(wanted.shape != came.shape for wanted, came in arrays):
-            continue  # written in another way, perhaps
-        if not all(equal(came, wanted) for wanted, came in arrays):
-            message = "What goes into `{name}` is not what it should be."
-            if before:
-                message = "What goes into `{before}` is right; what goes into `{name}`, which comes next, is not."
-            yield ("into", before, name), Message(message, before=before, name=name)
+    kind, before, skipped = "", "", False  # what was seen to be right, last
+    for what, name, wrong in found:
+        if wrong is None:
+            skipped = True  # written in another way, perhaps
+        elif wrong == "mask":
+            yield ("mask", name), Message("The mask that goes into `{name}` is not the right one.", name=name)
             return
-        before = name
-    if before:
-        message = "What goes into `{before}` is right; what comes of it in the end is not."
-        yield ("after", before), Message(message, before=before)
+        elif wrong:
+            order = "same" if name == before else kind, what
+            if order in FIRST_WRONG:
+                yield (*order, before, name), Message(FIRST_WRONG[order], before=before, name=name)
+            return
+        else:
+            kind, before = what, name
+    if kind == "out of" and not skipped:
+        message = "What `{before}` returns is right, and what is made of it in the end is not."
+        yield ("end", before), Message(message, before=before)
+
+
+def _have_the_same(right: Any, own: Any) -> bool:
+    """Tell whether a module has the numbers of the right one, under its names: else its parts are others."""
+    wanted, came = ask(right, "state_dict"), ask(own, "state_dict")
+    return all(
+        name in came and tuple(came[name].shape) == tuple(value.shape) and bool((came[name] == value).all())
+        for name, value in wanted.items()
+    )
+
+
+def _taken(numbers: Any, masks: Any, what: str, name: str, calls: Any) -> str | None:
+    """Return what is wrong where a part takes or returns something, "numbers" or "mask".
+
+    "" if nothing is, in one of its calls at least; None if it is never called, or in other shapes.
+    """
+    said: list[str | None] = []
+    for own_what, own_name, own_numbers, own_masks in calls:
+        if (own_what, own_name) == (what, name):
+            pairs = [_alike(*both) for both in zip(numbers, own_numbers, strict=False)]
+            pairs_of_masks = [_alike(*both) for both in zip(masks, own_masks, strict=False)]
+            if False in pairs:
+                said.append("numbers")
+            elif None in pairs or not pairs:
+                said.append(None)
+            else:
+                said.append("mask" if False in pairs_of_masks else "")
+    return min(said, key=["", None, "mask", "numbers"].index, default=None)
+
+
+def _alike(wanted: Any, came: Any) -> bool | None:
+    """Tell whether two tensors have the same numbers, in another shape perhaps; None if that cannot be told."""
+    wanted, came = (np.asarray(own, dtype=float) for own in (wanted, came))
+    if wanted.shape == came.shape:
+        return equal(came, wanted)
+    if wanted.size == came.size:
+        return equal(came.ravel(), wanted.ravel()) or None
+    try:  # a mask may be stretched
+        return equal(*np.broadcast_arrays(came, wanted)) or None
+    except ValueError:
+        return None
 
 
 def _reach(asked: Responses, name: str, argument: Any, axis: int) -> Any:
@@ -382,7 +459,9 @@ def sequences_mixed(asked: Responses) -> Claims:
         wanted, came, places = found
         apart = np.arange(len(wanted))[:, None] != places[None, :]
         if (came & apart).any() and not (wanted & apart).any():
-            message = "Sequences of a batch are mixed: each of {what} should depend on its own of `{name}` alone."
+            message = (
+                "Sequences of a batch are mixed: each sequence of {what} should depend on its own in `{name}` alone."
+            )
             yield ("mixed", name), Message(message, name=name, what=asked.what)
 
 
@@ -440,16 +519,15 @@ def _times(after: Any, before: Any) -> str:
 
 
 RELATIONS = [
-    another_time,
     one_for_ones,
     any_numbers,
-    any_parameters,
     other_parameters,
+    any_parameters,
     rows_reached,
     elements_reached,
     sequences_mixed,
+    parts_reached,
     one_added,
     doubled,
-    parts_reached,
 ]
 """All of them, those that say most first."""

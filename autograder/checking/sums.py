@@ -5,14 +5,16 @@ from typing import Any
 
 import numpy as np
 
-COUNTS = 0.01
-"""Below this share, a term does not count, and what is left of an array is rounding."""
+from .expect import RTOL
+
+COUNTS = 0.005
+"""Below this, a term does not count."""
 
 
-def counts_in(array: Any, terms: Mapping[str, Any]) -> dict[str, float] | None:
+def counts_in(array: Any, terms: Mapping[str, Any], rtol: float = RTOL) -> dict[str, float] | None:
     """Return how often each of these terms, arrays of its shape, counts in an array, such as 1 or -0.5.
 
-    None if it is no sum of them, or if they cannot be told apart in it.
+    None if it is no sum of them, up to `rtol` of its largest number, or if they cannot be told apart in it.
     """
     numbers = np.asarray(array, dtype=float)
     columns = [np.asarray(term, dtype=float) for term in terms.values()]
@@ -22,16 +24,16 @@ def counts_in(array: Any, terms: Mapping[str, Any]) -> dict[str, float] | None:
     counts, _, rank, _ = np.linalg.lstsq(matrix, numbers.ravel(), rcond=None)
     counts = np.where(np.abs(counts) < COUNTS, 0.0, counts)
     left = np.abs(matrix @ counts - numbers.ravel()).max(initial=0.0)
-    if rank < len(terms) or left > COUNTS * np.abs(numbers).max(initial=0.0):
+    if rank < len(terms) or left > rtol * np.abs(numbers).max(initial=0.0):
         return None
     return dict(zip(terms, counts.tolist(), strict=True))
 
 
 def as_sum(counts: Mapping[str, float]) -> str:
-    """Return a sum as text, such as "0.25 A - B"."""
+    """Return a sum as text, what is added first, such as "0.25 A - B"."""
     parts = [
         f"{'-' if count < 0 else '+'} {'' if abs(abs(count) - 1) < COUNTS else f'{abs(count):.3g} '}{term}"
-        for term, count in counts.items()
+        for term, count in sorted(counts.items(), key=lambda own: own[1] < 0)
         if count
     ]
     text = " ".join(parts).removeprefix("+ ")

@@ -59,6 +59,8 @@ run = suite.run
 # are below 2e-8 and 1e-8: both are far below RTOL.
 STEP = 1e-5
 
+MANY, MOST_TERMS = 9, 3  # weights of a Jacobian that is told as a sum, and terms of the sum
+
 # For a single row or column, where sums may come out small by chance, and float32's rounding is no longer small
 # beside them: of the order of 1e-7, while the largest number is below 1e-3 once in some 10^6 draws.
 SINGLE = 1e-3
@@ -259,17 +261,22 @@ def jacobian_diagonal(softmax_jacobian, draw):
     try:
         expect_close(np.diagonal(J), np.diagonal(measured_jacobian(s)), what=Message("the diagonal"))
     except Failed as error:
-        error.relation = made_of(J, weights_of(s))
+        error.relation = made_of(softmax_jacobian, draw)
         raise
 
 
-def made_of(J, a):
-    """Return a sentence on the simple matrices that a Jacobian for weights `a` is the sum of; "" if of none."""
-    one = np.ones_like(a)
-    terms = {"diag(a)": np.diag(a), "diag(a^2)": np.diag(a**2), "I": np.eye(len(a)), "a a^T": np.outer(a, a)}
+def made_of(softmax_jacobian, draw):
+    """Return a sentence on the few simple matrices that what came is the sum of; "" if of none, or if it is right."""
+    a = draw.weights(MANY)
+    one, J = np.ones_like(a), expect_array(softmax_jacobian(a), (MANY, MANY))
+    right = {"diag(a)": np.diag(a), "a a^T": np.outer(a, a)}
+    terms = right | {"diag(a^2)": np.diag(a**2), "I": np.eye(MANY)}
     terms |= {"a 1^T": np.outer(a, one), "1 a^T": np.outer(one, a), "1 1^T": np.outer(one, one)}
-    found = counts_in(J, terms)
-    return Message("What came is {sum}.", sum=as_sum(found)) if found else ""
+    terms |= {"a^2 1^T": np.outer(a**2, one), "1 (a^2)^T": np.outer(one, a**2)}
+    found = {term: count for term, count in (counts_in(J, terms) or {}).items() if count}
+    if not 0 < len(found) <= MOST_TERMS or as_sum(found) == as_sum({"diag(a)": 1, "a a^T": -1}):
+        return ""
+    return Message("What came is {sum}.", sum=as_sum(found))
 
 
 @check(weight=3, needs=[jacobian_shape])
@@ -280,7 +287,11 @@ def jacobian_others(softmax_jacobian, draw):
         own = np.eye(len(s), dtype=bool)
         J = expect_array(softmax_jacobian(weights_of(s)), own.shape)
         expected = np.where(own, 0, measured_jacobian(s))
-        expect_close(np.where(own, 0, J), expected, what=Message("the entries beside the diagonal (shown as 0)"))
+        try:
+            expect_close(np.where(own, 0, J), expected, what=Message("the entries beside the diagonal (shown as 0)"))
+        except Failed as error:
+            error.relation = made_of(softmax_jacobian, draw)
+            raise
 
 
 @check(weight=1, needs=[jacobian_diagonal, jacobian_others])

@@ -603,8 +603,8 @@ def moved_by(fit_exponent, lengths, seconds):
         return ""
     came, wanted = (", ".join(f"{round(float(own), 2) + 0.0:.2f}" for own in moves) for moves in (came, wanted))
     return Message(
-        "If one point takes twice as long, the result changes by {came}, from the first point to the last, and "
-        "should by {wanted}.",
+        "Double the seconds of one point: for the first to the last point the result changes by {came}, and should "
+        "change by {wanted}.",
         came=came, wanted=wanted,
     )  # fmt: skip
 

@@ -518,13 +518,15 @@ def made_of(got, name, q, k, v, upstream, causal):
         "K": ("Q", {"(P*dP)^T": scale, "(P*D)^T": -scale}),
         "V": ("dO", {"P^T": 1}),
     }
-    found = {term: count for term, count in (counts_in(got, terms) or {}).items() if count}
+    found = {term: count for term, count in (counts_in(got, terms, 1e-3) or {}).items() if count}
     if not 0 < len(found) <= MOST_TERMS:
         return ""
     factor, wanted = formula[name]
     return Message(
-        "The gradient of {name} is {came}, and should be {wanted}.",
-        name=name, came=as_sum(found), wanted=as_sum({f"{what} {factor}": count for what, count in wanted.items()}),
+        "The gradient of {name} is {came}, and should be {wanted}, where dP = dO V^T, D has the row sums of dO * O, "
+        "and 1 / sqrt(d) is {scale}.",
+        name=name, scale=f"{scale:.3g}", came=as_sum(found),
+        wanted=as_sum({f"{what} {factor}": count for what, count in wanted.items()}),
     )  # fmt: skip
 
 

@@ -44,6 +44,8 @@ from specifications import attended, columns, side_by_side
 
 torch.set_num_threads(1)  # everything here is small
 
+ALIKE = 0.9  # the correlation from which on numbers may be a multiple of others, or these plus a number
+
 suite = Suite(
     __name__,
     read={
@@ -645,11 +647,18 @@ def expect_moved(layer, values):
             expect_close(after[name], part, what=name)
         except Failed as failure:
             failure.parts = {name: part.numpy() for name, part in values.items()}
-            given = np.concatenate([part.numpy().ravel() for part in values.values()])
-            if not np.isin(np.asarray(after[name].detach()).astype(given.dtype), given).any():
-                text = "No number of {name} is one of those that were given: they are made, and not copied."
+            if is_new(after[name], part, values):
+                text = "None of the numbers in `{name}` is among those that were given. Was it copied?"
                 failure.relation = Message(text, name=name)
             raise
+
+
+def is_new(came, wanted, values):
+    """Tell whether none of a parameter's numbers is given, and it is no multiple of what it should be."""
+    came, given = came.detach().float(), torch.cat([part.flatten() for part in values.values()]).float()
+    if came.shape != wanted.shape or torch.isin(came, given).any():
+        return False
+    return came.numel() > 1 and abs(np.corrcoef(came.flatten(), wanted.flatten())[0, 1]) < ALIKE
 
 
 def expect_its_own(subject, module, values, name):

@@ -349,9 +349,10 @@ def counts_of(out, values, h, head, added):
     counts = {term: f"{round(count, 3) + 0.0:g}" for term, count in found.items()}
     bias = counts.pop("bias", "1")
     if bias != "1":
-        return Message("The bias of W_o counts {count} times in the result, and should once.", count=bias)
+        return Message("The bias of W_o counts {count} times in the result, and should count once.", count=bias)
     return Message(
-        "From head 0 to the last, the heads count {counts} times in the result, and should {wanted} times.",
+        "Heads 0 to {last} count {counts} times in the result. It should be {wanted}.",
+        last=h - 1,
         counts=", ".join(counts.values()), wanted=", ".join("0" if t == head else "1" for t in range(h)),
     )  # fmt: skip
 
