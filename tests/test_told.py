@@ -43,6 +43,7 @@ def test_what_an_array_is_the_sum_of_is_told_if_it_is_the_only_one():
             lambda attend, X, p: max(np.abs(attend(X[[i]]) - X[[i]]).max() for i in p),
             "called with one word at a time",
         ),
+        (lambda attend, X, p: np.median(np.abs(attend(X[p]) - attend(X)[p])), "is the median of all differences"),
         (
             lambda attend, X, p: abs((attend(X[p]) - attend(X)[p])[3, 1]),
             "one of the differences, that in row 3, column",

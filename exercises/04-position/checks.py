@@ -172,9 +172,17 @@ def without_a_call(taken, X, permutation):
 
 
 def one_of_them(got, attend, X, permutation):
-    """Return a sentence on which difference the number is, where it is one of them; "" where it is none."""
+    """Return a sentence on which difference the number is, or what of all of them; "" where it is none of these."""
     differences = attend(X[permutation]) - attend(X)[permutation]
     sizes = np.abs(differences)
+    for what, number in [
+        (Message("the sum"), sizes.sum()),
+        (Message("the mean"), sizes.mean()),
+        (Message("the median"), np.median(sizes)),
+        (Message("the root of the sum of squares"), np.linalg.norm(sizes)),
+    ]:
+        if sizes.size > 1 and np.abs(got - number) <= RTOL * number:
+            return Message("The number is {what} of all differences, taken without their signs.", what=what)
     largest = np.unravel_index(sizes.argmax(), sizes.shape)
     found = np.argwhere(np.abs(sizes - np.abs(got)) <= RTOL * np.abs(got))
     if len(found) != 1 or tuple(found[0]) == largest:
