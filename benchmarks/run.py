@@ -104,8 +104,8 @@ def one_class(options, name, kind):
 
 def _waiting(into, name):
     """Return the points that wait for a GPU, by cell: whoever grades here, nobody can give them."""
-    cells = [record["cells"] for path in _records(into, name) for record in [json.loads(path.read_text("utf8"))]]
-    return {cell: own["pending"] for graded in cells for cell, own in graded.items() if own["pending"]}
+    records = [json.loads(path.read_text(encoding="utf8")) for path in _records(into, name)]
+    return {cell: own["pending"] for record in records for cell, own in record["cells"].items() if own["pending"]}
 
 
 def _right_are_full(who, students, points, waiting=None):

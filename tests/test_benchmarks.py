@@ -302,4 +302,8 @@ def test_grades_are_compared_cell_by_cell(benchmarks):
         ["ada b: 1.5 and 1"],
     )
     assert differences(ours, {("ada", "a"): (4, 4), ("ada", "b"): (1.5, 3)})[0] == ["ada c: 0 and no grade"]
-    assert benchmarks("graders").not_full(ours) == ["ada b: 1.5 of 3", "ada c: 0 of 2", "zoe a: 0 of 4"]
+    not_full = benchmarks("graders").not_full
+    assert not_full(ours) == ["ada b: 1.5 of 3", "ada c: 0 of 2", "zoe a: 0 of 4"]
+    assert not_full(ours, {"b": 1.5, "c": 1}) == ["ada c: 0 of 2", "zoe a: 0 of 4"], (
+        "what waits for a GPU is not lost"
+    )

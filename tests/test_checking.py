@@ -1235,6 +1235,9 @@ def test_what_cancels_is_the_same_whatever_rounding_leaves_of_it():
     half = gradient.astype(np.float16)
     assert not same((1e-4 * half, half), (-1e-4 * half, half)), "16 roundings of float16 would be 1 %"
     assert not same((3, 10**9), (4, 10**9)) and not same((one, gradient), (other,))
+    assert same({"Q": one, "V": gradient}, {"Q": other, "V": gradient})
+    assert same((gradient, {"Q": one}), (gradient, {"Q": other}))
+    assert not same({"Q": one, "V": gradient}, {"Q": other, "V": 1.01 * gradient})
 
 
 def test_an_exception_is_told_without_what_torch_did_inside_and_arguments_by_what_they_are():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from autograder.authoring import loader
-from autograder.checking import as_sum, counts_in
+from autograder.checking import Failed, as_sum, counts_in, told_by
 
 SEED = 3
 
@@ -132,3 +132,32 @@ def test_which_products_a_gradient_is_the_sum_of():
     for name, right in (("Q", dS @ k), ("K", dS.mT @ q), ("V", P.mT @ upstream)):
         came, wanted = told(right, name).split(", and should be ")
         assert came == f"The gradient of {name} is {wanted}", "what is told to be right is"
+
+
+def test_what_finding_out_ends_in_changes_no_failure():
+    with pytest.raises(Failed) as caught, told_by(lambda: 1 / 0):
+        raise Failed("It is 3.")
+    assert (caught.value.message, caught.value.relation) == ("It is 3.", "")
+    with pytest.raises(Failed) as caught, told_by(lambda name: f"Of {name}.", "x"):
+        raise Failed("It is 3.")
+    assert caught.value.relation == "Of x."
+
+
+@pytest.mark.slow
+def test_numbers_that_were_copied_and_changed_are_not_called_new():
+    (folder,) = [folder for folder in loader.FOLDERS if folder.name == "06-multi-head"]
+    is_new = loader.load(folder).suite.checks[0].__globals__["is_new"]
+    random = torch.Generator().manual_seed(SEED)
+    values = {name: torch.randn(6, 6, dtype=torch.float64, generator=random) for name in ("W_q", "W_o")}
+    wanted = values["W_o"]
+    assert is_new(torch.randn(6, 6, generator=random), wanted, values)
+    copied = [
+        wanted.flip(0),
+        wanted.float().flip(1),
+        values["W_q"].float(),
+        3 * wanted,
+        -wanted,
+        wanted + 1,
+        wanted.half(),
+    ]
+    assert not any(is_new(own, wanted, values) for own in copied)

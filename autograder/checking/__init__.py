@@ -25,6 +25,7 @@ from .expect import (
     expect_tensor,
     expect_tuple,
     expect_unchanged,
+    told_by,
 )
 from .memory import expect_held
 from .modules import Module, backward, expect_gradients, expect_parameters
@@ -86,6 +87,7 @@ __all__ = [
     "placed",
     "read_only",
     "right",
+    "told_by",
 ]
 
 # An exercise's archive has this package by its short name, and its files import it so. In the course's repository it

@@ -306,15 +306,20 @@ def same(a: Any, b: Any, unseen: float = 0.0) -> bool:
     Of several arrays, one may hold nothing but rounding of what the others are made of, such as a gradient that is 0
     by the formula: there it is another number on another processor. Differences up to `unseen` are none.
     """
+    pairs: list[tuple[Any, Any]] | None = None
     if isinstance(a, (tuple, list)) and type(a) is type(b):
         if len(a) != len(b):
             return False
-        if all(same(x, y, unseen) for x, y in zip(a, b, strict=True)):
+        pairs = list(zip(a, b, strict=True))
+    elif type(a) is dict and type(b) is dict:
+        if a.keys() != b.keys():
+            return False
+        pairs = [(item, b[name]) for name, item in a.items()]
+    if pairs is not None:
+        if all(same(x, y, unseen) for x, y in pairs):
             return True
         unseen = unseen or _rounding_of(a)
-        return bool(unseen) and all(same(x, y, unseen) for x, y in zip(a, b, strict=True))
-    if type(a) is dict and type(b) is dict:
-        return a.keys() == b.keys() and all(same(item, b[name]) for name, item in a.items())
+        return bool(unseen) and all(same(x, y, unseen) for x, y in pairs)
     x, y = as_plain(a), as_plain(b)
     if x is None or y is None:
         return x is y and _same_object(a, b) and (not isinstance(a, str) or a == b)
@@ -329,11 +334,11 @@ def same(a: Any, b: Any, unseen: float = 0.0) -> bool:
         return bool((close | (x == y) | (np.isnan(x) & np.isnan(y))).all())
 
 
-def _rounding_of(values: Sequence[Any]) -> float:
+def _rounding_of(values: Any) -> float:
     """Return what may be left where numbers as large as the largest of these cancel; 0 where none is fractional."""
     rounding = 0.0
-    for value in values:
-        if isinstance(value, (tuple, list)):
+    for value in values.values() if isinstance(values, dict) else values:
+        if isinstance(value, (tuple, list, dict)):
             rounding = max(rounding, _rounding_of(value))
         elif (numbers := as_plain(value)) is not None and numbers.dtype.kind == "f" and numbers.size:
             largest = np.abs(numbers[np.isfinite(numbers)].astype(float)).max(initial=0.0)

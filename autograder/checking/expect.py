@@ -1,6 +1,7 @@
 """Expectations: each either holds, or raises `Failed` with what held, what did not, and where."""
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,20 @@ class Failed(AssertionError):
         self.changed = ""
         self.raised, self.tells = raised, tells
         self.relation: str | Message = ""  # found by the check itself
+
+
+@contextlib.contextmanager
+def told_by(find: Callable[..., str | Message], *arguments: Any) -> Iterator[None]:
+    """Let a check that fails within this say what `find(*arguments)` finds out about the result.
+
+    Nothing is said where that ends in an error: what failed stays what it is.
+    """
+    try:
+        yield
+    except Failed as failure:
+        with contextlib.suppress(Exception):
+            failure.relation = find(*arguments)
+        raise
 
 
 def as_array(value: Any) -> Any:

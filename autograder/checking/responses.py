@@ -2,7 +2,8 @@
 
 The function under test and a right answer are called with one argument changed a little: other numbers in all of it
 or in one row, ones, 1 added, doubled. Where the right answer obeys a law of this kind and the function does not, or
-the other way round, that is said.
+the other way round, that is said. So is where in a module the first wrong numbers are, and what comes out differently
+each time.
 """
 
 import time

@@ -140,7 +140,7 @@ def _exercise_of(course: Course, path: Path, parsed: Any) -> Exercise:
 
     from autograder.cells import grade_id, is_graded
 
-    exercises = course.released() or course.exercises()
+    exercises = course.released() or course.exercises()  # where none is, that says which to release
     named = _of_name(exercises, path)
     if named:
         return course.exercises([named.name])[0]

@@ -21,7 +21,6 @@ if not importlib.util.find_spec("checking"):
 import numpy as np
 
 from checking import (
-    Failed,
     Message,
     Suite,
     as_sum,
@@ -37,6 +36,7 @@ from checking import (
     expect_inputs_kept,
     expect_tuple,
     noncontiguous,
+    told_by,
 )
 from specifications import attended, attention_weights, carried_back, entrywise_jacobian, gradients, weights_of
 
@@ -59,7 +59,7 @@ run = suite.run
 # are below 2e-8 and 1e-8: both are far below RTOL.
 STEP = 1e-5
 
-MANY, MOST_TERMS = 9, 3  # weights of a Jacobian that is told as a sum, and terms of the sum
+MOST_TERMS = 3  # of a sum that is told
 
 # For a single row or column, where sums may come out small by chance, and float32's rounding is no longer small
 # beside them: of the order of 1e-7, while the largest number is below 1e-3 once in some 10^6 draws.
@@ -256,21 +256,16 @@ def jacobian_shape(softmax_jacobian, draw):
 @check(weight=2, needs=[jacobian_shape])
 def jacobian_diagonal(softmax_jacobian, draw):
     """On the diagonal stands how much a weight grows with its own score, as measured on softmax."""
-    s = draw.array(*draw.sizes(1))
+    s = draw.array(sum(draw.sizes(2)))  # long enough to tell what a matrix is the sum of
     J = expect_array(softmax_jacobian(weights_of(s)), (len(s), len(s)))
-    try:
+    with told_by(made_of, J, weights_of(s)):
         expect_close(np.diagonal(J), np.diagonal(measured_jacobian(s)), what=Message("the diagonal"))
-    except Failed as error:
-        error.relation = made_of(softmax_jacobian, draw)
-        raise
 
 
-def made_of(softmax_jacobian, draw):
+def made_of(J, a):
     """Return a sentence on the few simple matrices that what came is the sum of; "" if of none, or if it is right."""
-    a = draw.weights(MANY)
-    one, J = np.ones_like(a), expect_array(softmax_jacobian(a), (MANY, MANY))
-    right = {"diag(a)": np.diag(a), "a a^T": np.outer(a, a)}
-    terms = right | {"diag(a^2)": np.diag(a**2), "I": np.eye(MANY)}
+    one = np.ones_like(a)
+    terms = {"diag(a)": np.diag(a), "a a^T": np.outer(a, a), "diag(a^2)": np.diag(a**2), "I": np.eye(len(a))}
     terms |= {"a 1^T": np.outer(a, one), "1 a^T": np.outer(one, a), "1 1^T": np.outer(one, one)}
     terms |= {"a^2 1^T": np.outer(a**2, one), "1 (a^2)^T": np.outer(one, a**2)}
     found = {term: count for term, count in (counts_in(J, terms) or {}).items() if count}
@@ -283,15 +278,12 @@ def made_of(softmax_jacobian, draw):
 def jacobian_others(softmax_jacobian, draw):
     """Beside the diagonal stands how much a weight shrinks with another's score, as measured on softmax."""
     for _ in range(2):
-        s = draw.array(*draw.sizes(1))
+        s = draw.array(sum(draw.sizes(2)))
         own = np.eye(len(s), dtype=bool)
         J = expect_array(softmax_jacobian(weights_of(s)), own.shape)
         expected = np.where(own, 0, measured_jacobian(s))
-        try:
+        with told_by(made_of, J, weights_of(s)):
             expect_close(np.where(own, 0, J), expected, what=Message("the entries beside the diagonal (shown as 0)"))
-        except Failed as error:
-            error.relation = made_of(softmax_jacobian, draw)
-            raise
 
 
 @check(weight=1, needs=[jacobian_diagonal, jacobian_others])

@@ -21,7 +21,6 @@ import numpy as np
 import torch
 
 from checking import (
-    Failed,
     Message,
     Suite,
     backward,
@@ -32,6 +31,7 @@ from checking import (
     expect_raises,
     expect_tensor,
     expect_unchanged,
+    told_by,
 )
 from specifications import parts, rank_of, scores, without
 
@@ -329,15 +329,13 @@ def effective_rank_kept(effective_rank, draw):
 def expect_ablated(ablate_head, draw, h, d_head, **more):
     """Fail unless the result is that of the other heads; say what each head counts in it."""
     found, values, head, query, key = ablated(ablate_head, draw, h, d_head, **more)
-    try:
+    with told_by(counts_of, found["out"], values, h, head, query, key):
         expect_close(found["out"], without(values, h, head, query, key))
-    except Failed as error:
-        error.relation = counts_of(found["out"], values, h, head, parts(values, h, query, key))
-        raise
 
 
-def counts_of(out, values, h, head, added):
+def counts_of(out, values, h, head, query, key):
     """Return a sentence on how often each head, and the bias of W_o, counts in a result; "" if that can't be told."""
+    added = parts(values, h, query, key)
     terms = {str(t): part for t, part in enumerate(added)}
     if "W_o.bias" in values:
         terms["bias"] = values["W_o.bias"].expand(added[0].shape)

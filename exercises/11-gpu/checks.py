@@ -39,6 +39,7 @@ from checking import (
     expect_raises,
     expect_tensor,
     expect_tuple,
+    told_by,
 )
 from specifications import attended, earlier, of_torch, out_of
 
@@ -489,11 +490,8 @@ def expect_gradients_of(function, inputs, upstream, causal=False, names="QKV", r
             if got is None:
                 raise Failed(Message("No gradient came to {name}.", name=name), tells=True)
             more = {} if rtol is None else {"rtol": rtol, "unit": units(leaf.grad)}
-            try:
+            with told_by(made_of, exact(got), name, *map(exact, (*inputs, upstream)), causal):
                 expect_close(exact(got), leaf.grad, what=Message("the gradient of {name}", name=name), **more)
-            except Failed as error:
-                error.relation = made_of(exact(got), name, *map(exact, (*inputs, upstream)), causal)
-                raise
 
 
 def made_of(got, name, q, k, v, upstream, causal):
