@@ -1,5 +1,6 @@
 """The course on disk: every path, once; its exercises, what they say of themselves, and nbgrader's configuration."""
 
+import ast
 import copy
 import dataclasses
 import difflib
@@ -162,6 +163,17 @@ class Exercise:
     def settings(self) -> Settings:
         """What its `exercise.toml` says, as it was released."""
         return Settings.read(self.released)
+
+    @cached_property
+    def wants(self) -> tuple[str, ...]:
+        """What its checks need of the machine, as their `on=` names it, once for each check; as it was released."""
+        try:
+            text = (self.released / "checks.py").read_text(encoding="utf-8")
+            nodes = list(ast.walk(ast.parse(text))) if " on=" in text else []
+        except (OSError, SyntaxError, UnicodeDecodeError):  # which whoever loads it will say better
+            return ()
+        named = [node.value for node in nodes if isinstance(node, ast.keyword) and node.arg == "on"]
+        return tuple(str(node.value) for node in named if isinstance(node, ast.Constant))
 
     @cached_property
     def title(self) -> str:

@@ -1,7 +1,5 @@
 """What this machine has and lacks, each with what it is for and what mends it."""
 
-import ast
-import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -16,6 +14,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from autograder.checking import machine
 from autograder.course import CONFIG, ROOT, Course, Exercise, UserError
 
 PACKAGE = "attention-by-hand"
@@ -42,7 +41,7 @@ class Finding:
 def findings(root: Path = ROOT) -> list[Finding]:
     """Return all findings, the needed things first; `root` is the course's folder."""
     course = [_exercises(root), *_configuration(root), _writable(root)]
-    return [*_python(), *packages(), _torch(root), _triton(), *course, *_tools(), _isolation()]
+    return [*_python(), *packages(), _torch(root), _triton(), _compile(), *course, *_tools(), _isolation()]
 
 
 def _python() -> Iterator[Finding]:
@@ -139,31 +138,33 @@ def unverified(exercises: Iterable[Exercise]) -> list[str]:
 
 
 def _for_what(exercise: Exercise) -> str:
-    """Return for how much an exercise needs a GPU, as far as its modules say `on="gpu"`."""
-    found = []
-    for file, one, many in (("checks.py", "check", "checks"), ("misconceptions.py", "wrong answer", "wrong answers")):
-        with contextlib.suppress(OSError, SyntaxError, UnicodeDecodeError):
-            text = (exercise.released / file).read_text(encoding="utf-8")
-            words = [own for own in ast.walk(ast.parse(text)) if isinstance(own, ast.keyword) and own.arg == "on"]
-            count = sum(isinstance(word.value, ast.Constant) and word.value.value == "gpu" for word in words)
-            found += [f"{count} {one if count == 1 else many}"] if count else []
-    return f" for {' and '.join(found)}" if found else ""
+    """Return for how many checks an exercise needs a GPU."""
+    asked = sum(what in ("gpu", "bf16") for what in exercise.wants)
+    return f" for {asked} check{'' if asked == 1 else 's'}" if asked else ""
 
 
 def _triton() -> Finding:
-    """Return whether kernels run here, and how."""
+    """Return whether kernels run here, and how, and whether checks of them can be judged."""
     if importlib.util.find_spec("triton") is None:
         note = "checks of kernels are not verified, and their points wait; Triton is for Linux on x86-64"
         return Finding("Triton", "optional", "not installed", note)
     version = importlib.metadata.version("triton")
-    try:
-        import torch
-
-        native = torch.cuda.is_available()
-    except ImportError:
-        native = False
+    if reason := machine.fails("triton"):
+        return Finding("Triton", "optional", version, f"{reason}; checks of kernels wait, and cost no points")
+    native = machine.has("gpu")
     how = "natively, on the GPU" if native else "in its interpreter, on the CPU"
-    return Finding("Triton", "ok", version, f"kernels run {how}")
+    if native and (reason := machine.fails("bf16")):
+        how += f", but not in bfloat16: {reason}"
+    return Finding("Triton", "ok", version, f"kernels run {how}, and can be watched")
+
+
+def _compile() -> Finding:
+    """Return whether torch compiles a layer here."""
+    reason = machine.fails("compile")
+    state, note = (
+        ("optional", f"{reason}; the check that asks for it waits") if reason else ("ok", "it compiles a layer")
+    )
+    return Finding("torch.compile", state, "found" if not reason else "not usable", note)
 
 
 def _exercises(root: Path) -> Finding:

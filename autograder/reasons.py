@@ -72,6 +72,7 @@ def in_all(outcome: Outcome) -> Message:
 
 def named(needs: Sequence[str]) -> str | Message:
     """Return what checks need of a machine, in words."""
+    needs = [what for what in needs if what != "gpu" or "bf16" not in needs]
     names = [machine.NAMES.get(what, Message(what)) for what in needs] or [Message("it")]
     return joined("{left} and {right}", names)
 

@@ -21,6 +21,7 @@ EXERCISE = "11-gpu"
 SCRIPT = ROOT / "solutions" / EXERCISE / f"{EXERCISE}.py"
 QUICK = os.environ.get("TRITON_INTERPRET") == "1"
 LAST = "# %% ask_tiled_backward [markdown]"  # a dry run goes no further: in the interpreter, all of it takes long
+LAST_FIGURE = "# %% demo_beside"  # it draws how fast the kernels are, which is measured elsewhere
 # test_gpu.py compares the kernel with float64 once more, as the part `check` has done by then.
 CHOSEN = {
     "test_gpu.py": "what_does_not_fit" if QUICK else "not right_on_a_gpu",
@@ -62,9 +63,18 @@ def tested(file, words):
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         chosen = ["-k", words] if words else []
-        arguments = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}", *chosen, f"tests/{file}"]
+        arguments = [
+            "-q",
+            "-p",
+            "xdist.plugin",
+            "-p",
+            "no:cacheprovider",
+            f"--junitxml={report}",
+            *chosen,
+            f"tests/{file}",
+        ]
         try:
-            run("-m", "pytest", *arguments)
+            run("-m", "pytest", *arguments, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")  # whatever else is installed
         except RuntimeError:
             if not report.exists():
                 raise
@@ -130,7 +140,7 @@ def main():
     text = SCRIPT.read_text(encoding="utf-8")
     if QUICK:
         text = text.partition(LAST)[0]
-    text = text.partition("# %% demo_beside")[0]  # it draws how fast the kernels are, which is measured elsewhere
+    text = text.partition(LAST_FIGURE)[0]
     place = Place()
     with placed(place):
         exec(compile(text, str(SCRIPT), "exec"), place.names)  # noqa: S102 (an author's own text)

@@ -11,18 +11,12 @@ import sys
 
 import pytest
 import torch
-from conftest import ROOT
+from conftest import ROOT, absent
 from torch import nn
 
 BENCHMARK = ROOT / "benchmarks" / "gpu.py"
 RECORD = ROOT / "book" / "data" / "gpu.json"
 SEED = 7
-
-
-def absent(reason):
-    """Leave a test out, and say why."""
-    print(reason)
-    pytest.skip(reason)
 
 
 def python(*arguments, **environment):

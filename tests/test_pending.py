@@ -37,6 +37,7 @@ def has(monkeypatch):
     """What this machine has: a set to be changed, empty at first."""
     found = set()
     monkeypatch.setattr(machine, "has", lambda what: what in found)
+    monkeypatch.setattr(machine, "_tried", dict.fromkeys(machine.LACKS, ""))
     return found
 
 
@@ -243,6 +244,7 @@ import pathlib
 from autograder.checking import machine
 
 machine.has = lambda what: what != "gpu" or pathlib.Path({flag!r}).exists()
+machine.presume(dict.fromkeys(machine.LACKS, ""))
 
 
 @check(weight=4, needs=["adds"], on="gpu")
@@ -373,7 +375,7 @@ def test_doctor_says_how_kernels_run_and_what_needs_a_gpu(course, monkeypatch):
     assert "their points wait" in doctor._triton().note
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: name)
     monkeypatch.setattr(doctor.importlib.metadata, "version", lambda name: "3.7.1")
-    assert doctor._triton().note == "kernels run in its interpreter, on the CPU"
+    assert doctor._triton().note == "kernels run in its interpreter, on the CPU, and can be watched"
     (exercise,) = course.exercises()
     (exercise.released / "exercise.toml").write_text("gpu = true")
     (line,) = doctor.unverified([exercise])
@@ -381,7 +383,12 @@ def test_doctor_says_how_kernels_run_and_what_needs_a_gpu(course, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_name", lambda: "A chip")
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: True)
-    assert doctor._triton().note == "kernels run natively, on the GPU"
+    monkeypatch.setattr(machine, "_tried", dict.fromkeys(machine.LACKS, ""))
+    assert doctor._triton().note == "kernels run natively, on the GPU, and can be watched"
+    machine.presume({"bf16": "too old"})
+    assert "but not in bfloat16: It needs a GPU with bfloat16" in doctor._triton().note
+    machine.presume({"triton": "OSError: no compiler"})
+    assert doctor._triton().state == "optional" and "OSError: no compiler" in doctor._triton().note
     assert "A chip, bf16" in doctor._torch().found and doctor.unverified([exercise]) == []
 
 

@@ -46,6 +46,10 @@ class Wrong:
     slip: str = ""
 
 
+GPU = {"gpu", "bf16"}
+"""What checks need where only a GPU shows it."""
+
+
 @dataclass(frozen=True)
 class Right:
     """A listed right answer: its function's name, and the first point that it lost, in words: "" if it lost none."""
@@ -67,7 +71,7 @@ class Tried:
 def tried(exercise: loader.Loaded, subject: str) -> Tried:
     """Try the answers that are listed for a function, with each of `SEEDS`."""
     suite = exercise.suite
-    checks = [check for check in suite.of(subject) if not machine.lacks(check.on)]
+    checks = [check for check in suite.of(subject) if not machine.fails(check.on)]
     wrong = []
     for answer, failed in loader.caught(exercise, subject, SEEDS[0]):
         passes = [] if failed else [SEEDS[0]]
@@ -100,7 +104,7 @@ def _slip(exercise: loader.Loaded, answer: Any, failed: Result) -> str:
 def lost(report: Report) -> str:
     """Return in words the first check that cost points, as in "does not pass ..."; "" if none did."""
     for result in report.results:
-        if result.status.costs_points:
+        if result.status.costs_points or result.on == "own":
             return f"does not pass the check {result.name} (seed {report.seed}): {result.message}"
     return ""
 
@@ -120,17 +124,17 @@ def to_record(exercise: loader.Loaded, found: Iterable[Tried]) -> tuple[set[str]
     What only a GPU shows is left out of both, so that machines with and without one record the same.
     """
     asked, functions = {check.on for check in exercise.suite.checks}, {}
-    of_gpu = {check.__name__ for check in exercise.suite.checks if check.on == "gpu"}
+    of_gpu = {check.__name__ for check in exercise.suite.checks if check.on in GPU}
     for own in found:
         listed = _listed(exercise, own.subject)
         asked |= {getattr(answer, "on", "") for answer in listed.values()}
-        wrong = [answer for answer in own.wrong if getattr(listed[answer.name], "on", "") != "gpu"]
+        wrong = [answer for answer in own.wrong if getattr(listed[answer.name], "on", "") not in GPU]
         functions[own.subject] = verified.Function(
             {answer.name: [name for name, _ in answer.failed if name not in of_gpu] for answer in wrong},
             [answer.name for answer in wrong if not answer.recognised],
             [answer.name for answer in own.right],
         )
-    return {on for on in asked - {"gpu"} if machine.lacks(on)}, functions
+    return {on for on in asked - GPU if machine.fails(on)}, functions
 
 
 def _recorded(exercise: loader.Loaded, subject: str, own: verified.Function) -> Tried:

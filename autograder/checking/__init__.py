@@ -7,7 +7,7 @@ Needs numpy alone; shows drawn feedback in Jupyter and plain text elsewhere.
 
 import sys
 
-from . import diagnosis, machine, pieces, relations, show, subject, suite, words  # noqa: F401
+from . import diagnosis, kernels, machine, pieces, relations, show, subject, suite, words  # noqa: F401
 from .answers import COMMON, families, misconception, right
 from .draw import Draw, noncontiguous, read_only
 from .expect import (
@@ -82,6 +82,7 @@ __all__ = [
     "expect_tuple",
     "expect_unchanged",
     "families",
+    "kernels",
     "misconception",
     "noncontiguous",
     "placed",

@@ -85,8 +85,7 @@ class Diagnosis:
         """
         named = dict(self._causes(checks, function, attempts, wrong_answers, seed))
         yield from named.items()
-        # Of equals, the first.
-        answer = plain or max(right_answers, key=lambda right: hasattr(right, "families"), default=None)
+        answer = plain or own_answer(right_answers)
         for check in checks:
             name = check.__name__
             if name in attempts and attempts[name].failure is not None and name not in named:
@@ -169,6 +168,11 @@ class Diagnosis:
         if len(made) != len(calls) or not all(map(same_call, calls, made)):
             return ""
         return FAILS if failure else PASSES
+
+
+def own_answer(right_answers: Sequence[Any]) -> Any:
+    """Return the right answer that others are compared with: the first one that has families; None without any."""
+    return max(right_answers, key=lambda right: hasattr(right, "families"), default=None)
 
 
 def alike(check: Check, wrong: Any, seed: int, calls: list[Call]) -> str:

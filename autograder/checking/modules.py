@@ -6,6 +6,7 @@ In a student's Jupyter it is their own object; where a class is graded, it stays
 import copy
 import functools
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -54,7 +55,7 @@ def run_remote(function: Callable[..., Any], target: Any, arguments: Sequence[An
     """Run a function of the check's own with an object and arguments, where that object lives.
 
     It goes there as text, and so it imports what it needs itself, and uses no names around it: not in its annotations
-    either, unless they are text themselves.
+    either, unless they are text themselves. Of a module with `TRAVELS_WHOLE`, such as `kernels`, all goes there.
     """
     if hasattr(type(target), "_run"):
         return target._run(function.__name__, text_of(function), arguments)
@@ -63,7 +64,10 @@ def run_remote(function: Callable[..., Any], target: Any, arguments: Sequence[An
 
 @functools.cache
 def text_of(function: Callable[..., Any]) -> str:
-    """Return the text of a function of the check's own, as it goes elsewhere."""
+    """Return the text of a function of the check's own, as it goes elsewhere; see `run_remote`."""
+    module = sys.modules.get(function.__module__)
+    if getattr(module, "TRAVELS_WHOLE", False):
+        return inspect.getsource(module)  # type: ignore[arg-type]
     return textwrap.dedent(inspect.getsource(function))
 
 

@@ -35,7 +35,7 @@ from autograder.checking import machine
 from autograder.course import Exercise, UserError
 from autograder.grading import backends
 from autograder.grading.backends import Job, Local, WorkerDied
-from autograder.grading.places import UNSANDBOXED, without_faulty_gpu
+from autograder.grading.places import UNSANDBOXED, tried, unusable
 from autograder.grading.worker_config import WorkerConfig
 from autograder.records import CODEC
 from autograder.results import Outcome
@@ -95,7 +95,7 @@ class Station:
         hidden = (str(folder), str(course.ROOT))
         told = CODEC.structure(json.loads((folder / SETTING).read_text(encoding="utf-8")), WorkerConfig)
         told = dataclasses.replace(told, root=str(folder), hidden=hidden)
-        self.setting, self.gpu_fault = without_faulty_gpu(told)
+        self.setting = tried(told)
         self.resting, self.used = False, time.monotonic()
         # A worker that Dask's nanny started may have no children of its own, unless it says that it does.
         multiprocessing.current_process().daemon = False
@@ -163,7 +163,7 @@ async def facts(sandbox: bool, dask_worker: Any = None) -> dict[str, Any]:
         "host": socket.gethostname(),
         "versions": versions(),
         "lacks": await asyncio.to_thread(bubblewrap.missing) if sandbox else [],
-        "triton": machine.has("triton"),
+        "has": [what for what in machine.LACKS if what != "gpu" and machine.has(what)],
         "threads": dask_worker.state.nthreads,
     }
 
@@ -197,7 +197,7 @@ def _equip(
             _stations.pop(other).rest()
     if digest not in _stations:
         _stations[digest] = Station(_folders[digest], jobs, each)
-    return {"gpu_fault": _stations[digest].gpu_fault}
+    return {"unusable": unusable(_stations[digest].setting)}
 
 
 async def rest(digest: str) -> None:
@@ -233,7 +233,7 @@ def _engine() -> str:
 
 def packed(setting: WorkerConfig) -> bytes:
     """Return what a station needs, as one archive: the released exercises, and the setting without its paths."""
-    told = dataclasses.replace(setting, root="", hidden=(), hide_gpu=False)
+    told = dataclasses.replace(setting, root="", hidden=(), faults=())
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
         for name, data in _contents(setting, json.dumps(CODEC.unstructure(told))):
@@ -265,7 +265,7 @@ class _Worker:
     said: str
     threads: int
     gpus: int
-    triton: bool
+    has: list[str]
     jobs: deque[Job] = field(default_factory=deque)
 
     def load(self) -> float:
@@ -323,9 +323,10 @@ class Cluster:
 
     def has(self, what: str) -> bool:
         """Tell whether its workers have what a check's `on=` names: for a GPU one of them, for the rest all."""
-        if what == "gpu":
-            return any(worker.gpus for worker in self.workers.values())
-        return all(worker.triton for worker in self.workers.values())
+        workers = self.workers.values()
+        if what in ("gpu", "bf16"):
+            return any(worker.gpus and (what == "gpu" or what in worker.has) for worker in workers)
+        return what == "own" or all(what in worker.has for worker in workers)
 
     def begin(self, root: Path, exercises: Sequence[str]) -> None:
         """Do nothing: stations load what they need when they are made."""
@@ -522,7 +523,7 @@ class Cluster:
             said = f"{address} on {found['host']}"
             faults += [f"The worker {said} {fault}" for fault in _faults(found)]
             gpus = int((new[address].get("resources") or {}).get(GPU, 0))
-            welcome[address] = _Worker(address, said, found["threads"], gpus, found["triton"])
+            welcome[address] = _Worker(address, said, found["threads"], gpus, found["has"])
         if faults:
             more = f" ({len(faults) - 1} more of this kind)" if len(faults) > 1 else ""
             raise UserError(faults[0] + more)
@@ -544,8 +545,8 @@ class Cluster:
                 raise UserError(f"The worker {said} cannot grade: {text.line(str(found))}")
             if found.get("fault"):
                 raise UserError(f"The worker {said} cannot grade: {found['fault']}.")
-            if found.get("gpu_fault"):
-                self.warn(f"Submissions cannot use the GPU of {said} ({found['gpu_fault']}): points for it wait.")
+            for line in found.get("unusable", ()):
+                self.warn(f"On the worker {said}: {line}")
             equipped[address] = workers[address]
         return equipped
 

@@ -1,27 +1,29 @@
 """Where a session's submissions are graded: on this machine, or, in `autograder.grading.cluster`, on a cluster."""
 
+import contextlib
 import dataclasses
+import inspect
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from autograder.checking import machine
+from autograder.checking import kernels, machine
 from autograder.course import UserError
 from autograder.grading import backends
 from autograder.grading.worker_config import WorkerConfig
+from autograder.reasons import named
 from autograder.sandbox import bubblewrap
 from autograder.sandbox.guest import Ended
 from autograder.sandbox.guests import GuestPool
 from autograder.sanitize import text
 
-USE_GPU = """
-import importlib.util
-import torch
-torch.ones(2, device="cuda").sum().item()
-if importlib.util.find_spec("triton"):
-    import triton
-    triton.runtime.driver.active.utils  # builds what launches kernels: with a C compiler, and Python's headers
+TRIALS = """
+import json
+for what in {wanted}:
+    print(json.dumps([what, trial(what)]), flush=True)
 """
+UNUSABLE = "Checks that need {what} are not verified here, and their points wait: {reason}"
 MOST_FAULT = 200  # characters
 UNSANDBOXED = "Without a sandbox{because}: submissions run with your rights."
 
@@ -87,9 +89,9 @@ class Here:
         setting = dataclasses.replace(setting, sandbox=isolated)
         if not isolated:
             warn(UNSANDBOXED.format(because=f", because {'; '.join(lacks)}" if lacks else ""))
-        setting, fault = without_faulty_gpu(setting)
-        if fault:
-            warn(f"Submissions cannot use this machine's GPU ({fault}): points for what needs one wait.")
+        setting = tried(setting)
+        for line in unusable(setting):
+            warn(line)
         return setting
 
     def open(self, setting: WorkerConfig, soon: bool) -> None:
@@ -113,24 +115,53 @@ class Here:
             self.pool.close()
 
 
-def without_faulty_gpu(setting: WorkerConfig) -> tuple[WorkerConfig, str]:
-    """Return the setting, without a GPU that guests would have but cannot use, and why they can't."""
-    fault = gpu_fault(setting) if setting.uses_gpu() else ""
-    return (dataclasses.replace(setting, hide_gpu=True) if fault else setting), fault
+def tried(setting: WorkerConfig) -> WorkerConfig:
+    """Return the setting with what was found where its guests run: what checks need, and whether it works there.
 
-
-def gpu_fault(setting: WorkerConfig) -> str:
-    """Return why a guest cannot use the GPU that this machine has; an empty text if it can.
-
-    Without asking one, a fault of ours, such as a system call that a driver needs and the sandbox refuses, would cost
-    students points.
+    Without a trial, a fault of ours would cost students points: a system call that a driver needs and the sandbox
+    refuses, a version of Triton that kernels cannot be watched with. What does not work on a GPU is tried without.
     """
+    wanted, found = setting.wants(), dict[str, str]()
+    if setting.uses_gpu():
+        found = _trials(setting, ["gpu", *[what for what in wanted if what != "gpu"]])
+        if found["gpu"]:
+            found = dict.fromkeys(("gpu", "bf16"), found["gpu"])
+            setting = dataclasses.replace(setting, faults=tuple(found.items()))
+    else:
+        wanted = [what for what in wanted if what not in ("gpu", "bf16")]
+    rest = [what for what in wanted if what not in found and machine.has(what)]
+    found.update(_trials(setting, rest) if rest else {})
+    return dataclasses.replace(setting, faults=tuple(found.items()))
+
+
+def unusable(setting: WorkerConfig) -> list[str]:
+    """Return a sentence for each reason why something that is there does not work for guests."""
+    reasons: dict[str, list[str]] = {}
+    for what, reason in setting.faults:
+        if reason:
+            reasons.setdefault(reason, []).append(what)
+    for names in reasons.values():
+        if "gpu" in names:  # without it, there is no more to say of what computes on it
+            names[:] = [what for what in names if what != "bf16"]
+    return [UNUSABLE.format(what=named(names), reason=reason) for reason, names in reasons.items()]
+
+
+def _trials(setting: WorkerConfig, wanted: Sequence[str]) -> dict[str, str]:
+    """Let a guest try all these; return for each why it does not work there, or "" if it does."""
     found: list[dict[str, Any]] = []
-    guests = setting.guests()
+    guests = setting.bare_guests()
+    cell = inspect.getsource(kernels) + TRIALS.format(wanted=list(wanted))
+    fault = "it ended without an answer"
     try:
-        guests.guest().request({"op": "cell"}, [USE_GPU.encode()], on_output=found.append)
+        guests.guest().request({"op": "cell"}, [cell.encode()], on_output=found.append)
     except (Ended, RuntimeError) as error:
-        return text.line(str(error), MOST_FAULT)
+        fault = str(error)
     finally:
         guests.close()
-    return next((text.line(f"{output['evalue']}", MOST_FAULT) for output in found if "evalue" in output), "")
+    told = dict[str, str]()
+    for line in "".join(output.get("text", "") for output in found).splitlines():
+        with contextlib.suppress(ValueError):  # Triton and drivers print what they like
+            what, reason = json.loads(line)
+            told[what] = text.line(str(reason), MOST_FAULT)
+    fault = next((f"{output['ename']}: {output['evalue']}" for output in found if "evalue" in output), fault)
+    return {what: told.get(what, text.line(fault, MOST_FAULT)) for what in wanted}

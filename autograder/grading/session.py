@@ -44,8 +44,13 @@ class Waiting:
         """Return a sentence on those that can be settled here, and one on the others, where there are any."""
         lines = []
         command = f"python -m autograder grade --pending{self.place.option}"
+        here: list[Record] = []
+        again: list[Record] = []
+        for record in self.settled_here:
+            (again if "own" in record.waits_for() else here).append(record)
         for records, where in (
-            (self.settled_here, f", which {self.place.name} has: run `{command}`."),
+            (here, f", which {self.place.name} has: run `{command}`."),
+            (again, f": run `{command}` with other versions, or on another machine."),
             (self.elsewhere, ": run `python -m autograder grade --pending` on a machine that has one."),
         ):
             if records:

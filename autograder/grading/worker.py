@@ -26,7 +26,7 @@ from autograder.cells import (
     set_points,
     texts,
 )
-from autograder.checking import words
+from autograder.checking import machine, words
 from autograder.checking.words import Message
 from autograder.course import edition_of
 from autograder.feedback import outcome_cell
@@ -64,7 +64,9 @@ class Worker:
 
     def __init__(self, setting: WorkerConfig, guests: Guests | None = None):
         self.setting = setting
-        if setting.hide_gpu:  # what a guest cannot use, no check may ask for
+        faults = dict(setting.faults)
+        machine.presume(faults)
+        if faults.get("gpu"):  # what a guest cannot use, no check may ask for
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         self.guests = guests or setting.guests()
         self.guests.start()

@@ -29,8 +29,8 @@ class WorkerConfig:
         Folders that no guest may see, wherever they lie.
     imports : tuple of str
         Modules for guests to load beforehand, besides those that the exercises import.
-    hide_gpu : bool
-        Whether this machine is to be taken for one without a GPU.
+    faults : tuple of (str, str), optional
+        What was tried where guests run: what a check's `on=` names, and why it does not work there, or "" if it does.
     """
 
     root: str
@@ -39,7 +39,7 @@ class WorkerConfig:
     sandbox: bool = True
     hidden: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
-    hide_gpu: bool = False
+    faults: tuple[tuple[str, str], ...] = ()
 
     @property
     def course(self) -> Course:
@@ -61,6 +61,12 @@ class WorkerConfig:
         names = list(dict.fromkeys([*self._given_imports(), *self.imports]))
         return UnsandboxedGuests(self.limits, names, self.uses_gpu())
 
+    def bare_guests(self) -> Guests:
+        """Return where guests come from that are like others, but load and rehearse nothing but torch beforehand."""
+        if self.sandbox:
+            return GuestPool(self.limits, (), self.hidden, self.uses_gpu(), ["torch"])
+        return UnsandboxedGuests(self.limits, ["torch"], self.uses_gpu())
+
     def pool(self) -> GuestPool:
         """Return a warm parent, not started yet."""
         rehearsals = [self.exercise(name).settings.rehearsal for name in self.exercises]
@@ -75,4 +81,9 @@ class WorkerConfig:
     def uses_gpu(self) -> bool:
         """Tell whether guests may use a GPU: one of the exercises asks for it, and this machine has one."""
         asked = any(self.exercise(name).settings.gpu for name in self.exercises)
-        return asked and not self.hide_gpu and machine.has("gpu")
+        return asked and not dict(self.faults).get("gpu") and machine.has("gpu")
+
+    def wants(self) -> list[str]:
+        """Return what checks of the exercises need of the machine, as their `on=` names it, in a fixed order."""
+        asked = {what for name in self.exercises for what in self.exercise(name).wants}
+        return [what for what in machine.LACKS if what in asked]

@@ -21,9 +21,13 @@ from autograder.sandbox import bubblewrap
 from autograder.sandbox.budget import Budget
 from autograder.sandbox.guest import LONGEST_WAIT, START_SECONDS, Ended, Guest
 from autograder.sandbox.inside.tally import Look, Tally
+from autograder.sanitize import text
 
 PATIENCE = 60  # seconds for an answer that takes none: on a busy machine, a process may wait long for its turn
-MOST_ANSWER = 4096  # bytes of a keeper's answer
+MOST_ANSWER = 4096  # bytes of an answer of a keeper's, or of the warm parent's
+MOST_REASON = 300
+WARM = b"warm"
+ENDED_SILENTLY = "it ended without a word; `python -m autograder doctor` tries it"
 
 
 class Guests(Protocol):
@@ -168,9 +172,8 @@ class Channel:
         ours, theirs = socket.socketpair()
         control, keepers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            if not self.warm and self.connection.recv(16) != b"warm":
-                raise RuntimeError("the sandbox did not start.")
-            self.warm = True
+            if not self.warm:
+                self._await_warmth()
             asked = json.dumps(dataclasses.asdict(limits)).encode()
             socket.send_fds(self.connection, [asked], [theirs.fileno(), keepers.fileno()])
         except OSError as error:
@@ -180,6 +183,14 @@ class Channel:
         guest = Guest(ours, limits, _Asked(control), control.close, budget)
         guest.wait_until_ready()
         return guest
+
+    def _await_warmth(self) -> None:
+        """Wait until the warm parent is warm; raise RuntimeError, with its reason, if it will not be."""
+        answer = self.connection.recv(MOST_ANSWER)
+        if answer != WARM:
+            said = text.line(answer.decode("utf-8", "replace"), MOST_REASON)
+            raise RuntimeError(f"the sandbox did not start: {said or ENDED_SILENTLY}.")
+        self.warm = True
 
     def close(self) -> None:
         """Give the channel up."""

@@ -3,8 +3,9 @@ it false.
 
 Results are compared with `specifications`, which are in checking.zip: attention written out in float64, n x n and
 all. `RTOL` in `checking/expect.py` is the tolerance, where no other is given. Kernels run on the GPU where torch
-finds one, otherwise in Triton's interpreter on the CPU. The checks with `on="gpu"` ask what the interpreter cannot
-show; without a GPU their points wait.
+finds one, otherwise in Triton's interpreter on the CPU. Checks with `on=` need something of the machine ("gpu" and
+"bf16" ask what the interpreter cannot show). Where it is not there, or a kernel of the course's own does not work
+either, their points wait.
 """
 
 import importlib.util
@@ -39,6 +40,7 @@ from checking import (
     expect_raises,
     expect_tensor,
     expect_tuple,
+    kernels,
     told_by,
 )
 from specifications import attended, earlier, of_torch, out_of
@@ -124,71 +126,10 @@ def expect_forward(function, inputs, causal, parts=(0, 1), rtol=None):
         expect_close(exact(result[place]), expected[place], what=("out", "lse")[place], **more)
 
 
-def outside(function, q, k, v, causal, way_back):
-    """Return how many numbers kernels read and wrote outside of the tensors that they were given; None of no result.
-
-    Kernels run in Triton's interpreter for this, on a GPU too, and it asks before it follows a pointer: what lies
-    outside stays as it is, whatever a kernel does.
-    """
-    import numpy as np
-    import torch
-    import triton
-    from triton.runtime import interpreter
-
-    inside, reads, writes = [], [0], [0]
-    launch, memory = interpreter.GridExecutor.__call__, interpreter._interpreter
-
-    def extent(own):
-        size = 1 + sum((length - 1) * step for length, step in zip(own.shape, own.stride(), strict=True))
-        return own.data_ptr(), own.data_ptr() + size * own.element_size()
-
-    def launched(executor, *arguments, **named):
-        given = [getattr(own, "base", own) for own in (*arguments, *named.values())]
-        inside[:] = [extent(own) for own in given if isinstance(own, torch.Tensor) and own.numel()]
-        return launch(executor, *arguments, **named)
-
-    def allowed(places, mask, count):
-        found = np.zeros(np.shape(places), bool)
-        for begin, end in inside:
-            found |= (places >= begin) & (places < end)
-        count[0] += int((mask & ~found).sum())
-        return mask & found
-
-    class Watched:
-        def load(self, places, mask, other, kind):
-            return memory.load(places, allowed(places, mask, reads), other, kind)
-
-        def store(self, places, value, mask):
-            return memory.store(places, value, allowed(places, mask, writes))
-
-        def atomic_rmw(self, operation, places, value, mask, order):
-            return memory.atomic_rmw(operation, places, value, allowed(places, mask, writes), order)
-
-        def __getattr__(self, name):
-            return getattr(memory, name)
-
-    def interpreted(kernel, *arguments, grid, warmup=False, **named):
-        return interpreter.GridExecutor(kernel.fn, kernel.arg_names, grid)(*arguments, **named)
-
-    compiled = triton.runtime.jit.JITFunction.run
-    try:
-        interpreter.GridExecutor.__call__ = launched
-        interpreter._interpreter = Watched()
-        triton.runtime.jit.JITFunction.run = interpreted
-        result = function(*(own.clone().requires_grad_(way_back) for own in (q, k, v)), causal)
-        if way_back and isinstance(result, torch.Tensor) and result.requires_grad:
-            result.backward(torch.ones_like(result))
-    finally:
-        interpreter.GridExecutor.__call__ = launch
-        interpreter._interpreter = memory
-        triton.runtime.jit.JITFunction.run = compiled
-    return None if result is None else (reads[0], writes[0])
-
-
 def expect_inside(function, draw, way_back, what, sizes):
     """Fail if, for one of these numbers of tokens, something is read or written outside of the tensors."""
     for n in sizes:
-        came = function.run_remote(outside, *heads(draw, n, b=1, h=2), True, way_back)
+        came = function.run_remote(kernels.outside, way_back, *heads(draw, n, b=1, h=2), True)
         if came is None:
             raise Failed("Nothing is returned.", tells=True)
         count = came[what == "written"]
@@ -356,45 +297,10 @@ def forward_held(flash_attention_forward, draw):
         )
 
 
-def launches(function, q, k, v, way_back):
-    """Return how many kernels of Triton a call launches, and how many its way back."""
-    import torch
-    import triton
-
-    try:
-        from triton.runtime.interpreter import GridExecutor
-    except ImportError:
-        GridExecutor = type("GridExecutor", (), {"__call__": None})
-    count = [0]
-
-    def counted(own):
-        def launch(*arguments, **named):
-            count[0] += 1
-            return own(*arguments, **named)
-
-        return launch
-
-    places = [(GridExecutor, "__call__"), (triton.runtime.jit.JITFunction, "run")]
-    before = [getattr(place, name) for place, name in places]
-    try:
-        for (place, name), own in zip(places, before, strict=True):
-            setattr(place, name, counted(own))
-        if way_back:
-            q, k, v = (own.clone().requires_grad_() for own in (q, k, v))
-        result = function(q, k, v, False)
-        forward, count[0] = count[0], 0
-        if way_back and isinstance(result, torch.Tensor) and result.requires_grad:
-            result.sum().backward()
-    finally:
-        for (place, name), own in zip(places, before, strict=True):
-            setattr(place, name, own)
-    return [min(forward, 1), min(count[0], 1)]
-
-
 @check(weight=3, needs=[forward_tiles], on="triton")
 def forward_is_a_kernel(flash_attention_forward, draw):
     """The work is done by a kernel of Triton's, which is launched."""
-    if not flash_attention_forward.run_remote(launches, *heads(draw, BLOCK), False)[0]:
+    if not flash_attention_forward.run_remote(kernels.launches, False, *heads(draw, BLOCK), False)[0]:
         raise Failed(
             "The numbers are right, and no kernel of Triton's was launched: `kernel[grid](...)` does it.", tells=True
         )
@@ -409,13 +315,13 @@ def expect_forward_on_a_gpu(function, draw, n):
             expect_forward(function, inputs, causal, rtol=rtol)
 
 
-@check(weight=1, needs=[forward_is_a_kernel, forward_causal, forward_lse], on="gpu")
+@check(weight=1, needs=[forward_is_a_kernel, forward_causal, forward_lse], on="bf16")
 def forward_on_a_gpu(flash_attention_forward, draw):
     """On a GPU, both results for 320 tokens are right in float32 (without TF32), float16 and bfloat16."""
     expect_forward_on_a_gpu(flash_attention_forward, draw, 10 * BLOCK)
 
 
-@check(weight=0.5, needs=[forward_on_a_gpu, forward_ragged], on="gpu")
+@check(weight=0.5, needs=[forward_on_a_gpu, forward_ragged], on="bf16")
 def forward_ragged_on_a_gpu(flash_attention_forward, draw):
     """On a GPU, both results for 300 tokens are right, which do not fill their last tile."""
     expect_forward_on_a_gpu(flash_attention_forward, draw, 300)
@@ -631,7 +537,7 @@ def flash_half(flash_attention, draw):
 @check(weight=2.5, needs=[flash_dv, flash_dq, flash_dk], on="triton")
 def flash_is_a_kernel(flash_attention, draw):
     """Kernels of Triton's do the work, on the way back too."""
-    ways = flash_attention.run_remote(launches, *heads(draw, BLOCK), True)
+    ways = flash_attention.run_remote(kernels.launches, True, *heads(draw, BLOCK), False)
     for back, ran in zip((False, True), ways, strict=True):
         if not ran and back:
             raise Failed("The numbers are right, and no kernel of Triton's was launched on the way back.", tells=True)
@@ -645,13 +551,13 @@ def expect_backward_on_a_gpu(function, draw, n):
             expect_backward(function, draw, n, causal, "QKV", d=d, kind=kind, rtol=rtol)
 
 
-@check(weight=1, needs=[flash_tiles, flash_causal_gradients, flash_is_a_kernel], on="gpu")
+@check(weight=1, needs=[flash_tiles, flash_causal_gradients, flash_is_a_kernel], on="bf16")
 def flash_on_a_gpu(flash_attention, draw):
     """On a GPU, gradients of 320 tokens are right in float32 (without TF32), float16 and bfloat16, causal or not."""
     expect_backward_on_a_gpu(flash_attention, draw, 10 * BLOCK)
 
 
-@check(weight=0.5, needs=[flash_on_a_gpu, flash_ragged], on="gpu")
+@check(weight=0.5, needs=[flash_on_a_gpu, flash_ragged], on="bf16")
 def flash_ragged_on_a_gpu(flash_attention, draw):
     """On a GPU, gradients of 300 tokens are right, which do not fill their last tile."""
     expect_backward_on_a_gpu(flash_attention, draw, 300)
@@ -993,7 +899,7 @@ def compiled(layer, x, mask, upstream):
     return out.detach(), x.grad
 
 
-@check(weight=1.5, needs=[layer_gradients, layer_cache, layer_dtypes, layer_device])
+@check(weight=1.5, needs=[layer_gradients, layer_cache, layer_dtypes, layer_device], on="compile")
 def layer_compiles(MultiHeadLayer, draw):
     """`torch.compile` makes one graph of it, without a break, forward and backward."""
     values = parameters(draw, 24, 4, 2)

@@ -266,10 +266,15 @@ def main(descriptor: str, *loaded: str) -> None:
     os.chdir(SCRATCH)
     kernel.keep_memory()
     gc.disable()  # until everything is loaded, there is no garbage
-    serve = warm(imports, besides, gpu, json.loads(loaded[3]))
-    filter_program = seccomp.filter_program()
-    if len(os.listdir("/proc/self/task")) > 1:
-        raise RuntimeError("a module that was loaded beforehand has started threads; no guest can be forked")
+    try:
+        serve = warm(imports, besides, gpu, json.loads(loaded[3]))
+        filter_program = seccomp.filter_program()
+        if len(os.listdir("/proc/self/task")) > 1:
+            raise RuntimeError("a module that was loaded beforehand has started threads; no guest can be forked")
+    except Exception as error:  # whoever asks for guests is told why there are none
+        for _, (worker,) in received(channels, 1):
+            worker.send(f"{type(error).__name__}: {error}".encode()[:MOST_MESSAGE])
+        raise
     gc.enable()
     gc.collect()
     gc.freeze()
