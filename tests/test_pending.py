@@ -383,6 +383,7 @@ def test_doctor_says_how_kernels_run_and_what_needs_a_gpu(course, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_name", lambda: "A chip")
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: True)
+    monkeypatch.setattr(machine, "has", lambda what: not machine._tried[what])
     monkeypatch.setattr(machine, "_tried", dict.fromkeys(machine.LACKS, ""))
     assert doctor._triton().note == "kernels run natively, on the GPU, and can be watched"
     machine.presume({"bf16": "too old"})

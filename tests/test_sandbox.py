@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import threading
@@ -482,3 +483,43 @@ def test_a_module_of_the_students_may_have_the_name_of_one_of_ours(guest):
 
 def test_everything_that_is_used_is_probed(isolated):
     assert bubblewrap.missing() == []
+
+
+STARTS_A_THREAD = "import threading, time; threading.Thread(target=time.sleep, args=(99,), daemon=True).start()"
+
+
+def test_a_rehearsal_that_starts_threads_is_left_out(isolated):
+    """No guest can be forked from a process with threads: then guests load late what others have rehearsed."""
+    pool = guests.GuestPool(LIMITS, rehearsals=[STARTS_A_THREAD])
+    try:
+        guest = pool.guest()
+        outputs = []
+        guest.request({"op": "start", "seed": 1, "files": []})
+        guest.request({"op": "cell"}, [b"print(6 * 7)"], on_output=outputs.append)
+        assert outputs[0]["text"] == "42\n"
+        pool._log.seek(0)
+        assert "started again without rehearsals, which started threads: " in pool._log.read().decode()
+    finally:
+        pool.close()
+
+
+def test_a_sandbox_that_does_not_start_says_why(isolated, tmp_path, monkeypatch):
+    """Whoever waits for a guest is told, in another process as well, what the warm parent ended in."""
+    broken = tmp_path / "inside"
+    shutil.copytree(bubblewrap.PROGRAM, broken)
+    text = (broken / "parent.py").read_text(encoding="utf-8")
+    (broken / "parent.py").write_text(text.replace("    interactive = shell.make_shell()\n", "    1 / 0\n"))
+    monkeypatch.setattr(bubblewrap, "PROGRAM", broken)
+    pool = guests.GuestPool(LIMITS)
+    try:
+        with pytest.raises(RuntimeError, match=r"the sandbox did not start: ZeroDivisionError: division by zero\."):
+            pool.guest()
+        channel = guests.Channel(pool.channel(), LIMITS)
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            channel.guest()
+    finally:
+        pool.close()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    theirs.close()
+    with pytest.raises(RuntimeError, match="the sandbox did not start: it ended without a word"):
+        guests.Channel(ours, LIMITS).guest()

@@ -18,6 +18,7 @@ stands by itself and imports nothing of the course's.
 
 import contextlib
 import functools
+import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -248,6 +249,9 @@ def trial(what: str) -> str:
     """
     try:
         TRIALS[what]()
+    except subprocess.CalledProcessError as error:  # a compiler, which has said on stderr what it lacks
+        program = error.cmd if isinstance(error.cmd, str) else error.cmd[0]
+        return f"{program} ended with status {error.returncode}"[:MOST_REASON]
     except Exception as error:
         said = next(iter(str(error).strip().splitlines()), "")
         return f"{type(error).__name__}: {said}"[:MOST_REASON].rstrip(": ")

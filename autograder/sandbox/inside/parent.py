@@ -22,6 +22,7 @@ SCRATCH = "/scratch"
 SHARED_FILES = 1000  # in /dev/shm
 FILES_WITH_GPU = 1024  # open ones of one process
 MOST_MESSAGE = 4096  # bytes of what a worker asks
+PLAIN = "plain"
 LARGE_PAGE = 2 << 20
 WORTH_IT_KB = 1024  # of a region of memory: below that, large pages save nothing
 
@@ -63,14 +64,14 @@ Serve = Callable[[socket.socket], None]
 """Be a guest at this end of its wire, until the judge hangs up."""
 
 
-def warm(imports: Sequence[str], besides: Sequence[str], gpu: bool, rehearsals: Sequence[str] = ()) -> Serve:
+def warm(imports: Sequence[str], besides: Sequence[str], rehearse: bool, rehearsals: Sequence[str] = ()) -> Serve:
     """Load everything that guests use, and rehearse a notebook, failing cells too: their code loads late.
 
     What comes back is all that a guest does from its fork on.
 
-    What stands in `besides` is loaded as well, and not rehearsed; `rehearsals` are cells of exercises' own. Where
-    guests may use a GPU, torch is only imported: a first gradient looks for devices and starts a thread for each,
-    which would survive no fork.
+    What stands in `besides` is loaded as well, and not rehearsed; `rehearsals` are cells of exercises' own. Without
+    `rehearse`, torch is only imported: where guests may use a GPU, a first gradient looks for devices and starts a
+    thread for each, which would survive no fork.
     """
     from autograder.sandbox.inside import responder, shell
 
@@ -84,8 +85,8 @@ def warm(imports: Sequence[str], besides: Sequence[str], gpu: bool, rehearsals: 
     out, err = sys.stdout, sys.stderr
     sys.stdout = shell.Stream("stdout", interactive.outputs, 1)
     sys.stderr = shell.Stream("stderr", interactive.outputs, 2)
-    cells = (REHEARSAL + REHEARSAL_OF_TORCH * (rehearsed and not gpu)).split("%%rehearsal")
-    for cell in cells + list(rehearsals) * (not gpu):
+    cells = (REHEARSAL + REHEARSAL_OF_TORCH * (rehearsed and rehearse)).split("%%rehearsal")
+    for cell in cells + list(rehearsals) * rehearse:
         interactive.run_cell(cell, store_history=True)
     sys.stdout, sys.stderr = out, err
     with contextlib.suppress(Exception):
@@ -106,6 +107,15 @@ def warm(imports: Sequence[str], besides: Sequence[str], gpu: bool, rehearsals: 
         responder.Responder(interactive, connection).serve()
 
     return serve
+
+
+def _threads() -> str:
+    """Return the names of this process's threads besides the first one, in one line."""
+    found = []
+    for number in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError), open(f"/proc/self/task/{number}/comm") as file:
+            found += [file.read().strip()] if int(number) != os.getpid() else []
+    return ", ".join(found)
 
 
 def _is_torch(name: str) -> bool:
@@ -258,19 +268,26 @@ def main(descriptor: str, *loaded: str) -> None:
         The number of the socket that channels come through.
     loaded : str
         As JSON: modules to load and rehearse, and modules only to load; `gpu` if guests may use one; as JSON, cells
-        to rehearse besides.
+        to rehearse besides; and, where it has started itself again, `PLAIN`.
     """
     channels = socket.socket(fileno=int(descriptor))
     imports, besides, gpu = json.loads(loaded[0]), json.loads(loaded[1]), loaded[2] == "gpu"
+    plain = loaded[4:] == (PLAIN,)
     os.environ["HOME"] = os.environ["MPLCONFIGDIR"] = SCRATCH
     os.chdir(SCRATCH)
     kernel.keep_memory()
     gc.disable()  # until everything is loaded, there is no garbage
     try:
-        serve = warm(imports, besides, gpu, json.loads(loaded[3]))
+        serve = warm(imports, besides, not (gpu or plain), json.loads(loaded[3]))
         filter_program = seccomp.filter_program()
-        if len(os.listdir("/proc/self/task")) > 1:
-            raise RuntimeError("a module that was loaded beforehand has started threads; no guest can be forked")
+        if threads := _threads():
+            if not plain:  # what a rehearsal started, and an import does not, is left out; guests then load it late
+                print(
+                    f"started again without rehearsals, which started threads: {threads}", file=sys.stderr, flush=True
+                )
+                os.set_inheritable(channels.fileno(), True)
+                os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], PLAIN])  # noqa: S606 (this program, again)
+            raise RuntimeError(f"a module that was loaded beforehand has started threads: {threads}")
     except Exception as error:  # whoever asks for guests is told why there are none
         for _, (worker,) in received(channels, 1):
             worker.send(f"{type(error).__name__}: {error}".encode()[:MOST_MESSAGE])
