@@ -103,14 +103,9 @@ def build(strict):
             told = (lambda text, label=label: status.update(f"{label} … {text}"),) if label == "code" else ()
             became = done(step, *told)
         seconds = f"{time.perf_counter() - start:5.1f} s"
+        heading = f"== {label}, {seconds.strip()}: {became.said or 'failed'}"
         with LOG.open("a", encoding="utf8") as log:
-            print(
-                f"== {label}, {seconds.strip()}: {became.said or 'failed'}",
-                *became.lines,
-                became.log,
-                sep="\n",
-                file=log,
-            )
+            print(heading, *became.lines, became.log, sep="\n", file=log)
         if became.said is not None:
             console.print(f"[green]✓[/] {label:<24} {seconds}  {became.said}", soft_wrap=True)
         for line in became.lines:
@@ -125,9 +120,8 @@ def build(strict):
         wrong += became.wrong
     console.print("[green]the book is at[/] _build/html/index.html; `make serve` shows it", soft_wrap=True)
     if wrong:
-        console.print(
-            f"[red]not all of it[/]: see the lines above; all of it in {LOG.relative_to(ROOT)}", soft_wrap=True
-        )
+        why = f"[red]pages are without their results[/] for what is said above; more of it is in {LOG.relative_to(ROOT)}"
+        console.print(why, soft_wrap=True)
     return 1 if wrong else 0
 
 

@@ -5,7 +5,7 @@
 
 A cell tagged `recorded` is run by this command alone. What it printed, and the values of the names that it binds and
 that code outside of such cells reads, are kept in `data/experiments/PAGE.json`, with what they were made by. A build
-has them from there: imports, functions and classes of the cell are run as ever, the rest is not. Where the page's code
+has them from there: imports, functions and classes of the cell are run as ever, the rest is not. Where a page's code
 is newer than its record, a reader's build takes the record and says so; a strict one refuses it. So such a cell
 
 - binds what it makes, and leaves as it is what other cells bound;

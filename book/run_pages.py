@@ -7,7 +7,7 @@ its code has, or a module under `figures/` that it imports, or a file of `data/`
 time, which has a cell tagged `clock`, runs when the others have, alone. Cells tagged `recorded` are long experiments:
 what they gave is taken from the page's record (`records`).
 
-A page that fails is in the book without its results; a strict build fails with it, and with a record that is older than
+A page that fails is in the book without its results; a strict build ends with it, and where a record is older than
 its page's code.
 """
 

@@ -20,8 +20,8 @@ BEGIN, END = (
 def plain(text: str) -> str:
     """Return Python code without comments, docstrings and blank lines, its tokens set apart by one space each.
 
-    Where lines break within brackets doesn't matter. A statement that is only a string is left out wherever it is, and
-    so are a figure's words: what a module assigns to `TEXT`.
+    Where lines break within brackets doesn't matter. A statement that is only a string is left out wherever it is,
+    and so are a figure's words: what a module assigns to `TEXT`.
 
     Raises
     ------
