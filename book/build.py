@@ -120,8 +120,8 @@ def build(strict):
         wrong += became.wrong
     console.print("[green]the book is at[/] _build/html/index.html; `make serve` shows it", soft_wrap=True)
     if wrong:
-        why = f"[red]pages are without their results[/] for what is said above; more of it is in {LOG.relative_to(ROOT)}"
-        console.print(why, soft_wrap=True)
+        why = f"for what is said above; more of it is in {LOG.relative_to(ROOT)}"
+        console.print(f"[red]pages are without their results[/], {why}", soft_wrap=True)
     return 1 if wrong else 0
 
 

@@ -168,14 +168,19 @@ def ran(page, notebook, anew, into):
     """Run a page's cells; return the fault, or None."""
     recorded = records.cells_of(notebook)
     sources = {number: cell.source for number, cell in recorded.items()}
-    limit = EXPERIMENT if anew else SECONDS
+    limit, begun = EXPERIMENT if anew else SECONDS, []
+
+    def note(cell, cell_index):
+        begun.append(cell)
+
     with tempfile.TemporaryDirectory() as folder:
         for number, source in records.as_run(notebook, page.stem, Path(folder) if anew else None).items():
             recorded[number].source = source
         try:
-            nbclient.execute(notebook, cwd=str(page.parent), timeout=limit, record_timing=False)
+            nbclient.execute(notebook, cwd=str(page.parent), timeout=limit, record_timing=False, on_cell_start=note)
         except (nbclient.exceptions.CellControlSignal, nbclient.exceptions.DeadKernelError) as error:
-            return Fault(f"{last_run(page, notebook)}: {in_a_line(error, limit)}", traceback.format_exc())
+            where = place(page, notebook, begun[-1]) if begun else f"book/{page.name}"
+            return Fault(f"{where}: {in_a_line(error, limit)}", traceback.format_exc())
         finally:
             for number, source in sources.items():
                 recorded[number].source = source
@@ -189,13 +194,6 @@ def ran(page, notebook, anew, into):
     return None
 
 
-def last_run(page, notebook):
-    """Return where the last cell is that has begun."""
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    begun = [cell for cell in code if cell.execution_count or cell.outputs]
-    return place(page, notebook, (begun or code)[-1 if begun else 0])
-
-
 def in_a_line(error, limit=SECONDS):
     """Return what went wrong in one line."""
     if isinstance(error, nbclient.exceptions.CellTimeoutError):
@@ -205,7 +203,7 @@ def in_a_line(error, limit=SECONDS):
     if isinstance(error, nbclient.exceptions.CellExecutionError):
         kind, said = error.ename, error.evalue
     else:
-        kind, said = type(error).__name__, str(error)
+        kind, said = type(error).__name__, getattr(error, "msg", "") or str(error)
     return f"{kind}: {first[0][:300]}" if (first := said.strip().splitlines()) else kind
 
 
