@@ -127,7 +127,6 @@ def bound(source):
 
 NAMED = (ast.FunctionDef, ast.ClassDef)
 DEFINES = (ast.Import, ast.ImportFrom, *NAMED)
-AT_ONCE = {"listcomp", "setcomp", "dictcomp", "genexpr"}
 SCOPES = (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -139,15 +138,32 @@ def walked(node):
             yield from walked(child)
 
 
+class AsGenerators(ast.NodeTransformer):
+    """Makes comprehensions generators: from Python 3.12 on, their names are told as those of what is around them."""
+
+    def visit_ListComp(self, node):
+        """Return the generator of a list's items."""
+        return self.generic_visit(ast.GeneratorExp(node.elt, node.generators))
+
+    def visit_SetComp(self, node):
+        """Return the generator of a set's items."""
+        return self.visit_ListComp(node)
+
+    def visit_DictComp(self, node):
+        """Return the generator of a dict's items."""
+        return self.generic_visit(ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators))
+
+
 def read_by(source, at_once=True, called=True):
     """Return the names of the page that code reads: `at_once`, as it is run, and when its functions are `called`.
 
     Not those that a function has for itself.
     """
-    found, todo = set(), [(symtable.symtable(source, "cell", "exec"), False)]
+    text = ast.unparse(AsGenerators().visit(ast.parse(source)))
+    found, todo = set(), [(symtable.symtable(text, "cell", "exec"), False)]
     while todo:
         table, within = todo.pop()
-        within = within or (table.get_type() == "function" and table.get_name().strip("<>") not in AT_ONCE)
+        within = within or (table.get_type() == "function" and table.get_name().strip("<>") != "genexpr")
         todo += [(child, within) for child in table.get_children()]
         if called if within else at_once:
             found |= {one.get_name() for one in table.get_symbols() if one.is_global() and one.is_referenced()}
