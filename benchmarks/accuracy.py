@@ -38,7 +38,8 @@ def state(folder):
     """Return a fingerprint of what decides the counts."""
     tools = [mutants.__file__, rewrites.__file__]
     files = [*sorted(folder.glob("*.py")), *sorted(archive.RUNTIME.glob("*.py")), *tools]
-    return digest_of(*(loader.Path(file).read_bytes() for file in files))[:16]
+    # However git ends lines on this system.
+    return digest_of(*(loader.Path(file).read_bytes().replace(b"\r\n", b"\n") for file in files))[:16]
 
 
 def of_pairs(exercise, subject):

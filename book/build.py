@@ -1,8 +1,10 @@
 """Build the book into _build/html, everything it needs in the browser included.
 
-    python book/build.py [--cold]
+    python book/build.py [--cold] [--strict]
 
-`--cold` forgets what earlier builds left (pages and executed cells), as CI does.
+A reader's build ends with a book: a page that fails is in it without its results, and the exit status is 1; warnings
+are in _build/book.log; a record that is older than its page's code is taken, and named. `--strict` refuses all three,
+as CI and what publishes the book do. `--cold` forgets what earlier builds left (pages and executed cells).
 """
 
 import argparse
@@ -13,15 +15,18 @@ import shutil
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import editions
 import javascript
 import run_pages
 from rich.console import Console
+from run_pages import Step
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "_build"
+LOG = BUILD / "book.log"
 BAD = re.compile(r"WARNING|ERROR|CRITICAL|Error: .")
 console = Console(highlight=False)
 
@@ -29,9 +34,9 @@ console = Console(highlight=False)
 def fetch_packages():
     """What npm has for the pages and their JavaScript, into _build/npm/."""
     try:
-        return "fetched" if javascript.fetch() else "nothing new", []
+        return Step("fetched" if javascript.fetch() else "nothing new")
     except RuntimeError as error:
-        return None, str(error).splitlines()
+        return Step(None, str(error).splitlines())
 
 
 def look_at_downloads():
@@ -41,69 +46,105 @@ def look_at_downloads():
 
     notebooks = [path for path in sorted(ROOT.glob("exercises/*/*.ipynb")) if path.stem == path.parent.name]
     faults = [fault for fault in (archive.fault(Exercise(path.stem, ROOT)) for path in notebooks) if fault]
-    return (None, faults) if faults else (f"{len(notebooks)} exercises", [])
+    return Step(None if faults else f"{len(notebooks)} exercises", faults)
 
 
-def build_pages(language=editions.SOURCE):
-    """Jupyter Book, every warning an error; the whole log goes to _build/book.log, or that of another edition.
+def build_pages(language=editions.SOURCE, strict=False):
+    """Jupyter Book; where it is strict, every warning is an error.
 
     Pages that cannot run here are in it without results, and named; what they are warned of is no error then.
     """
     left_out = run_pages.not_run()
-    command = [sys.executable, "book/editions.py", language, *(["--lenient"] if left_out else [])]
+    command = [sys.executable, "book/editions.py", language, *([] if strict and not left_out else ["--lenient"])]
     environment = os.environ | {"NO_COLOR": "1", "PYTHONUTF8": "1"}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     log = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
-    (BUILD / ("book.log" if language == editions.SOURCE else f"{language}.log")).write_text(log, encoding="utf8")
     if done.returncode:
         # Sphinx warns about a page only when it reads it: forget what was read, so that the next run warns again.
         (editions.doctrees(language) / "environment.pickle").unlink(missing_ok=True)
         lines = log.splitlines()
-        return None, [line for line in lines if BAD.search(line) and "IPKernelApp" not in line] or lines[-20:]
+        bad = [line for line in lines if BAD.search(line) and "IPKernelApp" not in line]
+        return Step(None, bad or lines[-20:], log=log)
     site = editions.HTML / editions.folder(language)
     built = f"{len(list((site / 'book').glob('*.html')))} pages"
-    names = ", ".join(page.stem for page in left_out)
-    return f"{built}; without Triton, which is for Linux, no results in {names}" if left_out else built, []
+    if left_out:
+        names = ", ".join(page.stem for page in left_out)
+        built += f"; without Triton, which is for Linux, no results in {names}"
+    if warned := sum("WARNING: " in line for line in log.splitlines()):
+        built += f"; {warned} warnings, in {LOG.relative_to(ROOT)}"
+    return Step(built, log=log)
+
+
+def done(step, *given):
+    """Do a step; what it didn't foresee ends the build as what it did, without a traceback but in the log."""
+    try:
+        return step(*given)
+    except Exception as error:
+        return Step(None, [run_pages.in_a_line(error)], log=traceback.format_exc())
+
+
+def build(strict):
+    """Run the steps; return the exit status."""
+    LOG.write_text("", encoding="utf8")
+    steps = {
+        "downloads": look_at_downloads,
+        "what npm has": fetch_packages,
+        "code": functools.partial(run_pages.run, strict=strict),
+        "pages": functools.partial(build_pages, strict=strict),
+    }
+    for language in editions.languages():
+        steps[f"pages in {editions.name(language)}"] = functools.partial(build_pages, language, strict=strict)
+    wrong = 0
+    for label, step in steps.items():
+        start = time.perf_counter()
+        with console.status(f"{label} …") as status:
+            told = (lambda text, label=label: status.update(f"{label} … {text}"),) if label == "code" else ()
+            became = done(step, *told)
+        seconds = f"{time.perf_counter() - start:5.1f} s"
+        heading = f"== {label}, {seconds.strip()}: {became.said or 'failed'}"
+        with LOG.open("a", encoding="utf8") as log:
+            print(heading, *became.lines, became.log, sep="\n", file=log)
+        if became.said is not None:
+            console.print(f"[green]✓[/] {label:<24} {seconds}  {became.said}", soft_wrap=True)
+        for line in became.lines:
+            console.print(line, markup=False, soft_wrap=True)
+        if became.said is None:
+            console.print(
+                f"[red]the book failed[/] at {label} after {seconds.strip()}"
+                f" ({len(became.lines)} lines above; all of it in {LOG.relative_to(ROOT)})",
+                soft_wrap=True,
+            )
+            return 1
+        wrong += became.wrong
+    console.print("[green]the book is at[/] _build/html/index.html; `make serve` shows it", soft_wrap=True)
+    if wrong:
+        why = f"for what is said above; more of it is in {LOG.relative_to(ROOT)}"
+        console.print(f"[red]pages are without their results[/], {why}", soft_wrap=True)
+    return 1 if wrong else 0
 
 
 def main():
-    """Run the steps; return the exit status."""
+    """Build the book; return the exit status."""
     parser = argparse.ArgumentParser(description="Build the book into _build/html.")
     parser.add_argument("--cold", action="store_true", help="forget what earlier builds left")
-    if parser.parse_args().cold:
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse warnings, pages that fail, and records older than their page"
+    )
+    given = parser.parse_args()
+    if given.cold:
         for path in (
             *BUILD.glob(".doctrees*"),
             *(BUILD / name for name in ("html", ".jupyter_cache", "jupyter_execute")),
         ):
             shutil.rmtree(path, ignore_errors=True)
     BUILD.mkdir(exist_ok=True)
-    steps = {
-        "downloads": look_at_downloads,
-        "what npm has": fetch_packages,
-        "code": run_pages.run,
-        "pages": build_pages,
-    }
-    for language in editions.languages():
-        steps[f"pages in {editions.name(language)}"] = functools.partial(build_pages, language)
-    for label, step in steps.items():
-        start = time.perf_counter()
-        with console.status(f"{label} …") as status:
-            more = (lambda text, label=label: status.update(f"{label} … {text}"),) if step is run_pages.run else ()
-            result, complaints = step(*more)
-        seconds = f"{time.perf_counter() - start:5.1f} s"
-        if result is None:
-            for line in complaints:
-                console.print(line, markup=False, soft_wrap=True)
-            console.print(
-                f"[red]the book failed[/] at {label} after {seconds.strip()}"
-                f" ({len(complaints)} lines above; all of it in _build/book.log)"
-            )
-            return 1
-        console.print(f"[green]✓[/] {label:<24} {seconds}  {result}")
-    console.print("[green]the book is at[/] _build/html/index.html; `make serve` shows it", soft_wrap=True)
-    return 0
+    try:
+        return build(given.strict)
+    except KeyboardInterrupt:
+        console.print("interrupted; what is done is kept, and the same command goes on")
+        return 130
 
 
 if __name__ == "__main__":

@@ -108,11 +108,12 @@ def build(language, strict=True):
     ----------
     language : str
     strict : bool
-        Take warnings for errors.
+        Take warnings for errors; if not, what cells write to stderr is left out, too.
     """
     if language != SOURCE:
         compile_catalogues(language)
-    failed = sphinx(language, HTML / folder(language), doctrees(language), strict, nitpicky=strict)
+    overrides = {"nitpicky": strict} | ({} if strict else {"nb_output_stderr": "remove"})
+    failed = sphinx(language, HTML / folder(language), doctrees(language), strict, **overrides)
     if not failed:
         redirect(language)
     return 1 if failed else 0

@@ -1,12 +1,12 @@
-"""What the long experiments of the book's pages gave, so that a page need not run them each time it is built.
+"""What the long experiments of the book's pages gave, so that no build of the book runs them.
 
     python book/records.py                      # every experiment anew, into book/data/experiments/
     python book/records.py 08-heads-deeper ...  # those of these pages
 
-A cell tagged `recorded` is run when its code has changed, and by this command. What it printed, and the values of the
-names that it binds and that code outside of such cells reads, are kept in `data/experiments/PAGE.json`, with what
-they were made by. At every other time the page has them from there: imports, functions and classes of the cell are
-run as ever, the rest is not. So such a cell
+A cell tagged `recorded` is run by this command alone. What it printed, and the values of the names that it binds and
+that code outside of such cells reads, are kept in `data/experiments/PAGE.json`, with what they were made by. A build
+has them from there: imports, functions and classes of the cell are run as ever, the rest is not. Where a page's code
+is newer than its record, a reader's build takes the record and says so; a strict one refuses it. So such a cell
 
 - binds what it makes, and leaves as it is what other cells bound;
 - makes numbers, texts, arrays and tensors, in lists and dicts as deep as you like, for cells that are not recorded:
@@ -33,6 +33,8 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
+from autograder.authoring.plain import plain
+
 BOOK = Path(__file__).resolve().parent
 FOLDER = BOOK / "data" / "experiments"
 TAG = "recorded"
@@ -58,7 +60,11 @@ def cells_of(notebook):
 def imported(source):
     """Return the names of the modules of `figures` that Python code imports."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # which is told of when it is run
+        return found
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == MODULES:
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{MODULES}."):
@@ -79,7 +85,7 @@ def modules(source):
 
 
 def digest(notebook):
-    """Return a digest of what a page's records were made by: its code and the modules behind it, without comments.
+    """Return a digest of what a page's records were made by: its code and the modules behind it, in plain form.
 
     Cells that only draw, keep numbers for sentences or assert do not count, unless they are recorded themselves.
     """
@@ -91,24 +97,12 @@ def digest(notebook):
     # A figure's module may take the code of another page.
     chapters = sorted(set(re.findall(r"of_chapter\(\"([\w-]+)\"", "\n".join(texts))))
     taken = [chapter_code(name) for name in chapters]
-    plain = [ast.unparse(without_words(ast.parse(text))) for text in [*texts, *taken]]
-    return digest_of("\0".join(plain))
+    return digest_of("\0".join(map(plain, [*texts, *taken])))
 
 
 def digest_of(text):
     """Return a digest of a text."""
     return hashlib.sha256(text.strip().encode()).hexdigest()
-
-
-def without_words(tree):
-    """Return a module without what only people read: docstrings, and the words of a figure."""
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None:
-            node.body[0] = ast.Pass()
-    tree.body = [
-        node for node in tree.body if not (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "TEXT")
-    ]
-    return tree
 
 
 def chapter_code(name):
@@ -133,7 +127,6 @@ def bound(source):
 
 NAMED = (ast.FunctionDef, ast.ClassDef)
 DEFINES = (ast.Import, ast.ImportFrom, *NAMED)
-AT_ONCE = {"listcomp", "setcomp", "dictcomp", "genexpr"}
 SCOPES = (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -145,15 +138,32 @@ def walked(node):
             yield from walked(child)
 
 
+class AsGenerators(ast.NodeTransformer):
+    """Makes comprehensions generators: from Python 3.12 on, their names are told as those of what is around them."""
+
+    def visit_ListComp(self, node):
+        """Return the generator of a list's items."""
+        return self.generic_visit(ast.GeneratorExp(node.elt, node.generators))
+
+    def visit_SetComp(self, node):
+        """Return the generator of a set's items."""
+        return self.visit_ListComp(node)
+
+    def visit_DictComp(self, node):
+        """Return the generator of a dict's items."""
+        return self.generic_visit(ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators))
+
+
 def read_by(source, at_once=True, called=True):
     """Return the names of the page that code reads: `at_once`, as it is run, and when its functions are `called`.
 
     Not those that a function has for itself.
     """
-    found, todo = set(), [(symtable.symtable(source, "cell", "exec"), False)]
+    text = ast.unparse(AsGenerators().visit(ast.parse(source)))
+    found, todo = set(), [(symtable.symtable(text, "cell", "exec"), False)]
     while todo:
         table, within = todo.pop()
-        within = within or (table.get_type() == "function" and table.get_name().strip("<>") not in AT_ONCE)
+        within = within or (table.get_type() == "function" and table.get_name().strip("<>") != "genexpr")
         todo += [(child, within) for child in table.get_children()]
         if called if within else at_once:
             found |= {one.get_name() for one in table.get_symbols() if one.is_global() and one.is_referenced()}
@@ -269,11 +279,11 @@ def as_run(notebook, page, folder=None):
     return made
 
 
-def printed(cell):
-    """Return what a cell printed; refuse anything else that it showed."""
-    if any(output.output_type != "stream" or output.name != "stdout" for output in cell.outputs):
+def printed(cell, stream="stdout"):
+    """Return what a cell wrote to a stream; refuse anything that it showed."""
+    if any(output.output_type != "stream" for output in cell.outputs):
         raise ValueError("a recorded cell prints, and shows nothing else: draw in another one")
-    return "".join(output.text for output in cell.outputs)
+    return "".join(output.text for output in cell.outputs if output.name == stream)
 
 
 # Values, as JSON.
@@ -366,7 +376,23 @@ def is_current(page, notebook):
     """Tell whether what is recorded of a page was made by the code that it has now."""
     kept = read(page)
     count = len(cells_of(notebook))
-    return bool(kept) and kept.get("digest") == digest(notebook) and len(kept.get("cells", ())) == count
+    try:
+        return bool(kept) and kept.get("digest") == digest(notebook) and len(kept.get("cells", ())) == count
+    except SyntaxError:
+        return False
+
+
+def lacking(page, notebook):
+    """Return why a page cannot have its experiments from its record, with the cell or None; None if it can."""
+    kept, cells = read(page), cells_of(notebook)
+    having = kept["cells"] if kept else []
+    if len(having) != len(cells):
+        return f"{len(cells)} of its cells are recorded, and its record has {len(having)}", None
+    for number, cell in cells.items():
+        names = [name for name in wanted(notebook, cell) if name not in having[number]["values"]]
+        if names:
+            return f"its record has no {', '.join(names)}", cell
+    return None
 
 
 def write(page, notebook, folder, records=FOLDER):
@@ -415,9 +441,14 @@ def main():
     fine = True
     for name in named or having:
         with console.status(f"{name} …"):
-            _notebook, seconds, fault = run_pages.execute(having[name], anew=True)
+            notebook, seconds, fault = run_pages.execute(having[name], anew=True)
         fine = fine and not fault
-        console.print(fault if fault else f"{name}: {seconds:.0f} s", markup=False)
+        console.print(fault.said if fault else f"{name}: {seconds:.0f} s", markup=False, soft_wrap=True)
+        for cell in () if fault else cells_of(notebook).values():
+            if wrote := printed(cell, "stderr").strip():
+                where = run_pages.place(having[name], notebook, cell)
+                said = f"{where}: it also wrote to stderr, which is not kept: {wrote.splitlines()[0]}"
+                console.print(said, markup=False, soft_wrap=True)
     return 0 if fine else 1
 
 

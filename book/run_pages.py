@@ -5,24 +5,32 @@
 What a page's cells gave goes into Jupyter Book's own cache, from which its build takes it. A page has changed when
 its code has, or a module under `figures/` that it imports, or a file of `data/` that it names. A page that measures
 time, which has a cell tagged `clock`, runs when the others have, alone. Cells tagged `recorded` are long experiments:
-what they gave is taken from the page's record while their code is the same, and made anew otherwise (`records`).
+what they gave is taken from the page's record (`records`).
+
+A page that fails is in the book without its results; a strict build ends with it, and where a record is older than
+its page's code.
 """
 
+import ast
 import hashlib
 import json
 import os
 import re
 import sys
 import tempfile
+import time
+import traceback
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+import nbclient
 import records
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
-from jupyter_cache.executors.utils import single_nb_execution
 from myst_nb.core.config import NbParserConfig
 from myst_nb.core.read import create_nb_reader
 from myst_parser.config.main import MdParserConfig
@@ -33,8 +41,31 @@ BUILD = BOOK.parent / "_build"
 CACHE = BUILD / ".jupyter_cache"
 STAMPS = CACHE / "pages.json"  # of each page: the digest of all that it was run from, and how long that took
 USUAL = BOOK / "data" / "seconds.json"  # of each page, by name: how long it took where that was last written down
-SECONDS = 120
-"""The longest that one cell may take."""
+SECONDS, EXPERIMENT = 120, 600
+"""The longest that one cell may take, and that one of a page may whose experiments are made anew."""
+WITHOUT = "the page is in the book without its results"
+
+
+@dataclass
+class Fault:
+    """Why a page failed: in one line, and with all that Python says."""
+
+    said: str
+    traceback: str = ""
+
+
+@dataclass
+class Step:
+    """What became of a step of the build.
+
+    `said` is a few words, or None where nothing can follow; `lines` is what to say besides, `wrong` whether that is
+    a fault, and `log` has more on it.
+    """
+
+    said: str | None
+    lines: list[str] = field(default_factory=list)
+    wrong: bool = False
+    log: str = ""
 
 
 def pages():
@@ -62,7 +93,10 @@ def digest(page):
 def read(page):
     """Return a page as a notebook, as the build reads it."""
     text = page.read_text(encoding="utf8")
-    return create_nb_reader(str(page), MdParserConfig(), NbParserConfig(), text).read(text)
+    try:
+        return create_nb_reader(str(page), MdParserConfig(), NbParserConfig(), text).read(text)
+    except Exception as error:
+        raise ValueError(f"book/{page.name}: {error}") from error
 
 
 def wants_triton(page):
@@ -76,12 +110,20 @@ def not_run():
     return [] if find_spec("triton") else [page for page in pages() if wants_triton(page)]
 
 
-def measures_time(page, notebook):
+def measures_time(notebook):
     """Tell whether a page measures time as it runs: with a cell tagged `clock`, which is not taken from a record."""
-    timed = [records.tags(cell) for cell in notebook.cells if "clock" in records.tags(cell)]
-    if any(records.TAG not in tags for tags in timed):
-        return True
-    return bool(timed) and not records.is_current(page.stem, notebook)
+    return any("clock" in tags and records.TAG not in tags for tags in map(records.tags, notebook.cells))
+
+
+def place(page, notebook, cell):
+    """Return where a cell of code is, in words: its number among these, and its line in the page."""
+    number = sum(one.cell_type == "code" for one in notebook.cells[: index(notebook, cell) + 1])
+    return f"book/{page.name}, cell {number} (line {notebook.metadata.source_map[index(notebook, cell)]})"
+
+
+def index(notebook, cell):
+    """Return which of a notebook's cells this one is: others may be equal."""
+    return next(number for number, one in enumerate(notebook.cells) if one is cell)
 
 
 def quiet():
@@ -90,54 +132,121 @@ def quiet():
 
 
 def execute(page, anew=False, into=records.FOLDER):
-    """Run a page's cells in a kernel of its own; return the notebook, the seconds, and what went wrong.
+    """Run a page's cells in a kernel of its own; return the notebook, the seconds, and the fault, or None.
 
     Parameters
     ----------
     page : Path
     anew : bool
-        Make its experiments anew, though its record is of this code.
+        Make its experiments anew, and write its record.
     into : Path
-        The folder that the record is written into, where they are made anew.
+        The folder that the record is written into.
     """
-    notebook = read(page)
+    notebook, began = read(page), time.perf_counter()
+    try:
+        fault = unfit(page, notebook, anew) or ran(page, notebook, anew, into)
+    except Exception as error:  # such as a kernel that does not start
+        fault = Fault(f"book/{page.name}: {in_a_line(error)}", traceback.format_exc())
+    return notebook, time.perf_counter() - began, fault
+
+
+def unfit(page, notebook, anew):
+    """Return why a page cannot be run: a cell is not Python, or its experiments are not in its record."""
+    for cell in notebook.cells:
+        try:
+            ast.parse(cell.source if cell.cell_type == "code" else "")
+        except SyntaxError as error:
+            return Fault(f"{place(page, notebook, cell)}: {in_a_line(error)}", traceback.format_exc())
+    if lack := None if anew else records.lacking(page.stem, notebook):
+        why, cell = lack
+        where = place(page, notebook, cell) if cell else f"book/{page.name}"
+        return Fault(f"{where}: {why}; run python book/records.py {page.stem}")
+    return None
+
+
+def ran(page, notebook, anew, into):
+    """Run a page's cells; return the fault, or None."""
     recorded = records.cells_of(notebook)
     sources = {number: cell.source for number, cell in recorded.items()}
-    anew = bool(recorded) and (anew or not records.is_current(page.stem, notebook))
+    limit, begun = EXPERIMENT if anew else SECONDS, []
+
+    def note(cell, cell_index):
+        begun.append(cell)
+
     with tempfile.TemporaryDirectory() as folder:
         for number, source in records.as_run(notebook, page.stem, Path(folder) if anew else None).items():
             recorded[number].source = source
-        limit = max(SECONDS, 600 * anew)
-        done = single_nb_execution(notebook, cwd=str(page.parent), timeout=limit, allow_errors=False)
-        for number, source in sources.items():
-            recorded[number].source = source
-        fault = done.exc_string and f"{page.name}: {done.exc_string}"
-        if anew and not fault:
-            try:
-                records.write(page.stem, notebook, folder, into)
-            except ValueError as error:
-                fault = f"{page.name}: {error}"
-    return done.nb, done.time, fault
+        try:
+            nbclient.execute(notebook, cwd=str(page.parent), timeout=limit, record_timing=False, on_cell_start=note)
+        except (nbclient.exceptions.CellControlSignal, nbclient.exceptions.DeadKernelError) as error:
+            where = place(page, notebook, begun[-1]) if begun else f"book/{page.name}"
+            return Fault(f"{where}: {in_a_line(error, limit)}", traceback.format_exc())
+        finally:
+            for number, source in sources.items():
+                recorded[number].source = source
+        if anew and recorded:
+            for cell in recorded.values():
+                try:
+                    records.printed(cell)
+                except ValueError as error:
+                    return Fault(f"{place(page, notebook, cell)}: {error}")
+            records.write(page.stem, notebook, folder, into)
+    return None
+
+
+def in_a_line(error, limit=SECONDS):
+    """Return what went wrong in one line."""
+    if isinstance(error, nbclient.exceptions.CellTimeoutError):
+        return f"it takes longer than {limit} s"
+    if isinstance(error, nbclient.exceptions.DeadKernelError):
+        return "its kernel died, perhaps for want of memory"
+    if isinstance(error, nbclient.exceptions.CellExecutionError):
+        kind, said = error.ename, error.evalue
+    else:
+        kind, said = type(error).__name__, getattr(error, "msg", "") or str(error)
+    return f"{kind}: {first[0][:300]}" if (first := said.strip().splitlines()) else kind
 
 
 def executed(pool, pages):
     """Yield each page with what `execute` returns: several at once, and then one by one those that measure time."""
-    alone = [page for page in pages if measures_time(page, read(page))]
+    alone = [page for page in pages if measures_time(read(page))]
     jobs = {pool.submit(execute, page): page for page in pages if page not in alone}
     for job in as_completed(jobs):
-        yield jobs[job], job.result()
+        page = jobs[job]
+        try:
+            yield page, job.result()
+        except BrokenProcessPool:
+            yield (
+                page,
+                (None, 0.0, Fault(f"book/{page.name}: the process that ran it ended, perhaps for want of memory")),
+            )
     for page in alone:
         yield page, pool.submit(execute, page).result()
 
 
-def run(report=lambda text: None):
-    """Run the pages that changed; return a sentence about it, and lines about what failed.
+def outdated():
+    """Return the pages whose code is newer than their record."""
+    notebooks = {page: read(page) for page in pages() if records.read(page.stem)}
+    return [
+        page for page, own in notebooks.items() if records.cells_of(own) and not records.is_current(page.stem, own)
+    ]
+
+
+def run(report=lambda text: None, strict=False):
+    """Run the pages that changed; return what became of it, as a `Step`.
 
     Parameters
     ----------
     report : callable
         Is told, in a few words, how far it is.
+    strict : bool
+        Let nothing follow where a page fails, or is newer than its record.
     """
+    old = outdated()
+    if strict and old:
+        mend = "its code is newer than its record: run python book/records.py"
+        return Step(None, [f"book/{page.name}: {mend} {page.stem}" for page in old])
+    notes = [f"book/{page.name}: its record is older than its code; the book has what was recorded" for page in old]
     CACHE.mkdir(parents=True, exist_ok=True)
     stamps = json.loads(STAMPS.read_text(encoding="utf8")) if STAMPS.exists() else {}
     left_out = not_run()
@@ -147,40 +256,45 @@ def run(report=lambda text: None):
     usual = json.loads(USUAL.read_text(encoding="utf8"))
     took = {page: stamps.get(page.name, {}).get("seconds", usual.get(page.stem, 1e9)) for page in stale}
     stale.sort(key=lambda page: -took[page])
-    cache, complaints = get_cache(str(CACHE)), []
-    for page in left_out:  # without results, but not run by the build either
-        cache.cache_notebook_bundle(CacheBundleIn(read(page), str(page)), check_validity=False, overwrite=True)
+    cache, faults = get_cache(str(CACHE)), []
+
+    def keep(page, notebook, seconds, stamp):
+        about = CacheBundleIn(notebook, str(page), data={"execution_seconds": seconds})
+        cache.cache_notebook_bundle(about, check_validity=False, overwrite=True)
         stamps.pop(page.name, None)
-        STAMPS.write_text(json.dumps(stamps, indent=1), encoding="utf8")
+        STAMPS.write_text(json.dumps(stamps | stamp, indent=1), encoding="utf8")
+        stamps.update(stamp)
+
+    for page in left_out:  # without results, but not run by the build either
+        keep(page, read(page), 0.0, {})
     with ProcessPoolExecutor(min(len(stale), os.cpu_count() or 1) or 1, initializer=quiet) as pool:
         for number, (page, (notebook, seconds, fault)) in enumerate(executed(pool, stale), 1):
             report(f"{number} of {len(stale)} run")
             if fault:
-                complaints += fault.splitlines()[-30:]
-                continue
-            cache.cache_notebook_bundle(
-                CacheBundleIn(notebook, str(page), data={"execution_seconds": seconds}),
-                check_validity=False,
-                overwrite=True,
-            )
-            stamps[page.name] = {"digest": digest(page), "seconds": round(seconds, 1)}
-            STAMPS.write_text(json.dumps(stamps, indent=1), encoding="utf8")
+                faults.append(fault)
+                notebook = read(page)
+            stamp = {"digest": digest(page), "seconds": round(seconds, 1)}
+            keep(page, notebook, seconds, {} if fault else {page.name: stamp})
             os.utime(page)  # the build reads a page again whose text is newer, not one whose modules are
-    ran = f"{len(stale)} of {len(wanted)} run" if stale else "none has changed"
-    return (None if complaints else ran), complaints
+    said = f"{len(stale)} of {len(wanted)} run" if stale else "none has changed"
+    lines = [*notes, *(fault.said if strict else f"{fault.said}; {WITHOUT}" for fault in faults)]
+    log = "\n".join(re.sub(r"\x1b\[[0-9;]*m", "", f"{fault.said}\n{fault.traceback}") for fault in faults)
+    return Step(None if faults and strict else said, lines, bool(faults), log)
 
 
 def main():
     """Run every page, and write down how long each takes; return the exit status."""
     STAMPS.unlink(missing_ok=True)
     with Console().status("pages …") as status:
-        sentence, complaints = run(status.update)
-    print(*complaints or [sentence], sep="\n")
-    if not complaints:
+        done = run(status.update, strict=True)
+    print(*(done.lines or [done.said]), sep="\n")
+    if done.log:
+        print(done.log)
+    if not done.wrong and done.said:
         stamps = json.loads(STAMPS.read_text(encoding="utf8"))
         seconds = {page.stem: round(stamps[page.name]["seconds"]) for page in pages()}
         USUAL.write_text(json.dumps(seconds, indent=1) + "\n", encoding="utf8")
-    return 1 if complaints else 0
+    return 0 if done.said and not done.wrong else 1
 
 
 if __name__ == "__main__":

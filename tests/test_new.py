@@ -197,7 +197,11 @@ def built(html, tmp_path_factory):
     contents.write_text(contents.read_text(encoding="utf-8").partition("  - caption: At hand")[0], encoding="utf-8")
     (root / "book" / "index.md").write_text("# A book\n\nOf one chapter.\n", encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "book/build.py"], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [sys.executable, "book/build.py", "--strict"],
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     assert done.returncode == 0, done.stdout
     return course

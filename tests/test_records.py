@@ -167,9 +167,12 @@ import sys
 from pathlib import Path
 import run_pages
 notebook, seconds, fault = run_pages.execute(Path("page.md").resolve(), anew="anew" in sys.argv)
-print(fault if fault else "|".join(o.text for c in notebook.cells for o in c.get("outputs", ())))
+print(fault.said if fault else "|".join(o.text for c in notebook.cells for o in c.get("outputs", ())))
 print([cell.source for cell in notebook.cells if cell.cell_type == "code"][1].splitlines()[0])
 """
+
+
+NO_RECORD = "book/page.md: 1 of its cells are recorded, and its record has 0; run python book/records.py page"
 
 
 @pytest.fixture
@@ -191,9 +194,10 @@ def run(book, *how):
 
 @pytest.mark.slow
 def test_a_page_has_an_experiment_from_its_record(book):
-    """Run once, then taken from the record, with the same outputs and draws behind it, until its code changes."""
+    """Run once, then taken from the record, with the same outputs and draws behind it, its code changed or not."""
     log = book / "log.txt"
-    first = run(book)
+    assert run(book) == NO_RECORD
+    first = run(book, "anew")
     assert log.read_text() == "run " and "made 2" in first and "True" in first
     assert run(book) == first
     assert log.read_text() == "run "
@@ -201,12 +205,16 @@ def test_a_page_has_an_experiment_from_its_record(book):
     assert log.read_text() == "run run "
     page = book / "page.md"
     page.write_text(page.read_text(encoding="utf8").replace("given = [1, 2]", "given = [1, 2, 3]"), encoding="utf8")
-    assert "made 3" in run(book)
+    assert run(book) == first
+    assert "made 3" in run(book, "anew")
     assert log.read_text() == "run run run "
     record = book / "data" / "experiments" / "page.json"
-    record.write_text("<<<<<<< a merge", encoding="utf8")
-    assert "made 3" in run(book)
     assert json.loads(record.read_text(encoding="utf8"))["cells"][0]["printed"] == "made 3\n"
+    changed = page.read_text(encoding="utf8").replace('print(made["numbers"]', 'print(text, made["numbers"]')
+    page.write_text(changed.replace('print("made",', 'text = "new"\nprint("made",'), encoding="utf8")
+    assert run(book) == ("book/page.md, cell 2 (line 24): its record has no text; run python book/records.py page")
+    record.write_text("<<<<<<< a merge", encoding="utf8")
+    assert run(book) == NO_RECORD
 
 
 @pytest.mark.slow
@@ -225,7 +233,8 @@ def test_what_a_recorded_cell_may_not_do(book, code, complaint):
     page = book / "page.md"
     text = page.read_text(encoding="utf8").replace('print("made", made["of"])', code)
     page.write_text(text, encoding="utf8")
-    assert complaint in run(book)
+    said = run(book, "anew")
+    assert said.startswith("book/page.md, cell 2 (line 24): ") and complaint in said and "\n" not in said
     assert not (book / "data").exists()
 
 

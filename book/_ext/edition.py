@@ -108,14 +108,18 @@ class MessagesBuilder(DummyBuilder):
 
 
 class Pasted(PasteTextRole):
-    """`{glue:text}` in a translation, which myst-nb parses by itself: the number is that of the page."""
+    """`{glue:text}`: where a page is without its results, an ellipsis; in a translation, the number of the page.
+
+    Translations are parsed by themselves.
+    """
 
     def run(self):
         """Return the nodes."""
         if "nb_renderer" not in self.document and "::" not in self.text:
             key = self.text if ":" in self.text else f"{self.text}:s"
             self.text = f"{Path(self.document.settings.env.docname).name}.md::{key}"
-        return super().run()
+        found, messages = super().run()
+        return found or [nodes.Text("…")], messages
 
 
 def before(app, config):
@@ -125,9 +129,9 @@ def before(app, config):
         config.exclude_patterns += [
             f"{name}.*" for name in app.config.external_site_map if name not in wanted | {config.root_doc}
         ]
+    app.add_role_to_domain("glue", "text", Pasted(), override=True)
     if config.language != editions.SOURCE:
         app.add_builder(EditionBuilder, override=True)
-        app.add_role_to_domain("glue", "text", Pasted(), override=True)
         parse_once()
 
 

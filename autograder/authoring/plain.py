@@ -1,0 +1,68 @@
+"""Code without what only people read, the same on every Python: what fingerprints of code are made of.
+
+Pythons write one syntax tree in several ways, and cut an f-string into tokens or not. So the tokens are taken as they
+stand in the text, and an f-string as one.
+"""
+
+import io
+import token
+import tokenize
+from collections.abc import Iterator
+
+OUT = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER, tokenize.INDENT, tokenize.DEDENT}
+BEGIN, END = (
+    {value for name, value in vars(token).items() if name in {f"FSTRING_{edge}", f"TSTRING_{edge}"}}
+    for edge in ("START", "END")
+)
+"""Which tokens begin and end a string that is cut into tokens; before Python 3.12 none is."""
+
+
+def plain(text: str) -> str:
+    """Return Python code without comments, docstrings and blank lines, its tokens set apart by one space each.
+
+    Where lines break within brackets doesn't matter. A statement that is only a string is left out wherever it is,
+    and so are a figure's words: what a module assigns to `TEXT`.
+
+    Raises
+    ------
+    SyntaxError
+        If the text cannot be cut into tokens.
+    """
+    kept = []
+    try:
+        for depth, line in _statements(text):
+            words = depth == 0 and [string for _kind, string in line[:2]] == ["TEXT", "="]
+            if not (words or all(kind == tokenize.STRING for kind, _string in line)):
+                kept.append(" " * depth + " ".join(string for _kind, string in line))
+    except tokenize.TokenError as error:
+        raise SyntaxError(*error.args[:1]) from None
+    return "\n".join(kept)
+
+
+def _statements(text: str) -> Iterator[tuple[int, list[tuple[int, str]]]]:
+    """Yield the logical lines of code: how deep each stands, and its tokens with their kinds."""
+    lines = io.StringIO(text, newline=None).readlines()
+    depth, within, begun = 0, 0, (0, 0)
+    line: list[tuple[int, str]] = []
+    for kind, string, start, end, _line in tokenize.generate_tokens(iter(lines).__next__):
+        depth += (kind == tokenize.INDENT) - (kind == tokenize.DEDENT)
+        if kind in BEGIN:
+            begun = begun if within else start
+            within += 1
+        elif kind in END:
+            within -= 1
+            if not within:
+                line.append((kind, _between(lines, begun, end)))
+        elif kind == tokenize.NEWLINE:
+            yield depth, line
+            line = []
+        elif not within and kind not in OUT:
+            line.append((kind, string))
+
+
+def _between(lines: list[str], start: tuple[int, int], end: tuple[int, int]) -> str:
+    """Return the text between two places, each a line's number from 1 and a column."""
+    (first, left), (last, right) = start, end
+    if first == last:
+        return lines[first - 1][left:right]
+    return "".join([lines[first - 1][left:], *lines[first : last - 1], lines[last - 1][:right]])
