@@ -7,6 +7,7 @@ not measured does not appear, neither its table nor the sentence above it. One b
 
 import importlib.util
 import itertools
+import re
 from pathlib import Path
 
 import traitlets
@@ -221,13 +222,14 @@ def goals(record):
 def _goals(record):
     rows = []
     for what, ways in goals(record).items():
-        asked = list(dict.fromkeys(f"{goal.asked:.2f}" for goal in ways.values()))
-        least = "at most" if next(iter(ways.values())).at_most else "at least"
+        first = next(iter(ways.values()))
+        asked = " and ".join(dict.fromkeys(f"{goal.asked:.2f}" for goal in ways.values()))
         said = [ways.get("forward"), ways.get("backward") or ways.get("forward+backward")]
         cells = [
             "" if goal is None else f"{goal.reached:.2f}" if goal.met else f"**{goal.reached:.2f}**" for goal in said
         ]
-        rows.append([what, f"{least} {' and '.join(asked)}", *cells])
+        name = re.sub(r", (causal|from n = 4,096|n = 512 to 16,384)\b", "", what).replace(" = ", "\u00a0=\u00a0")
+        rows.append([name, f"{'at most' if first.at_most else 'at least'} {asked}", *cells])
     return gpu_record.table(["", "asked", "forward", "backward, or both"], rows) or None
 
 
@@ -302,109 +304,45 @@ def tuned(record, top=1):
     return Markdown("\n".join(lines))
 
 
-def roof(record, marks, measured=()):
-    """Draw a recorded GPU's roof for each dtype, and marks on it.
-
-    Parameters
-    ----------
-    record : dict
-    marks : list of (str, float)
-        Names and operations per byte, of what is put on the roof for bfloat16.
-    measured : list of (str, float, float)
-        Names, operations per byte and TFLOP/s.
-
-    Returns
-    -------
-    drawing or None
-        The plot; None where nothing was recorded.
-    """
-    if not record.get("ceilings"):
-        return None
-    ceilings = record["ceilings"]
-    axes = drawing.panels(height=185)
-    x = [10 ** (k / 50) for k in range(-85, 201)]
-    slope = ceilings["copy_gb_s"] / 1e3  # TFLOP/s for each operation per byte
-    for name, line in (("float32", ":"), ("tf32", "--"), ("bfloat16", "-")):
-        top = ceilings["matmul_tflop_s"][name]
-        axes.plot(x, [min(top, slope * a) for a in x], color=drawing.INK, lw=1.7, ls=line)
-        low = 4 if name == "bfloat16" else -13
-        axes.annotate(name, (x[-1], top), xytext=(0, low), textcoords="offset points", ha="right")
-    top = max(ceilings["matmul_tflop_s"].values())
-    for (name, a), marker in zip(marks, "Dsov", strict=False):
-        y = min(ceilings["matmul_tflop_s"]["bfloat16"], slope * a)
-        axes.plot([a], [y], marker, color=drawing.WEIGHT, ms=8, label=name, ls="")
-        axes.annotate(name, (a, y), xytext=(-8, 1), textcoords="offset points", ha="right")
-    for (name, a, y), marker in zip(measured, "Dsov", strict=False):
-        axes.plot([a], [y], marker, color=drawing.WEIGHT, ms=8, label=name, ls="", mfc=drawing.PAPER, mew=1.6)
-        axes.annotate(name, (a, y), xytext=(8, -8), textcoords="offset points")
-    axes.set(xlabel="operations per byte", ylabel="TFLOP/s", xscale="log", yscale="log", xlim=(0.02, 1e4),
-             ylim=(1, 4 * top))  # fmt: skip
-    axes.set_xticks([0.1, 1, 10, 100, 1000, 10_000], ["0.1", "1", "10", "100", "1,000", "10,000"])
-    axes.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
-    axes.minorticks_off()
-    return drawing.show(axes)
-
-
 LOOKS = {
-    "kernel": ("ours", drawing.WEIGHT, "-", "o"),
-    "cudnn": ("cuDNN", drawing.QUERY, "--", "D"),
-    "flash": ("FlashAttention", drawing.KEY, "-", "s"),
-    "efficient": ("memory-efficient", drawing.VALUE, ":", "v"),
     "naive": ("naive", drawing.QUIET, "-", "^"),
+    "flash": ("FlashAttention", drawing.KEY, "-", "s"),
+    "cudnn": ("cuDNN", drawing.QUERY, "--", "D"),
+    "kernel": ("ours", drawing.WEIGHT, "-", "o"),
 }
 
 
-def over_n(axes, found, value, names):
-    """Draw what was measured of some implementations over the length, in one look in all pictures."""
-    for name in names:
-        if name in found:
-            label, colour, line, marker = LOOKS[name]
-            points = [(n, value(row)) for n, row in sorted(found[name].items())]
-            axes.plot(*zip(*points, strict=True), line, color=colour, marker=marker, ms=4.5, label=label)
-    lengths = sorted({n for rows in found.values() for n in rows})
-    axes.set(xlabel="tokens, $n$", xscale="log")
-    axes.set_xticks(lengths, [f"{n:,}" if n < 1000 else f"{n // 1024}k" for n in lengths])
-    axes.minorticks_off()
+def lengths(axes, found):
+    """Give an axis the lengths that were measured, as its only marks."""
+    axes.set(xlabel="tokens, $n$", xscale="log", yscale="log")
+    axes.set_xticks(found, [f"{n:,}" if n < 1000 else f"{n // 1024}k" for n in found])
 
 
-def times(record, names=("naive", "flash", "cudnn", "kernel"), width=64):
+def times(record, width=64):
     """Draw milliseconds over the length, forward and with the backward pass, causal and bfloat16.
 
     Returns
     -------
     drawing or None
-        The plot; None where nothing was measured.
+        The plot; None where not all of it was measured.
     """
     both = [gpu_record.rows(record, "attention", direction=direction, causal=True, dtype="bfloat16", d_head=width)
             for direction in ("forward", "forward+backward")]  # fmt: skip
-    if not all(both):
+    if not all(LOOKS.keys() <= found.keys() for found in both):
         return None
-    made = drawing.panels(2, height=250)
+    made = drawing.panels(2, height=235)
     for axes, found, title in zip(made, both, ("Forward", "Forward and backward"), strict=True):
-        over_n(axes, found, lambda row: row["milliseconds"], names)
-        axes.set(title=title, yscale="log", ylim=(0.01, 200))
+        for name, (label, colour, line, marker) in LOOKS.items():
+            points = sorted((n, row["milliseconds"]) for n, row in found[name].items())
+            axes.plot(*zip(*points, strict=True), line, color=colour, marker=marker, ms=4.5, label=label)
+        lengths(axes, sorted(found["kernel"]))
+        axes.set(title=title, ylim=(0.003, 200))
         axes.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
         axes.minorticks_off()
+        last = axes.get_lines()[0].get_xydata()[-1]  # naive, far above the others
+        axes.annotate("naive", last, xytext=(-8, 2), textcoords="offset points", ha="right")
     made[0].set(ylabel="milliseconds")
-    made[0].legend(loc="upper left")
-    return drawing.show(*made)
-
-
-def rates(record, names=("cudnn", "kernel", "flash", "efficient"), width=64):
-    """Draw operations per second over the length, forward and backward, below their ceiling; None of none."""
-    both = [gpu_record.rows(record, "attention", direction=direction, causal=True, dtype="bfloat16", d_head=width)
-            for direction in ("forward", "backward")]  # fmt: skip
-    if not (all(both) and record.get("ceilings")):
-        return None
-    ceiling = record["ceilings"]["matmul_tflop_s"]["bfloat16"]
-    made = drawing.panels(2, height=250)
-    for axes, found, title in zip(made, both, ("Forward", "Backward"), strict=True):
-        axes.axhline(ceiling, color=drawing.INK, lw=1.3)
-        axes.annotate("one large product", (512, ceiling), xytext=(0, 4), textcoords="offset points")
-        over_n(axes, found, lambda row: row["tflop_s"], names)
-        axes.set(title=title, ylim=(0, 1.15 * ceiling))
-    made[0].set(ylabel="TFLOP/s")
-    made[0].legend(loc=(0.02, 0.47))
+    made[1].legend(handles=made[1].get_lines()[1:], loc="lower right")
     return drawing.show(*made)
 
 
@@ -413,7 +351,7 @@ def layers(record):
     both = [gpu_record.rows(record, "layer", direction=direction) for direction in ("forward", "forward+backward")]
     if not all("layer" in found for found in both):
         return None
-    made = drawing.panels(2, height=250)
+    made = drawing.panels(2, height=210)
     for axes, found, title in zip(made, both, ("Forward", "Forward and backward"), strict=True):
         own = {n: row["milliseconds"] for n, row in found["layer"].items()}
         fast = {
@@ -428,12 +366,12 @@ def layers(record):
         ):
             points = sorted((n, x / own[n]) for n, x in other.items())
             axes.plot(*zip(*points, strict=True), line, color=colour, marker=marker, ms=4.5, label=label)
-        axes.set(title=title, xlabel="tokens, $n$", xscale="log", yscale="log", ylim=(0.5, 60))
-        axes.set_xticks(sorted(own), [f"{n:,}" if n < 1000 else f"{n // 1024}k" for n in sorted(own)])
+        lengths(axes, sorted(own))
+        axes.set(title=title, ylim=(0.5, 60))
         axes.set_yticks([0.5, 1, 2, 5, 10, 20, 50], ["0.5", "1", "2", "5", "10", "20", "50"])
         axes.minorticks_off()
     made[0].set(ylabel="times our layer's time")
-    made[0].legend(loc="upper left")
+    made[1].legend(loc="upper left")
     return drawing.show(*made)
 
 
