@@ -203,9 +203,9 @@ def test_a_record_fills_the_tables():
     assert times == [3.3, 5.4, 7.77] and "| naive, as cited | 80 |" in contest  # the quickest first
     assert "| batch" not in contest  # a heading that pushes its column off a phone
     goals = figure.table(RECORD, "Goals").data
-    assert "time over FlashAttention's in PyTorch | at most 1.50 | **2.00** | **2.00** |" in goals  # missed
-    assert "with weights | at least 3.00 | 4.00 | 4.00 |" in goals
-    assert "the fastest of PyTorch's | at least 1.00 | **0.80** | **0.80** |" in goals
+    assert "time over FlashAttention's in PyTorch | ≤ 1.50 | **2.00** | **2.00** |" in goals  # missed
+    assert "with weights | ≥ 3.00 | 4.00 | 4.00 |" in goals
+    assert "the fastest of PyTorch's | ≥ 1.00 | **0.80** | **0.80** |" in goals
     assert len(figure.tuned(RECORD).data.splitlines()) == 3
     quick, slow = figure.tuned(RECORD, top=2).data.splitlines()[2:]
     assert "1.000 | 100" in quick and "2.000 | 50" in slow

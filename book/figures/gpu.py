@@ -6,7 +6,6 @@ not measured does not appear, neither its table nor the sentence above it. One b
 """
 
 import importlib.util
-import itertools
 import re
 from pathlib import Path
 
@@ -156,12 +155,21 @@ def _of_one(row):
 
 
 def _attention(record):
-    made = []
-    for dtype, direction, width in itertools.product(("bfloat16", "float32"), DIRECTIONS, (64, 128)):
-        same = {"dtype": dtype, "direction": direction, "d_head": width, "causal": True}
-        rows = [row for row in record.get("attention", ()) if all(row[key] == x for key, x in same.items())]
-        made.append(_milliseconds(f"{direction}, heads of {width}, {dtype}", rows, tables().ORDER))
-    return "\n\n".join(filter(None, made)) or None
+    rows = [row for row in record.get("attention", ()) if row["causal"]]
+    groups = {}
+    for row in rows:
+        if row["dtype"] == "bfloat16" and row["direction"] != "forward+backward":
+            groups.setdefault(f"{row['direction']}, heads of {row['d_head']}, bfloat16", []).append(row)
+    made = [_milliseconds(title, own, tables().ORDER) for title, own in sorted(groups.items(), reverse=True)]
+    full = {}
+    for row in rows:
+        if row["dtype"] == "float32":
+            full.setdefault((row["n"], row["direction"], row["d_head"]), {})[row["implementation"]] = row
+    if full:
+        names = [name for name in tables().ORDER if any(name in own for own in full.values())]
+        lines = [[f"{n:,}", way, d, *(_of_one(own.get(name)) for name in names)] for (n, way, d), own in full.items()]
+        made.append("*float32*\n\n" + gpu_record.table(["$n$", "", "$d_\\text{head}$", *names], lines))
+    return "\n\n".join(made) or None
 
 
 def _layer(record):
@@ -206,6 +214,20 @@ def _accuracy(record):
     return gpu_record.table(["dtype", "of", *names], rows) or None
 
 
+def _trace(record):
+    """The kernels that take the most of a step, for each kind of layer."""
+    found, made = {}, []
+    for row in record.get("trace", ()):
+        kernels = found.setdefault(f"{row['implementation']}, {row['n']:,} tokens", {})
+        kernels.setdefault(row["kernel"].replace("|", "/"), []).append(row["us"])
+    for title, kernels in found.items():
+        whole = sum(map(sum, kernels.values()))
+        most = sorted(kernels.items(), key=lambda item: -sum(item[1]))[:6]
+        lines = [[f"`{name[:60]}`", len(us), f"{sum(us):.0f}", f"{sum(us) / whole:.0%}"] for name, us in most]
+        made.append(f"*{title}*\n\n{gpu_record.table(['kernel', 'calls', 'µs', 'share'], lines)}")
+    return "\n\n".join(made) or None
+
+
 DIRECTIONS = ("forward", "backward", "forward+backward")
 
 
@@ -223,14 +245,14 @@ def _goals(record):
     rows = []
     for what, ways in goals(record).items():
         first = next(iter(ways.values()))
-        asked = " and ".join(dict.fromkeys(f"{goal.asked:.2f}" for goal in ways.values()))
+        asked = ", ".join(dict.fromkeys(f"{goal.asked:.2f}" for goal in ways.values()))
         said = [ways.get("forward"), ways.get("backward") or ways.get("forward+backward")]
         cells = [
             "" if goal is None else f"{goal.reached:.2f}" if goal.met else f"**{goal.reached:.2f}**" for goal in said
         ]
         name = re.sub(r", (causal|from n = 4,096|n = 512 to 16,384)\b", "", what).replace(" = ", "\u00a0=\u00a0")
-        rows.append([name, f"{'at most' if first.at_most else 'at least'} {asked}", *cells])
-    return gpu_record.table(["", "asked", "forward", "backward, or both"], rows) or None
+        rows.append([name, f"{'≤' if first.at_most else '≥'} {asked}", *cells])
+    return gpu_record.table(["", "asked", "forward", "backward"], rows) or None
 
 
 OWN = {
@@ -239,6 +261,7 @@ OWN = {
     "The layer": _layer,
     "The leaderboard's configuration": _leaderboard,
     "Accuracy": _accuracy,
+    "A step in the profiler": _trace,
 }
 
 
