@@ -353,7 +353,7 @@ def times(record, width=64):
             for direction in ("forward", "forward+backward")]  # fmt: skip
     if not all(LOOKS.keys() <= found.keys() for found in both):
         return None
-    made = drawing.panels(2, height=235)
+    made = drawing.panels(2, height=220)
     for axes, found, title in zip(made, both, ("Forward", "Forward and backward"), strict=True):
         for name, (label, colour, line, marker) in LOOKS.items():
             points = sorted((n, row["milliseconds"]) for n, row in found[name].items())
