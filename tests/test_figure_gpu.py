@@ -1,7 +1,5 @@
 """The figure of chapter 11 counts what the chapter's Python counts; its tables are of what was measured, no more."""
 
-import json
-
 import figure_tools
 import numpy as np
 import pytest
@@ -33,26 +31,31 @@ RECORD = {
         "matmul_tflop_s": {"float32": 10.0, "tf32": 100.0, "float16": 190.0, "bfloat16": 200.0},
     },
     "attention": [
-        ROW | {"implementation": name, "n": n, "direction": "forward", "milliseconds": base * n / 4096}
-        for name, base in (("kernel", 2.0), ("flash", 1.0), ("math", 9.0))
-        for n in (4096, 8192)
-    ],
+        ROW | {"implementation": name, "n": n, "direction": way, "d_head": width, "milliseconds": base * n / 4096}
+        for name, base in (("kernel", 2.0), ("flash", 1.0), ("cudnn", 1.5), ("naive", 9.0))
+        for n in (1024, 4096, 16384)
+        for way in ("forward", "forward+backward", "backward")
+        for width in (64, 128)
+    ] + [ROW | {"implementation": "naive", "n": 32768, "direction": "forward", "milliseconds": None, "why": "no"}],
     "layer": [
-        ROW
-        | {"implementation": name, "n": 4096, "direction": "forward+backward", "d_model": 2048, "milliseconds": base}
-        for name, base in (("layer", 3.0), ("nn.MultiheadAttention with weights", 12.0))
+        ROW | {"implementation": name, "n": n, "direction": way, "d_model": 2048, "milliseconds": base}
+        for name, base in (("layer", 3.0), ("layer, cudnn", 2.4), ("layer, own kernel", 6.0), ("projections", 1.0),
+                           ("nn.MultiheadAttention with weights", 12.0))
+        for n in (4096, 16384)
+        for way in ("forward", "forward+backward")
     ],
     "leaderboard": {
         "batch": 1, "heads": 16, "n": 16384, "d_head": 64, "dtype": "bfloat16",
-        "rows": [ROW | {"implementation": "kernel", "milliseconds": 7.77}],
+        "rows": [ROW | {"implementation": of, "milliseconds": ms} for of, ms in (("kernel", 7.77), ("cudnn", 3.3))],
         "cited_milliseconds": {"naive": 80.0, "best": 5.4, "where": "somewhere"},
     },
     "accuracy": [{"implementation": "kernel", "dtype": "float16", "causal": True, "quantity": "dq", "error": 4.4e-4}],
     "memory_exponent": {"layer": {"layer": {"forward": {"exponent": 1.01}, "forward+backward": {"exponent": 1.02}}}},
     "timing": {"what": "a product", "first_call": 99.0, "without_waiting": 0.01, "with_waiting": 1.2, "events": 1.1,
-               "events_zeros": 0.9},
-    "trace": [{"implementation": "layer", "n": 4096, "kernel": "a kernel", "us": 12.0}],
-    "window": [{"window": 64, "direction": "forward", "milliseconds": 0.123}],
+               "events_zeros": 0.9, "flops": 11e9},
+    "trace": [{"implementation": "layer, own kernel", "n": 4096, "kernel": name, "us": us}
+              for name, us in (("a kernel", 12.0), ("a direct_copy", 4.0))],
+    "window": [{"window": of, "direction": "forward", "milliseconds": ms} for of, ms in ((1024, 0.123), (None, 2.0))],
     "tuning": [
         {"kernel": "forward", "d_head": 64, "queries": 32, "keys": 16, "warps": 4, "stages": 1, "milliseconds": ms,
          "tflop_s": 100 / ms}
@@ -164,7 +167,9 @@ def test_the_figure_refuses_what_it_cannot_show():
 )
 def test_what_was_not_measured_does_not_appear_and_one_box_says_what_measures_it(record):
     assert [figure.table(record, title) for title in figure.LEADS] == [None] * len(figure.LEADS)
-    assert figure.tuned(record) is figure.speeds(record) is figure.roof(record, []) is None
+    assert figure.tuned(record) is figure.times(record) is figure.layers(record) is None
+    assert figure.folded(record, "Numbers", figure.LEADS) is None
+    assert set(figure.told(record).values()) <= {"not yet measured", figure.measured_on(record)}
     said = figure.box(record).data
     assert "benchmarks/gpu.py" in said and all(words in said for words in figure.PARTS.values())
 
@@ -172,47 +177,68 @@ def test_what_was_not_measured_does_not_appear_and_one_box_says_what_measures_it
 def test_of_a_record_in_part_what_was_measured_appears():
     record = {"machine": RECORD["machine"], "ceilings": RECORD["ceilings"], "layer": RECORD["layer"]}
     shown = {title for title in figure.LEADS if figure.table(record, title)}
-    assert shown == {"Ceilings", "The layer", "Goals"}
-    assert figure.table(record, "Goals").data.count("\n| ") == 3  # head, line, and the one goal that was measured
-    assert figure.PARTS["layer"] not in figure.box(record).data
-
-
-def test_a_record_fills_the_tables(tmp_path, monkeypatch):
-    path = tmp_path / "gpu.json"
-    path.write_text(json.dumps(RECORD), encoding="utf8")
-    record = json.loads(path.read_text(encoding="utf8"))
-    for title, lead in figure.LEADS.items():
-        lines = figure.table(record, title).data.splitlines()
-        assert lines[0] == lead and len([line for line in lines if line.startswith("| ")]) > 2, title
-    assert figure.box(record) is None and ":class: dropdown" in figure.table(record, "Attention", folded=True).data
-    assert "7.77 ms" in figure.table(record, "The leaderboard's configuration").data
-    assert "4.4e-04" in figure.table(record, "Accuracy").data
+    assert shown == {"The layer", "Goals"}
     goals = figure.table(record, "Goals").data
-    assert "| 2.00 | at most 1.50 | missed by 33% |" in goals and "| 4.00 | at least 3.00 | met |" in goals
-    assert not [
-        line
-        for line in figure.table(record, "The leaderboard's configuration").data.splitlines()
-        if line.startswith("| batch")
-    ]  # a heading that pushes its column off a phone
-    assert len(figure.tuned(record).data.splitlines()) == 3
-    quick, slow = figure.tuned(record, top=2).data.splitlines()[2:]
-    assert "1.000 | 100" in quick and "2.000 | 50" in slow
+    assert goals.count("\n| ") == 3 and "FlashAttention" not in goals  # a line, and the two goals that were measured
+    assert figure.PARTS["layer"] not in figure.box(record).data
     said = figure.told(record)
-    assert (said["tuned_forward_64"], said["tuned_rows"], said["tuned_roof"]) == ("100", "32", "32")
-    assert (said["card"], said["ridge_bfloat16"], said["faster"]) == (
-        "a card, torch 9, triton 8, 2026-01-01",
-        "200",
-        "20",
+    assert said["speed_bfloat16"] == "200" and said["own_times"] == "2.00" and said["contest"] == "not yet measured"
+
+
+def test_a_record_fills_the_tables():
+    for title, lead in figure.LEADS.items():
+        lines = figure.table(RECORD, title).data.splitlines()
+        assert lines[0].startswith(lead or "| ") and len([line for line in lines if line.startswith("| ")]) > 2, title
+    assert figure.box(RECORD) is None
+    folded = figure.folded(RECORD, "Numbers", ["Attention", "Accuracy"]).data
+    assert folded.startswith(":::{admonition} Numbers\n:class: dropdown\n") and "4.4e-04" in folded
+    forward = figure.table(RECORD, "Attention").data.split("*forward, heads of 64, bfloat16*\n\n")[1].splitlines()
+    assert (
+        forward[0] == "| $n$ | kernel | cudnn | flash | naive |"
+        and forward[3] == "| 4,096 | 2.00 | 1.50 | 1.00 | 9.00 |"
     )
-    assert said["tuned_share"] == "50%"
+    assert forward[5] == "| 32,768 |  |  |  | no |"
+    contest = figure.table(RECORD, "The leaderboard's configuration").data
+    times = [float(line.split(" | ")[1]) for line in contest.splitlines() if line.startswith("| ") and "." in line]
+    assert times == [3.3, 5.4, 7.77] and "| naive, as cited | 80 |" in contest  # the quickest first
+    assert "| batch" not in contest  # a heading that pushes its column off a phone
+    goals = figure.table(RECORD, "Goals").data
+    assert "time over FlashAttention's in PyTorch | ≤ 1.50 | **2.00** | **2.00** |" in goals  # missed
+    assert "with weights | ≥ 3.00 | 4.00 | 4.00 |" in goals
+    assert "the fastest of PyTorch's | ≥ 1.00 | **0.80** | **0.80** |" in goals
+    assert len(figure.tuned(RECORD).data.splitlines()) == 3
+    quick, slow = figure.tuned(RECORD, top=2).data.splitlines()[2:]
+    assert "1.000 | 100" in quick and "2.000 | 50" in slow
+
+
+def test_sentences_say_what_the_record_has():
+    said = figure.told(RECORD)
+    wanted = {
+        "card": "a card, torch 9, triton 8, 2026-01-01",
+        "ridge_bfloat16": "200", "faster": "20", "roof_naive": "32", "roof_tiles": "128", "roof_softmax": "1",
+        "tuned_forward_64": "100", "tuned_rows": "32", "tuned_roof": "32", "tuned_share": "50%",
+        "naive_ms": "36.0", "kernel_ms": "8.00", "kernel_times": "4", "kernel_mib": "1", "wide_rate": "1.0",
+        "short_kernel": "500", "short_cudnn": "375", "goal_flash_forward": "200%", "goals_met": "6",
+        "goals_missed": "5", "layer_least": "0.80", "layer_step": "3.00", "layer_parts": "2.50", "layer_same": "2.40",
+        "layer_least_n": "4,096", "own_times": "2.00", "own_copies": "25%", "weights_both": "4",
+        "timing_too_fast": "1,100", "timing_rate": "10",
+        "window_forward": "0.12", "window_all_forward": "2.00", "contest": "not yet measured",
+    }  # fmt: skip
+    assert {name: said[name] for name in wanted} == wanted
+    assert set(figure.TOLD) <= said.keys()
+
+
+def test_what_is_drawn_is_what_was_measured(monkeypatch):
     shown = []
     monkeypatch.setattr(figure.drawing, "show", lambda *axes: shown.append(axes))
-    assert figure.speeds(record) is None and figure.roof(record, [("naive", 32)]) is None
-    lines = {line.get_label(): line for line in shown[0][0].get_lines()}
-    assert set(lines) == {"kernel", "flash", "math"}
-    np.testing.assert_array_equal(lines["kernel"].get_xydata(), [[4096, 2.0], [8192, 4.0]])
-    (mark,) = [line for line in shown[1][0].get_lines() if line.get_label() == "naive"]
-    np.testing.assert_allclose(mark.get_xydata(), [[32, 32]])
+    assert figure.times(RECORD) is figure.layers(RECORD) is None
+    forward, both = ({line.get_label(): line.get_xydata() for line in axes.get_lines()} for axes in shown[0])
+    assert set(forward) == set(both) == {"ours", "FlashAttention", "cuDNN", "naive"}
+    np.testing.assert_array_equal(forward["naive"], [[1024, 2.25], [4096, 9.0], [16384, 36.0]])  # no point: no room
+    for axes in shown[1]:
+        lines = {line.get_label(): line.get_xydata() for line in axes.get_lines()}
+        np.testing.assert_allclose(lines["the fastest of PyTorch's"], [[4096, 0.8], [16384, 0.8]])
+        np.testing.assert_allclose(lines["nn.MultiheadAttention with weights"], [[4096, 4.0], [16384, 4.0]])
     figure.drawing.plt.close("all")
 
 

@@ -1,11 +1,12 @@
 """The figure of chapter 11, and what its pages show of what was measured on a GPU.
 
 The figure computes in JavaScript (gpu.js), so it answers in a page without a kernel. Everything a reader sees comes
-from `TEXT`, so that a translation passes another dictionary. Tables come from `benchmarks/gpu_tables.py`. What was
+from `TEXT`, so that a translation passes another dictionary. Goals come from `benchmarks/gpu_tables.py`. What was
 not measured does not appear, neither its table nor the sentence above it. One box names it, and what measures it.
 """
 
 import importlib.util
+import re
 from pathlib import Path
 
 import traitlets
@@ -103,29 +104,20 @@ def tables():
     return module
 
 
-# What a page says above each table of `benchmarks/gpu_tables.py`.
+# What a page says above each table: of `benchmarks/gpu_tables.py`, or of `OWN`.
 LEADS = {
-    "Ceilings": "First the ceilings:",
-    "Goals": "What the course's kernel and layer should reach, and what they did:",
-    "Attention": (
-        "**Attention alone**, with 16 heads: the course's kernel beside PyTorch's backends, flex attention and the "
-        "naive way."
-    ),
-    "The layer": (
-        "**The whole layer**, $d_\\text{model} = 2048$, 16 heads, beside PyTorch's and beside the bare cost of its "
-        "projections:"
-    ),
-    "The leaderboard's configuration": (
-        "**A known course's contest.** Stanford's CS336 had its students of 2025 write this kernel, on one H100, for "
-        "one configuration:"
-    ),
+    "Goals": "",
+    "Attention": "**Attention alone**, causal, with 16 heads, in milliseconds:",
+    "The layer": "**The whole layer**, causal, $d_\\text{model} = 2048$, 16 heads, bfloat16, in milliseconds:",
+    "The leaderboard's configuration": "**The configuration of CS336's contest**, forward and backward together:",
     "A step in the profiler": "**A step of the layer in the profiler**: which kernels ran, and for how long.",
     "Memory over n, as an exponent": (
         "**Memory** beyond the inputs, as the exponent of a line fitted over the length: 2 is a table, 1 is none."
     ),
-    "Accuracy": "**Accuracy** on the GPU, against float64, of the result and of the gradients:",
-    "Ways to time": "What these mistakes make of one product:",
-    "Windows": "Measured, with one window after another:",
+    "Accuracy": (
+        "**Accuracy**, against float64, for 2000 tokens: the larger error of causal and not, the largest of three "
+        "gradients."
+    ),
 }
 # What the box says of the parts of a record that are not there.
 PARTS = {
@@ -141,10 +133,136 @@ PARTS = {
 
 def made(record, title):
     """Return a table of the record as Markdown; None where nothing of it was measured."""
-    if title == "The leaderboard's configuration" and not record.get("leaderboard", {}).get("rows"):
-        return None  # other people's times alone
+    if title in OWN:
+        return OWN[title](record)
     parts = (tables().TABLES[title](record) or "").split("\n\n")
     return "\n\n".join(map(narrow, parts)) or None
+
+
+def _milliseconds(title, rows, names=None):
+    """Return one table of milliseconds over the length, with what it is of above it; no text of no rows."""
+    cells = {(row["n"], row["implementation"]): row for row in rows}
+    names = [name for name in names or dict.fromkeys(name for _, name in cells) if any(name == of for _, of in cells)]
+    lines = [[f"{n:,}", *(_of_one(cells.get((n, name))) for name in names)] for n in sorted({n for n, _ in cells})]
+    return f"*{title}*\n\n{gpu_record.table(['$n$', *names], lines)}" if lines else ""
+
+
+def _of_one(row):
+    """Return the milliseconds of a row to three digits, or why there are none."""
+    if row is None:
+        return ""
+    return row.get("why", "") if row["milliseconds"] is None else f"{row['milliseconds']:#.3g}".rstrip(".")
+
+
+def _attention(record):
+    rows = [row for row in record.get("attention", ()) if row["causal"]]
+    groups = {}
+    for row in rows:
+        if row["dtype"] == "bfloat16" and row["direction"] != "forward+backward":
+            groups.setdefault(f"{row['direction']}, heads of {row['d_head']}, bfloat16", []).append(row)
+    made = [_milliseconds(title, own, tables().ORDER) for title, own in sorted(groups.items(), reverse=True)]
+    full = {}
+    for row in rows:
+        if row["dtype"] == "float32":
+            full.setdefault((row["n"], row["direction"], row["d_head"]), {})[row["implementation"]] = row
+    if full:
+        names = [name for name in tables().ORDER if any(name in own for own in full.values())]
+        lines = [[f"{n:,}", way, d, *(_of_one(own.get(name)) for name in names)] for (n, way, d), own in full.items()]
+        made.append("*float32*\n\n" + gpu_record.table(["$n$", "", "$d_\\text{head}$", *names], lines))
+    return "\n\n".join(made) or None
+
+
+def _layer(record):
+    rows = record.get("layer", ())
+    made = [_milliseconds(name, [row for row in rows if row["direction"] == name]) for name in DIRECTIONS]
+    return "\n\n".join(filter(None, made)) or None
+
+
+def _leaderboard(record):
+    """The quickest first, those that are cited among them."""
+    own = record.get("leaderboard", {})
+    rows = [
+        (row["milliseconds"], row["implementation"], row["peak_bytes"])
+        for row in own.get("rows", ())
+        if row["milliseconds"]
+    ]
+    if not rows:
+        return None  # other people's times alone
+    cited = own["cited_milliseconds"]
+    rows += [(cited["best"], "the best of 2025, as cited", None), (cited["naive"], "naive, as cited", None)]
+    head = (
+        f"*batch {own['batch']}, {own['heads']} heads of {own['d_head']}, n = {own['n']:,}, {own['dtype']}, causal*"
+    )
+    lines = [
+        [name, f"{ms:.3g}", f"{size / 2**20:,.0f}" if size else ""]
+        for ms, name, size in sorted(rows, key=lambda row: row[0])
+    ]
+    made = gpu_record.table(["", "ms", "MiB beyond the inputs"], lines)
+    return f"{head}\n\n{made}\n\nCited: {cited['where']}."
+
+
+def _accuracy(record):
+    found = {}
+    for row in record.get("accuracy", ()):
+        key = row["dtype"], "result" if row["quantity"] == "out" else "gradients"
+        cells = found.setdefault(key, {})
+        cells[row["implementation"]] = max(row["error"], cells.get(row["implementation"], 0.0))
+    names = [name for name in tables().ORDER if any(name in cells for cells in found.values())]
+    rows = [
+        [*key, *(f"{cells[name]:.1e}" if name in cells else "" for name in names)] for key, cells in found.items()
+    ]
+    return gpu_record.table(["dtype", "of", *names], rows) or None
+
+
+def _trace(record):
+    """The kernels that take the most of a step, for each kind of layer."""
+    found, made = {}, []
+    for row in record.get("trace", ()):
+        kernels = found.setdefault(f"{row['implementation']}, {row['n']:,} tokens", {})
+        kernels.setdefault(row["kernel"].replace("|", "/"), []).append(row["us"])
+    for title, kernels in found.items():
+        whole = sum(map(sum, kernels.values()))
+        most = sorted(kernels.items(), key=lambda item: -sum(item[1]))[:6]
+        lines = [[f"`{name[:60]}`", len(us), f"{sum(us):.0f}", f"{sum(us) / whole:.0%}"] for name, us in most]
+        made.append(f"*{title}*\n\n{gpu_record.table(['kernel', 'calls', 'µs', 'share'], lines)}")
+    return "\n\n".join(made) or None
+
+
+DIRECTIONS = ("forward", "backward", "forward+backward")
+
+
+def goals(record):
+    """Return what was asked of the course's kernel and layer and was measured: {what: {direction: Goal}}."""
+    found = {}
+    for goal in tables().goals(record):
+        if goal.reached is not None:
+            ways = [way for way in reversed(DIRECTIONS) if f", {way}" in goal.what] or ["forward+backward"]
+            found.setdefault(goal.what.replace(f", {ways[0]}", ""), {})[ways[0]] = goal
+    return found
+
+
+def _goals(record):
+    rows = []
+    for what, ways in goals(record).items():
+        first = next(iter(ways.values()))
+        asked = ", ".join(dict.fromkeys(f"{goal.asked:.2f}" for goal in ways.values()))
+        said = [ways.get("forward"), ways.get("backward") or ways.get("forward+backward")]
+        cells = [
+            "" if goal is None else f"{goal.reached:.2f}" if goal.met else f"**{goal.reached:.2f}**" for goal in said
+        ]
+        name = re.sub(r", (causal|from n = 4,096|n = 512 to 16,384)\b", "", what).replace(" = ", "\u00a0=\u00a0")
+        rows.append([name, f"{'≤' if first.at_most else '≥'} {asked}", *cells])
+    return gpu_record.table(["", "asked", "forward", "backward"], rows) or None
+
+
+OWN = {
+    "Goals": _goals,
+    "Attention": _attention,
+    "The layer": _layer,
+    "The leaderboard's configuration": _leaderboard,
+    "Accuracy": _accuracy,
+    "A step in the profiler": _trace,
+}
 
 
 def narrow(part):
@@ -157,7 +275,7 @@ def narrow(part):
     return "\n".join([f"*{long}*", "", "| " + " | ".join([what, *cells[1:]]) + " |", rest])
 
 
-def table(record, title, folded=False):
+def table(record, title):
     """Return a table of the record as Markdown, below what is said of it; None where nothing of it was measured.
 
     Parameters
@@ -165,14 +283,17 @@ def table(record, title, folded=False):
     record : dict
         What `gpu_record.read` returns.
     title : str
-        The key of the table in `benchmarks/gpu_tables.py`, and in `LEADS`.
-    folded : bool
-        Whether the table opens at a click: for many rows.
+        The key of the table in `OWN` or `benchmarks/gpu_tables.py`, and in `LEADS`.
     """
     found = made(record, title)
-    if found and folded:
-        found = f":::{{admonition}} {title}, in numbers\n:class: dropdown\n\n{found}\n:::"
-    return found and Markdown(f"{LEADS[title]}\n\n{found}")
+    return found and Markdown(f"{LEADS[title]}\n\n{found}".strip())
+
+
+def folded(record, title, parts):
+    """Return several tables, below one another, as a box that opens at a click; None where nothing was measured."""
+    found = [shown.data for shown in (table(record, part) for part in parts) if shown]
+    whole = "\n\n".join(found)
+    return Markdown(f":::{{admonition}} {title}\n:class: dropdown\n\n{whole}\n:::") if found else None
 
 
 def box(record):
@@ -206,78 +327,248 @@ def tuned(record, top=1):
     return Markdown("\n".join(lines))
 
 
-def roof(record, marks):
-    """Draw a recorded GPU's roof for each dtype, and marks at (name, operations per byte).
+LOOKS = {
+    "naive": ("naive", drawing.QUIET, "-", "^"),
+    "flash": ("FlashAttention", drawing.KEY, "-", "s"),
+    "cudnn": ("cuDNN", drawing.QUERY, "--", "D"),
+    "kernel": ("ours", drawing.WEIGHT, "-", "o"),
+}
+
+
+def lengths(axes, found):
+    """Give an axis the lengths that were measured, as its only marks."""
+    axes.set(xlabel="tokens, $n$", xscale="log", yscale="log")
+    axes.set_xticks(found, [f"{n:,}" if n < 1000 else f"{n // 1024}k" for n in found])
+
+
+def times(record, width=64):
+    """Draw milliseconds over the length, forward and with the backward pass, causal and bfloat16.
 
     Returns
     -------
     drawing or None
-        The plot; None where nothing was recorded.
+        The plot; None where not all of it was measured.
     """
-    if not record.get("ceilings"):
+    both = [gpu_record.rows(record, "attention", direction=direction, causal=True, dtype="bfloat16", d_head=width)
+            for direction in ("forward", "forward+backward")]  # fmt: skip
+    if not all(LOOKS.keys() <= found.keys() for found in both):
         return None
-    ceilings = record["ceilings"]
-    axes = drawing.panels(height=185)
-    x = [10 ** (k / 50) for k in range(-20, 201)]
-    slope = ceilings["copy_gb_s"] / 1e3  # TFLOP/s for each operation per byte
-    for name, line in (("float32", ":"), ("tf32", "--"), ("bfloat16", "-")):
-        top = ceilings["matmul_tflop_s"][name]
-        axes.plot(x, [min(top, slope * a) for a in x], color=drawing.INK, lw=1.7, ls=line)
-        low = -12 if name == "tf32" else 4
-        axes.annotate(name, (x[-1], top), xytext=(0, low), textcoords="offset points", ha="right")
-    top = max(ceilings["matmul_tflop_s"].values())
-    for (name, a), marker in zip(marks, "Dsov", strict=False):
-        y = min(ceilings["matmul_tflop_s"]["bfloat16"], slope * a)
-        axes.plot([a], [y], marker, color=drawing.WEIGHT, ms=8, label=name, ls="")
-    axes.legend(loc="lower right")
-    axes.set(xlabel="operations per byte", ylabel="TFLOP/s", xscale="log", yscale="log", xlim=(0.4, 1e4),
-             ylim=(1, 4 * top))  # fmt: skip
-    axes.set_xticks([1, 10, 100, 1000, 10_000], ["1", "10", "100", "1,000", "10,000"])
-    axes.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
-    axes.minorticks_off()
-    return drawing.show(axes)
+    made = drawing.panels(2, height=220)
+    for axes, found, title in zip(made, both, ("Forward", "Forward and backward"), strict=True):
+        for name, (label, colour, line, marker) in LOOKS.items():
+            points = sorted((n, row["milliseconds"]) for n, row in found[name].items())
+            axes.plot(*zip(*points, strict=True), line, color=colour, marker=marker, ms=4.5, label=label)
+        lengths(axes, sorted(found["kernel"]))
+        axes.set(title=title, ylim=(0.003, 200))
+        axes.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
+        axes.minorticks_off()
+        last = axes.get_lines()[0].get_xydata()[-1]  # naive, far above the others
+        axes.annotate("naive", last, xytext=(-8, 2), textcoords="offset points", ha="right")
+    made[0].set(ylabel="milliseconds")
+    made[1].legend(handles=made[1].get_lines()[1:], loc="lower right")
+    return drawing.show(*made)
 
 
-def speeds(record, direction="forward", width=64):
-    """Draw milliseconds of each implementation over the length, causal and bfloat16; None where there are none."""
-    found = gpu_record.rows(record, "attention", direction=direction, causal=True, dtype="bfloat16", d_head=width)
-    if not found:
+def layers(record):
+    """Draw how many times the layer's time others take, over the length, forward and in training; None of none."""
+    both = [gpu_record.rows(record, "layer", direction=direction) for direction in ("forward", "forward+backward")]
+    if not all("layer" in found for found in both):
         return None
-    axes = drawing.panels(height=290)
-    looks = {"kernel": (drawing.WEIGHT, "-"), "naive": (drawing.QUIET, "-"), "flash": (drawing.QUERY, "-")}
-    looks |= {"cudnn": (drawing.QUERY, "--"), "efficient": (drawing.VALUE, "--"), "flex": (drawing.KEY, "--")}
-    looks |= {"math": (drawing.QUIET, "--")}
-    for name, rows in found.items():
-        colour, line = looks.get(name, (drawing.INK, ":"))
-        points = sorted(rows.items())
-        axes.plot([n for n, _ in points], [row["milliseconds"] for _, row in points], line, color=colour, label=name)
-    axes.set(xlabel="tokens, $n$", ylabel="milliseconds", xscale="log", yscale="log")
-    lengths = sorted({n for rows in found.values() for n in rows})
-    axes.set_xticks(lengths, [f"{n:,}" if n < 1000 else f"{n // 1024}k" for n in lengths])
-    axes.minorticks_off()
-    axes.legend()
-    return drawing.show(axes)
+    made = drawing.panels(2, height=210)
+    for axes, found, title in zip(made, both, ("Forward", "Forward and backward"), strict=True):
+        own = {n: row["milliseconds"] for n, row in found["layer"].items()}
+        fast = {
+            n: min(found[name][n]["milliseconds"] for name in tables().FASTEST if n in found.get(name, ()))
+            for n in own
+        }
+        slow = {n: row["milliseconds"] for n, row in found.get("nn.MultiheadAttention with weights", {}).items()}
+        axes.axhline(1, color=drawing.INK, lw=1.3)
+        for label, other, colour, line, marker in (
+            ("nn.MultiheadAttention with weights", slow, drawing.QUIET, "-", "^"),
+            ("the fastest of PyTorch's", fast, drawing.QUERY, "--", "D"),
+        ):
+            points = sorted((n, x / own[n]) for n, x in other.items())
+            axes.plot(*zip(*points, strict=True), line, color=colour, marker=marker, ms=4.5, label=label)
+        lengths(axes, sorted(own))
+        axes.set(title=title, ylim=(0.5, 60))
+        axes.set_yticks([0.5, 1, 2, 5, 10, 20, 50], ["0.5", "1", "2", "5", "10", "20", "50"])
+        axes.minorticks_off()
+    made[0].set(ylabel="times our layer's time")
+    made[1].legend(loc="upper left")
+    return drawing.show(*made)
+
+
+def attention(record, direction, name, n, width=64, dtype="bfloat16"):
+    """Return the row of causal attention in this case; an empty dict where it was not measured, or did not fit."""
+    found = gpu_record.rows(record, "attention", direction=direction, causal=True, dtype=dtype, d_head=width)
+    return found.get(name, {}).get(n, {})
+
+
+def layer(record, direction, name, n):
+    """Return the row of the layer in this case; an empty dict where it was not measured, or did not fit."""
+    return gpu_record.rows(record, "layer", direction=direction).get(name, {}).get(n, {})
 
 
 def told(record):
     """Return what the pages say in sentences of a recorded GPU, by name, or that it was not measured."""
-    said, nothing = {"card": measured_on(record)}, tables().NOT_YET
-    ceilings = record.get("ceilings")
-    if ceilings:
-        speed = ceilings["matmul_tflop_s"]
-        said["copy"] = f"{ceilings['copy_gb_s']:,.0f}"
-        said |= {f"speed_{name}": f"{value:,.0f}" for name, value in speed.items()}
-        said |= {f"ridge_{name}": f"{1e3 * value / ceilings['copy_gb_s']:.0f}" for name, value in speed.items()}
-        said["faster"] = f"{speed['bfloat16'] / speed['float32']:.0f}"
-    found = [row for row in record.get("tuning", []) if row["kernel"] == "forward" and row["d_head"] == WIDTH]
-    best = max(found, key=lambda row: row["tflop_s"], default=None)
-    if best and ceilings:
-        said["tuned_forward_64"], said["tuned_rows"] = f"{best['tflop_s']:.0f}", f"{best['queries']}"
-        said["tuned_roof"] = f"{best['queries'] * ceilings['copy_gb_s'] / 1e3:.0f}"
-        said["tuned_share"] = f"{best['tflop_s'] / ceilings['matmul_tflop_s']['bfloat16']:.0%}"
     names = ["card", "copy", "faster", "tuned_forward_64", "tuned_rows", "tuned_roof", "tuned_share"]
     names += [f"{what}_{name}" for what in ("speed", "ridge") for name in ("float32", "tf32", "float16", "bfloat16")]
-    return {name: said.get(name, nothing) for name in names}
+    names += ["roof_softmax", "roof_naive", "roof_tiles"]
+    told_of = (_told_of_ceilings, _told_of_attention, _told_of_layers, _told_of_goals, _told_of_the_rest)
+    said = {"card": measured_on(record)}
+    for words in told_of:
+        said |= words(record)
+    return dict.fromkeys([*names, *TOLD], tables().NOT_YET) | said
+
+
+# What sentences say beside ceilings and sizes of tiles.
+TOLD = [
+    *(
+        "naive_ms",
+        "naive_mib",
+        "kernel_ms",
+        "kernel_mib",
+        "kernel_times",
+        "cudnn_share",
+        "short_kernel",
+        "short_cudnn",
+    ),
+    *("long_64", "long_128", "wide_rate", "float32_kernel", "float32_naive", "contest", "contest_best"),
+    *("contest_cudnn", "contest_naive", "goal_flash_forward", "goal_flash_backward", "goal_share_64"),
+    *("goal_share_128", "goals_met", "goals_missed", "layer_least", "layer_least_n", "layer_step", "layer_parts"),
+    *("layer_same", "layer_long", "own_times", "own_copies", "weights_forward", "weights_both", "graph_short"),
+    *("graph_short_eager", "graph_long", "graph_long_eager", "timing_first", "timing_no_wait", "timing_too_fast"),
+    *("timing_wait", "timing_events", "timing_rate", "timing_zeros", "window_forward", "window_all_forward"),
+    *("window_both", "window_all_both", "lowest_clock", "highest_clock"),
+]
+
+
+def _told_of_ceilings(record):
+    ceilings = record.get("ceilings")
+    if not ceilings:
+        return {}
+    speed, slope = ceilings["matmul_tflop_s"], ceilings["copy_gb_s"] / 1e3
+    said = {"copy": f"{ceilings['copy_gb_s']:,.0f}", "faster": f"{speed['bfloat16'] / speed['float32']:.0f}"}
+    said |= {f"speed_{name}": f"{value:,.0f}" for name, value in speed.items()}
+    said |= {f"ridge_{name}": f"{value / slope:.0f}" for name, value in speed.items()}
+    intensities = {"softmax": 5 / 4, "naive": WIDTH / 2, "tiles": 128}
+    said |= {f"roof_{name}": f"{min(speed['bfloat16'], slope * a):.0f}" for name, a in intensities.items()}
+    found = [row for row in record.get("tuning", []) if row["kernel"] == "forward" and row["d_head"] == WIDTH]
+    best = max(found, key=lambda row: row["tflop_s"], default=None)
+    if best:
+        said |= {"tuned_forward_64": f"{best['tflop_s']:.0f}", "tuned_rows": f"{best['queries']}"}
+        said |= {
+            "tuned_roof": f"{best['queries'] * slope:.0f}",
+            "tuned_share": f"{best['tflop_s'] / speed['bfloat16']:.0%}",
+        }
+    return said
+
+
+def _told_of_attention(record):
+    naive, own, other = (attention(record, "forward", name, 16_384) for name in ("naive", "kernel", "cudnn"))
+    wide = attention(record, "forward", "kernel", 16_384, width=128)
+    short = [attention(record, "forward", name, 1024) for name in ("kernel", "cudnn")]
+    full = [attention(record, "backward", name, 4096, 128, "float32") for name in ("kernel", "naive")]
+    said = {}
+    if naive and own and other and wide:
+        said |= {"naive_ms": f"{naive['milliseconds']:.1f}", "naive_mib": f"{naive['peak_bytes'] / 2**20:,.0f}"}
+        said |= {"kernel_ms": f"{own['milliseconds']:.2f}", "kernel_mib": f"{own['peak_bytes'] / 2**20:.0f}"}
+        said["kernel_times"] = f"{naive['milliseconds'] / own['milliseconds']:.0f}"
+        said["cudnn_share"] = f"{other['milliseconds'] / own['milliseconds']:.0%}"
+        said["wide_rate"] = f"{wide['tflop_s'] / own['tflop_s']:.1f}"
+        if record.get("ceilings"):
+            top = record["ceilings"]["matmul_tflop_s"]["bfloat16"]
+            said |= {"long_64": f"{own['tflop_s'] / top:.0%}", "long_128": f"{wide['tflop_s'] / top:.0%}"}
+    if all(short):
+        said |= {
+            f"short_{name}": f"{1e3 * row['milliseconds']:.0f}"
+            for name, row in zip(("kernel", "cudnn"), short, strict=True)
+        }
+    if all(full):
+        said |= {
+            f"float32_{name}": f"{row['milliseconds']:.0f}"
+            for name, row in zip(("kernel", "naive"), full, strict=True)
+        }
+    own = record.get("leaderboard", {})
+    contest = {row["implementation"]: row["milliseconds"] for row in own.get("rows", ())}
+    if {"kernel", "cudnn", "naive"} <= contest.keys():
+        said |= {"contest": f"{contest['kernel']:.2f}", "contest_best": f"{own['cited_milliseconds']['best']:.2f}"}
+        said |= {"contest_cudnn": f"{contest['cudnn']:.2f}", "contest_naive": f"{contest['naive']:.0f}"}
+    return said
+
+
+def _told_of_layers(record):
+    def least(direction, name):
+        return layer(record, direction, name, 16_384).get("milliseconds")
+
+    found = gpu_record.rows(record, "layer", direction="forward+backward")
+    if (
+        not {"layer", "layer, cudnn", "layer, own kernel", "projections", "nn.MultiheadAttention with weights"}
+        <= found.keys()
+    ):
+        return {}
+    own = {n: row["milliseconds"] for n, row in found["layer"].items()}
+    ratio = {n: min(found[name][n]["milliseconds"] for name in tables().FASTEST if n in found.get(name, ())) / x
+             for n, x in own.items()}  # fmt: skip
+    at = min((n for n in own if 512 <= n <= 16_384), key=ratio.get)
+    parts = found["projections"][at]["milliseconds"] + attention(record, "forward+backward", "cudnn", at, 128).get(
+        "milliseconds", 0
+    )
+    said = {"layer_least": f"{ratio[at]:.2f}", "layer_least_n": f"{at:,}", "layer_step": f"{own[at]:.2f}"}
+    said |= {"layer_parts": f"{parts:.2f}", "layer_long": f"{min(ratio[n] for n in own if n >= 4096):.2f}"}
+    said["layer_same"] = f"{found['layer, cudnn'][at]['milliseconds']:.2f}"
+    said["own_times"] = f"{least('forward+backward', 'layer, own kernel') / least('forward+backward', 'layer'):.2f}"
+    for word, way in (("weights_forward", "forward"), ("weights_both", "forward+backward")):
+        said[word] = f"{least(way, 'nn.MultiheadAttention with weights') / least(way, 'layer'):.0f}"
+    for word, n in (("graph_short", 1024), ("graph_long", 4096)):
+        graph, eager = layer(record, "forward", "layer, CUDA graph", n), layer(record, "forward", "layer", n)
+        if graph and eager:
+            said |= {word: f"{graph['milliseconds']:.3f}", f"{word}_eager": f"{eager['milliseconds']:.3f}"}
+    steps = [row for row in record.get("trace", ()) if row["implementation"] == "layer, own kernel"]
+    copies = sum(row["us"] for row in steps if "direct_co" in row["kernel"])
+    if copies:
+        said["own_copies"] = f"{copies / sum(row['us'] for row in steps):.0%}"
+    return said
+
+
+def _told_of_goals(record):
+    found = [goal for goal in tables().goals(record) if goal.reached is not None]
+    said = {
+        "goals_met": str(sum(goal.met for goal in found)),
+        "goals_missed": str(sum(not goal.met for goal in found)),
+    }
+    words = {
+        "goal_flash_forward": ("kernel: time over", ", forward"),
+        "goal_flash_backward": ("kernel: time over", ", backward"),
+        "goal_share_64": ("kernel: share", "forward, causal, d = 64"),
+        "goal_share_128": ("kernel: share", "forward, causal, d = 128"),
+    }
+    for goal in found:
+        said |= {
+            word: f"{goal.reached:.0%}" for word, parts in words.items() if all(part in goal.what for part in parts)
+        }
+    return said if found else {}
+
+
+def _told_of_the_rest(record):
+    said, own = {}, record.get("timing")
+    if own:
+        said |= {"timing_first": f"{own['first_call']:.0f}", "timing_zeros": f"{own['events_zeros']:.2f}"}
+        said |= {"timing_wait": f"{own['with_waiting']:.2f}", "timing_events": f"{own['events']:.2f}"}
+        said["timing_no_wait"] = f"{own['without_waiting']:.3f}"
+        said["timing_too_fast"] = f"{own['flops'] / own['without_waiting'] / 1e9:,.0f}"
+        said["timing_rate"] = f"{own['flops'] / own['events'] / 1e9:.0f}"
+    windows = {(row["window"], row["direction"]): row["milliseconds"] for row in record.get("window", ())}
+    for word, way in (("forward", "forward"), ("both", "forward+backward")):
+        if {(None, way), (1024, way)} <= windows.keys():
+            said |= {f"window_{word}": f"{windows[1024, way]:.2f}", f"window_all_{word}": f"{windows[None, way]:.2f}"}
+    clocks = [record.get("conditions", {}).get(part, {}).get("sm_mhz") for part in ("attention", "layer")]
+    if all(clocks):
+        said |= {
+            "lowest_clock": f"{min(low for low, _ in clocks):,}",
+            "highest_clock": f"{max(high for _, high in clocks):,}",
+        }
+    return said
 
 
 def demo():

@@ -56,6 +56,21 @@ def rows(record, part, **same):
     return found
 
 
+def costs(record):
+    """Return rows over the length, {n: row}: causal attention with `tables`, `fused`, and the four `projections`.
+
+    Forward, bfloat16, 2048 wide. An empty dict where one of them was not measured.
+    """
+    attention = rows(record, "attention", direction="forward", causal=True, dtype="bfloat16", d_head=128)
+    layers = rows(record, "layer", direction="forward")
+    found = {
+        "tables": attention.get("naive"),
+        "fused": attention.get("cudnn"),
+        "projections": layers.get("projections"),
+    }
+    return found if all(found.values()) else {}
+
+
 def table(head, lines):
     """Return a Markdown table of the lines in which nothing is None; an empty text where there is none.
 
