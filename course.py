@@ -179,7 +179,7 @@ def say_what_is_here():
     system, machine = sys.platform, platform.machine()
     free = shutil.disk_usage(str(ROOT)).free / 1e9
     needed = 0 if (VENV / ".installed").exists() else GIGABYTES.get(system, GIGABYTES["linux"])
-    room = f"{free:.0f} GB free" + (f", of which this takes about {needed}" if needed else "")
+    room = f"{free:.0f} GB free" + (f", of which the first run takes about {needed}" if needed else "")
     short = "" if free > needed else ": make room first, or it may fail"
     print(f"{platform.system()} on {machine}, {room}{short}.")
     print(of_this_python(sys.version_info, sys.executable, python_of_venv()))

@@ -3,9 +3,9 @@
     .venv/bin/python .ci/pythons.py [--list]
 
 The newest Python runs `python course.py` in a fresh clone. Each but .venv's own solves the exercises, as
-tests/student.py does, with the newest versions that pip finds for pyproject.toml; the oldest of all does with the least
-that it allows. For a Python that is promised and not here, each pin has to have a wheel. All is done in temporary
-folders, one after another, with up to 10 GB each. What fails is shown with the end of its log, and the status is 1.
+tests/student.py does, with the newest versions that pip finds for pyproject.toml; the oldest of all does so with the
+least that it allows. For a Python that is promised and not here, each pin has to have a wheel. Each part has a folder
+of its own, up to 10 GB, until it ends. What fails is shown with its log's end, and the status is 1.
 """
 
 import os
@@ -67,7 +67,7 @@ def least():
 
 
 def run(name, place, *commands):
-    """Run commands in a folder, one after another; say how long it took, or what failed. Return whether all is well."""
+    """Run commands in a folder, one after another; say how long it took, or what failed. Return whether all went."""
     begun, log = time.monotonic(), place / "log"
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
     with log.open("w", encoding="utf-8") as out:
