@@ -110,18 +110,16 @@ def refusal(version, system, root, has_venv, executable):
     return ""
 
 
-def wanting(system, machine, has):
-    """Return what this machine lacks, in the order of WITHOUT; `has` tells of each thing whether it is there."""
-    linux = system.startswith("linux")
-    lacks = [] if linux else ["Linux"]
-    if not (linux and machine in ("x86_64", "aarch64")):
-        lacks.append("Triton")
-    elif not has("an NVIDIA GPU"):
-        lacks.append("an NVIDIA GPU")
-    if linux:
-        bubblewrap = "namespaces" if has("bubblewrap") else "bubblewrap"
-        lacks += [name for name in (bubblewrap, "libseccomp", "Chromium") if not has(name)]
-    return lacks
+def looked_for(system, machine, has):
+    """Return what a machine has, and what it lacks, by the names of WITHOUT; `has` tells of one whether it is there."""
+    if not system.startswith("linux"):
+        return [], ["Linux", "Triton"]
+    triton = machine in ("x86_64", "aarch64")  # it comes with what is installed
+    names = [*(["an NVIDIA GPU"] if triton else []), "bubblewrap", "namespaces", "libseccomp", "Chromium"]
+    if not has("bubblewrap"):
+        names.remove("namespaces")
+    found = [name for name in names if has(name)]
+    return found, [*([] if triton else ["Triton"]), *(name for name in names if name not in found)]
 
 
 def of_this_python(version, executable, venv_version):
@@ -183,11 +181,11 @@ def say_what_is_here():
     short = "" if free > needed else ": make room first, or it may fail"
     print(f"{platform.system()} on {machine}, {room}{short}.")
     print(of_this_python(sys.version_info, sys.executable, python_of_venv()))
-    lacks = wanting(system, machine, has)
+    found, lacks = looked_for(system, machine, has)
+    if found:
+        print(f"Found: {', '.join(found)}.")
     for name in lacks:
         print(f"Without {name}: {WITHOUT[name]}")
-    if not lacks:
-        print("All is here that the course uses.")
     print(flush=True)
 
 

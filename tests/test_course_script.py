@@ -78,8 +78,9 @@ def test_what_needs_linux_says_so_in_one_line_and_is_left_out(system, done, monk
     ],
 )
 def test_what_is_left_out_for_want_of_what(system, machine, has, lacks):
-    assert course.wanting(system, machine, has.__contains__) == lacks
-    assert set(lacks) <= set(course.WITHOUT)
+    found, lacking = course.looked_for(system, machine, has.__contains__)
+    assert lacking == lacks and set(lacks) <= set(course.WITHOUT)
+    assert set(found) == set(has) - {"Linux", "Triton"} - (set() if system == "linux" else set(has))
 
 
 def test_it_says_first_what_it_found(done, monkeypatch, capsys):
@@ -87,9 +88,10 @@ def test_it_says_first_what_it_found(done, monkeypatch, capsys):
     monkeypatch.setattr(sys, "platform", "linux")
     (course.VENV / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.12.4\n", encoding="utf-8")
     assert course.main([]) == 0
-    machine, python, lack, *rest = capsys.readouterr().out.splitlines()
+    machine, python, found, lack, *rest = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"\w+ on \w+, \d+ GB free, of which the first run takes about 9.*", machine)
     assert python.startswith("Python 3.12.4, that of .venv")
+    assert found.startswith("Found: ") and found.endswith("libseccomp, Chromium.") and "bubblewrap" not in found
     assert lack.startswith("Without bubblewrap: the sample class is graded without a sandbox")
     assert not any("Without" in line for line in rest)
     assert course.main([]) == 0 and "of which" not in capsys.readouterr().out, "what is installed needs no room"
