@@ -111,7 +111,7 @@ def refusal(version, system, root, has_venv, executable):
 
 
 def looked_for(system, machine, has):
-    """Return what a machine has, and what it lacks, by the names of WITHOUT; `has` tells of one whether it is there."""
+    """Return what a machine has, and what it lacks, by the names of WITHOUT; `has` tells whether one is there."""
     if not system.startswith("linux"):
         return [], ["Linux", "Triton"]
     triton = machine in ("x86_64", "aarch64")  # it comes with what is installed
