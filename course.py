@@ -24,7 +24,7 @@ VENV = ROOT / ".venv"
 BUILD = ROOT / "_build"
 LEAST, LAST = (3, 11), (3, 14)
 ADDRESS, PORT = "127.0.0.1", 8000
-FIRST = {"install": 60, "release": 8, "book": 110, "sample": 15}
+FIRST = {"install": 110, "release": 8, "book": 110, "sample": 15}
 """How many seconds each phase takes the first time, on two cores and a quick network; again, each takes a few."""
 GIGABYTES = {"linux": 9, "darwin": 3, "win32": 3}
 """What the first run takes of the disk, by system: on Linux the usual torch brings CUDA's libraries."""
