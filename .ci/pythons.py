@@ -3,9 +3,9 @@
     .venv/bin/python .ci/pythons.py [--list]
 
 The newest Python runs `python course.py` in a fresh clone. Each but .venv's own solves the exercises, as
-tests/student.py does, with the newest versions that pip finds for pyproject.toml; the oldest of all does so with the
-least that it allows. For a Python that is promised and not here, each pin has to have a wheel. Each part has a folder
-of its own, up to 10 GB, until it ends. What fails is shown with its log's end, and the status is 1.
+tests/student.py does: one that is old enough with the least versions that pyproject.toml allows (.venv's, if no other
+is), the others with the newest that pip finds. For a Python that is promised and not here, each pin needs a wheel. Each
+part has a folder of its own, up to 10 GB, until it ends. What fails is shown with its log's end; the status is 1.
 """
 
 import os
@@ -19,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+OLD = "3.12"  # the last Python for which NumPy 2.0 has wheels
 PURE = ("jieba",)  # has no wheel, and nothing to compile
 SHOWN = 60  # lines of the log of what failed
 MAKES_ENVIRONMENTS = "import ensurepip, sys, venv; print('%d.%d.%d' % sys.version_info[:3])"
@@ -93,7 +94,7 @@ def as_newcomer(python, place):
     return run(f"python course.py with {python}", place, clone(place), ["sh", *script])
 
 
-def as_student(python, place, constraints, what):
+def as_student(python, constraints, what, place):
     """Solve the exercises with what students install, in an environment of its own."""
     (place / "constraints.txt").write_text("\n".join(constraints), encoding="utf-8")
     own = str(place / "venv" / "bin" / "python")
@@ -118,26 +119,34 @@ def as_promised(version, place):
     )
 
 
+def parts(found, own):
+    """Return what is to be tried, functions with their arguments: given Pythons by version, and .venv's version."""
+    others = {version: found[version] for version in sorted(found, key=numbers) if version != own}
+    old = [version for version in others if numbers(version) <= numbers(OLD)]
+    with_least = old[0] if old and len(others) > 1 else own
+    newest = [(as_newcomer, path) for path in list(others.values())[-1:]]
+    students = [
+        (as_student, path, (), "newest versions") for version, path in others.items() if version != with_least
+    ]
+    least_ones = (as_student, others.get(with_least, sys.executable), least(), "least versions")
+    missing = [(as_promised, version) for version in promised() if version not in {*found, own}]
+    return [*newest, *students, least_ones, *missing]
+
+
 def main():
     """Find the Pythons, and try the course with them; return the status."""
     found = pythons(places())
     own = ".".join(map(str, sys.version_info[:2]))
-    others = {version: path for version, path in found.items() if version != own}
     for version in promised():
         print(f"Python {version}: {'that of .venv' if version == own else found.get(version, 'not on this machine')}")
-    if not others:
+    if not set(found) - {own}:
         print(f"There is no other Python here than .venv's {own}: no other is tried.")
     if "--list" in sys.argv[1:]:
         return 0
-    oldest = min([*others, own], key=numbers)
-    parts = [(as_newcomer, others[max(others, key=numbers)])] if others else []
-    parts += [(as_student, path, (), "newest versions") for path in others.values()]
-    parts += [(as_student, others.get(oldest, sys.executable), least(), "least versions")]
-    parts += [(as_promised, version) for version in promised() if version not in {*found, own}]
     status = 0
-    for part, python, *more in parts:
+    for part, *arguments in parts(found, own):
         with tempfile.TemporaryDirectory(prefix="course-") as place:
-            status |= not part(python, Path(place), *more)
+            status |= not part(*arguments, place=Path(place))
     return status
 
 

@@ -70,6 +70,25 @@ def test_each_thing_that_students_install_has_a_least_version():
         assert requirement.specifier.contains(found[requirement.name]), requirement
 
 
+@pytest.mark.parametrize(
+    ("found", "newcomer", "newest", "least"),
+    [
+        ({"3.11": "a", "3.12": "b", "3.13": "c"}, ["c"], ["c"], "b"),
+        ({"3.11": "a", "3.13": "c", "3.14": "d"}, ["d"], ["c", "d"], sys.executable),
+        ({"3.11": "a", "3.12": "b"}, ["b"], ["b"], sys.executable),
+        ({"3.11": "a"}, [], [], sys.executable),
+    ],
+)
+def test_each_other_python_solves_the_exercises(found, newcomer, newest, least):
+    made = ci.parts(found, "3.11")
+    assert [own[1] for own in made if own[0] == ci.as_newcomer] == newcomer
+    students = [own[1:] for own in made if own[0] == ci.as_student]
+    assert [path for path, constraints, _ in students if not constraints] == newest
+    assert [(path, constraints) for path, constraints, _ in students if constraints] == [(least, ci.least())]
+    missing = [version for version in ci.promised() if version not in found]
+    assert [own[1] for own in made if own[0] == ci.as_promised] == missing
+
+
 def test_what_fails_is_shown_and_counts(tmp_path, capsys):
     assert ci.run("good", tmp_path, ["sh", "-c", "echo linux x86_64, Python 3.12.1, and more; echo not this"])
     assert not ci.run("bad", tmp_path, ["sh", "-c", "echo why; exit 3"], ["sh", "-c", "echo never"])
