@@ -5,7 +5,7 @@
 The newest Python runs `python course.py` in a fresh clone. Each but .venv's own solves the exercises, as
 tests/student.py does: one that is old enough with the least versions that pyproject.toml allows (.venv's, if no other
 is), the others with the newest that pip finds. For a Python that is promised and not here, each pin needs a wheel.
-Each part has a folder of its own, up to 10 GB, until it ends. What fails is shown with its log's end; the status is 1.
+Each part has a folder of its own, up to 10 GB, until it ends. What fails is shown with its log's end; status 1.
 """
 
 import os
