@@ -8,8 +8,11 @@ All goes into .venv, which is made where there is none. `make` does the same und
 """
 
 import argparse
+import ctypes.util
 import importlib.util
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -19,15 +22,29 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 BUILD = ROOT / "_build"
-LEAST = (3, 11)
+LEAST, LAST = (3, 11), (3, 14)
 ADDRESS, PORT = "127.0.0.1", 8000
-FIRST = {"install": 60, "release": 8, "book": 110, "sample": 15}
+FIRST = {"install": 110, "release": 8, "book": 110, "sample": 15}
 """How many seconds each phase takes the first time, on two cores and a quick network; again, each takes a few."""
+GIGABYTES = {"linux": 9, "darwin": 3, "win32": 3}
+"""What the first run takes of the disk, by system: on Linux the usual torch brings CUDA's libraries."""
 ELSEWHERE = {
     "sample": "The sample class is not graded here: grading needs Linux, for its sandbox.",
     "test": "Tests of the engine need Linux; here each exercise is solved as students do, in a kernel of its own.",
 }
 """What is said on other systems than Linux of what is left out there."""
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+UNPROTECTED = "the sample class is graded without a sandbox, and `grade` refuses others"
+WITHOUT = {
+    "Linux": "nothing is graded, and tests of the engine are left out. Reading and solving need no Linux.",
+    "Triton": "chapter 11's pages have no results, and checks of its kernels wait. There is none for this system.",
+    "an NVIDIA GPU": "kernels run in Triton's interpreter, and checks of exercise 11 that ask for a GPU wait.",
+    "bubblewrap": f"{UNPROTECTED}. Debian and Ubuntu: apt install bubblewrap",
+    "namespaces": f"{UNPROTECTED}. This kernel or container refuses them; `doctor`, once installed, says what to do.",
+    "libseccomp": f"{UNPROTECTED}. Debian and Ubuntu: apt install libseccomp2",
+    "Chromium": "`python course.py test` leaves out browser tests. Debian: apt install chromium",
+}
+"""What is left out, or is otherwise, for want of what."""
 TESTS = {
     "test": ["-m", "not sweep"],
     "test-fast": ["-m", "not slow and not browser and not sweep"],
@@ -93,9 +110,83 @@ def refusal(version, system, root, has_venv, executable):
     return ""
 
 
+def looked_for(system, machine, has):
+    """Return what a machine has, and what it lacks, by the names of WITHOUT; `has` tells whether one is there."""
+    if not system.startswith("linux"):
+        return [], ["Linux", "Triton"]
+    triton = machine in ("x86_64", "aarch64")  # it comes with what is installed
+    names = [*(["an NVIDIA GPU"] if triton else []), "bubblewrap", "namespaces", "libseccomp", "Chromium"]
+    if not has("bubblewrap"):
+        names.remove("namespaces")
+    found = [name for name in names if has(name)]
+    return found, [*([] if triton else ["Triton"]), *(name for name in names if name not in found)]
+
+
+def of_this_python(version, executable, venv_version):
+    """Return in a line which Python is used: this one, or that of .venv (whose version is () where there is none)."""
+    own = f"{'.'.join(map(str, version[:3]))} ({executable})"
+    used, text = version, f"Python {own}"
+    if venv_version:
+        used, text = venv_version, f"Python {'.'.join(map(str, venv_version))}, that of .venv"
+        if venv_version[:2] != version[:2]:
+            text += f", and not {own}: to change it, delete .venv"
+    if used[:2] > LAST:
+        text += f"; the course is tried with {'.'.join(map(str, LAST))} at most, so this may or may not go"
+    return f"{text}."
+
+
 def about(seconds):
     """Return a number of seconds in words."""
     return f"about {round(seconds / 60)} minutes" if seconds >= 90 else f"about {max(1, round(seconds))} seconds"
+
+
+# What is here.
+
+
+def has(what):
+    """Tell whether something is on this machine, by the names of WITHOUT."""
+    if what == "libseccomp":
+        return bool(ctypes.util.find_library("seccomp"))
+    if what == "Chromium":
+        return any(map(shutil.which, CHROMIUM))
+    if what == "bubblewrap":
+        return bool(shutil.which("bwrap"))
+    probe = {
+        "an NVIDIA GPU": ["nvidia-smi", "--list-gpus"],
+        "namespaces": ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"],
+    }[what]
+    try:
+        done = subprocess.run(probe, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0 and (what == "namespaces" or b"GPU" in done.stdout)
+
+
+def python_of_venv():
+    """Return the version of .venv's Python, as its pyvenv.cfg has it; () where there is none."""
+    try:
+        said = (VENV / "pyvenv.cfg").read_text(encoding="utf-8")
+    except OSError:
+        return ()
+    version = re.search(r"^version(?:_info)? *= *(\d+)\.(\d+)(?:\.(\d+))?", said, re.M)
+    return tuple(int(part) for part in version.groups() if part) if version else ()
+
+
+def say_what_is_here():
+    """Print what this machine has, and what is left out for want of what."""
+    system, machine = sys.platform, platform.machine()
+    free = shutil.disk_usage(str(ROOT)).free / 1e9
+    needed = 0 if (VENV / ".installed").exists() else GIGABYTES.get(system, GIGABYTES["linux"])
+    room = f"{free:.0f} GB free" + (f", of which the first run takes about {needed}" if needed else "")
+    short = "" if free > needed else ": make room first, or it may fail"
+    print(f"{platform.system()} on {machine}, {room}{short}.")
+    print(of_this_python(sys.version_info, sys.executable, python_of_venv()))
+    found, lacks = looked_for(system, machine, has)
+    if found:
+        print(f"Found: {', '.join(found)}.")
+    for name in lacks:
+        print(f"Without {name}: {WITHOUT[name]}")
+    print(flush=True)
 
 
 # Phases.
@@ -124,6 +215,11 @@ def install(tests=False):
     sources = [ROOT / name for name in (*files, "pyproject.toml")]
     if not python().exists():
         make_environment()
+    elif python_of_venv() and python_of_venv()[:2] < LEAST:
+        raise Refused(
+            f"{VENV} is of Python {'.'.join(map(str, python_of_venv()))}, and this course needs"
+            f" {'.'.join(map(str, LEAST))} or newer: delete that folder, and run this again with a newer one."
+        )
     elif stamp.exists() and all(stamp.stat().st_mtime >= source.stat().st_mtime for source in sources):
         return
     pip, lists = ("-m", "pip", "install"), [part for name in files for part in ("-r", name)]
@@ -231,17 +327,29 @@ STEPS = {
 
 
 def in_phases(target, system):
-    """Run the phases of a target; say before each how long the first time takes, and in the end how long it took."""
-    took = {}
+    """Run the phases of a target; say before each how long the first time takes, and in the end how long it took.
+
+    Where the book is there although its phase failed, the others go on. Return what failed.
+    """
+    took, failed = {}, []
     for phase in STEPS[target]:
         why = left_out(phase, system)
         print(why or f"{phase}: {about(FIRST[phase])} the first time", flush=True)
         if not why:
             begun = time.monotonic()
-            PHASES[phase]()
+            try:
+                PHASES[phase]()
+            except Refused as reason:
+                if phase != "book" or not (BUILD / "html" / "index.html").exists():
+                    raise
+                print(
+                    f"{reason}; what is there of it can be read, and the rest goes on.", file=sys.stderr, flush=True
+                )
+                failed.append(phase)
             took[phase] = time.monotonic() - begun
     for phase, seconds in took.items():
-        print(f"{phase:<8} {seconds:6.1f} s")
+        print(f"{phase:<8} {seconds:6.1f} s{', and failed' if phase in failed else ''}")
+    return failed
 
 
 def main(arguments=None):
@@ -268,15 +376,23 @@ def main(arguments=None):
 
 def do(target, name=""):
     """Do what a target says."""
+    failed = []
+    if target == "course" or (target != "serve" and not python().exists()):
+        say_what_is_here()
     if target in STEPS:
-        in_phases(target, sys.platform)
+        failed = in_phases(target, sys.platform)
     elif target != "serve":
         install(tests=target != "lists")
     if target == "course":
-        print(f"\nThe book is built: run 'python course.py serve' (or make serve) and open http://{ADDRESS}:{PORT}")
+        print(
+            f"\nThe book is {'there' if failed else 'built'}: run 'python course.py serve' (or make serve) and open http://{ADDRESS}:{PORT}"
+        )
         if not left_out("sample", sys.platform):
             print("The sample class is graded: _build/sample/report.html has every student's feedback.")
-    elif target == "serve":
+    if failed:
+        sys.stdout.flush()
+        raise Refused(f"Failed: {', '.join(failed)}; what was wrong stands above.")
+    if target == "serve":
         serve()
     elif target in TESTS:
         release()

@@ -47,7 +47,10 @@ def findings(root: Path = ROOT) -> list[Finding]:
 def _python() -> Iterator[Finding]:
     version = platform.python_version()
     good = sys.version_info >= (3, 11)
-    yield Finding("Python", "ok" if good else "missing", version, "" if good else "Install Python 3.11 or newer.")
+    note = "" if good else "Install Python 3.11 or newer."
+    if sys.version_info >= (3, 15):
+        note = "newer than 3.14, the last one that the course is tried with"
+    yield Finding("Python", "ok" if good else "missing", version, note)
     if sys.platform == "linux":
         yield Finding("System", "ok", platform.system(), "reading, solving, checking and grading")
     else:
@@ -59,14 +62,17 @@ def packages() -> Iterator[Finding]:
     locks = sorted(ROOT.glob("requirements*.txt"))
     tested = dict(PIN.findall("\n".join(lock.read_text(encoding="utf-8") for lock in locks)))
     for use, group, state in USES:
-        absent, other, wanted = [], [], needs(group)
-        for name in wanted:
+        absent, other, wanted = [], [], _wanted(group)
+        for requirement in wanted:
+            name = requirement.name
             try:
                 found = importlib.metadata.version(name).partition("+")[0]
             except importlib.metadata.PackageNotFoundError:
                 absent.append(name)
                 continue
-            if tested.get(name, found) != found:
+            if not requirement.specifier.contains(found, prereleases=True):
+                absent.append(f"{requirement.name}{requirement.specifier} (it is {found})")
+            elif tested.get(name, found) != found:
                 other.append(f"{name} {found} instead of {tested[name]}")
         if absent:
             source = f".[{group}]" if group else "."
@@ -87,6 +93,10 @@ def packages() -> Iterator[Finding]:
 
 def needs(group: str) -> list[str]:
     """Return the packages that a group adds here; the empty group is what a student needs."""
+    return [requirement.name for requirement in _wanted(group)]
+
+
+def _wanted(group: str) -> list[Requirement]:
     path = ROOT / "pyproject.toml"
     if path.exists():
         project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
@@ -97,10 +107,10 @@ def needs(group: str) -> list[str]:
     for requirement in map(Requirement, lines):
         applies = requirement.marker is None or requirement.marker.evaluate({"extra": group})
         if applies and requirement.name != PACKAGE:
-            found.append(requirement.name)
+            found.append(requirement)
     if group and not path.exists():
         basis = needs("")
-        found = [name for name in found if name not in basis]
+        found = [requirement for requirement in found if requirement.name not in basis]
     return found
 
 

@@ -4,10 +4,14 @@
 
 It needs what students install, and neither make nor the grader. As it was handed out, a notebook earns nothing and no
 check ends in an error; with the author's solutions in its cells it earns all points, but for those that wait for what
-this machine lacks. A notebook that does not is named, and the status is 1.
+this machine lacks: a GPU, or Triton. What waits although the machine has that is a fault. A notebook with a fault is
+named, and the status is 1.
 """
 
 import copy
+import importlib.metadata
+import importlib.util
+import platform
 import re
 import shutil
 import sys
@@ -20,6 +24,8 @@ from nbclient.exceptions import CellTimeoutError
 
 SECONDS = 120  # of one cell
 TRIES = 3  # now and then a kernel's reply is lost on its way, and nbclient waits for it
+REPORT = "application/vnd.checking.report+json"
+SHOWN = ("numpy", "torch", "triton", "matplotlib", "ipykernel", "ipython", "ipywidgets", "jupyterlab")
 
 
 def solutions(text):
@@ -64,20 +70,44 @@ def answered(path, answers):
 
 
 def earned(notebook):
-    """Return points, most points, errors, and whether something was not verified, of each check cell that was run."""
+    """Return points, most points, errors, and what was not verified, of each check cell that was run.
+
+    What was not verified is a pair for each check: what it needs of a machine, and the reason that was given.
+    """
     found = {}
     for cell in notebook.cells:
         own = cell.metadata.get("nbgrader", {})
         if own.get("grade") and not own.get("solution"):
             results = [each for each in cell.outputs if each.output_type == "execute_result"]
             errors = [f"{each.ename}: {each.evalue}" for each in cell.outputs if each.output_type == "error"]
-            shown = "".join(each.get("text", "") + str(each.get("data", {})) for each in cell.outputs)
+            reports = [each.data[REPORT] for each in cell.outputs if REPORT in each.get("data", {})]
+            every = [result for report in reports for result in report["results"]]
+            waits = [(result["on"], result["message"]) for result in every if result["status"] == "unverified"]
             points = float(results[-1].data["text/plain"]) if results else None
-            found[own["grade_id"]] = (points, own["points"], errors, "not verified here" in shown)
+            found[own["grade_id"]] = (points, own["points"], errors, waits)
     return found
 
 
-def faults(folder, text):
+def lacks():
+    """Return what checks may wait for on this machine, by the names that they call it."""
+    found = {"triton"} if importlib.util.find_spec("triton") is None else set()
+    import torch
+
+    return found if torch.cuda.is_available() else found | {"gpu"}
+
+
+def versions():
+    """Return in one line the system, the Python, and the versions of what students install."""
+    found = [f"{sys.platform} {platform.machine()}", f"Python {platform.python_version()} ({sys.executable})"]
+    for name in SHOWN:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            found.append(f"no {name}")
+    return ", ".join(found)
+
+
+def faults(folder, text, lacking):
     """Return what is wrong with a released folder, one line each."""
     name, lines = folder.name, []
     with tempfile.TemporaryDirectory() as place:
@@ -88,22 +118,28 @@ def faults(folder, text):
         for grade_id, (points, most, errors, waits) in run(own, name, solutions(text)).items():
             if errors or points is None or (points < most and not waits):
                 lines.append(f"{name}, solved: {grade_id} earns {points} of {most}; {errors}")
+            for reason in dict.fromkeys(reason for on, reason in waits if on not in lacking):
+                lines.append(f"{name}, solved: {grade_id} is not verified here, and should be: {reason}")
     return lines
 
 
 def main(released, written, *names):
     """Look at all exercises, or at those that are named; return the status."""
-    folders = sorted(
+    every = sorted(
         path.parent for path in Path(released).resolve().glob("*/*.ipynb") if path.stem == path.parent.name
     )
-    found = []
+    folders = [folder for folder in every if not names or folder.name in names]
+    if not folders or not all((folder / "checking.zip").exists() for folder in folders):
+        print(f"{released}: no exercises with their archives there. Release them first: python course.py release")
+        return 1
+    print(versions(), flush=True)
+    found, lacking = [], lacks()
     for folder in folders:
-        if names and folder.name not in names:
-            continue
-        lines = faults(folder, (Path(written) / folder.name / f"{folder.name}.py").read_text(encoding="utf-8"))
+        text = (Path(written) / folder.name / f"{folder.name}.py").read_text(encoding="utf-8")
+        lines = faults(folder, text, lacking)
         print(*lines or [f"{folder.name}: nothing as handed out, all points when solved"], sep="\n", flush=True)
         found += lines
-    return 1 if found or not folders else 0
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ def done(monkeypatch, tmp_path):
     monkeypatch.setattr(course, "VENV", tmp_path / ".venv")
     monkeypatch.setattr(course, "BUILD", tmp_path / "_build")
     monkeypatch.setattr(course, "run", lambda *command, what: commands.append(" ".join(map(str, command))))
+    monkeypatch.setattr(course, "has", lambda what: True)
     for name in ("requirements.txt", "requirements-test.txt", "pyproject.toml"):
         (tmp_path / name).touch()
     course.python().parent.mkdir(parents=True)
@@ -63,6 +64,80 @@ def test_what_needs_linux_says_so_in_one_line_and_is_left_out(system, done, monk
     ran = [phase for phase in course.PHASES if re.search(rf"^{phase} +\d+\.\d s$", said, re.M)]
     assert ran == [phase for phase in course.PHASES if graded or phase != "sample"]
     assert all(f"{phase}: about " in said for phase in ran)
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "has", "lacks"),
+    [
+        ("linux", "x86_64", list(course.WITHOUT), []),
+        ("linux", "x86_64", ["bubblewrap", "namespaces", "libseccomp", "Chromium"], ["an NVIDIA GPU"]),
+        ("linux", "x86_64", [], ["an NVIDIA GPU", "bubblewrap", "libseccomp", "Chromium"]),
+        ("linux", "riscv64", ["bubblewrap", "libseccomp", "Chromium"], ["Triton", "namespaces"]),
+        ("darwin", "arm64", ["Chromium"], ["Linux", "Triton"]),
+        ("win32", "AMD64", ["an NVIDIA GPU"], ["Linux", "Triton"]),
+    ],
+)
+def test_what_is_left_out_for_want_of_what(system, machine, has, lacks):
+    found, lacking = course.looked_for(system, machine, has.__contains__)
+    assert lacking == lacks and set(lacks) <= set(course.WITHOUT)
+    assert set(found) == set(has) - {"Linux", "Triton"} - (set() if system == "linux" else set(has))
+
+
+def test_it_says_first_what_it_found(done, monkeypatch, capsys):
+    monkeypatch.setattr(course, "has", lambda what: what != "bubblewrap")
+    monkeypatch.setattr(sys, "platform", "linux")
+    (course.VENV / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.12.4\n", encoding="utf-8")
+    assert course.main([]) == 0
+    machine, python, found, lack, *rest = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"\w+ on \w+, \d+ GB free, of which the first run takes about 9.*", machine)
+    assert python.startswith("Python 3.12.4, that of .venv")
+    assert found.startswith("Found: ") and found.endswith("libseccomp, Chromium.") and "bubblewrap" not in found
+    assert lack.startswith("Without bubblewrap: the sample class is graded without a sandbox")
+    assert not any("Without" in line for line in rest)
+    assert course.main([]) == 0 and "of which" not in capsys.readouterr().out, "what is installed needs no room"
+    assert course.main(["lists"]) == 0 and "Python" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("version", "venv", "said"),
+    [
+        ((3, 13, 0), (), "Python 3.13.0 (/p)."),
+        ((3, 13, 0), (3, 13, 0), "Python 3.13.0, that of .venv."),
+        (
+            (3, 13, 0),
+            (3, 11, 2),
+            "Python 3.11.2, that of .venv, and not 3.13.0 (/p): to change it, delete .venv.",
+        ),
+        ((3, 15, 0), (), "Python 3.15.0 (/p); the course is tried with 3.14 at most, so this may or may not go."),
+        ((3, 11, 2), (3, 15, 1), "; the course is tried with 3.14 at most, so this may or may not go."),
+    ],
+)
+def test_which_python_is_used_is_one_line(version, venv, said):
+    line = course.of_this_python(version, "/p", venv)
+    assert said in line and "\n" not in line
+
+
+def test_an_environment_of_an_old_python_is_named(done, capsys):
+    (course.VENV / "pyvenv.cfg").write_text("version_info = 3.10.13.final.0\n", encoding="utf-8")
+    assert course.main(["install"]) == 1 and not done
+    assert "is of Python 3.10.13, and this course needs 3.11 or newer: delete that folder" in capsys.readouterr().err
+
+
+def test_a_book_that_is_there_although_it_failed_ends_nothing_but_the_status_says_so(done, monkeypatch, capsys):
+    def failing():
+        raise course.Refused("The book was not built (status 1).")
+
+    monkeypatch.setitem(course.PHASES, "book", failing)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert course.main([]) == 1 and not any("autograder grade" in command for command in done)
+    assert capsys.readouterr().err == "The book was not built (status 1).\n"
+    (course.BUILD / "html").mkdir(parents=True)
+    (course.BUILD / "html" / "index.html").touch()
+    assert course.main([]) == 1 and any("autograder grade" in command for command in done)
+    out, err = capsys.readouterr()
+    assert err.splitlines()[-1].startswith("Failed: book;")
+    assert re.search(r"^book .* and failed$", out, re.M) and "The book is there: run" in out
+    assert course.main(["book"]) == 1
 
 
 REFUSALS = {

@@ -13,6 +13,7 @@ import sys
 import tomllib
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -280,3 +281,20 @@ def test_doctor_names_what_each_use_lacks_and_its_mend(monkeypatch):
     assert "nbgrader, nh3, pyseccomp" in lacking.found and ".[grade]" in lacking.note
     assert without("sphinx", "pytest")["To build the book"].state == "optional"
     assert without("numpy")["To read and solve"].state == "missing"
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.26.4" if name == "numpy" else version(name))
+    old = next(finding for finding in doctor.packages() if finding.what == "To read and solve")
+    assert (old.state, old.found) == ("missing", "without numpy>=2 (it is 1.26.4)")
+
+
+@pytest.mark.parametrize(
+    ("version", "state", "note"),
+    [
+        ((3, 10, 13), "missing", "Install Python 3.11 or newer."),
+        ((3, 14, 0), "ok", ""),
+        ((3, 15, 0), "ok", "newer than 3.14"),
+    ],
+)
+def test_doctor_tells_of_a_python_that_is_not_tried(monkeypatch, version, state, note):
+    monkeypatch.setattr(doctor, "sys", SimpleNamespace(version_info=version, platform="linux"))
+    finding = next(doctor._python())
+    assert finding.state == state and finding.note.startswith(note) and bool(finding.note) == bool(note)
