@@ -156,7 +156,7 @@ def _for_what(exercise: Exercise) -> str:
 def _triton() -> Finding:
     """Return whether kernels run here, and how, and whether checks of them can be judged."""
     if importlib.util.find_spec("triton") is None:
-        note = "checks of kernels are not verified, and their points wait; Triton is for Linux on x86-64"
+        note = "checks of kernels are not verified, and their points wait; Triton is for Linux"
         return Finding("Triton", "optional", "not installed", note)
     version = importlib.metadata.version("triton")
     if reason := machine.fails("triton"):

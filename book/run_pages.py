@@ -100,7 +100,7 @@ def read(page):
 
 
 def wants_triton(page):
-    """Tell whether a page has code that imports Triton, which is for Linux on x86-64."""
+    """Tell whether a page has code that imports Triton, which is for Linux."""
     code = [cell.source for cell in read(page).cells if cell.cell_type == "code"]
     return bool(re.search(r"^\s*import triton\b", "\n".join(code), re.MULTILINE))
 

@@ -15,7 +15,7 @@ from conftest import ROOT, absent
 from autograder.authoring import loader, verified
 from autograder.checking import kernels, machine
 
-VERSIONS = ("3.4.0", "3.5.1", "3.6.0")
+VERSIONS = ("3.4.0", "3.5.1", "3.6.0", "3.8.0")
 """The last of each that `kernels` has a row for, besides the one that is installed."""
 FOLDER = ROOT / "solutions" / "11-gpu"
 MINUTES = 15

@@ -8,6 +8,7 @@ Nothing else of the course reaches into Triton. It was tried with
 | 3.5    | 2.9              | the same; A                                                                          |
 | 3.6    | 2.10, 2.11       | `kernel[grid]` calls `run`; helpers of kernels leave the language patched; A         |
 | 3.7    | 2.12, 2.13       | the same, without A                                                                  |
+| 3.8    | 2.14             | the same, without A                                                                  |
 
 A: an index is made by `int()` of an array with one axis, which NumPy 2.5 refuses. `tests/test_kernels.py` runs all of
 this with each version that can be installed. With any other version, `trial` tells whether it works.

@@ -14,7 +14,7 @@ from .words import Message
 
 LACKS = {
     "gpu": Message("It needs a GPU that torch can use, and there is none here."),
-    "triton": Message("It needs Triton, which is for Linux on x86-64 and is not installed here."),
+    "triton": Message("It needs Triton, which is for Linux and is not installed here."),
     "bf16": Message("It needs a GPU on which Triton's kernels compute in bfloat16, and there is none here."),
     "compile": Message("It needs `torch.compile`, which does not run here."),
 }
