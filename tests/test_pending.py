@@ -124,6 +124,38 @@ def test_what_needs_a_failed_check_waits_for_that_and_no_points_are_pending(suit
     assert {result.status for result in report.results} == {"blocked"} and not report.pending
 
 
+def test_where_the_courses_own_answer_fails_nobody_loses_points(suite, has, monkeypatch):
+    """With another version of a library a check may be wrong here: it says so, names no cause, and its points wait."""
+    has |= {"gpu", "triton"}
+    broken = sys.modules["misconceptions"]
+    own = broken.plus
+    assert suite.examine("double", lambda A: 3 * A, points=10, seed=SEED).score == 0.0
+    monkeypatch.setattr(broken, "plus", right("double")(lambda A: A + A + 1e-3))
+    for function in (own, lambda A: 3 * A):
+        report = suite.examine("double", function, points=10, seed=SEED)
+        if function is own:
+            assert report.score == 10.0  # what passes, passes
+            continue
+        assert {result.status for result in report.results} == {"unverified"}
+        assert (report.score, report.pending) == (0.0, 10.0)
+        assert not any(result.cause or result.relation for result in report.results)
+        assert "the course's own answer fails this check as well" in str(report.results[0].message)
+        assert [result.on for result in report.results] == ["own", "own", "own", "triton"]
+    # Whoever examines the own answer itself is told that it fails.
+    report = suite.examine("double", broken.plus, points=10, seed=SEED)
+    assert [result.status for result in report.results] == ["failed", "blocked", "blocked", "failed"]
+
+
+def test_points_that_wait_for_other_versions_may_be_settled_anywhere(suite, has, monkeypatch):
+    monkeypatch.setattr(machine, "has", lambda what: what == "own")
+    monkeypatch.setattr(sys.modules["misconceptions"], "plus", right("double")(lambda A: A))
+    cell = cell_of(suite.examine("double", lambda A: 3 * A, points=10, seed=SEED))
+    assert cell.pending > 0 and "own" in cell.waits_for()
+    cell.checks = [check for check in cell.checks if check.on == "own"]
+    (line,) = Waiting([record_with({"check": cell})]).said()
+    assert "wait for versions with which the course's own answer passes: run `" in line
+
+
 def test_pending_points_are_what_the_score_would_rise_by(suite, has):
     pending = suite.examine("double", lambda A: 2 * A, points=1.07, seed=SEED)
     assert round(pending.score + pending.pending, 2) == 1.07
