@@ -125,7 +125,7 @@ def test_what_needs_a_failed_check_waits_for_that_and_no_points_are_pending(suit
 
 
 def test_where_the_courses_own_answer_fails_nobody_loses_points(suite, has, monkeypatch):
-    """With another version of a library a check may be wrong here: it says so, names no cause, and its points wait."""
+    """With another version of a library a check may be wrong: it says so, names no cause, and its points wait."""
     has |= {"gpu", "triton"}
     broken = sys.modules["misconceptions"]
     own = broken.plus
