@@ -90,10 +90,10 @@ def earned(notebook):
 
 def lacks():
     """Return what checks may wait for on this machine, by the names that they call it."""
-    found = {"triton"} if importlib.util.find_spec("triton") is None else set()
+    found = {"triton", "bf16"} if importlib.util.find_spec("triton") is None else set()
     import torch
 
-    return found if torch.cuda.is_available() else found | {"gpu"}
+    return found if torch.cuda.is_available() else found | {"gpu", "bf16"}
 
 
 def versions():
