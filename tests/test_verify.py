@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from autograder import cli
 from autograder.authoring import verify
+from autograder.checking import machine
 from autograder.corpus import TOY
 
 TEXT, CHECKS, LISTED = "01-toy.py", "checks.py", "misconceptions.py"
@@ -201,6 +202,7 @@ def on_a_gpu(add, draw):
 
 
 def test_what_needs_a_gpu_is_not_run_without_one(folder, monkeypatch):
+    monkeypatch.setattr(machine, "_tried", {"gpu": ""})
     change(folder, CHECKS, "@check()", GPU)
     assert "on_a_gpu needs a GPU, which guests of this exercise do not get" in verify.fault(folder)
     (folder / "exercise.toml").write_text("gpu = true")
@@ -211,6 +213,7 @@ def test_what_needs_a_gpu_is_not_run_without_one(folder, monkeypatch):
 
 
 def test_a_wrong_answer_that_only_a_gpu_shows_is_marked_as_such(folder, monkeypatch):
+    monkeypatch.setattr(machine, "_tried", {"gpu": ""})
     (folder / "exercise.toml").write_text("gpu = true")
     change(folder, CHECKS, "@check()", GPU.replace("a is b", "True"))
     slow = '@misconception("add", label="slow", hint="Faster."{})\ndef slow(a, b):\n    return a + b\n'

@@ -365,7 +365,7 @@ def times(record, width=64):
         last = axes.get_lines()[0].get_xydata()[-1]  # naive, far above the others
         axes.annotate("naive", last, xytext=(-8, 2), textcoords="offset points", ha="right")
     made[0].set(ylabel="milliseconds")
-    made[1].legend(handles=made[1].get_lines()[1:], loc="lower right")
+    made[0].legend(handles=made[0].get_lines()[1:], loc="upper left")
     return drawing.show(*made)
 
 
