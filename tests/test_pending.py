@@ -130,8 +130,9 @@ def test_where_the_courses_own_answer_fails_nobody_loses_points(suite, has, monk
     broken = sys.modules["misconceptions"]
     own = broken.plus
     assert suite.examine("double", lambda A: 3 * A, points=10, seed=SEED).score == 0.0
-    monkeypatch.setattr(broken, "plus", right("double")(lambda A: A + A + 1e-3))
-    for function in (own, lambda A: 3 * A):
+    monkeypatch.setattr(broken, "plus", right("double")(lambda A: A.is_gone))
+    assert suite.examine("double", lambda A: 3 * A, points=10, seed=SEED).results[0].status == "failed"
+    for function in (own, lambda A: A.is_gone + A.is_gone):
         report = suite.examine("double", function, points=10, seed=SEED)
         if function is own:
             assert report.score == 10.0  # what passes, passes
@@ -148,8 +149,8 @@ def test_where_the_courses_own_answer_fails_nobody_loses_points(suite, has, monk
 
 def test_points_that_wait_for_other_versions_may_be_settled_anywhere(suite, has, monkeypatch):
     monkeypatch.setattr(machine, "has", lambda what: what == "own")
-    monkeypatch.setattr(sys.modules["misconceptions"], "plus", right("double")(lambda A: A))
-    cell = cell_of(suite.examine("double", lambda A: 3 * A, points=10, seed=SEED))
+    monkeypatch.setattr(sys.modules["misconceptions"], "plus", right("double")(lambda A: A.is_gone))
+    cell = cell_of(suite.examine("double", lambda A: A.is_gone, points=10, seed=SEED))
     assert cell.pending > 0 and "own" in cell.waits_for()
     cell.checks = [check for check in cell.checks if check.on == "own"]
     (line,) = Waiting([record_with({"check": cell})]).said()

@@ -19,7 +19,7 @@ import numpy as np
 
 from . import machine, show, words
 from .answers import answers_in
-from .diagnosis import QUICK, Diagnosis, Finding, own_answer
+from .diagnosis import Diagnosis, Finding, own_answer
 from .expect import describe, lives_elsewhere
 from .helpers import called_by
 from .report import MIME, Report, Result, Status, first_wrong
@@ -316,16 +316,15 @@ class Suite:
         return Report(subject, float(points), score, seed, read, list(results.values()), round(most - score, 2))
 
     def _own_answer_fails(self, check: Check, function: Any, made: Attempt, seed: int) -> Message | str:
-        """Return a sentence if a check cannot be trusted here, since the course's own answer fails it as well.
+        """Return a sentence if a check that ended in an error says nothing: the course's own answer fails it too.
 
-        Then nobody loses a point by it: another version of a library, or a fault of ours, is at work.
+        Then nobody loses a point by it: another version of a library is at work.
         """
         ended = any(getattr(call.error, "ended", False) for call in made.calls[-1:])
         listed = not lives_elsewhere(function) and (hasattr(function, "wrong_for") or hasattr(function, "right_for"))
-        if made.failure is None or not check.weight or ended or listed:
+        if made.failure is None or not made.failure.raised or not check.weight or ended or listed:
             return ""
-        slow = check.subject in self.plain or (made.seconds > QUICK and not made.failure.raised)
-        if slow:  # to ask again would use up a limit; kernels are tried beforehand
+        if check.subject in self.plain:  # slow ones, such as kernels: what they need is tried beforehand
             return ""
         with contextlib.suppress(Exception):  # what cannot be loaded says nothing about an answer
             own = own_answer(self.listed("right_for", check.subject))
