@@ -11,8 +11,10 @@ from conftest import absent, toy_course
 
 from autograder.authoring.release import release
 from autograder.checking import machine
+from autograder.grading import places
 from autograder.grading.session import Session
 from autograder.grading.worker import Worker
+from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
 from autograder.sandbox import bubblewrap, guests
 
@@ -104,6 +106,17 @@ def test_a_gpu_that_guests_cannot_use_costs_nobody_points(isolated, tmp_path, mo
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     Worker(dataclasses.replace(session.setting, sandbox=False)).close()
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_what_else_a_trial_prints_is_no_answer(isolated, tmp_path, monkeypatch):
+    """Triton, drivers and compilers print what they like; what got no answer does not work, with the reason."""
+    course = toy_course(tmp_path / "course")
+    release(course, course.sources()[0])
+    setting = WorkerConfig(str(course.root), ("01-toy",), Limits())
+    monkeypatch.setattr(places, "TRIALS", 'print("42"); print("[[1], 2]"); print("ld: no")\n' + places.TRIALS)
+    assert places._trials(setting, ["gpu"]).keys() == {"gpu"}
+    monkeypatch.setattr(places, "TRIALS", "1 / 0\n# {wanted}")
+    assert places._trials(setting, ["compile"]) == {"compile": "ZeroDivisionError: division by zero"}
 
 
 def test_the_limits_of_a_guest_with_a_gpu_fit_cuda(isolated):

@@ -123,7 +123,7 @@ def tried(setting: WorkerConfig) -> WorkerConfig:
     """
     wanted, found = setting.wants(), dict[str, str]()
     if setting.uses_gpu():
-        found = _trials(setting, ["gpu", *[what for what in wanted if what != "gpu"]])
+        found = _trials(setting, ["gpu", *[what for what in wanted if what != "gpu" and machine.has(what)]])
         if found["gpu"]:
             found = dict.fromkeys(("gpu", "bf16"), found["gpu"])
             setting = dataclasses.replace(setting, faults=tuple(found.items()))
@@ -160,7 +160,7 @@ def _trials(setting: WorkerConfig, wanted: Sequence[str]) -> dict[str, str]:
         guests.close()
     told = dict[str, str]()
     for line in "".join(output.get("text", "") for output in found).splitlines():
-        with contextlib.suppress(ValueError):  # Triton and drivers print what they like
+        with contextlib.suppress(ValueError, TypeError):  # Triton and drivers print what they like
             what, reason = json.loads(line)
             told[what] = text.line(str(reason), MOST_FAULT)
     fault = next((f"{output['ename']}: {output['evalue']}" for output in found if "evalue" in output), fault)
