@@ -1180,8 +1180,8 @@ def test_what_many_mistakes_come_to_has_a_cause_only_if_that_explains_all_checks
     assert [(result.status, result.cause) for result in half] == [("failed", ""), ("passed", "")]
 
 
-def test_a_function_that_calls_one_which_fails_is_told_that_and_no_cause(list_wrong):
-    own = Suite("checks", read={})
+def test_a_function_that_calls_one_which_fails_is_tried_with_a_right_one(list_wrong):
+    own = Suite("checks", read={}, answers={"double": lambda X: 2 * X})
 
     @own.check()
     def doubles(double, draw):
@@ -1208,6 +1208,13 @@ def test_a_function_that_calls_one_which_fails_is_told_that_and_no_cause(list_wr
         lookup = staticmethod(notebook.get)
         show = staticmethod(shown.append)
 
+        @contextlib.contextmanager
+        def instead(self, answers):
+            with pytest.MonkeyPatch.context() as patch:
+                for name, own in answers.items():
+                    patch.setitem(notebook, name, own)
+                yield
+
     source = "def double(X): return 3 * X\ndef twice(X): return double(X)\ndef quadruple(X): return 2 * twice(X)"
     exec(source, notebook)
     with placed(There()):
@@ -1218,10 +1225,18 @@ def test_a_function_that_calls_one_which_fails_is_told_that_and_no_cause(list_wr
         exec("def quadruple(X):\n    return 3 * double(X)", elsewhere)
         notebook["quadruple"] = elsewhere["quadruple"]
         own.run("quadruple", 1)
-    (calls,), (alone,), (imported,) = (report.results for report in shown)
-    assert not calls.cause and "calls `double`, whose checks don't all hold" in str(calls.relation)
-    assert alone.cause == "six_times"
-    assert imported.cause == "six_times", "the notebook's own `double` is another one"
+        own.own_answers.clear()
+        exec(source, notebook)
+        own.run("quadruple", 4)
+    calls, alone, imported, nothing = shown
+    assert calls.score == 1 and calls.instead == ["double"], "it is right, and its helper of a helper is not"
+    assert (alone.score, alone.results[0].cause) == (0, "six_times")
+    assert imported.results[0].cause == "six_times", "the notebook's own `double` is another one"
+    assert notebook["double"](1) == 3, "it is put back"
+    (waits,) = nothing.results
+    assert (nothing.score, nothing.pending, waits.status, waits.on) == (0, 4, "unverified", "person")
+    assert str(waits.message) == "`quadruple` is built on `double`, whose checks fail: fix `double` first."
+    assert not (waits.cause or waits.relation or waits.held or waits.where), "nothing else is claimed"
 
 
 def test_what_cancels_is_the_same_whatever_rounding_leaves_of_it():

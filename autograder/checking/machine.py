@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from . import kernels
 from .words import Message
 
+PERSON = "person"
 LACKS = {
     "gpu": Message("It needs a GPU that torch can use, and there is none here."),
     "triton": Message("It needs Triton, which is for Linux and is not installed here."),
@@ -28,8 +29,10 @@ NAMES = {
     "bf16": Message("a GPU with bfloat16"),
     "compile": Message("torch.compile"),
     "own": Message("versions with which the course's own answer passes"),
+    PERSON: Message("a person"),
 }
-"""The same in a few words; besides, what points wait for where the course's own answer failed a check as well."""
+"""The same in a few words; besides, what points wait for where the course's own answer failed a check as well, and
+where a function is built on another one that fails."""
 
 _tried: dict[str, str] = {}
 """Of each thing that was tried: why it does not work; "" if it does."""
@@ -37,7 +40,7 @@ _tried: dict[str, str] = {}
 
 def has(what: str) -> bool:
     """Tell whether the machine that this runs on has what `on=` names, as far as that is known without a trial."""
-    if what == "own":  # nobody knows before the course's own answer is asked again
+    if what in ("own", PERSON):  # nobody knows before the course's own answer, or somebody, is asked
         return True
     return _installed(what) and not _tried.get(what)
 

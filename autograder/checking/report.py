@@ -73,7 +73,8 @@ class Result:
 class Report:
     """What all the checks of one function found, and the points that come of it.
 
-    `pending` are the points of what could not be verified on this machine: neither earned nor lost.
+    `pending` are the points of what could not be verified on this machine: neither earned nor lost. `instead` names
+    the functions in whose place the course's own stood, since they fail themselves.
     """
 
     subject: str
@@ -83,6 +84,7 @@ class Report:
     read: str
     results: list[Result]
     pending: float = 0.0
+    instead: list[str] = field(default_factory=list)
 
     @property
     def again(self) -> str:

@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from .report import Report, Result, Status
-from .words import Message, lead, shown
+from .words import Message, joined, lead, shown
 from .words import translated as _
 
 WITHOUT_POINTS = {
@@ -83,6 +83,14 @@ def mends(report: Report) -> bool:
     return standing(report) not in (Status.PASSED, Status.UNVERIFIED)
 
 
+def instead(report: Report) -> str | Message:
+    """Return the sentence that names the functions in whose place the course's own stood; "" if there are none."""
+    if not report.instead:
+        return ""
+    names = joined("{left}, {right}", [f"`{name}`" for name in report.instead])
+    return Message("Tried with the course's {names} in place of yours, which still fails.", names=names)
+
+
 def ordered(report: Report) -> list[Result]:
     """Return a `Report`'s results, and advice below what is worth points."""
     return sorted(report.results, key=lambda result: result.status == Status.ADVICE)
@@ -135,6 +143,8 @@ def text(report: Report) -> str:
     lines = [f"{report.subject}: {points(report)}"]
     if unwritten(report):
         return "\n".join([*lines, f"  {shown(unwritten(report))}"])
+    if report.instead:
+        lines.append(f"  {shown(instead(report))}")
     hinted = set()
     for result in ordered(report):
         note = (
@@ -198,6 +208,8 @@ def as_html(report: Report) -> str:
     ]
     if unwritten(report):
         return f"{parts[0]}{_inline(unwritten(report))}</div>"
+    if report.instead:
+        parts.append(f'<p style="margin:0 0 .4em">{_inline(instead(report))}</p>')
     parts.append('<ul style="list-style:none;margin:0;padding:0">')
     hinted = set()
     for result in ordered(report):

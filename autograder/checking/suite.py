@@ -8,7 +8,6 @@ import math
 import os
 import secrets
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -21,7 +20,7 @@ from . import machine, show, words
 from .answers import answers_in
 from .diagnosis import Diagnosis, Finding, own_answer
 from .expect import describe, lives_elsewhere
-from .helpers import called_by
+from .helpers import CALLED, called_by
 from .report import MIME, Report, Result, Status, first_wrong
 from .subject import Attempt, Call, Check, attempt
 from .words import Message, joined
@@ -36,6 +35,9 @@ class Place(Protocol):
 
     def lookup(self, name: str) -> Any:
         """Return what stands under a name, or None."""
+
+    def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
+        """Let the course's answers stand under these names, as long as the context lasts."""
 
     def show(self, report: Report) -> None:
         """Show a `Report`."""
@@ -52,6 +54,19 @@ class Here:
     def lookup(self, name: str) -> Any:
         """Return what the running notebook has under a name, or None."""
         return vars(sys.modules["__main__"]).get(name)
+
+    @contextlib.contextmanager
+    def instead(self, answers: dict[str, Any]) -> Iterator[None]:
+        """Let the course's answers stand under these names of the running notebook, as long as the context lasts."""
+        names = vars(sys.modules["__main__"])
+        before = {name: names[name] for name in answers if name in names}
+        names.update(answers)
+        try:
+            yield
+        finally:
+            for name in answers:
+                names.pop(name, None)
+            names.update(before)
 
     def show(self, report: Report) -> None:
         """Show a `Report` to whoever runs the check, in the language of their notebook."""
@@ -74,9 +89,6 @@ class Points(float):
     def _repr_html_(self) -> str:
         return ""
 
-
-SOON = 2.0
-"""Seconds within which a function's checks must have ended for those of what it calls to be run again for a hint."""
 
 OWN_FAILS = "With the versions that are installed here, the course's own answer fails this check as well: {said}"
 
@@ -111,11 +123,22 @@ class Suite:
     plain : dict, optional
         For functions whose right answers are slow, such as kernels without a GPU: a function that returns the same
         for the same arguments quickly. What a wrong result has to do with a right one is looked for with it.
+    answers : dict, optional
+        What stands in place of a function that fails where a later one that calls it is tried. Default: the right
+        answer of `misconceptions`.
     """
 
-    def __init__(self, module: str, read: dict[str, str], plain: dict[str, Callable[..., Any]] | None = None):
+    def __init__(
+        self,
+        module: str,
+        read: dict[str, str],
+        plain: dict[str, Callable[..., Any]] | None = None,
+        answers: dict[str, Callable[..., Any]] | None = None,
+    ):
         self.module, self.read, self.plain = module, read, plain or {}
+        self.own_answers = answers or {}
         self.checks: list[Check] = []
+        self.instead: frozenset[str] = frozenset()  # functions in whose place the course's answers stand now
         self.answers: list[ModuleType] = []  # modules of listed answers; without any, `misconceptions` is imported
 
     def check(
@@ -197,31 +220,60 @@ class Suite:
         """
         place = _place.get()
         function = place.lookup(subject)
-        begun = time.perf_counter()
         report = self.examine(subject, function, points, place.seed if seed is None else seed)
-        if time.perf_counter() - begun < SOON:
-            with contextlib.suppress(Exception):  # a hint that cannot be had costs nobody a point
-                self._look_at_helpers(report, function, place)
+        if any(result.status.costs_points for result in report.results):
+            report = self._on_its_own(report, function, place)
         place.show(report)
         return Points(report.score)
 
-    def _look_at_helpers(self, report: Report, function: Any, place: Place) -> None:
-        """Where what failed calls an earlier function that fails too, say that in place of a cause."""
-        failed = [result for result in report.results if result.status == Status.FAILED]
-        if not failed:
-            return
+    def _on_its_own(self, report: Report, function: Any, place: Place) -> Report:
+        """Return the report on a function without what earlier functions that it calls do wrong.
+
+        Those that fail are tried first to last, each with the course's answer in place of those before it that failed;
+        then the function is tried with the course's answer in place of each. The better of its two reports counts.
+        Where that cannot be done, its points wait for a person.
+        """
         earlier = list(dict.fromkeys(check.subject for check in self.checks))
-        earlier = earlier[: earlier.index(report.subject)]
-        helpers = {name: helper for name in earlier if callable(helper := place.lookup(name))}
-        called = called_by(function, helpers)
-        for name in [name for name in helpers if name in called]:
-            own = self.examine(name, helpers[name], seed=report.seed, diagnosis=False)
-            if any(result.status.costs_points for result in own.results):
-                message = "`{function}` calls `{helper}`, whose checks don't all hold: mend `{helper}` first."
-                for result in failed:
-                    result.cause, result.label, result.hint, result.relation = Finding()
-                failed[0].relation = Message(message, function=report.subject, helper=name)
-                return
+        helpers = {name: place.lookup(name) for name in earlier[: earlier.index(report.subject)]}
+        called = called_by(function, helpers) if helpers else {}
+        answers: dict[str, Any] = {}
+        try:
+            for name in [name for name in helpers if name in called]:
+                with self._instead(place, answers):
+                    own = self.examine(name, helpers[name], seed=report.seed, diagnosis=False)
+                if any(result.status.costs_points for result in own.results):
+                    answers[name] = self._answer(name)
+                    if answers[name] is None or called[name] != CALLED:
+                        return _left_to_a_person(report, name)
+            if not answers:
+                return report
+            with self._instead(place, answers):
+                again = self.examine(report.subject, function, report.points, report.seed)
+        except Exception as error:  # of a guest that ended on the way, the first report is what there is
+            if not getattr(error, "ended", False):
+                raise
+            return report
+        if again.score + again.pending < report.score + report.pending:
+            return report
+        again.instead = list(answers)
+        return again
+
+    @contextlib.contextmanager
+    def _instead(self, place: Place, answers: dict[str, Any]) -> Iterator[None]:
+        """Let the course's answers stand in place of a notebook's, and checks know it by `instead`."""
+        if not answers:
+            yield
+            return
+        self.instead = frozenset(answers)
+        try:
+            with place.instead(answers):
+                yield
+        finally:
+            self.instead = frozenset()
+
+    def _answer(self, name: str) -> Any:
+        """Return the course's answer for a function; None where it has none at hand."""
+        return self.own_answers.get(name) or own_answer(self.listed("right_for", name))
 
     @np.errstate(all="ignore")  # numbers that memory happened to hold are compared, converted and shown like others
     def examine(
@@ -332,6 +384,21 @@ class Suite:
                 failure = attempt(check, own, seed).failure
                 return Message(OWN_FAILS, said=failure.message) if failure else ""
         return ""
+
+
+def _left_to_a_person(report: Report, helper: str) -> Report:
+    """Return a report in which what a function lost waits: another, that it is built on, fails as well."""
+    message = "`{function}` is built on `{helper}`, whose checks fail: fix `{helper}` first."
+    for result in report.results:
+        if result.status.costs_points:
+            result.status, result.on = Status.UNVERIFIED, machine.PERSON
+            result.message = Message(message, function=report.subject, helper=helper)
+            result.held, result.where = [], None
+            result.cause, result.label, result.hint, result.relation = Finding()
+    total = sum(result.weight for result in report.results) or 1
+    lost = sum(result.weight for result in report.results if result.status == Status.UNVERIFIED)
+    report.pending = round(report.points * lost / total, 2)
+    return report
 
 
 def _unwritten(subject: str, function: Any) -> str | Message:

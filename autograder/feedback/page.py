@@ -29,7 +29,7 @@ from autograder.cells import (
     report_of,
     texts,
 )
-from autograder.checking import show, words
+from autograder.checking import machine, show, words
 from autograder.checking.report import Report, Result, Status
 from autograder.checking.words import Message
 from autograder.feedback import formulas, outcome_cell
@@ -124,7 +124,7 @@ def _environment() -> Environment:
     made.filters.update(code=inline_code, number=_number)
     made.globals.update(_=words.translated, Kind=Kind, Message=Message, counted=words.counted, shown=words.shown)
     made.globals.update(lead=words.lead)
-    made.globals.update(ordered=show.ordered)
+    made.globals.update(ordered=show.ordered, instead=show.instead)
     return made
 
 
@@ -176,6 +176,8 @@ def _pending(report: Report, points: float) -> Message:
         "{points} more points of {name} wait: their checks need a machine with {what}, and this was graded on one "
         "without. They are not lost."
     )
+    if machine.PERSON in needs:
+        text = "{points} more points of {name} wait for a person: it is built on a function that fails. They are not lost."
     return Message(text, points=_number(points), name=f"`{report.subject}`", what=named(needs))
 
 

@@ -4,6 +4,7 @@ What comes back is plain values. Whatever no honest guest would send ends the gu
 """
 
 import builtins
+import contextlib
 import functools
 import math
 import re
@@ -16,12 +17,15 @@ import numpy as np
 from autograder.checking.modules import Step, text_of
 from autograder.checking.words import Message
 from autograder.grading.phase_timer import PhaseTimer
+from autograder.grading.stand_ins import StandIn, at_most_more
 from autograder.results import Kind
 from autograder.sandbox.guest import FORGED, Ended, Guest
 from autograder.sandbox.inside import torch_modules, wire
 from autograder.sanitize import text
 
 MOST_CALLBACKS = 10_000
+MOST_MEMORY = 1 << 30
+"""Bytes that a function of the judge's may take for what a guest calls it with."""
 MOST_NAME = 100
 MOST_ERROR = 2_000
 MOST_CLASSES = 20
@@ -107,6 +111,7 @@ class RemoteNotebook:
     def __init__(self, on_output: Callable[[Any], None], clock: PhaseTimer):
         self.on_output, self.clock = on_output, clock
         self.callbacks: list[Callable[..., Any]] = []
+        self.answers = False  # whether a function of the judge's runs for the guest, which then waits
         self.guest: Guest | None = None
 
     def find(self, name: str, missing: Any = KeyError) -> Any:
@@ -120,6 +125,17 @@ class RemoteNotebook:
         if isinstance(value, dict) and value.get("t") == "handle":
             return plain_remote(self, {"name_of": name}, value)
         return self._taken(lambda: self._decoder(blobs).decode(value))
+
+    @contextlib.contextmanager
+    def instead(self, answers: dict[str, Any]) -> Iterator[None]:
+        """Let functions or classes of the judge's stand under these names of the notebook, as long as this lasts."""
+        standing = {name: StandIn(own) for name, own in answers.items()}
+        self.ask("instead", {}, ({name: (own.kind, own) for name, own in standing.items()},))
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Ended):
+                self.ask("instead", {}, ({},))
 
     def ask(
         self,
@@ -184,6 +200,8 @@ class RemoteNotebook:
         return self.guest
 
     def _request(self, message: dict[str, Any], blobs: Any = ()) -> tuple[dict[str, Any], list[memoryview]]:
+        if self.answers:
+            raise TypeError("an object of the notebook's was used where only values can be")
         calls = [0]
 
         def on_callback(answer: Any, data: Any) -> bytes:
@@ -233,13 +251,16 @@ class RemoteNotebook:
         if type(arguments) is not tuple or type(keywords) is not dict:
             raise wire.Violation("a call without arguments")
         encoder = wire.Encoder(self._reference_to)
+        self.answers = True
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), at_most_more(MOST_MEMORY):
                 result = {"value": encoder.encode(self.callbacks[place](*arguments, **keywords))}
         except Exception as error:
             encoder.blobs.clear()
             names = [kind.__name__ for kind in type(error).__mro__]
             result = {"error": {"names": names, "text": str(error)[:MOST_ERROR]}}
+        finally:
+            self.answers = False
         return wire.pack({"op": "reply", **result}, encoder.blobs)
 
     def _write_back(self, changed: Any, encoder: wire.Encoder, message: dict[str, Any], blobs: Any) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder import cores, reasons
+from autograder.checking import machine
 from autograder.course import Course, Exercise, UserError
 from autograder.grading import submissions
 from autograder.grading.log import Log
@@ -46,11 +47,14 @@ class Waiting:
         command = f"python -m autograder grade --pending{self.place.option}"
         here: list[Record] = []
         again: list[Record] = []
+        people: list[Record] = []
         for record in self.settled_here:
-            (again if "own" in record.waits_for() else here).append(record)
+            needs = record.waits_for()
+            (people if machine.PERSON in needs else again if "own" in needs else here).append(record)
         for records, where in (
             (here, f", which {self.place.name} has: run `{command}`."),
             (again, f": run `{command}` with other versions, or on another machine."),
+            (people, ": give them in nbgrader's formgrader."),
             (self.elsewhere, ": run `python -m autograder grade --pending` on a machine that has one."),
         ):
             if records:

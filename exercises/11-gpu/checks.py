@@ -43,7 +43,7 @@ from checking import (
     kernels,
     told_by,
 )
-from specifications import attended, earlier, of_torch, out_of
+from specifications import attended, attention_of, earlier, forward_of, of_torch, out_of
 
 torch.set_num_threads(1)  # everything here is small
 
@@ -61,6 +61,7 @@ def plain(q, k, v, causal=False):
 suite = Suite(
     __name__,
     plain={"flash_attention_forward": plain_forward, "flash_attention": plain},
+    answers={"flash_attention_forward": forward_of, "flash_attention": attention_of},
     read={
         "by_hand": "chapter 11, By hand",
         "flash_attention_forward": "chapter 11, The kernel",
@@ -541,7 +542,7 @@ def flash_is_a_kernel(flash_attention, draw):
     for back, ran in zip((False, True), ways, strict=True):
         if not ran and back:
             raise Failed("The numbers are right, and no kernel of Triton's was launched on the way back.", tells=True)
-        if not ran:
+        if not ran and "flash_attention_forward" not in suite.instead:
             raise Failed("The numbers are right, and no kernel of Triton's was launched.", tells=True)
 
 

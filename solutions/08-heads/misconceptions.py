@@ -33,6 +33,7 @@ def there(layer, head):
     return slice(head * d_head, (head + 1) * d_head)
 
 
+@right("ablate_head")
 def silenced(layer, head):
     """Return a copy without a head."""
     made, own = copy.deepcopy(layer), there(layer, head)

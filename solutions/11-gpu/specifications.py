@@ -50,3 +50,17 @@ def of_torch(values, bias):
         own[f"in_proj_{kind}"] = torch.cat([values[f"{name}.{kind}"] for name in ("W_q", "W_k", "W_v")])
     layer.load_state_dict(own)
     return layer
+
+
+def attention_of(q, k, v, causal=False):
+    """Return attention, in the dtype of q."""
+    own = [part.double() for part in (q, k, v)]
+    return attended(*own, earlier(q.shape[2]) if causal else None)[0].to(q.dtype)
+
+
+@torch.no_grad()
+def forward_of(q, k, v, causal=False):
+    """Return attention in the dtype of q, and the log-sum-exp in float32, through which no gradient flows."""
+    own = [part.double() for part in (q, k, v)]
+    out, lse = attended(*own, earlier(q.shape[2]) if causal else None)
+    return out.to(q.dtype), lse.float()

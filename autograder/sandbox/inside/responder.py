@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from autograder.checking.shared import differentiated, quiet
-from autograder.sandbox.inside import torch_modules, wire
+from autograder.sandbox.inside import stand_ins, torch_modules, wire
 from autograder.sandbox.inside.link import Link
 from autograder.sandbox.inside.shell import (
     MOST_OUTPUT,
@@ -45,6 +45,7 @@ class Responder:
         self.handles: list[Any] = []
         self.parts: list[Any] = []  # what came of each part of a request for several things, so far
         self.functions: dict[str, dict[str, Any]] = {}  # of the checks' own, by their text and their names
+        self.put_by: dict[str, Any] = {}  # what the notebook has under names where the course's answers stand
         self.spilled = _spill()
         self.seed: int | None = None
         self.streams = {"stdout": Stream("stdout", self.outputs, 1), "stderr": Stream("stderr", self.outputs, 2)}
@@ -159,6 +160,19 @@ class Responder:
             if tuple(array.shape) != shapes[place]:
                 reply.setdefault("reshaped", {})[str(place)] = list(array.shape)
         return result
+
+    def do_instead(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
+        """Let the judge's functions and classes stand under names of the notebook's, these alone; none: as it was."""
+        (answers,) = wire.Decoder(blobs, self.reference).decode(message["arguments"])
+        names = self.shell.user_ns
+        for name, own in self.put_by.items():
+            if own is stand_ins:  # nothing was there
+                names.pop(name, None)
+            else:
+                names[name] = own
+        self.put_by = {name: names.get(name, stand_ins) for name in answers}
+        for name, (kind, ask) in answers.items():
+            names[name] = stand_ins.stand_in(name, kind, ask)
 
     def do_several(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
         """Do several things, one after another; what one makes, a later one may be about."""

@@ -1,0 +1,88 @@
+"""Answers that somebody wrote from a released notebook alone, without sight of the lists: what the checks make of them.
+
+They are text, `tests/unseen/NN-name.py`: after a line `# %% wrong NAME: what is wrong` or `# %% right NAME: how it is
+written` comes the cell that a student would hand in. They are never listed, so what is told to them is told to anybody.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autograder.authoring import loader
+from autograder.cells import is_check
+
+FOLDER = loader.ROOT / "tests" / "unseen"
+HEAD = re.compile(r"^# %% (wrong|right) (\w+): (.+)$", re.M)
+
+
+@dataclass
+class Unseen:
+    """One answer: "wrong" or "right", to which function, in a line what about it, and its cell."""
+
+    kind: str
+    subject: str
+    about: str
+    cell: str
+
+
+@dataclass
+class Told:
+    """What became of an `Unseen`: the share of the function's points that it lost, and what its author reads first.
+
+    `why` is "cause", "relation", "words" or "nothing", as the page on what the checks catch has them; "" where all
+    holds. `words` are those words.
+    """
+
+    answer: Unseen
+    lost: float
+    why: str
+    words: str
+
+
+def answers(name: str) -> list[Unseen]:
+    """Return the answers to an exercise."""
+    path = FOLDER / f"{name}.py"
+    parts = HEAD.split(path.read_text(encoding="utf-8")) if path.exists() else [""]
+    return [Unseen(*parts[at : at + 3], cell=parts[at + 3].strip()) for at in range(1, len(parts), 4)]
+
+
+def _as_written(exercise: loader.Loaded) -> dict[str, Any]:
+    """Return what a notebook with right answers defines."""
+    names: dict[str, Any] = {"__name__": "notebook"}
+    for cell in exercise.notebook.cells:
+        metadata = cell.metadata.get("nbgrader", {})
+        if cell.cell_type == "code" and not is_check(cell) and metadata and not metadata.get("grade"):
+            _run(cell.source, names)
+    return names
+
+
+def _run(source: str, names: dict[str, Any]) -> None:
+    import linecache
+
+    file = f"<cell {len(linecache.cache)}>"
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file  # Triton reads kernels there
+    exec(compile(source, file, "exec"), names)  # noqa: S102 (our own text)
+
+
+def told(folder: Path, seed: int = 1, subject: str = "") -> Iterator[Told]:
+    """Yield what becomes of each answer to an exercise, or to one function of it."""
+    exercise = loader.load(folder)
+    before = _as_written(exercise)
+    for answer in answers(folder.name):
+        if subject and answer.subject != subject:
+            continue
+        names = dict(before)
+        _run(answer.cell, names)
+        report = exercise.suite.examine(answer.subject, names[answer.subject], 1.0, seed)
+        lost = round(1 - report.score - report.pending, 2)
+        first = next((result for result in report.results if result.status.does_not_hold), None)
+        if first is None:
+            yield Told(answer, lost, "", "")
+        elif first.cause or first.relation:
+            said = f"{first.label}. {first.hint}" if first.cause else str(first.relation)
+            yield Told(answer, lost, "cause" if first.cause else "relation", said)
+        else:
+            why = "words" if first.raised or first.tells else "nothing"
+            yield Told(answer, lost, why, str(first.message))

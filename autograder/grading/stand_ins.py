@@ -1,0 +1,146 @@
+"""The course's own function or class, for a guest in which it stands in place of a student's that does not hold.
+
+It stays here, and answers for values. The guest has a name for it, and of a class its parameters.
+"""
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from autograder.sandbox.inside.stand_ins import MODULE, described, floating, is_plain
+
+MOST_PARTS = 1000
+"""Modules that a module may hold: more are no honest layer."""
+
+
+class StandIn:
+    """A function or class of the course's, called by a guest: as `ask` of `sandbox/inside/stand_ins.py`.
+
+    Parameters
+    ----------
+    own : callable
+    """
+
+    def __init__(self, own: Any):
+        self.own = own
+        self.kind = "class" if isinstance(own, type) else "function"
+
+    def __call__(
+        self,
+        task: str,
+        made: Any,
+        state: dict[str, Any],
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
+        asked: Sequence[bool] = (),
+        upstream: Sequence[Any] = (),
+    ) -> Any:
+        """Do what a guest asks for.
+
+        Parameters
+        ----------
+        task : str
+            "make": say how the class's module is made. "call": return what comes of a call. "forward": the same, as
+            whether it is a tuple, a list of tensors, and for each whether gradients flow to it. "backward": return
+            the gradients of all floating tensors in `state`, `arguments` and `keywords`, in order.
+        made : None or tuple
+            Of a class: the arguments and keywords that the module was made with, and which of its parts is called.
+        state : dict
+            The parameters of that part, by name.
+        arguments, keywords : tuple, dict
+        asked : sequence of bool
+            For each floating tensor, whether a gradient is asked for.
+        upstream : sequence of Tensor or None
+            The gradients of the results.
+        """
+        torch = sys.modules.get("torch")
+        if torch is None:
+            return self.own(*arguments, **keywords)
+        if task == "make":
+            return described(self._module(torch, made))
+        leaves = floating(torch, (state, arguments, keywords))
+        for leaf, wanted in zip(leaves, asked, strict=False):
+            leaf.requires_grad_(bool(wanted))
+        arguments, keywords = _with_modules(torch, arguments), _with_modules(torch, keywords)
+        if task == "call":
+            with torch.no_grad():
+                return _sendable(torch, self._result(torch, made, state, arguments, keywords))
+        result = self._result(torch, made, state, arguments, keywords)
+        several = isinstance(result, (tuple, list))
+        results = list(result) if several else [result]
+        if task == "forward":
+            return several, [own.detach() for own in results], [own.requires_grad for own in results]
+        pairs = [
+            (own, theirs)
+            for own, theirs in zip(results, upstream, strict=True)
+            if theirs is not None and own.requires_grad
+        ]
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        found = iter(
+            torch.autograd.grad([own for own, _ in pairs], wanted, [theirs for _, theirs in pairs], allow_unused=True)
+        )
+        return [next(found) if leaf.requires_grad else None for leaf in leaves]
+
+    def _result(self, torch: Any, made: Any, state: Any, arguments: Any, keywords: Any) -> Any:
+        if made is None:
+            return self.own(*arguments, **keywords)
+        module = self._module(torch, made).get_submodule(".".join(map(str, made[2])))
+        return torch.func.functional_call(module, state, arguments, keywords)
+
+    def _module(self, torch: Any, made: Any) -> Any:
+        """Return a module made as the guest says: its parameters have sizes alone, so that none of these is too large."""
+        with torch.device("meta"):
+            return self.own(*made[0], **made[1])
+
+
+def _with_modules(torch: Any, value: Any) -> Any:
+    """Return what a guest sent, with modules that have the parameters and plain attributes of those in the guest."""
+    if isinstance(value, tuple):
+        return tuple(_with_modules(torch, part) for part in value)
+    if isinstance(value, dict):
+        if MODULE in value:
+            return _shell(torch, value[MODULE], [0])
+        return {name: _with_modules(torch, part) for name, part in value.items()}
+    return value
+
+
+def _shell(torch: Any, of: dict[str, Any], count: list[int]) -> Any:
+    count[0] += 1
+    if count[0] > MOST_PARTS:
+        raise ValueError("a module of more parts than any layer has")
+    shell = torch.nn.Module()
+    noted = {name: value for name, value in of["noted"].items() if is_plain(value) and not name.startswith("_")}
+    vars(shell).update(noted)
+    for name, part in of["own"].items():
+        shell.register_parameter(name, torch.nn.Parameter(part))
+    for name, part in of["parts"].items():
+        shell.add_module(name, _shell(torch, part, count))
+    return shell
+
+
+def _sendable(torch: Any, value: Any) -> Any:
+    if isinstance(value, torch.nn.Module):
+        return {MODULE: {name: part.detach() for name, part in value.named_parameters()}}
+    return value
+
+
+@contextlib.contextmanager
+def at_most_more(size: int) -> Iterator[None]:
+    """Let this process take so many bytes more at most, where the system counts them; more is a `MemoryError`."""
+    try:
+        import resource
+        from pathlib import Path
+
+        lines = Path("/proc/self/status").read_text().splitlines()
+        own = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmData:"))
+    except (ImportError, OSError, StopIteration):
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = own + size if hard == resource.RLIM_INFINITY else min(own + size, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
