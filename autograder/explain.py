@@ -137,7 +137,11 @@ class Explaining(Judge):
         recording = Recording(report.subject, self.lookup(report.subject))
         recording.drawn = []
         # Another exception than a check's own ends the explanation of this one check, and nothing else.
-        with contextlib.suppress(Exception), placed(self), contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.suppress(Exception))
+            stack.enter_context(placed(self))
+            stack.enter_context(checks.with_own(report.instead, self))
+            stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
             calls, explained.failure, _seconds = run_check(check, recording, report.seed)
             explained.calls = [
                 Made(arguments, call.result, call.error, call.what)

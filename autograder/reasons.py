@@ -58,7 +58,7 @@ def pending(name: str, points: float, needs: Sequence[str]) -> Message:
     """Return a sentence on points of a function that wait for a machine with what their checks need."""
     text = "{name}: {points} more wait for a machine with {what}, which their checks need; they are not lost"
     if machine.PERSON in needs:
-        text = "{name}: {points} more wait for a person, since it is built on a function that fails; they are not lost"
+        text = "{name}: {points} more wait for a person: it is built on a function that fails; they are not lost"
     return Message(text, name=name, points=f"{points:g}", what=named(needs))
 
 

@@ -3,6 +3,7 @@
 Each runs in a process of its own. What a case needs of the machine (bubblewrap, nbgrader) and does not find, it says.
 """
 
+import contextlib
 import functools
 import importlib.util
 import json
@@ -124,6 +125,10 @@ class Place:
     def lookup(self, name):
         """Return what the script has under a name now, or None."""
         return self.names.get(name)
+
+    def instead(self, answers):
+        """Leave the script as it is: of the author's, each function is looked at with the others."""
+        return contextlib.nullcontext()
 
     def show(self, report):
         """Keep a report."""

@@ -212,9 +212,8 @@ def test_a_function_that_is_still_to_be_written_costs_its_own_points_alone(folde
     (exercise,) = course.exercises([folder.name])
     released = nbformat.read(exercise.notebook, as_version=4)
     cells = AnswerCells(exercise.solution, released)
-    setting = WorkerConfig(
-        str(course.root), (folder.name,), Limits.configured(course.config), False, (str(course.root), str(course.into))
-    )
+    roots, limits = (str(course.root), str(course.into)), Limits.configured(course.config)
+    setting = WorkerConfig(roots[0], (folder.name,), limits, False, roots)
     pool = setting.guests()
     pool.start()
     worker = Worker(setting, pool)

@@ -1,9 +1,11 @@
-"""Answers that somebody wrote from a released notebook alone, without sight of the lists: what the checks make of them.
+"""Answers that were written from a released notebook alone, without sight of the lists: what checks make of them.
 
 They are text, `tests/unseen/NN-name.py`: after a line `# %% wrong NAME: what is wrong` or `# %% right NAME: how it is
-written` comes the cell that a student would hand in. They are never listed, so what is told to them is told to anybody.
+written` comes the cell that a student would hand in. They are never listed.
 """
 
+import contextlib
+import linecache
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,22 +47,23 @@ def answers(name: str) -> list[Unseen]:
     """Return the answers to an exercise."""
     path = FOLDER / f"{name}.py"
     parts = HEAD.split(path.read_text(encoding="utf-8")) if path.exists() else [""]
-    return [Unseen(*parts[at : at + 3], cell=parts[at + 3].strip()) for at in range(1, len(parts), 4)]
+    return [
+        Unseen(kind, subject, about, cell.strip())
+        for kind, subject, about, cell in zip(*(parts[at::4] for at in range(1, 5)), strict=True)
+    ]
 
 
 def _as_written(exercise: loader.Loaded) -> dict[str, Any]:
     """Return what a notebook with right answers defines."""
     names: dict[str, Any] = {"__name__": "notebook"}
     for cell in exercise.notebook.cells:
-        metadata = cell.metadata.get("nbgrader", {})
-        if cell.cell_type == "code" and not is_check(cell) and metadata and not metadata.get("grade"):
-            _run(cell.source, names)
+        if cell.cell_type == "code" and not is_check(cell):
+            with contextlib.suppress(Exception):  # a picture that cannot be drawn here
+                _run(cell.source, names)
     return names
 
 
 def _run(source: str, names: dict[str, Any]) -> None:
-    import linecache
-
     file = f"<cell {len(linecache.cache)}>"
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file  # Triton reads kernels there
     exec(compile(source, file, "exec"), names)  # noqa: S102 (our own text)
@@ -69,14 +72,16 @@ def _run(source: str, names: dict[str, Any]) -> None:
 def told(folder: Path, seed: int = 1, subject: str = "") -> Iterator[Told]:
     """Yield what becomes of each answer to an exercise, or to one function of it."""
     exercise = loader.load(folder)
-    before = _as_written(exercise)
+    names = _as_written(exercise)
+    before = dict(names)
     for answer in answers(folder.name):
         if subject and answer.subject != subject:
             continue
-        names = dict(before)
+        names.clear()  # and not another dict: this one is what functions of the notebook look into
+        names.update(before)
         _run(answer.cell, names)
         report = exercise.suite.examine(answer.subject, names[answer.subject], 1.0, seed)
-        lost = round(1 - report.score - report.pending, 2)
+        lost = max(0.0, round(1 - report.score - report.pending, 2))
         first = next((result for result in report.results if result.status.does_not_hold), None)
         if first is None:
             yield Told(answer, lost, "", "")

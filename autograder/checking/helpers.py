@@ -11,9 +11,9 @@ CALLED, INHERITED = "called", "inherited"
 def called_by(function: Any, helpers: Mapping[str, Any]) -> dict[str, str]:
     """Return the names of those helpers that a function, or what it calls of its own module, takes from there.
 
-    Each is `CALLED`, if by its name as the function runs; or `INHERITED`, if a class is derived from it. A helper that
-    is None is one that the module does not have. Another function of the same name, in a module that was imported, is
-    none of them.
+    Each is `CALLED`, if its name is looked up as the function runs; or `INHERITED`, if a class is derived from it. A
+    helper that is None is one that the module does not have. Another function of the same name, in a module that was
+    imported, is none of them.
     """
     try:
         found = run_remote(names_taken, function, (dict(helpers),))

@@ -229,25 +229,25 @@ class Suite:
     def _on_its_own(self, report: Report, function: Any, place: Place) -> Report:
         """Return the report on a function without what earlier functions that it calls do wrong.
 
-        Those that fail are tried first to last, each with the course's answer in place of those before it that failed;
-        then the function is tried with the course's answer in place of each. The better of its two reports counts.
+        These are examined in order, each with the course's answers in place of those before it that failed; then the
+        function, with the course's answer in place of each that failed. The better of its two reports counts.
         Where that cannot be done, its points wait for a person.
         """
         earlier = list(dict.fromkeys(check.subject for check in self.checks))
         helpers = {name: place.lookup(name) for name in earlier[: earlier.index(report.subject)]}
         called = called_by(function, helpers) if helpers else {}
-        answers: dict[str, Any] = {}
+        failing: list[str] = []
         try:
             for name in [name for name in helpers if name in called]:
-                with self._instead(place, answers):
+                with self.with_own(failing, place):
                     own = self.examine(name, helpers[name], seed=report.seed, diagnosis=False)
                 if any(result.status.costs_points for result in own.results):
-                    answers[name] = self._answer(name)
-                    if answers[name] is None or called[name] != CALLED:
+                    if self._answer(name) is None or called[name] != CALLED:
                         return _left_to_a_person(report, name)
-            if not answers:
+                    failing.append(name)
+            if not failing:
                 return report
-            with self._instead(place, answers):
+            with self.with_own(failing, place):
                 again = self.examine(report.subject, function, report.points, report.seed)
         except Exception as error:  # of a guest that ended on the way, the first report is what there is
             if not getattr(error, "ended", False):
@@ -255,18 +255,18 @@ class Suite:
             return report
         if again.score + again.pending < report.score + report.pending:
             return report
-        again.instead = list(answers)
+        again.instead = failing
         return again
 
     @contextlib.contextmanager
-    def _instead(self, place: Place, answers: dict[str, Any]) -> Iterator[None]:
-        """Let the course's answers stand in place of a notebook's, and checks know it by `instead`."""
-        if not answers:
+    def with_own(self, names: Sequence[str], place: Place) -> Iterator[None]:
+        """Let the course's answers stand under these names of a notebook; checks know it by `instead`."""
+        if not names:
             yield
             return
-        self.instead = frozenset(answers)
+        self.instead = frozenset(names)
         try:
-            with place.instead(answers):
+            with place.instead({name: self._answer(name) for name in names}):
                 yield
         finally:
             self.instead = frozenset()

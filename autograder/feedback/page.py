@@ -177,7 +177,7 @@ def _pending(report: Report, points: float) -> Message:
         "without. They are not lost."
     )
     if machine.PERSON in needs:
-        text = "{points} more points of {name} wait for a person: it is built on a function that fails. They are not lost."
+        text = "{points} more points of {name} wait for a person: it is built on one that fails. They are not lost."
     return Message(text, points=_number(points), name=f"`{report.subject}`", what=named(needs))
 
 

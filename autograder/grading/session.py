@@ -49,8 +49,8 @@ class Waiting:
         again: list[Record] = []
         people: list[Record] = []
         for record in self.settled_here:
-            needs = record.waits_for()
-            (people if machine.PERSON in needs else again if "own" in needs else here).append(record)
+            waits = record.waits_for()
+            (people if machine.PERSON in waits else again if "own" in waits else here).append(record)
         for records, where in (
             (here, f", which {self.place.name} has: run `{command}`."),
             (again, f": run `{command}` with other versions, or on another machine."),

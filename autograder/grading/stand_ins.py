@@ -54,7 +54,7 @@ class StandIn:
         upstream : sequence of Tensor or None
             The gradients of the results.
         """
-        torch = sys.modules.get("torch")
+        torch: Any = sys.modules.get("torch")
         if torch is None:
             return self.own(*arguments, **keywords)
         if task == "make":
@@ -71,15 +71,10 @@ class StandIn:
         results = list(result) if several else [result]
         if task == "forward":
             return several, [own.detach() for own in results], [own.requires_grad for own in results]
-        pairs = [
-            (own, theirs)
-            for own, theirs in zip(results, upstream, strict=True)
-            if theirs is not None and own.requires_grad
-        ]
-        wanted = [leaf for leaf in leaves if leaf.requires_grad]
-        found = iter(
-            torch.autograd.grad([own for own, _ in pairs], wanted, [theirs for _, theirs in pairs], allow_unused=True)
-        )
+        flows = [at for at, own in enumerate(results) if own.requires_grad and upstream[at] is not None]
+        roots, given = [results[at] for at in flows], [upstream[at] for at in flows]
+        inputs = [leaf for leaf in leaves if leaf.requires_grad]
+        found = iter(torch.autograd.grad(roots, inputs, given, allow_unused=True))
         return [next(found) if leaf.requires_grad else None for leaf in leaves]
 
     def _result(self, torch: Any, made: Any, state: Any, arguments: Any, keywords: Any) -> Any:
@@ -89,7 +84,7 @@ class StandIn:
         return torch.func.functional_call(module, state, arguments, keywords)
 
     def _module(self, torch: Any, made: Any) -> Any:
-        """Return a module made as the guest says: its parameters have sizes alone, so that none of these is too large."""
+        """Return a module made as the guest says, whose parameters are sizes alone: so none is too large."""
         with torch.device("meta"):
             return self.own(*made[0], **made[1])
 

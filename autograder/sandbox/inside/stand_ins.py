@@ -1,6 +1,6 @@
-"""What stands in a guest for a function or class of the course's: to call it is to ask the judge, forward and backward.
+"""What stands in a guest for a function or class of the course's: to call it is to ask the judge, and so is backward.
 
-Nothing of how it computes is here: of a class, the names, kinds and sizes of its parts, which have their own parameters.
+How it computes is not here. Of a class, the names, kinds and sizes of its parts are, which have their own parameters.
 """
 
 import copy
@@ -13,14 +13,14 @@ MODULE = "a module of torch"
 """The key of a dict that stands for a module on the way: what is noted on it, its own parameters and its parts."""
 
 Ask = Callable[..., Any]
-"""Asks the judge: a task, how the module was made, its parameters, arguments, keywords, and what else the task needs."""
+"""Asks the judge: a task, how the module was made, its parameters, arguments, keywords, and what the task needs."""
 
 
 def stand_in(name: str, kind: str, ask: Ask) -> Any:
     """Return what stands for a "function" or a "class" of the course's.
 
-    A function takes and returns what the course's does; a module among its arguments is sent with its parameters, and
-    a module that comes back is a copy of that one with other parameters. Gradients flow where they do in the course's.
+    A function takes and returns what the course's does. A module among its arguments is sent with its parameters; one
+    that comes back is a copy of it with other parameters. Gradients flow where they do in the course's.
     """
     if kind == "class":
         return _class(name, ask)
@@ -34,7 +34,7 @@ def stand_in(name: str, kind: str, ask: Ask) -> Any:
 
 def described(module: Any) -> dict[str, Any]:
     """Return what stands for a module on the way; of one of torch's own kinds, how to make it."""
-    torch = sys.modules["torch"]
+    torch: Any = sys.modules["torch"]
     kind = type(module)
     plain = {name: value for name, value in vars(module).items() if is_plain(value)}
     own = {name: part.detach() for name, part in module.named_parameters(recurse=False)}
@@ -57,7 +57,7 @@ def is_plain(value: Any) -> bool:
 
 
 def _class(name: str, ask: Ask) -> Any:
-    torch = sys.modules["torch"]
+    torch: Any = sys.modules["torch"]
 
     class Part(torch.nn.Module):
         def forward(self, *arguments: Any, **keywords: Any) -> Any:
@@ -65,7 +65,7 @@ def _class(name: str, ask: Ask) -> Any:
             return _called(ask, self._made, state, arguments, keywords)
 
         def fill(self, of: dict[str, Any], made: tuple[Any, ...]) -> None:
-            vars(self).update(of["noted"], _made=made)
+            self.__dict__.update(of["noted"], _made=made)
             for own, shape in of["shapes"].items():
                 self.register_parameter(own, torch.nn.Parameter(torch.randn(shape)))
             for part, its in of["parts"].items():
@@ -91,7 +91,7 @@ def _class(name: str, ask: Ask) -> Any:
     class StandIn(Part):
         def __init__(self, *arguments: Any, **keywords: Any):
             super().__init__()
-            made = arguments, keywords, []
+            made: tuple[Any, ...] = arguments, keywords, []
             self.fill(ask("make", made, {}, (), {}), made)
 
     StandIn.__name__ = StandIn.__qualname__ = name
@@ -99,7 +99,7 @@ def _class(name: str, ask: Ask) -> Any:
 
 
 def _called(ask: Ask, made: Any, state: dict[str, Any], arguments: Any, keywords: Any) -> Any:
-    torch = sys.modules.get("torch")
+    torch: Any = sys.modules.get("torch")
     if torch is None:
         return ask("call", made, state, arguments, keywords)
     state, arguments, keywords = (_sendable(torch, part) for part in (state, arguments, keywords))
