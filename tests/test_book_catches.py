@@ -56,7 +56,7 @@ def test_every_listed_answer_is_counted(page):
 
 
 def test_what_became_of_the_mutants_stands_there(page):
-    _summary, table, _accuracy = map(cells, re.findall(r'<table class="abh-counts.*?</table>', page, re.S))
+    _summary, table, _accuracy, _unseen = map(cells, re.findall(r'<table class="abh-counts.*?</table>', page, re.S))
     for name, functions in mutants.recorded().items():
         rows = functions.values()
         kinds = ("examined", "killed", "told", "advice", "equal")

@@ -5,6 +5,7 @@ written` comes the cell that a student would hand in. They are never listed.
 """
 
 import contextlib
+import json
 import linecache
 import re
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from autograder.authoring import loader
 from autograder.cells import is_check
 
 FOLDER = loader.ROOT / "tests" / "unseen"
+RECORD = loader.ROOT / "book" / "data" / "unseen.json"
 HEAD = re.compile(r"^# %% (wrong|right) (\w+): (.+)$", re.M)
 
 
@@ -41,6 +43,11 @@ class Told:
     lost: float
     why: str
     words: str
+
+
+def recorded() -> dict[str, Any]:
+    """Return for each exercise the counts that `benchmarks/unseen.py` wrote down."""
+    return json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
 
 
 def answers(name: str) -> list[Unseen]:

@@ -6,6 +6,7 @@
   because that takes minutes.
 * `{catches-accuracy}` counts, for each exercise, what is told to wrong answers that nobody listed, and how many right
   ones are rejected: as `benchmarks/accuracy.py` and `autograder mutants` wrote it down.
+* `{catches-unseen}` counts the same for answers that were never listed: as `benchmarks/unseen.py` wrote it down.
 * `{catches}` is a heading for each exercise, and below it a table for each function, folded into a <details>.
 
 What became of each answer is `autograder.authoring.answer_trials`'s: as each exercise's record has it, or tried where
@@ -29,7 +30,7 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 from autograder import cores
-from autograder.authoring import answer_trials, chapters, loader, mutants, verified
+from autograder.authoring import answer_trials, chapters, loader, mutants, unseen, verified
 
 logger = logging.getLogger(__name__)
 _ = get_translation("extensions")
@@ -167,6 +168,26 @@ class AccuracyDirective(_Directive):
         return [name, *(str(counts[kind]) for kind in kinds)]
 
 
+class UnseenDirective(_Directive):
+    """What became of answers that were never listed: counts that were written down."""
+
+    KINDS = ("wrong", "accepted", "cause", "relation", "words", "nothing", "right", "rejected")
+
+    def run(self):
+        self.env.note_dependency(str(unseen.RECORD))
+        body, total = [], Counter()
+        for name, row in unseen.recorded().items():
+            counts = Counter(
+                {kind: len(row[kind]) if isinstance(row[kind], list) else row[kind] for kind in self.KINDS}
+            )
+            body.append([name, *(str(counts[kind]) for kind in self.KINDS)])
+            total += counts
+        body.append([_("All"), *(str(total[kind]) for kind in self.KINDS)])
+        head = [_("Exercise"), _("Wrong"), _("Accepted"), _("Cause"), _("Relation"), _("Own words"), _("Nothing")]
+        head += [_("Right"), _("Rejected")]
+        return [table(head, body, (20, 10, 10, 10, 10, 10, 10, 10, 10), "abh-counts", "abh-summed")]
+
+
 class CatchesDirective(_Directive):
     """Each exercise, and each of its functions: the wrong answers, who catches them, and what the student reads."""
 
@@ -218,5 +239,6 @@ def setup(app):
     app.add_directive("catches-summary", SummaryDirective)
     app.add_directive("catches-mutants", MutantsDirective)
     app.add_directive("catches-accuracy", AccuracyDirective)
+    app.add_directive("catches-unseen", UnseenDirective)
     app.add_directive("catches", CatchesDirective)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

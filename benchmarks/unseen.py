@@ -1,0 +1,52 @@
+"""What checks make of answers that were never listed: `python benchmarks/unseen.py`, or `... 01-qkv 05`.
+
+They lie in `tests/unseen/`, and were written from the released notebooks alone. Counts go to `book/data/unseen.json`,
+with what a reader may want to look at: wrong answers that lose no point, and right ones that lose some.
+"""
+
+import argparse
+import json
+import warnings
+from collections import Counter
+
+from rich.console import Console
+
+from autograder.authoring import loader, unseen
+
+out = Console(width=118, highlight=False)
+
+
+def counted(folder):
+    """Return the counts of an exercise."""
+    counts = Counter(dict.fromkeys(("wrong", "right", "cause", "relation", "words", "nothing"), 0))
+    accepted, rejected = [], []
+    for told in unseen.told(folder):
+        answer = told.answer
+        counts[answer.kind] += 1
+        about = f"{answer.subject}: {answer.about}"
+        if answer.kind == "right":
+            rejected += [about] if told.lost else []
+        elif told.lost:
+            counts[told.why] += 1
+        else:
+            accepted.append(about)
+    return {**counts, "accepted": accepted, "rejected": rejected}
+
+
+def main():
+    """Count for the exercises that are named, by default for all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("exercises", nargs="*", metavar="EXERCISE", help="such as 01-qkv, or 01; default: all")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for folder in loader.FOLDERS:
+        if options.exercises and not folder.name.startswith(tuple(options.exercises)):
+            continue
+        known = unseen.recorded()
+        known[folder.name] = counted(folder)
+        unseen.RECORD.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n", encoding="utf-8")
+        out.print(f"{folder.name}: {known[folder.name]}")
+
+
+if __name__ == "__main__":
+    main()

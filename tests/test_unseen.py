@@ -1,0 +1,45 @@
+"""Answers that were written from the released notebooks alone: they are what they say, and their counts are recorded."""
+
+import pytest
+
+from autograder.authoring import loader, unseen
+
+EACH = 10, 3  # wrong and right ones, at least, for each function
+each_exercise = pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
+
+
+@each_exercise
+def test_there_are_enough_for_each_function_and_none_twice(folder):
+    exercise, answers = loader.load(folder), unseen.answers(folder.name)
+    for subject in exercise.programs:
+        own = [answer for answer in answers if answer.subject == subject]
+        assert all(
+            sum(answer.kind == kind for answer in own) >= most
+            for kind, most in zip(("wrong", "right"), EACH, strict=True)
+        )
+        assert len({answer.about for answer in own}) == len({answer.cell for answer in own}) == len(own)
+
+
+@each_exercise
+def test_the_counts_are_of_these_answers(folder):
+    """Mend: python benchmarks/unseen.py NN"""
+    answers, row = unseen.answers(folder.name), unseen.recorded()[folder.name]
+    assert {kind: sum(answer.kind == kind for answer in answers) for kind in ("wrong", "right")} == {
+        kind: row[kind] for kind in ("wrong", "right")
+    }
+    told = sum(row[kind] for kind in ("cause", "relation", "words", "nothing"))
+    assert told + len(row["accepted"]) == row["wrong"]
+    known = {f"{answer.subject}: {answer.about}" for answer in answers}
+    assert {*row["accepted"], *row["rejected"]} <= known
+
+
+@pytest.mark.sweep
+@each_exercise
+def test_what_the_checks_make_of_them_is_what_is_recorded(folder):
+    row = unseen.recorded()[folder.name]
+    for told in unseen.told(folder):
+        about = f"{told.answer.subject}: {told.answer.about}"
+        if told.answer.kind == "right":
+            assert (told.lost > 0) == (about in row["rejected"]), told
+        else:
+            assert (told.lost == 0) == (about in row["accepted"]), told
