@@ -1,10 +1,10 @@
-"""Answers that were written from the released notebooks alone: they are what they say, and their counts are recorded."""
+"""Answers that were written from the released notebooks alone: they are what they say, and are counted."""
 
 import pytest
 
 from autograder.authoring import loader, unseen
 
-EACH = 10, 3  # wrong and right ones, at least, for each function
+EACH = {"wrong": 10, "right": 3}  # for each function, at least
 each_exercise = pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 
 
@@ -13,10 +13,7 @@ def test_there_are_enough_for_each_function_and_none_twice(folder):
     exercise, answers = loader.load(folder), unseen.answers(folder.name)
     for subject in exercise.programs:
         own = [answer for answer in answers if answer.subject == subject]
-        assert all(
-            sum(answer.kind == kind for answer in own) >= most
-            for kind, most in zip(("wrong", "right"), EACH, strict=True)
-        )
+        assert all(sum(answer.kind == kind for answer in own) >= least for kind, least in EACH.items())
         assert len({answer.about for answer in own}) == len({answer.cell for answer in own}) == len(own)
 
 
