@@ -46,7 +46,7 @@ def described(module: "Any", inputs: "Any" = (), begin: "bool" = False) -> "dict
     parameters = dict(module.named_parameters())
     for path, own in parameters.items():
         hooks[f"{path} register_hook"] = len(own._backward_hooks or ())
-    results: "list[Any]" = []
+    results = []
     if len(inputs):
         try:
             with torch.no_grad():
@@ -94,20 +94,16 @@ def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Messa
             return Message("`{name}`", name=name)
         return Message("`{part}` of `{name}`", part=path[:MOST_SAID], name=name)
 
+    if any(list(after[kind]) != list(before[kind]) for kind in ("parameters", "buffers", "modes")):
+        raise fails("`{name}` has other parameters, buffers or modules in it afterwards than before.", name=name)
     for kind, what in (
         ("parameters", "the parameter {part} of `{name}`"),
         ("buffers", "the buffer {part} of `{name}`"),
     ):
-        if list(after[kind]) != list(before[kind]):
-            if kind == "parameters":
-                raise fails(
-                    "`{name}` has parameters of other names afterwards, or another number of them.", name=name
-                )
-            raise fails("`{name}` has buffers of other names afterwards, or another number of them.", name=name)
         for path, own in before[kind].items():
             expect_close(after[kind][path], own, what=Message(what, part=path, name=name))
     for path, own in before["modes"].items():
-        if after["modes"].get(path) is not own:
+        if after["modes"][path] is not own:
             if own:
                 message = "{owner} was in training mode before, and is in evaluation mode afterwards."
             else:
@@ -116,9 +112,7 @@ def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Messa
     for path, own in before["requires_grad"].items():
         if after["requires_grad"][path] is not own:
             message = "The parameter {part} of `{name}` had `requires_grad={before}`, and has {after} afterwards."
-            raise fails(
-                message, part=path, name=name, before=str(own), after=str(after["requires_grad"][path])[:MOST_SAID]
-            )
+            raise fails(message, part=path, name=name, before=str(own), after=str(not own))
     for place in [*before["hooks"], *after["hooks"]]:
         was, found = (own["hooks"].get(place, 0) for own in (before, after))
         if found != was:
@@ -134,9 +128,8 @@ def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Messa
             path, _, attribute = place.rpartition(".")
             values = {"attribute": attribute[:MOST_SAID], "owner": owner(path)}
             if was is None:
-                raise fails(
-                    "{owner} has an attribute `{attribute}` afterwards that it did not have before.", **values
-                )
+                message = "{owner} has an attribute `{attribute}` afterwards that it did not have before."
+                raise fails(message, **values)
             if found is None:
                 raise fails("{owner} has no attribute `{attribute}` afterwards, and had one before.", **values)
             message = "`{attribute}` of {owner} was {before}, and is {after} afterwards."

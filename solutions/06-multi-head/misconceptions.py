@@ -607,6 +607,26 @@ class tokens_first:
         return super().together(Z).transpose(0, 1)
 
 
+@of_both(
+    label="value dropped where key is missing",
+    hint="`layer(query, value=v)` attends to the query's own tokens and mixes v. Each of the two has a default of "
+    "its own: first `key = query` where there is none, then `value = key`.",
+)
+class value_dropped:
+    def sources(self, query, key, value):
+        return super().sources(query, key, None if key is None else value)
+
+
+@of_both(
+    label="arguments renamed",
+    hint="Whoever calls the layer names what it gives, `layer(x, mask=mask)`: `forward` takes `query`, `key`, "
+    "`value` and `mask`.",
+)
+class renamed:
+    def forward(self, q, k=None, v=None, attn_mask=None):
+        return super().forward(q, k, v, attn_mask)
+
+
 # Both classes, wrong: scores and weights
 
 
@@ -701,6 +721,46 @@ class inverted:
 class unmasked:
     def weigh(self, S, mask):
         return share(S)
+
+
+@of_both(
+    label="mask kept from the call before",
+    hint="The mask was noted on the layer, and hides something in a later call that has none. A call knows nothing "
+    "of others: leave `self` out.",
+)
+class mask_kept:
+    noted = None
+
+    def forward(self, query, key=None, value=None, mask=None):
+        n = query.shape[1], (query if key is None else key).shape[1]
+        if mask is None and self.noted is not None and self.noted.shape[-2:] == n:
+            mask = self.noted
+        self.noted = mask
+        return super().forward(query, key, value, mask)
+
+
+@of_both(
+    label="-100 instead of minus infinity",
+    hint="Where the other scores are about as low, a key at -100 gets its share. `-torch.inf` stays below all of "
+    "them; the given `masked_softmax` does that.",
+)
+class low_number:
+    low = -100.0
+
+    def weigh(self, S, mask):
+        if mask is None:
+            return share(S)
+        mask = fitting(mask, S)
+        return S.masked_fill(~mask, self.low).softmax(-1) * mask.any(-1, keepdim=True)
+
+
+@of_both(
+    label="-1e9 instead of minus infinity",
+    hint="-1e9 is a score like another: where all others are lower, the hidden key gets all of the weight. "
+    "`-torch.inf` stays below all of them; the given `masked_softmax` does that.",
+)
+class lower_number(low_number):
+    low = -1e9
 
 
 @of_both(
@@ -970,6 +1030,17 @@ class output_alone:
 class cuts_weights:
     def mixed(self, A, v):
         return A.detach() @ v
+
+
+@of_both(
+    label="weights returned without a way back",
+    hint="The weights were detached before they were returned. Whoever puts them into a loss, to make heads differ, "
+    "say, needs their gradient: return them as they are.",
+)
+class weights_cut_off:
+    def forward(self, query, key=None, value=None, mask=None):
+        out, A = super().forward(query, key, value, mask)
+        return out, A.detach()
 
 
 @of_both(
@@ -1540,6 +1611,38 @@ def fuse_returns_nothing(loop):
 
 @misconception(
     "fuse",
+    label="gradients of the loop switched off",
+    hint="`requires_grad_(False)` was called on the list of heads, and nobody can train that any more. To copy "
+    "numbers, stay inside `with torch.no_grad():`.",
+)
+def fuse_freezes(loop):
+    own = moved(loop)
+    loop.requires_grad_(False)
+    return own
+
+
+@misconception(
+    "fuse",
+    label="loop set to evaluation",
+    hint="`loop.eval()` changes what you were given: whoever trains it goes on in the wrong mode. Weights are moved "
+    "in either mode.",
+)
+def fuse_evaluates(loop):
+    return moved(loop.eval())
+
+
+@misconception(
+    "fuse",
+    label="a note left on the loop",
+    hint="An attribute was set on what you were given. Keep it in a variable of your own.",
+)
+def fuse_notes(loop):
+    loop.d_head = loop.d_model // loop.num_heads
+    return moved(loop)
+
+
+@misconception(
+    "fuse",
     label="always float32",
     hint="A new layer is float32, and `copy_` converts what is put into it. Convert the layer first: "
     "`.to(loop.W_o.weight.dtype)`.",
@@ -1666,6 +1769,50 @@ def from_torch_batch_first(module):
     if not module.batch_first:
         own.apart = lambda *inputs: MultiHeadAttention.apart(own, *(X.transpose(0, 1) for X in inputs))
         own.together = lambda Z: merge(Z).transpose(0, 1)
+    return own
+
+
+@misconception(
+    "from_torch",
+    label="batch_first of the module set",
+    hint="`module.batch_first = True` was written on the layer that you were given, and from then on it takes the "
+    "first axis for the batch. Your own layer does so anyway: leave that one as it is.",
+)
+def from_torch_sets_batch_first(module):
+    module.batch_first = True
+    return unpacked(module)
+
+
+@misconception(
+    "from_torch",
+    label="module set to evaluation",
+    hint="`module.eval()` changes what you were given: whoever trains it goes on without its dropout. Weights are "
+    "moved in either mode.",
+)
+def from_torch_evaluates(module):
+    return unpacked(module.eval())
+
+
+@misconception(
+    "from_torch",
+    label="dropout of the module set to 0",
+    hint="`module.dropout = 0` was written on the layer that you were given. Its dropout is left behind by itself: "
+    "yours has none.",
+)
+def from_torch_sets_dropout(module):
+    module.dropout = 0.0
+    return unpacked(module)
+
+
+@misconception(
+    "from_torch",
+    label="gradients of the module switched off",
+    hint="`requires_grad_(False)` was called on the layer that you were given, and nobody can train that any more. "
+    "To copy numbers, stay inside `with torch.no_grad():`.",
+)
+def from_torch_freezes(module):
+    own = unpacked(module)
+    module.requires_grad_(False)
     return own
 
 

@@ -172,7 +172,7 @@ def can_learn(module):
 
 
 def measured(function, layer, query, key, target, kind):
-    """Return the importances for a loss that is the mean square distance to a target, given as a float or a tensor."""
+    """Return the importances for a mean square distance to a target, which is given as a float or as a tensor."""
 
     def loss(layer):
         distance = (layer(query, key)[0] - target).square().mean()
@@ -195,7 +195,7 @@ def ablated(ablate_head, layer, values, h, head):
     given = Message(AN_ABLATED, d_model=len(values["W_o.weight"]), h=h, head=head)
     made = ablate_head.run_remote(cut, layer, head, given=given)
     expect_module(made, ablate_head.name)
-    return Module(ablate_head, made, Message("The layer that `{function}` returned", function=ablate_head.name))
+    return Module(ablate_head, made, Message("the layer that `{function}` returned", function=ablate_head.name))
 
 
 def some_ablated(ablate_head, draw, h, d_head, bias=True, dtype=torch.float64, training=False, head=None):
@@ -318,9 +318,8 @@ def effective_rank_energy(effective_rank, draw):
         singular, rank = some_spectrum(draw, 9, energy)
         cases.append((effective_rank(spectrum(draw, 9, 11, singular), energy), rank, singular, energy))
     for n, energy in ((2, 0.5), (4, 0.25), (4, 0.5), (8, 0.75)):  # exact in binary
-        cases.append(
-            (effective_rank(torch.eye(n, dtype=torch.float64), energy), round(n * energy), np.ones(n), energy)
-        )
+        A = torch.eye(n, dtype=torch.float64)
+        cases.append((effective_rank(A, energy), round(n * energy), np.ones(n), energy))
     for case in cases:
         expect_rank(*case)
 
@@ -469,7 +468,7 @@ def ablate_head_called(ablate_head, draw):
 
 @check(weight=1, needs=[ablate_head_layer])
 def ablate_head_kept(ablate_head, draw):
-    """The layer is left as it was: parameters, modes, hooks, attributes. Training it or the copy changes that alone."""
+    """The layer is left as it was, hooks and attributes too; training it changes no copy, training a copy not it."""
     b, n_q, n_k, h, d_head = sizes(draw)
     query, key = tensor(draw, b, n_q, h * d_head), tensor(draw, b, n_k, h * d_head)
     for training in (True, False):

@@ -398,7 +398,8 @@ def effective_rank_exceeded(A, energy=0.9):
 @misconception(
     "effective_rank",
     label="zeros have no rank of 1",
-    hint="Where all is 0 the shares are 0 / 0, and no number is reached by NaN. Without dividing, 0 reaches 0.9 of 0.",
+    hint="Where all is 0 the shares are 0 / 0, which is NaN, and no comparison with NaN holds. Without dividing, 0 "
+    "reaches 0.9 of 0.",
 )
 def effective_rank_of_zeros(A, energy=0.9):
     squares = squares_of(A)
@@ -634,8 +635,8 @@ def ablate_head_hook_on_layer(layer, head):
 @misconception(
     "ablate_head",
     label="gradients of the layer switched off",
-    hint="`requires_grad_(False)` was called on the layer that you were given, and it stays so: nobody can train that "
-    "layer any more. To write into parameters, stay inside `with torch.no_grad():`.",
+    hint="`requires_grad_(False)` was called on the layer that you were given, and nobody can train that layer any "
+    "more. To write into parameters, stay inside `with torch.no_grad():`.",
 )
 def ablate_head_layer_frozen(layer, head):
     layer.requires_grad_(False)
@@ -716,8 +717,8 @@ def ablate_head_value_lost(layer, head):
 @misconception(
     "ablate_head",
     label="arguments of the copy renamed",
-    hint="Whoever calls the layer with `mask=mask` calls the copy so, too: its `forward` takes `query`, `key`, `value` "
-    "and `mask`, by these names.",
+    hint="Whoever calls the layer with `mask=mask` calls the copy so, too: its `forward` takes `query`, `key`, "
+    "`value` and `mask`, by these names.",
 )
 def ablate_head_renamed(layer, head):
     class Renamed(Around):
@@ -730,8 +731,8 @@ def ablate_head_renamed(layer, head):
 @misconception(
     "ablate_head",
     label="copy leans on the layer",
-    hint="The copy has no parameters of its own, and computes with those of the layer: when the layer is trained, the "
-    "copy becomes another. Copy the layer, `copy.deepcopy(layer)`.",
+    hint="The copy computes with the parameters of the layer: when the layer is trained, the copy becomes another. "
+    "Copy the layer, `copy.deepcopy(layer)`.",
 )
 def ablate_head_leans(layer, head):
     there(layer, head)
@@ -761,8 +762,8 @@ def ablate_head_copy_frozen(layer, head):
 @misconception(
     "ablate_head",
     label="copy that cuts autograd off",
-    hint="The copy computes inside `torch.no_grad()`, or detaches what it returns. `no_grad` is for the moment at which "
-    "you write the zeros.",
+    hint="The copy computes inside `torch.no_grad()`, or detaches what it returns. `no_grad` is for the moment at "
+    "which you write the zeros.",
 )
 def ablate_head_cut_off(layer, head):
     class CutOff(Around):
@@ -916,8 +917,8 @@ def head_importance_frozen(layer, loss):
 @misconception(
     "head_importance",
     label="layer left in evaluation mode",
-    hint="`layer.eval()` was called and never taken back: whoever trains the layer goes on in the wrong mode. Nothing "
-    "here depends on the mode.",
+    hint="`layer.eval()` was called and never taken back: whoever trains the layer goes on in the wrong mode. "
+    "Nothing here depends on the mode.",
 )
 def head_importance_eval(layer, loss):
     without, whole = losses(layer.eval(), loss)
