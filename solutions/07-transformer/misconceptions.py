@@ -732,6 +732,21 @@ class unmasked:
 
 
 @of_both(
+    label="mask kept from the call before",
+    hint="The mask was noted on the layer, and hides something in a later call that has none. A call knows nothing "
+    "of others: leave `self` out.",
+)
+class mask_kept:
+    noted = None
+
+    def own(self, x, mask):
+        if mask is None and self.noted is not None and self.noted.shape[-2:] == (x.shape[1], x.shape[1]):
+            mask = self.noted
+        self.noted = mask
+        return super().own(x, mask)
+
+
+@of_both(
     label="mask turned round",
     hint="The mask is upside down: True means: may attend here. PyTorch's layers mean the opposite; yours hands it "
     "on as it is.",
@@ -881,9 +896,19 @@ class first_512:
 
 @misconception(
     "EncoderLayer",
-    label="a decoder layer instead",
-    hint="There is a cross-attention too, and a third norm. An encoder layer has self-attention and feed-forward "
-    "alone.",
+    label="mask under another name",
+    hint="`src_mask` is what PyTorch's layer calls it. Whoever writes `layer(x, mask=mask)` wants it to be called "
+    "`mask`.",
+)
+class EncoderLayer_renamed(EncoderLayer):
+    def forward(self, x, src_mask=None):
+        return super().forward(x, src_mask)
+
+
+@misconception(
+    "EncoderLayer",
+    label="parameters of a decoder layer",
+    hint="`multihead_attn` and `norm3` are among them, a cross-attention and its norm. An encoder layer has neither.",
 )
 class EncoderLayer_decoder(DecoderLayer):
     def forward(self, x, mask=None):
@@ -922,6 +947,43 @@ class EncoderLayer_in_steps(EncoderLayer):
 
 
 # DecoderLayer: wrong
+
+
+@misconception(
+    "DecoderLayer",
+    label="masks under other names",
+    hint="`tgt_mask` is what PyTorch's layer calls it. Whoever writes `layer(x, memory, mask=mask)` wants it to be "
+    "called `mask`, and the other `memory_mask`.",
+)
+class DecoderLayer_renamed(DecoderLayer):
+    def forward(self, tgt, memory, tgt_mask=None, memory_mask=None):
+        return super().forward(tgt, memory, tgt_mask, memory_mask)
+
+
+@misconception(
+    "DecoderLayer",
+    label="memory_mask without mask ignored",
+    hint="Where `mask` is None, `memory_mask` is not looked at either. Each of the two may come alone.",
+)
+class DecoderLayer_memory_mask_alone(DecoderLayer):
+    def through(self, x, memory=None, mask=None, memory_mask=None):
+        return super().through(x, memory, mask, None if mask is None else memory_mask)
+
+
+@misconception(
+    "DecoderLayer",
+    label="memory_mask kept from the call before",
+    hint="`memory_mask` was noted on the layer, and hides something in a later call that has none. A call knows "
+    "nothing of others: leave `self` out.",
+)
+class DecoderLayer_memory_mask_kept(DecoderLayer):
+    noted = None
+
+    def cross(self, x, memory, mask):
+        if mask is None and self.noted is not None and self.noted.shape == (x.shape[1], memory.shape[1]):
+            mask = self.noted
+        self.noted = mask
+        return super().cross(x, memory, mask)
 
 
 @misconception(
@@ -1066,9 +1128,9 @@ class DecoderLayer_returns_memory(DecoderLayer):
 
 @misconception(
     "DecoderLayer",
-    label="an encoder layer instead",
-    hint="There is no cross-attention: this is an encoder layer. A decoder layer has `multihead_attn` and `norm3` "
-    "besides.",
+    label="parameters of an encoder layer alone",
+    hint="`multihead_attn` and `norm3` are missing among the parameters. Cross-attention has weights and a norm of its "
+    "own: make both in `__init__`, as attributes of these names.",
 )
 class DecoderLayer_encoder(EncoderLayer):
     def forward(self, x, memory, mask=None, memory_mask=None):
@@ -1867,6 +1929,56 @@ def generate_leaves_training(model, prompt, num_new_tokens):
     tokens = written(model, prompt, num_new_tokens)
     model.train()
     return tokens
+
+
+@misconception(
+    "generate",
+    label="mode lost where nothing is written",
+    hint="With no token to add the function returns early, after `model.eval()` and before the mode is put back. "
+    "Return before the one, or after the other.",
+)
+def generate_returns_early(model, prompt, num_new_tokens):
+    before = model.training
+    model.eval()
+    if num_new_tokens == 0:
+        return prompt
+    tokens = written(model, prompt, num_new_tokens)
+    model.train(before)
+    return tokens
+
+
+@misconception(
+    "generate",
+    label="mode put back on the outside alone",
+    hint="`model.training = True` sets the mode of the outermost module, and its parts stay as `eval()` left them. "
+    "`model.train(...)` reaches all of them.",
+)
+def generate_mode_outside(model, prompt, num_new_tokens):
+    before = model.training
+    model.eval()
+    tokens = written(model, prompt, num_new_tokens)
+    model.training = before
+    return tokens
+
+
+@misconception(
+    "generate",
+    label="gradients of the model switched off",
+    hint="`requires_grad_(False)` was called on the model, and nobody can train it any more. To write without "
+    "gradients, stay inside `with torch.no_grad():`.",
+)
+def generate_freezes(model, prompt, num_new_tokens):
+    return written(model.requires_grad_(False), prompt, num_new_tokens)
+
+
+@misconception(
+    "generate",
+    label="a note left on the model",
+    hint="An attribute was set on the model. Keep what you need in a variable of your own.",
+)
+def generate_notes(model, prompt, num_new_tokens):
+    model.written = written(model, prompt, num_new_tokens)
+    return model.written
 
 
 @misconception(
