@@ -582,7 +582,7 @@ def kept(made, draw):
 
 @check(weight=2, needs=["DecoderLayer_attention_alone"])
 def DecoderLayer_memory_masked(DecoderLayer, draw):
-    """`memory_mask` (n, m) hides parts of the memory, `mask` those of x: alone, by name too, and both; m = n or not."""
+    """`memory_mask` (n, m) hides parts of the memory, `mask` those of x: by name too, and both; m = n or not."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")

@@ -118,7 +118,7 @@ def previous_token_score_itself(A):
 @misconception(
     "previous_token_score",
     label="divided by n",
-    hint="There are n - 1 tokens with one before them, and the sum was divided by n.",
+    hint="There are n - 1 tokens with one before them: the mean is over these.",
 )
 def previous_token_score_of_n(A):
     square(A)
@@ -312,7 +312,7 @@ def effective_rank_by_the_largest(A, energy=0.9):
 @misconception(
     "effective_rank",
     label="smallest singular values added first",
-    hint="The smallest singular values were added up first. `svdvals` gives the largest first; `eigvalsh` does not.",
+    hint="`svdvals` gives the largest first; `eigvalsh` does not.",
 )
 def effective_rank_smallest_first(A, energy=0.9):
     return reached(squares_of(A).flip(0), energy)
@@ -541,8 +541,7 @@ def ablate_head_unchanged(layer, head):
 @misconception(
     "ablate_head",
     label="a new layer with new parameters",
-    hint="This is a new layer, with parameters drawn anew. `load_state_dict` brings in those of the layer, or copy "
-    "it.",
+    hint="`load_state_dict` brings in the parameters of the layer, or copy the whole of it.",
 )
 def ablate_head_new(layer, head):
     there(layer, head)
