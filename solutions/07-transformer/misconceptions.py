@@ -959,16 +959,6 @@ class DecoderLayer_renamed(DecoderLayer):
 
 @misconception(
     "DecoderLayer",
-    label="memory_mask without mask ignored",
-    hint="Where `mask` is None, `memory_mask` is not looked at either. Each of the two may come alone.",
-)
-class DecoderLayer_memory_mask_alone(DecoderLayer):
-    def through(self, x, memory=None, mask=None, memory_mask=None):
-        return super().through(x, memory, mask, None if mask is None else memory_mask)
-
-
-@misconception(
-    "DecoderLayer",
     label="memory_mask kept from the call before",
     hint="`memory_mask` was noted on the layer, and hides something in a later call that has none. A call knows "
     "nothing of others: leave `self` out.",

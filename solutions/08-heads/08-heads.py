@@ -236,7 +236,8 @@ checks.run("effective_rank", points=4)
 # trained, the copy stays as it is.
 #
 # The copy is a layer like the one that you are given. It is called in the same ways: with a query alone, with values that are not the
-# keys, with a mask, and with any of these by name, such as `mask=mask`. It has the layer's dtype and mode, and gradients flow through it.
+# keys, with a mask, and with any of these by name, such as `mask=mask`. It has the layer's dtype and mode, and gradients flow back from
+# both of its results.
 # Its weights of the head that was cut may be anything.
 #
 # `copy.deepcopy(layer)` copies a module with its parameters and its mode. `nn.Linear` stores its weight transposed: rows of $W_o$ are

@@ -772,6 +772,20 @@ def ablate_head_cut_off(layer, head):
     return CutOff(layer, head)
 
 
+@misconception(
+    "ablate_head",
+    label="weights of the copy cut off",
+    hint="The copy's `forward` detaches the weights, and the layer's does not. Return them as they come.",
+)
+def ablate_head_weights_cut_off(layer, head):
+    class WeightsCutOff(Around):
+        def forward(self, *arguments, **named):
+            out, weights = self.layer(*arguments, **named)
+            return out, weights.detach()
+
+    return WeightsCutOff(layer, head)
+
+
 @misconception("ablate_head", label="nothing returned", hint="The function ends without `return made`.")
 def ablate_head_nothing(layer, head):
     silenced(layer, head)
