@@ -171,6 +171,19 @@ def can_learn(module):
     return any(part.requires_grad for part in module.parameters())
 
 
+def through_weights(module, query, key, upstream):
+    """Return the gradients of query and key for a loss that asks for the weights alone; None for none."""
+    import torch
+
+    leaves = [part.detach().clone().requires_grad_() for part in (query, key)]
+    with torch.enable_grad():
+        weights = module(*leaves)[1]
+        if not weights.requires_grad:
+            return None
+        (weights * upstream).sum().backward()
+    return [leaf.grad for leaf in leaves]
+
+
 def measured(function, layer, query, key, target, kind):
     """Return the importances for a mean square distance to a target, which is given as a float or as a tensor."""
 
@@ -489,7 +502,7 @@ def ablate_head_kept(ablate_head, draw):
 
 @check(weight=0.5, needs=[ablate_head_silent])
 def ablate_head_gradient(ablate_head, draw):
-    """The copy can be trained as the layer can: gradients flow through it to query and key, and to its parameters."""
+    """The copy can be trained as the layer can: gradients flow back from its results, and from its weights."""
     b, n_q, n_k, h, d_head = sizes(draw)
     copy, _, values, head = some_ablated(ablate_head, draw, h, d_head)
     expect(copy.run_remote(can_learn) is True, "No parameter of the copy asks for a gradient: it cannot be trained.")
@@ -498,6 +511,15 @@ def ablate_head_gradient(ablate_head, draw):
     leaves = [part.clone().requires_grad_() for part in inputs]
     (without(values, h, head, *leaves) * upstream).sum().backward()
     _, came, _ = backward(copy, *inputs, upstream=upstream)
+    for name, part, leaf in zip(("query", "key"), came, leaves, strict=True):
+        expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
+    upstream = tensor(draw, b, h, n_q, n_k)
+    upstream[:, head] = 0  # whose weights may be anything
+    leaves = [part.clone().requires_grad_() for part in inputs]
+    (attended(values, h, *leaves) * upstream).sum().backward()
+    came = copy.run_remote(through_weights, *inputs, upstream)
+    message = "No gradient comes back from the weights that are returned: `detach`, `.data` or NumPy cut them off."
+    expect(came is not None, message)
     for name, part, leaf in zip(("query", "key"), came, leaves, strict=True):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
 
