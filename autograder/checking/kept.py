@@ -101,7 +101,7 @@ def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Messa
         ("buffers", "the buffer {part} of `{name}`"),
     ):
         for path, own in before[kind].items():
-            expect_close(after[kind][path], own, what=Message(what, part=path, name=name))
+            expect_close(after[kind][path], own, what=Message(what, part=path[:MOST_SAID], name=name))
     for path, own in before["modes"].items():
         if after["modes"][path] is not own:
             if own:
@@ -112,7 +112,7 @@ def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Messa
     for path, own in before["requires_grad"].items():
         if after["requires_grad"][path] is not own:
             message = "The parameter {part} of `{name}` had `requires_grad={before}`, and has {after} afterwards."
-            raise fails(message, part=path, name=name, before=str(own), after=str(not own))
+            raise fails(message, part=path[:MOST_SAID], name=name, before=str(own), after=str(not own))
     for place in [*before["hooks"], *after["hooks"]]:
         was, found = (own["hooks"].get(place, 0) for own in (before, after))
         if found != was:
@@ -121,7 +121,7 @@ def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Messa
                 message = "{owner} has a hook afterwards that it did not have before, from `{kind}`."
             else:
                 message = "{owner} lacks a hook afterwards that it had before, from `{kind}`."
-            raise fails(message, owner=owner(path), kind=kind)
+            raise fails(message, owner=owner(path), kind=kind[:MOST_SAID])
     for place in [*before["attributes"], *after["attributes"]]:
         was, found = (own["attributes"].get(place) for own in (before, after))
         if found != was:
@@ -137,7 +137,7 @@ def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Messa
     for path, own in before["gradients"].items():
         if after["gradients"][path] is not own:
             message = "The gradient that the parameter {part} of `{name}` had is another one afterwards, or gone."
-            raise fails(message, part=path, name=name)
+            raise fails(message, part=path[:MOST_SAID], name=name)
     if len(after["results"]) != len(before["results"]):
         raise fails("`{name}` returns something else afterwards, for the same input.", name=name)
     for own, came in zip(before["results"], after["results"], strict=True):

@@ -742,7 +742,7 @@ class mask_kept:
 
 
 @of_both(
-    label="-100 instead of minus infinity",
+    label="minus infinity replaced by -100",
     hint="Where the other scores are about as low, a key at -100 gets its share. `-torch.inf` stays below all of "
     "them; the given `masked_softmax` does that.",
 )
@@ -757,7 +757,7 @@ class low_number:
 
 
 @of_both(
-    label="-1e9 instead of minus infinity",
+    label="minus infinity replaced by -1e9",
     hint="-1e9 is a score like another: where all others are lower, the hidden key gets all of the weight. "
     "`-torch.inf` stays below all of them; the given `masked_softmax` does that.",
 )
