@@ -27,8 +27,9 @@ from .expect import (
     expect_unchanged,
     told_by,
 )
+from .kept import left_as_it_was
 from .memory import expect_held
-from .modules import Module, backward, expect_gradients, expect_parameters
+from .modules import Module, backward, expect_gradients, expect_module, expect_parameters
 from .report import MIME, Report, Result, Status
 from .subject import Subject
 from .suite import Suite, placed
@@ -76,6 +77,7 @@ __all__ = [
     "expect_gradients",
     "expect_held",
     "expect_inputs_kept",
+    "expect_module",
     "expect_parameters",
     "expect_raises",
     "expect_tensor",
@@ -83,6 +85,7 @@ __all__ = [
     "expect_unchanged",
     "families",
     "kernels",
+    "left_as_it_was",
     "misconception",
     "noncontiguous",
     "placed",

@@ -130,6 +130,15 @@ class Module:
         """Return what the module returns; raise `Failed`, with the shapes, if it raises."""
         return self.subject.result(self.subject.call(arguments, self.own, "forward"), self.name)
 
+    def by_name(self, *arguments: Any, **named: Any) -> Any:
+        """Do as a call, where some of the arguments, or all, are given by their names."""
+        own, names, first = self.own, list(named), len(arguments)
+
+        def by_name(*values: Any) -> Any:
+            return own(*values[:first], **dict(zip(names, values[first:], strict=True)))
+
+        return self.subject.result(self.subject.call((*arguments, *named.values()), by_name, "by_name"), self.name)
+
     def ahead(self, cases: Iterable[Sequence[Any]]) -> None:
         """Say with which arguments the module is called next; see `Subject.foresee`."""
         self.subject.foresee(*[Step("forward", own, "call", self.own, own) for own in cases])

@@ -39,6 +39,7 @@ from checking import (
     expect_tensor,
     expect_tuple,
     expect_unchanged,
+    left_as_it_was,
 )
 from specifications import attended, columns, side_by_side
 
@@ -327,10 +328,13 @@ def loaded(made, values, h, bias=True, ahead=()):
 
 def expect_attends(layer, values, h, *arguments):
     """Fail unless a layer returns what the specification does; of two wrong results, the weights are named."""
-    expected_out, expected_weights = attended(values, h, *arguments)
-    out, weights = expect_tuple(layer(*arguments), RESULTS)
-    expect_close(weights, expected_weights, what="weights")
-    expect_close(out, expected_out, what="out")
+    expect_results(layer(*arguments), attended(values, h, *arguments))
+
+
+def expect_results(result, expected):
+    out, weights = expect_tuple(result, RESULTS)
+    expect_close(weights, expected[1], what="weights")
+    expect_close(out, expected[0], what="out")
 
 
 def expect_all(made, values, h, cases, bias=True):
@@ -409,7 +413,7 @@ def values(made, draw):
         expect_all(made, own, h, cases if not bias else cases[:1], bias)
 
 
-@of_both(weight=2, needs=[shapes_of_results])
+@of_both(weight=1, needs=[shapes_of_results])
 def defaults(made, draw):
     """With a query alone it is self-attention; with query and key, the keys are the values too."""
     b, n_q, n_k, h, d_head = few(draw)
@@ -419,15 +423,37 @@ def defaults(made, draw):
     expect_all(made, own, h, [(query,), (query, key)])
 
 
+@of_both(weight=1, needs=[defaults])
+def by_name(made, draw):
+    """Arguments may be given by name, any of them without the others: `layer(x, mask=mask)`, `layer(x, value=v)`."""
+    b, n_q, n_k, h, d_head = few(draw)
+    d_model = h * d_head
+    own = parameters(draw, d_model)
+    query, key, value = tokens(draw, b, n_q, n_k, d_model)
+    layer = loaded(made, own, h)
+    mask, square = some(draw, n_q, n_k), some(draw, n_q, n_q)
+    cases = [
+        ({"query": query, "mask": square}, 1),
+        ({"query": query, "key": key, "mask": mask}, 2),
+        ({"query": query, "value": tensor(draw, b, n_q, d_model)}, 1),
+        ({"mask": mask, "value": value, "key": key, "query": query}, 0),
+    ]
+    for named, first in cases:
+        given = list(named.items())
+        result = layer.by_name(*[own for _, own in given[:first]], **dict(given[first:]))
+        order = [named.get(name) for name in ("query", "key", "value", "mask")]
+        expect_results(result, attended(own, h, *order))
+
+
 @of_both(weight=2, needs=[values])
 def masked(made, draw):
-    """With a mask (n_q, n_k), the same for all sequences and heads, weights are 0 where it is False."""
+    """With a mask (n_q, n_k), weights are 0 where it is False; the next call, without a mask, hides nothing."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
     arguments = tokens(draw, b, n_q, n_k, d_model)
     masks = some(draw, n_q, n_k), torch.ones(n_q, n_k, dtype=torch.bool)
-    expect_all(made, own, h, [(*arguments, mask) for mask in masks])
+    expect_all(made, own, h, [*[(*arguments, mask) for mask in masks[::-1]], arguments, arguments[:1]])
 
 
 @of_both(weight=2, needs=[masked])
@@ -498,15 +524,18 @@ def sizes_of_one(made, draw):
 
 @of_both(weight=1, needs=[values])
 def large_scores(made, draw):
-    """Scores in the thousands, of either sign, give the weights that their differences say."""
+    """Scores of any size and sign give the weights that their differences say, and none where the mask is False."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
     query, key, value = tokens(draw, b, n_q, n_k, d_model)
-    expect_all(made, own, h, [(1000 * query, key, value, some(draw, n_q, n_k))])
+    cases = []
+    for factor in (1000, 1e10, -1e10):
+        cases.append((factor * query, key, value, some(draw, n_q, n_k)))
+    expect_all(made, own, h, cases)
 
 
-@of_both(weight=2, needs=[values])
+@of_both(weight=1.5, needs=[values])
 def gradients(made, draw):
     """Gradients flow to each parameter and each input, without a mask, with one, and where it leaves nothing."""
     b, n_k, n_q, h, d_head = few(draw)
@@ -530,6 +559,41 @@ def gradients(made, draw):
             expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
 
 
+def through_weights(module, inputs, upstream):
+    """Return the gradients of inputs and parameters of a loss that asks for the weights alone; None for none."""
+    import torch
+
+    leaves = [part.detach().clone().requires_grad_() for part in inputs]
+    module.zero_grad()
+    with torch.enable_grad():
+        weights = module(*leaves)[1]
+        if not weights.requires_grad:
+            return None
+        (weights * upstream).sum().backward()
+    named = dict(module.named_parameters())
+    return [leaf.grad for leaf in leaves], {name: part.grad for name, part in named.items()}
+
+
+@of_both(weight=0.5, needs=[gradients])
+def gradients_of_weights(made, draw):
+    """Gradients flow back from the weights that are returned as well, to queries, keys and their projections."""
+    b, n_q, n_k, h, d_head = few(draw)
+    d_model = h * d_head
+    own = parameters(draw, d_model)
+    inputs, upstream = tokens(draw, b, n_q, n_k, d_model)[:2], tensor(draw, b, h, n_q, n_k)
+    leaves = [part.clone().requires_grad_() for part in inputs]
+    parts = {name: part.clone().requires_grad_() for name, part in own.items()}
+    (attended(parts, h, *leaves)[1] * upstream).sum().backward()
+    came = loaded(made, own, h).run_remote(through_weights, inputs, upstream)
+    message = "No gradient comes back from the weights that are returned: `detach`, `.data` or NumPy cut them off."
+    expect(came is not None, message)
+    for name, part, leaf in zip(("query", "key"), came[0], leaves, strict=True):
+        expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
+    asked = {f"{name}.weight": parts[f"{name}.weight"].grad for name in ("W_q", "W_k")}
+    for name, expected in named(made, asked, h).items():
+        expect_close(came[1].get(name), expected, what=Message("the gradient of {name}", name=name))
+
+
 @of_both(weight=1, needs=[values])
 def in_training(made, draw):
     """In training mode, where a new layer begins, the results are the same: nothing is dropped at random."""
@@ -537,11 +601,14 @@ def in_training(made, draw):
     d_model = h * d_head
     own = parameters(draw, d_model)
     arguments = tokens(draw, b, n_q, n_k, d_model)
-    layer = loaded(made, own, h, ahead=[arguments])
-    expect_attends(layer, own, h, *arguments)
+    cases = [arguments, (*arguments, some(draw, n_q, n_k))]
+    layer = loaded(made, own, h, ahead=cases * 2)
+    for case in cases * 2:  # twice, lest what a call leaves behind be taken for the mode's doing
+        expect_attends(layer, own, h, *case)
     layer.train()
     try:
-        expect_attends(layer, own, h, *arguments)
+        for case in cases:
+            expect_attends(layer, own, h, *case)
     except Failed as failure:
         message = "After `eval()` all is right, and in training mode it is not: dropout, or the like. {rest}"
         raise Failed(Message(message, rest=failure.message), tells=True) from None
@@ -661,19 +728,17 @@ def is_new(came, wanted, values):
     return came.numel() > 1 and abs(np.corrcoef(came.flatten(), wanted.flatten())[0, 1]) < ALIKE
 
 
-def expect_its_own(subject, module, values, name):
-    """Fail if changing what comes of a module changes that, or if it has changed already."""
+def expect_its_own(subject, module, values, name, *inputs):
+    """Fail unless a module is left as it was, and stays so when what came of it is changed."""
     before = {name: part.clone() for name, part in module.state_dict().items()}
     given = subject.given(module, name)
-    layer = subject.module(given)
-    for what in (
-        "the parameter {part} of `{name}`",
-        "the parameter {part} of `{name}` after the new layer was trained",
-    ):
-        after = given.state()
-        for part, own in before.items():
-            expect_close(after[part], own, what=Message(what, part=part, name=name))
-        layer.load({part: torch.zeros_like(own) for part, own in values.items()})
+    with left_as_it_was(given, *inputs):
+        layer = subject.module(given)
+    layer.load({part: torch.zeros_like(own) for part, own in values.items()})
+    after = given.state()
+    what = "the parameter {part} of `{name}` after the new layer was trained"
+    for part, own in before.items():
+        expect_close(after[part], own, what=Message(what, part=part, name=name))
 
 
 @check(weight=1)
@@ -719,7 +784,7 @@ def expect_works(layer, values, h, draw, b, n_q, n_k):
 
 @check(weight=1, needs=[fuse_values])
 def fuse_own(fuse, draw):
-    """`loop` is left as it was, and the new layer's parameters are its own: training it changes nothing in `loop`."""
+    """`loop` is left as it was, all of it, and training the new layer changes nothing in `loop`."""
     *_, h, d_head = few(draw)
     for heads in (h, 1):
         values = parameters(draw, heads * d_head)
@@ -795,10 +860,15 @@ def from_torch_outputs(from_torch, draw):
 
 @check(weight=1, needs=[from_torch_values])
 def from_torch_own(from_torch, draw):
-    """`module` is left as it was; the new layer's parameters are its own: training it changes nothing in `module`."""
-    *_, h, d_head = few(draw)
+    """`module` is left as it was, all of it, and training the new layer changes nothing in `module`."""
+    b, n_q, n_k, h, d_head = few(draw)
     values = parameters(draw, h * d_head)
-    expect_its_own(from_torch, of_torch(values, h), values, "module")
+    inputs = tokens(draw, b, n_q, n_k, h * d_head)
+    for batch_first in (True, False):
+        given = inputs if batch_first else [own.transpose(0, 1) for own in inputs]
+        for training in (True, False):
+            module = of_torch(values, h, batch_first, dropout=0.5).train(training)
+            expect_its_own(from_torch, module, values, "module", *given)
 
 
 @check(weight=1, needs=[from_torch_parameters])

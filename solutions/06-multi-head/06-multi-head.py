@@ -97,7 +97,7 @@ import checks
 checks.run("by_hand", points=0)
 
 # %% conventions [markdown]
-# ## Seven rules for this notebook
+# ## Eight rules for this notebook
 #
 # - b is the number of sequences, n (n_q, n_k) the number of tokens, h = `num_heads` the number of heads, and
 #   d_head = d_model / h the width of one. Everything comes in batches: three axes (b, n, d_model), always. The chapter's
@@ -111,8 +111,12 @@ checks.run("by_hand", points=0)
 #   class names its own under *Raises*), and a size of 1 is not stretched to fit another. What becomes of batches of
 #   different size is not asked about.
 # - The result has the floating dtype of inputs and parameters, which is one for all. Integers are not asked about.
-# - Gradients flow from the result to every input and every parameter: no `detach`, no `.data`, no NumPy on the way.
-# - The inputs are left as they were; nothing is dropped at random, in training mode either.
+# - Gradients flow from the result, weights as well as outputs, to every input and every parameter: no `detach`, no `.data`, no NumPy
+#   on the way.
+# - A layer takes its arguments by place or by name, `layer(x, mask=mask)`, any of them without the others. It keeps nothing from one
+#   call to the next.
+# - The inputs are left as they were, and a module that a function is given is left so as a whole: its parameters and whether they ask
+#   for gradients, its mode, its hooks, its attributes. Nothing is dropped at random, in training mode either.
 
 # %% ask_split_heads [markdown]
 # ## 6.1 `split_heads`: one tensor, many heads
@@ -175,7 +179,7 @@ checks.run("split_heads", points=2)
 # *About 5 minutes · easy ●○○*
 #
 # The inverse: what the heads found for a token comes side by side again, head 0 first. `merge_heads(split_heads(X, h))`
-# is `X`.
+# is `X`. The result may be a view of `X` or a copy of it.
 #
 # By hand, the two heads of 6.1 give the matrix of 6.1: token 0 is $(1, 2)$ from head 0 and $(3, 4)$ from head 1, so
 # $(1, 2, 3, 4)$.
@@ -438,8 +442,9 @@ checks.run("MultiHeadAttention", points=6)
 # By hand, with d_model = 2 and h = 2: the weights `W_q` of the two heads are $(1, 2)$ and $(3, 4)$, each of shape (1, 2).
 # The fused one is $\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}$. Biases $(5)$ and $(6)$ make $(5, 6)$. `W_o` goes over as it is.
 #
-# The new layer has parameters **of its own**, of the same dtype: training one of the two later leaves the other as it was. Of `loop`, use its
-# `heads`, `W_o`, `d_model` and `num_heads` alone: the checks hand in a module that has these, and need not be one of yours.
+# The new layer has parameters **of its own**, of the same dtype: training one of the two later leaves the other as it was. Its mode is
+# yours to choose: nothing depends on it. Of `loop`, use its `heads`, `W_o`, `d_model` and `num_heads` alone: the checks hand in a
+# module that has these, and need not be one of yours.
 
 # %% fuse
 def fuse(loop):
@@ -448,7 +453,7 @@ def fuse(loop):
     Parameters
     ----------
     loop : MultiHeadAttentionLoop
-        With or without biases; it is left as it was.
+        With or without biases; it is left as it was, in its mode and its attributes too.
 
     Returns
     -------
@@ -501,7 +506,7 @@ checks.run("fuse", points=3)
 # takes (b, n, d_model), wherever its weights came from. PyTorch's layer averages the weights over the heads unless told
 # otherwise, and its boolean masks mean the opposite; yours stays as 6.4 has it. And its dropout is left behind.
 #
-# As in 6.5, the new layer has parameters **of its own**, of the same dtype.
+# As in 6.5, the new layer has parameters **of its own**, of the same dtype, and may be in either mode.
 
 # %% from_torch
 def from_torch(module):
@@ -511,7 +516,8 @@ def from_torch(module):
     ----------
     module : nn.MultiheadAttention
         With `embed_dim` and `num_heads`, with or without biases, with either `batch_first`; `kdim` and `vdim` equal
-        `embed_dim`, and neither `add_bias_kv` nor `add_zero_attn` is set. It is left as it was.
+        `embed_dim`, and neither `add_bias_kv` nor `add_zero_attn` is set. It is left as it was: `batch_first`, `dropout` and
+        mode too.
 
     Returns
     -------

@@ -75,7 +75,7 @@ def by_hand_without_output():
 @misconception(
     "by_hand",
     label="W_o transposed",
-    hint="The row was multiplied by the transpose of W_o. Rows stand on the left: column j of W_o gives number j.",
+    hint="Rows stand on the left: column j of W_o gives number j of the output.",
 )
 def by_hand_transposed():
     return [9, 3, 6, 2]
@@ -127,7 +127,7 @@ def split_heads_not_transposed(X, num_heads):
 @misconception(
     "split_heads",
     label="heads in front of the batch",
-    hint="The heads stand in front of the batch: (h, b, n, d/h). The batch stays first: (b, h, n, d/h).",
+    hint="The result is (h, b, n, d/h). The batch stays first: (b, h, n, d/h).",
 )
 def split_heads_first_axis(X, num_heads):
     return split(X, num_heads).transpose(0, 1)
@@ -175,7 +175,8 @@ def split_heads_list(X, num_heads):
 @misconception(
     "split_heads",
     label="X changed in place",
-    hint="`X` itself was changed: `transpose_`, `resize_` and whatever ends in `_` work in place. Leave out the `_`.",
+    hint="`transpose_`, `resize_` and whatever ends in `_` work in place, and whoever called still needs `X`. Leave "
+    "out the `_`.",
 )
 def split_heads_in_place(X, num_heads):
     Z = split(X, num_heads).clone()
@@ -207,7 +208,7 @@ def split_heads_of_64(X, num_heads):
 
 TENSORS = {
     "a list instead of an array": "A list came back. Leave `.tolist()` out: the result is a tensor.",
-    "result in float64": "The result is float64 whatever `X` is: leave `.double()` and `.to(torch.float64)` out.",
+    "result in float64": "Leave `.double()` and `.to(torch.float64)` out: the result has the dtype of `X`.",
     "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is still a batch, one token "
     "a row.",
     "only the first sequence": "`[0]` takes the first sequence and forgets the rest of the batch. Keep the axis b.",
@@ -266,7 +267,7 @@ def merge_heads_interleaved(X):
 @misconception(
     "merge_heads",
     label="heads summed",
-    hint="The heads are added up. Their results come side by side: nothing is lost, and `W_o` decides what to mix.",
+    hint="Their results come side by side: nothing is lost, and `W_o` decides what to mix.",
 )
 def merge_heads_sum(X):
     return X.sum(1)
@@ -284,7 +285,7 @@ def merge_heads_unmerged(X):
 @misconception(
     "merge_heads",
     label="X changed in place",
-    hint="`X` itself was changed: whatever ends in `_` works in place. Leave out the `_`.",
+    hint="Whatever ends in `_` works in place, and whoever called still needs `X`. Leave out the `_`.",
 )
 def merge_heads_in_place(X):
     Z = merge(X).clone()
@@ -481,8 +482,7 @@ class layer_too_many:
 
 @of_both(
     label="sizes not kept",
-    hint="`d_model` and `num_heads` are not kept: `self.d_model, self.num_heads = d_model, num_heads`. Whoever moves "
-    "weights wants to read them.",
+    hint="`self.d_model, self.num_heads = d_model, num_heads`: whoever moves weights wants to read them.",
 )
 class forgets_sizes:
     def __init__(self, d_model, num_heads, bias=True):
@@ -560,7 +560,7 @@ class keys_for_values:
 
 @of_both(
     label="keys projected with W_q",
-    hint="The keys are projected with `W_q`. They have a projection of their own, `W_k`.",
+    hint="The keys have a projection of their own, `W_k`.",
 )
 class keys_by_W_q:
     def apart(self, query, key, value):
@@ -607,6 +607,26 @@ class tokens_first:
         return super().together(Z).transpose(0, 1)
 
 
+@of_both(
+    label="value dropped where key is missing",
+    hint="`layer(query, value=v)` attends to the query's own tokens and mixes v. Each of the two has a default of "
+    "its own: first `key = query` where there is none, then `value = key`.",
+)
+class value_dropped:
+    def sources(self, query, key, value):
+        return super().sources(query, key, None if key is None else value)
+
+
+@of_both(
+    label="arguments renamed",
+    hint="Whoever calls the layer names what it gives, `layer(x, mask=mask)`: `forward` takes `query`, `key`, "
+    "`value` and `mask`.",
+)
+class renamed:
+    def forward(self, q, k=None, v=None, attn_mask=None):
+        return super().forward(q, k, v, attn_mask)
+
+
 # Both classes, wrong: scores and weights
 
 
@@ -620,7 +640,7 @@ class scaled_by_d_model:
         return S / self.d_model**0.5
 
 
-@of_both(label="scores not scaled", hint="The scores are not divided by sqrt(d_head).")
+@of_both(label="scores not scaled", hint="Divide them by sqrt(d_head): each is a sum of d_head products.")
 class not_scaled:
     def scale(self, S):
         return S
@@ -628,7 +648,7 @@ class not_scaled:
 
 @of_both(
     label="divided by d_head, not its root",
-    hint="The scores are divided by d_head. Divide by its root.",
+    hint="The root is `q.shape[-1] ** 0.5`, or `math.sqrt(d_head)`.",
 )
 class without_root:
     def scale(self, S):
@@ -637,7 +657,7 @@ class without_root:
 
 @of_both(
     label="softmax over the queries",
-    hint="Softmax runs over the queries, `dim=-2`. Each query shares out its weight over the keys: the last axis.",
+    hint="It runs along `dim=-2`. Each query shares out its weight over the keys: the last axis.",
 )
 class over_queries:
     def weigh(self, S, mask):
@@ -647,8 +667,7 @@ class over_queries:
 
 @of_both(
     label="softmax over the heads",
-    hint="Softmax runs over the heads, `dim=1`. Each head shares out its own weight over the keys: the last axis, "
-    "`dim=-1`.",
+    hint="It runs along `dim=1`. Each head shares out its own weight over the keys: the last axis, `dim=-1`.",
 )
 class over_heads:
     def weigh(self, S, mask):
@@ -656,7 +675,10 @@ class over_heads:
         return S.softmax(1)
 
 
-@of_both(label="softmax missing", hint="Softmax is missing: the scores are used as weights.")
+@of_both(
+    label="softmax missing",
+    hint="The scores themselves were used as weights. `masked_softmax` makes weights of them.",
+)
 class no_softmax:
     def weigh(self, S, mask):
         return S if mask is None else S * fitting(mask, S)
@@ -689,24 +711,63 @@ class hides_later:
 
 @of_both(
     label="mask inverted",
-    hint="The mask is upside down: True means: may attend, here as in `scaled_dot_product_attention`. In "
-    "`nn.MultiheadAttention` it means the opposite. `masked_softmax` takes it as it is.",
+    hint="True means: may attend, here as in `scaled_dot_product_attention`. In `nn.MultiheadAttention` it means "
+    "the opposite. `masked_softmax` takes the mask as it is.",
 )
 class inverted:
     def weigh(self, S, mask):
         return share(S, None if mask is None else ~mask)
 
 
-@of_both(label="mask ignored", hint="The mask is not used. `masked_softmax` takes it beside the scores.")
+@of_both(label="mask ignored", hint="`masked_softmax` takes the mask beside the scores: hand it on.")
 class unmasked:
     def weigh(self, S, mask):
         return share(S)
 
 
 @of_both(
+    label="mask kept from the call before",
+    hint="The mask was noted on the layer, and hides something in a later call that has none. A call knows nothing "
+    "of others: leave `self` out.",
+)
+class mask_kept:
+    noted = None
+
+    def forward(self, query, key=None, value=None, mask=None):
+        n = query.shape[1], (query if key is None else key).shape[1]
+        if mask is None and self.noted is not None and self.noted.shape[-2:] == n:
+            mask = self.noted
+        self.noted = mask
+        return super().forward(query, key, value, mask)
+
+
+@of_both(
+    label="minus infinity replaced by -100",
+    hint="Where the other scores are about as low, a key at -100 gets its share. `-torch.inf` stays below all of "
+    "them; the given `masked_softmax` does that.",
+)
+class low_number:
+    low = -100.0
+
+    def weigh(self, S, mask):
+        if mask is None:
+            return share(S)
+        mask = fitting(mask, S)
+        return S.masked_fill(~mask, self.low).softmax(-1) * mask.any(-1, keepdim=True)
+
+
+@of_both(
+    label="minus infinity replaced by -1e9",
+    hint="-1e9 is a score like another: where all others are lower, the hidden key gets all of the weight. "
+    "`-torch.inf` stays below all of them; the given `masked_softmax` does that.",
+)
+class lower_number(low_number):
+    low = -1e9
+
+
+@of_both(
     label="mask added to the scores",
-    hint="The boolean mask is added to the scores, and True counts as 1: allowed keys get a little more. Hide the "
-    "others.",
+    hint="True counts as 1, so that allowed keys get a little more. Hide the others.",
 )
 class mask_added:
     def weigh(self, S, mask):
@@ -715,7 +776,7 @@ class mask_added:
 
 @of_both(
     label="masked after softmax",
-    hint="The mask comes after softmax, so that the weights left over no longer sum to 1. Hide the scores before it.",
+    hint="The weights left over no longer sum to 1. Hide the scores before it.",
 )
 class masked_late:
     def weigh(self, S, mask):
@@ -724,7 +785,7 @@ class masked_late:
 
 @of_both(
     label="masked scores set to 0",
-    hint="Masked scores are set to 0, and e^0 = 1 is a weight like another. Minus infinity makes a weight of 0.",
+    hint="e^0 = 1 is a weight like another. Minus infinity makes a weight of 0.",
 )
 class masked_to_zero:
     def weigh(self, S, mask):
@@ -891,7 +952,7 @@ class W_o_unused:
 
 @of_both(
     label="bias of W_o ignored",
-    hint="The bias of `W_o` is left out. `self.W_o(Z)` adds it.",
+    hint="`self.W_o(Z)` adds it; a product with `W_o.weight` does not.",
 )
 class W_o_without_bias:
     def last(self, Z):
@@ -900,8 +961,7 @@ class W_o_without_bias:
 
 @of_both(
     label="query added to the output",
-    hint="The query is added to the output. That is the residual connection of chapter 7, and not part of this "
-    "layer.",
+    hint="That is the residual connection of chapter 7, and not part of this layer.",
 )
 class residual:
     def forward(self, query, key=None, value=None, mask=None):
@@ -911,8 +971,7 @@ class residual:
 
 @of_both(
     label="weights averaged over the heads",
-    hint="The weights are averaged over the heads, as `nn.MultiheadAttention` does by default. Each head's are "
-    "asked: (b, h, n_q, n_k).",
+    hint="`nn.MultiheadAttention` does so by default. Each head's are asked: (b, h, n_q, n_k).",
 )
 class weights_averaged:
     def forward(self, query, key=None, value=None, mask=None):
@@ -933,7 +992,7 @@ class heads_first:
 
 @of_both(
     label="scores returned instead of weights",
-    hint="The scores came back beside the output. The weights are asked: what softmax made of them.",
+    hint="What softmax made of the scores is asked for, beside the output.",
 )
 class scores_returned:
     def forward(self, query, key=None, value=None, mask=None):
@@ -973,6 +1032,17 @@ class cuts_weights:
 
 
 @of_both(
+    label="weights returned without a way back",
+    hint="The weights were detached before they were returned. Whoever puts them into a loss, to make heads differ, "
+    "say, needs their gradient: return them as they are.",
+)
+class weights_cut_off:
+    def forward(self, query, key=None, value=None, mask=None):
+        out, A = super().forward(query, key, value, mask)
+        return out, A.detach()
+
+
+@of_both(
     label="values through NumPy",
     hint="The values, or what the heads found, went through NumPy or `detach`: `W_v` learns nothing, and neither "
     "does what came before. Stay with tensors.",
@@ -994,8 +1064,7 @@ class inputs_detached:
 
 @of_both(
     label="dropout in training mode",
-    hint="In training mode some weights are dropped at random. There is no dropout in this layer: nobody asked for "
-    "it, and same inputs give the same result.",
+    hint="There is no dropout in this layer: nobody asked for it, and same inputs give the same result.",
 )
 class dropout:
     def weigh(self, S, mask):
@@ -1004,8 +1073,8 @@ class dropout:
 
 @of_both(
     label="results always float32",
-    hint="The results are float32 whatever inputs and parameters are. Leave `.float()` out, also before softmax, or "
-    "convert back.",
+    hint="Leave `.float()` out, also before softmax, or convert back: results have the dtype of inputs and "
+    "parameters.",
 )
 class always_float32:
     def forward(self, query, key=None, value=None, mask=None):
@@ -1014,7 +1083,7 @@ class always_float32:
 
 @of_both(
     label="query scaled in place",
-    hint="The query was changed in place: `*=`, `+=` and whatever ends in `_` do that. The caller still needs it.",
+    hint="`*=`, `+=` and whatever ends in `_` change the tensor that the caller still needs.",
 )
 class query_in_place:
     def forward(self, query, key=None, value=None, mask=None):
@@ -1025,7 +1094,7 @@ class query_in_place:
 
 @of_both(
     label="mask inverted in place",
-    hint="The mask itself is turned round, in place. The caller still needs it: write `~mask`, a new tensor.",
+    hint="The caller still needs the mask: write `~mask`, a new tensor.",
 )
 class mask_in_place:
     def forward(self, query, key=None, value=None, mask=None):
@@ -1037,8 +1106,7 @@ class mask_in_place:
 
 @of_both(
     label="extra keys or values dropped",
-    hint="Keys or values that are left over are dropped. A key without a value is a mistake of the caller: raise "
-    "`ValueError`, or let `@` raise.",
+    hint="A key without a value is a mistake of the caller: raise `ValueError`, or let `@` raise.",
 )
 class rest_dropped:
     def sources(self, query, key, value):
@@ -1049,8 +1117,7 @@ class rest_dropped:
 
 @of_both(
     label="one key or value stretched",
-    hint="A single key, or a single value, was stretched to fit the others: `*`, `expand` and `einsum` do that. `@` "
-    "raises by itself.",
+    hint="`*`, `expand` and `einsum` make many of one without a word. `@` raises by itself.",
 )
 class value_stretched:
     def sources(self, query, key, value):
@@ -1453,8 +1520,7 @@ def fuse_uses_d_head(loop):
 @misconception(
     "fuse",
     label="weights turned over",
-    hint="The fused weights are turned over. `nn.Linear` keeps (d_out, d_in) already: put the heads' rows below each "
-    "other as they are.",
+    hint="`nn.Linear` keeps (d_out, d_in) already: put the heads' rows below each other as they are.",
 )
 def fuse_turned(loop):
     return moved(loop, lambda parts: torch.cat(parts).T if parts[0].dim() > 1 else torch.cat(parts))
@@ -1463,8 +1529,8 @@ def fuse_turned(loop):
 @misconception(
     "fuse",
     label="heads put side by side",
-    hint="The heads' weights are put side by side, (d_head, h d_model), along `dim=1` or -1. Rows make columns of "
-    "the result: put them below each other, `dim=0`.",
+    hint="Along `dim=1` or -1 their weights make (d_head, h d_model). Rows make columns of the result: put them "
+    "below each other, `dim=0`.",
 )
 def fuse_side_by_side(loop):
     own = moved(loop)
@@ -1540,6 +1606,38 @@ def fuse_returns_nothing(loop):
 
 @misconception(
     "fuse",
+    label="gradients of the loop switched off",
+    hint="`requires_grad_(False)` was called on the list of heads, and nobody can train that any more. To copy "
+    "numbers, stay inside `with torch.no_grad():`.",
+)
+def fuse_freezes(loop):
+    own = moved(loop)
+    loop.requires_grad_(False)
+    return own
+
+
+@misconception(
+    "fuse",
+    label="loop set to evaluation",
+    hint="`loop.eval()` changes what you were given: whoever trains it goes on in the wrong mode. Weights are moved "
+    "in either mode.",
+)
+def fuse_evaluates(loop):
+    return moved(loop.eval())
+
+
+@misconception(
+    "fuse",
+    label="a note left on the loop",
+    hint="An attribute was set on what you were given. Keep it in a variable of your own.",
+)
+def fuse_notes(loop):
+    loop.d_head = loop.d_model // loop.num_heads
+    return moved(loop)
+
+
+@misconception(
+    "fuse",
     label="always float32",
     hint="A new layer is float32, and `copy_` converts what is put into it. Convert the layer first: "
     "`.to(loop.W_o.weight.dtype)`.",
@@ -1595,7 +1693,7 @@ def from_torch_head_by_head(module):
 @misconception(
     "from_torch",
     label="weights turned over",
-    hint="The weights are turned over. `in_proj_weight` has rows as `nn.Linear` has them, (d_out, d_in): no `.T`.",
+    hint="`in_proj_weight` has rows as `nn.Linear` has them, (d_out, d_in): no `.T`.",
 )
 def from_torch_turned(module):
     return unpacked(module, cut=lambda own: [part.T for part in own.chunk(3)])
@@ -1671,6 +1769,50 @@ def from_torch_batch_first(module):
 
 @misconception(
     "from_torch",
+    label="batch_first of the module set",
+    hint="`module.batch_first = True` was written on the layer that you were given, and from then on it takes the "
+    "first axis for the batch. Your own layer does so anyway: leave that one as it is.",
+)
+def from_torch_sets_batch_first(module):
+    module.batch_first = True
+    return unpacked(module)
+
+
+@misconception(
+    "from_torch",
+    label="module set to evaluation",
+    hint="`module.eval()` changes what you were given: whoever trains it goes on without its dropout. Weights are "
+    "moved in either mode.",
+)
+def from_torch_evaluates(module):
+    return unpacked(module.eval())
+
+
+@misconception(
+    "from_torch",
+    label="dropout of the module set to 0",
+    hint="`module.dropout = 0` was written on the layer that you were given. Its dropout is left behind by itself: "
+    "yours has none.",
+)
+def from_torch_sets_dropout(module):
+    module.dropout = 0.0
+    return unpacked(module)
+
+
+@misconception(
+    "from_torch",
+    label="gradients of the module switched off",
+    hint="`requires_grad_(False)` was called on the layer that you were given, and nobody can train that any more. "
+    "To copy numbers, stay inside `with torch.no_grad():`.",
+)
+def from_torch_freezes(module):
+    own = unpacked(module)
+    module.requires_grad_(False)
+    return own
+
+
+@misconception(
+    "from_torch",
     label="one head in the new layer",
     hint="The weights are right, and the new layer has another number of heads. Hand `module.num_heads` on.",
 )
@@ -1716,7 +1858,7 @@ def from_torch_float32(module):
 @misconception(
     "from_torch",
     label="PyTorch's layer returned",
-    hint="PyTorch's own layer came back. Make a `MultiHeadAttention`, and put the weights into it.",
+    hint="Make a `MultiHeadAttention`, and put the weights of PyTorch's into it.",
 )
 def from_torch_itself(module):
     return module

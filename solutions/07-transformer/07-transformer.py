@@ -176,6 +176,8 @@ checks.run("by_hand", points=0)
 #   `TinyGPT` they are yours to choose.
 # - A mask for another number of tokens raises `ValueError`, `RuntimeError` or `IndexError`, as the given attention does. Advice, worth
 #   no points: so does whatever else does not fit; each class names it under *Raises*.
+# - Arguments may be given by name, `layer(x, mask=mask)`, any of them without the others. A layer keeps nothing from one call to the
+#   next.
 # - The result has the floating dtype of the parameters, gradients flow to everything, and the inputs are left as they were.
 
 # %% ask_FeedForward [markdown]
@@ -521,8 +523,9 @@ checks.run("TinyGPT", points=5)
 #
 # By hand, a model with `max_len` = 2 whose next token is the sum of those that it sees, modulo 10, goes on from 1, 2 with 3, 5, 8, 3, 1.
 #
-# In which mode the model writes, training or evaluation, is yours to choose; afterwards it is in the mode that it was in before. The
-# prompt is left as it was.
+# In which mode the model writes, training or evaluation, is yours to choose; afterwards the model is as it was before, in its mode, with
+# all of its parts, and in all else: parameters and whether they ask for gradients, hooks, attributes. That holds where no token is to be
+# added, too. The prompt is left as it was. With no token to add, the result may be the prompt itself.
 
 # %% generate
 def generate(model, prompt, num_new_tokens):

@@ -29,6 +29,7 @@ from torch import nn
 from checking import (
     Failed,
     Message,
+    Module,
     Suite,
     backward,
     expect,
@@ -39,6 +40,7 @@ from checking import (
     expect_raises,
     expect_tensor,
     expect_unchanged,
+    left_as_it_was,
 )
 from specifications import continued, fed, of_torch, specified
 
@@ -260,7 +262,8 @@ def expect_backward(layer, specification, values, floating, masks, upstream):
 
 def expect_same_in_training(layer, expected, *arguments):
     """Fail unless a layer gives what is expected after `eval()`, and in training mode, where a new one begins."""
-    expect_close(layer(*arguments), expected)
+    for _ in range(2):  # lest what a call leaves behind be taken for the mode's doing
+        expect_close(layer(*arguments), expected)
     layer.train()
     try:
         expect_close(layer(*arguments), expected)
@@ -412,15 +415,28 @@ def small_differences(made, draw):
     expect_layer(made, own, h, *cases)
 
 
-@of_both(weight=2, needs=[attention_alone])
+@of_both(weight=1.5, needs=[attention_alone])
 def masked(made, draw):
-    """With a `mask` (n, n) a token attends only where it is True; without, everywhere: it is not causal by itself."""
+    """With a `mask` (n, n) a token attends only where it is True; without, and in the next call, everywhere."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
     arguments = inputs(draw, made.name, b, n, m, d_model)
     masks = some(draw, n, n), torch.ones(n, n, dtype=torch.bool).tril()
-    expect_layer(made, own, h, *[(*arguments, mask) for mask in masks], specification=of_torch)
+    expect_layer(made, own, h, *[(*arguments, mask) for mask in masks], arguments, specification=of_torch)
+
+
+@of_both(weight=0.5, needs=[masked])
+def by_name(made, draw):
+    """The mask, and all the rest, may be given by name: `layer(x, mask=mask)`."""
+    b, n, m, h, d_head = sizes(draw)
+    d_model = h * d_head
+    own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
+    arguments, mask = inputs(draw, made.name, b, n, m, d_model), some(draw, n, n)
+    layer = loaded(made, own, h)
+    expected = specified(made.name, own, h, *arguments, mask)
+    expect_close(layer.by_name(*arguments, mask=mask), expected)
+    expect_close(layer.by_name(mask=mask, **dict(zip(("x", "memory"), arguments, strict=False))), expected)
 
 
 @of_both(weight=1, needs=[masked])
@@ -566,7 +582,7 @@ def kept(made, draw):
 
 @check(weight=2, needs=["DecoderLayer_attention_alone"])
 def DecoderLayer_memory_masked(DecoderLayer, draw):
-    """`memory_mask` (n, m) hides parts of the memory, `mask` those of x: each alone, and both; m = n or not."""
+    """`memory_mask` (n, m) hides parts of the memory, `mask` those of x: by name too, and both; m = n or not."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
@@ -575,7 +591,11 @@ def DecoderLayer_memory_masked(DecoderLayer, draw):
         arguments = inputs(draw, DecoderLayer.name, b, n, length, d_model)
         cases.append((*arguments, None, some(draw, n, length)))
         cases.append((*arguments, some(draw, n, n), some(draw, n, length)))
+        cases.append(arguments)
     expect_layer(DecoderLayer, own, h, *cases, specification=of_torch)
+    *arguments, _, mask = cases[0]
+    named = loaded(DecoderLayer, own, h).by_name(*arguments, memory_mask=mask)
+    expect_close(named, of_torch(DecoderLayer.name, own, h, *arguments, None, mask))
 
 
 @check(weight=1, needs=[DecoderLayer_memory_masked])
@@ -859,6 +879,7 @@ def TinyGPT_in_training(TinyGPT, draw):
     vocab_size, *rest, max_len = sizes_of_model(draw)
     model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
     tokens = words(draw, vocab_size, 3, max_len)
+    logits_of(model, tokens, vocab_size)
     in_use = logits_of(model, tokens, vocab_size)
     expect(
         distances(in_use, logits_of(model.train(), tokens, vocab_size)).max() < CHANGES,
@@ -1029,16 +1050,33 @@ def generate_sizes(generate, draw):
     expect_continued(generate, draw, 1, draw.long(), 2, 600)
 
 
+def some_model(function, vocab_size, max_len, training):
+    """Return a small model, in training mode or not, as a whole and in its parts."""
+    import torch
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.max_len = max_len
+            self.token = torch.nn.Embedding(vocab_size, 4)
+            self.head = torch.nn.Linear(4, vocab_size)
+
+        def forward(self, tokens):
+            return self.head(self.token(tokens).cumsum(1))
+
+    return Model().train(training)
+
+
 @check(weight=1, needs=[generate_shape])
 def generate_mode(generate, draw):
-    """The model is in training mode afterwards if it was before, and only then."""
+    """The model is left as it was, in its mode and in all else; also where no token is added."""
     b, n, m, *_ = sizes(draw)
     for training in (True, False):
-        model = generate.given(Sums(draw, 11, n + m).train(training), "model")
-        generate(model, words(draw, 11, b, n), m)
-        message = "`model.training` was {before} before the call, and is {after} after it."
-        after = model.read("training")
-        expect(after is training, Message(message, before=str(training), after=str(after)))
+        for more in (m, 0):
+            model = Module(generate, generate.run_remote(some_model, 11, n + m, training), "model")
+            prompt = words(draw, 11, b, n)
+            with left_as_it_was(model, prompt):
+                generate(model, prompt, more)
 
 
 @check(weight=1, needs=[generate_shape])

@@ -143,7 +143,7 @@ class FeedForward_at_the_end(FeedForward):
 @misconception(
     "FeedForward",
     label="x added to the result",
-    hint="x is added to the result. The residual connection is the layer's work, in 7.2, and not this network's.",
+    hint="The residual connection is the layer's work, in 7.2, and not this network's.",
 )
 class FeedForward_residual(FeedForward):
     def forward(self, x):
@@ -153,7 +153,7 @@ class FeedForward_residual(FeedForward):
 @misconception(
     "FeedForward",
     label="x normed first",
-    hint="x is normed before the first layer. The norm is the layer's work, in 7.2, and not this network's.",
+    hint="The norm is the layer's work, in 7.2, and not this network's.",
 )
 class FeedForward_normed(FeedForward):
     def forward(self, x):
@@ -218,7 +218,7 @@ class FeedForward_not_begun(FeedForward):
 @misconception(
     "FeedForward",
     label="dropout in training mode",
-    hint="In training mode some hidden units are dropped at random. Nobody asked for dropout here.",
+    hint="Nobody asked for dropout here: same inputs give the same result.",
 )
 class FeedForward_dropout(FeedForward):
     def curve(self, hidden):
@@ -238,7 +238,7 @@ class FeedForward_stretched(FeedForward):
 @misconception(
     "FeedForward",
     label="x changed in place",
-    hint="`x` itself was changed: `+=`, `*=` and whatever ends in `_` do that. Whoever called still needs it.",
+    hint="`+=`, `*=` and whatever ends in `_` do that. Whoever called still needs `x`.",
 )
 class FeedForward_in_place(FeedForward):
     def forward(self, x):
@@ -250,7 +250,7 @@ class FeedForward_in_place(FeedForward):
 @misconception(
     "FeedForward",
     label="result always float32",
-    hint="The result is float32 whatever the parameters are. Leave `.float()` out.",
+    hint="Leave `.float()` out: the result has the dtype of the parameters.",
 )
 class FeedForward_float32(FeedForward):
     def forward(self, x):
@@ -430,7 +430,7 @@ class without_norm:
 
 @of_both(
     label="what a part finds is normed",
-    hint="The norm is taken of what a part finds, x + norm(part(x)). It belongs before the part: x + part(norm(x)).",
+    hint="x + norm(part(x)) has the norm behind the part. It belongs before: x + part(norm(x)).",
 )
 class norm_of_the_part:
     def add(self, x, norm, part):
@@ -497,7 +497,7 @@ class without_attention:
 
 @of_both(
     label="norm1 before every part",
-    hint="`norm1` stands before every part, and the other norms are never used. Each part has its own.",
+    hint="The other norms are never used. Each part has its own.",
 )
 class norm1_for_all:
     def parts(self, *given):
@@ -547,7 +547,7 @@ class OwnNorm(nn.LayerNorm):
 
 @of_both(
     label="mean not subtracted in the norm",
-    hint="The norm divides and does not subtract the mean first. That is RMSNorm; `nn.LayerNorm` does both.",
+    hint="To divide alone is RMSNorm; `nn.LayerNorm` does both.",
 )
 class rms_norm:
     def norm_of(self, d_model):
@@ -604,8 +604,7 @@ class normed_over_tokens:
 
 @of_both(
     label="norms without weight and bias",
-    hint="The norms have no weight and no bias: `elementwise_affine=False`. Leave `nn.LayerNorm(d_model)` as it "
-    "comes.",
+    hint="`elementwise_affine=False` takes both away. Leave `nn.LayerNorm(d_model)` as it comes.",
 )
 class norms_bare:
     def norm_of(self, d_model):
@@ -669,7 +668,7 @@ class ignores_d_ff:
 
 @of_both(
     label="one head whatever num_heads is",
-    hint="The attention has one head whatever num_heads is. Hand it on: `MultiHeadAttention(d_model, num_heads)`.",
+    hint="Hand it on: `MultiHeadAttention(d_model, num_heads)`.",
 )
 class one_head:
     def attention(self, d_model, num_heads):
@@ -732,9 +731,23 @@ class unmasked:
 
 
 @of_both(
+    label="mask kept from the call before",
+    hint="The mask was noted on the layer, and hides something in a later call that has none. A call knows nothing "
+    "of others: leave `self` out.",
+)
+class mask_kept:
+    noted = None
+
+    def own(self, x, mask):
+        if mask is None and self.noted is not None and self.noted.shape[-2:] == (x.shape[1], x.shape[1]):
+            mask = self.noted
+        self.noted = mask
+        return super().own(x, mask)
+
+
+@of_both(
     label="mask turned round",
-    hint="The mask is upside down: True means: may attend here. PyTorch's layers mean the opposite; yours hands it "
-    "on as it is.",
+    hint="True means: may attend here. PyTorch's layers mean the opposite; yours hands the mask on as it is.",
 )
 class inverted:
     def own(self, x, mask):
@@ -827,8 +840,7 @@ class attention_detached:
 
 @of_both(
     label="dropout in training mode",
-    hint="In training mode some of what a part finds is dropped at random, as PyTorch's layers do by default. Nobody "
-    "asked for it here.",
+    hint="PyTorch's layers drop some of what a part finds by default. Nobody asked for it here.",
 )
 class dropout:
     def add(self, x, norm, part):
@@ -837,7 +849,7 @@ class dropout:
 
 @of_both(
     label="result always float32",
-    hint="The result is float32 whatever parameters and inputs are. Leave `.float()` out, also around the norms.",
+    hint="Leave `.float()` out, also around the norms: the result has the dtype of the parameters.",
 )
 class always_float32:
     def through(self, *arguments, **masks):
@@ -881,9 +893,19 @@ class first_512:
 
 @misconception(
     "EncoderLayer",
-    label="a decoder layer instead",
-    hint="There is a cross-attention too, and a third norm. An encoder layer has self-attention and feed-forward "
-    "alone.",
+    label="mask under another name",
+    hint="`src_mask` is what PyTorch's layer calls it. Whoever writes `layer(x, mask=mask)` wants it to be called "
+    "`mask`.",
+)
+class EncoderLayer_renamed(EncoderLayer):
+    def forward(self, x, src_mask=None):
+        return super().forward(x, src_mask)
+
+
+@misconception(
+    "EncoderLayer",
+    label="parameters of a decoder layer",
+    hint="`multihead_attn` and `norm3` are among them, a cross-attention and its norm. An encoder layer has neither.",
 )
 class EncoderLayer_decoder(DecoderLayer):
     def forward(self, x, mask=None):
@@ -926,6 +948,33 @@ class EncoderLayer_in_steps(EncoderLayer):
 
 @misconception(
     "DecoderLayer",
+    label="masks under other names",
+    hint="`tgt_mask` is what PyTorch's layer calls it. Whoever writes `layer(x, memory, mask=mask)` wants it to be "
+    "called `mask`, and the other `memory_mask`.",
+)
+class DecoderLayer_renamed(DecoderLayer):
+    def forward(self, tgt, memory, tgt_mask=None, memory_mask=None):
+        return super().forward(tgt, memory, tgt_mask, memory_mask)
+
+
+@misconception(
+    "DecoderLayer",
+    label="memory_mask kept from the call before",
+    hint="`memory_mask` was noted on the layer, and hides something in a later call that has none. A call knows "
+    "nothing of others: leave `self` out.",
+)
+class DecoderLayer_memory_mask_kept(DecoderLayer):
+    noted = None
+
+    def cross(self, x, memory, mask):
+        if mask is None and self.noted is not None and self.noted.shape == (x.shape[1], memory.shape[1]):
+            mask = self.noted
+        self.noted = mask
+        return super().cross(x, memory, mask)
+
+
+@misconception(
+    "DecoderLayer",
     label="self-attention twice",
     hint="Cross-attention takes keys and values from the stream: the memory is never looked at. Hand it on as the "
     "key: `multihead_attn(norm2(x), memory)`.",
@@ -938,7 +987,7 @@ class DecoderLayer_self_twice(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="values from the stream",
-    hint="Cross-attention takes keys from the memory and values from the stream. Both come from the memory.",
+    hint="Cross-attention takes both from the memory, keys and values.",
 )
 class DecoderLayer_values_of_x(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -948,8 +997,8 @@ class DecoderLayer_values_of_x(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="queries from the memory",
-    hint="Cross-attention takes its queries from the memory, so that there are as many results as memory has tokens. "
-    "The queries come from the stream: they ask, the memory answers.",
+    hint="There are as many results then as the memory has tokens. The queries come from the stream: they ask, the "
+    "memory answers.",
 )
 class DecoderLayer_queries_of_memory(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -959,7 +1008,7 @@ class DecoderLayer_queries_of_memory(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="memory normed with norm2",
-    hint="The memory went through `norm2`. It is taken as it comes; only the stream is normed.",
+    hint="The memory is taken as it comes; only the stream is normed.",
 )
 class DecoderLayer_norms_memory(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -1015,7 +1064,7 @@ class DecoderLayer_masks_exchanged(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="memory_mask ignored",
-    hint="`memory_mask` is not handed on to cross-attention.",
+    hint="Hand it on to cross-attention: `multihead_attn(h, memory, mask=memory_mask)`.",
 )
 class DecoderLayer_memory_unmasked(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -1066,9 +1115,9 @@ class DecoderLayer_returns_memory(DecoderLayer):
 
 @misconception(
     "DecoderLayer",
-    label="an encoder layer instead",
-    hint="There is no cross-attention: this is an encoder layer. A decoder layer has `multihead_attn` and `norm3` "
-    "besides.",
+    label="parameters of an encoder layer alone",
+    hint="`multihead_attn` and `norm3` are missing among the parameters. Cross-attention has weights and a norm of "
+    "its own: make both in `__init__`, as attributes of these names.",
 )
 class DecoderLayer_encoder(EncoderLayer):
     def forward(self, x, memory, mask=None, memory_mask=None):
@@ -1099,7 +1148,7 @@ class DecoderLayer_memory_512(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="first sequence's memory_mask for all",
-    hint="The first sequence's `memory_mask` serves the whole batch. Each may have its own.",
+    hint="Each sequence of the batch may have its own.",
 )
 class DecoderLayer_first_memory_mask(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -1232,7 +1281,7 @@ class TinyGPT_next_seen(TinyGPT):
 @misconception(
     "TinyGPT",
     label="only the first layer masked",
-    hint="The first layer gets the mask and the others do not: later tokens come in there. Every layer needs it.",
+    hint="Later tokens come in through the others. Every layer needs the mask.",
 )
 class TinyGPT_first_masked(TinyGPT):
     def through(self, x):
@@ -1280,8 +1329,7 @@ class TinyGPT_unplaced(TinyGPT):
 @misconception(
     "TinyGPT",
     label="positions looked up by token",
-    hint="The position's embedding is looked up by the token, which says what stands there and not where. "
-    "`torch.arange(n)`.",
+    hint="A token says what stands there and not where. Look them up by `torch.arange(n)`.",
 )
 class TinyGPT_position_of_token(TinyGPT):
     def place(self, max_len, d_model):
@@ -1328,7 +1376,7 @@ class TinyGPT_cuts(TinyGPT):
 @misconception(
     "TinyGPT",
     label="more tokens than max_len accepted",
-    hint="More than max_len tokens go through: sinusoidal and rotary positions have no end. Raise `ValueError`.",
+    hint="Sinusoidal and rotary positions have no end. Compare n with `max_len`, and raise `ValueError`.",
 )
 class TinyGPT_no_end(TinyGPT):
     def fits(self, n):
@@ -1367,7 +1415,7 @@ class TinyGPT_one_less(TinyGPT):
 @misconception(
     "TinyGPT",
     label="max_len not kept",
-    hint="`max_len` is not kept: `self.max_len = max_len`. `generate` wants to read it.",
+    hint="`self.max_len = max_len`: `generate` wants to read it.",
 )
 class TinyGPT_forgets(TinyGPT):
     def __init__(self, *sizes):
@@ -1393,8 +1441,7 @@ class TinyGPT_probabilities(TinyGPT):
 @misconception(
     "TinyGPT",
     label="logits at the last token alone",
-    hint="Only the logits at the last token came back. Those at every token are asked: each is a prediction to learn "
-    "from.",
+    hint="Those at every token are asked for: each is a prediction to learn from.",
 )
 class TinyGPT_last(TinyGPT):
     def forward(self, tokens):
@@ -1463,7 +1510,7 @@ class TinyGPT_list(TinyGPT):
 @misconception(
     "TinyGPT",
     label="last layer never used",
-    hint="One of the layers is made and never used. The stream goes through all of them.",
+    hint="It is made, and the stream never comes to it. The stream goes through all layers.",
 )
 class TinyGPT_skips_last(TinyGPT):
     def through(self, x):
@@ -1543,8 +1590,7 @@ class TinyGPT_across(TinyGPT):
 @misconception(
     "TinyGPT",
     label="mean over the batch subtracted",
-    hint="The norm takes its mean over the batch: what a sequence gets depends on the others. `nn.LayerNorm` takes "
-    "it of each token by itself.",
+    hint="What a sequence gets depends on the others then. `nn.LayerNorm` takes the mean of each token by itself.",
 )
 class TinyGPT_batch_norm(TinyGPT):
     def said(self, x):
@@ -1554,7 +1600,7 @@ class TinyGPT_batch_norm(TinyGPT):
 @misconception(
     "TinyGPT",
     label="normed over the tokens",
-    hint="The norm takes its mean over the tokens, later ones too. `nn.LayerNorm` takes it of each token by itself.",
+    hint="The mean is one of later tokens, too. `nn.LayerNorm` takes that of each token by itself.",
 )
 class TinyGPT_normed_over_tokens(TinyGPT):
     def said(self, x):
@@ -1593,7 +1639,7 @@ class TinyGPT_numbers(TinyGPT):
 @misconception(
     "TinyGPT",
     label="dropout in training mode",
-    hint="In training mode some numbers are dropped at random. Nobody asked for dropout here.",
+    hint="Nobody asked for dropout here: same tokens give the same logits.",
 )
 class TinyGPT_dropout(TinyGPT):
     def placed(self, x):
@@ -1686,7 +1732,7 @@ def generate_samples(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="logits at the first token",
-    hint="The logits at the first token are used: `[:, 0]`. What follows all of them stands at the last: `[:, -1]`.",
+    hint="`[:, 0]` says what follows the first. What follows all of them stands at the last: `[:, -1]`.",
 )
 def generate_first_place(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens, choose=lambda logits: logits[:, 0].argmax(-1, keepdim=True))
@@ -1695,8 +1741,7 @@ def generate_first_place(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="logits at the last token but one",
-    hint="The logits at the token before the last are used: they say what the last one might be. What follows stands "
-    "at the last, `[:, -1]`.",
+    hint="They say what the last one might be. What follows it stands at the last, `[:, -1]`.",
 )
 def generate_last_but_one(model, prompt, num_new_tokens):
     def choose(logits):
@@ -1717,7 +1762,7 @@ def generate_of_all_places(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="argmax over the batch",
-    hint="`argmax` runs over the sequences, or over the whole batch. It runs over the vocabulary, the last axis.",
+    hint="It runs over the vocabulary, the last axis, for each sequence by itself.",
 )
 def generate_over_the_batch(model, prompt, num_new_tokens):
     def choose(logits):
@@ -1729,7 +1774,7 @@ def generate_over_the_batch(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="only the last token shown",
-    hint="The model is shown the last token alone. It is shown all that there is, up to max_len tokens.",
+    hint="The model is shown all that there is, up to max_len tokens.",
 )
 def generate_last_token(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens, see=lambda model, tokens: tokens[:, -1:])
@@ -1738,8 +1783,7 @@ def generate_last_token(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="the prompt shown each time",
-    hint="The model is shown the prompt each time, and never what was written since: the same token comes again and "
-    "again.",
+    hint="What was written since is never shown: the same token comes again and again.",
 )
 def generate_prompt_alone(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens, see=lambda model, tokens: seen(model, prompt))
@@ -1748,8 +1792,7 @@ def generate_prompt_alone(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="more than max_len tokens shown",
-    hint="The model is shown all tokens, and raises when there are more than max_len. Show it the last max_len: "
-    "`tokens[:, -model.max_len:]`.",
+    hint="The model raises then. Show it the last max_len: `tokens[:, -model.max_len:]`.",
 )
 def generate_no_window(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens, see=lambda model, tokens: tokens)
@@ -1758,8 +1801,7 @@ def generate_no_window(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="the first max_len tokens shown",
-    hint="The model is shown the *first* max_len tokens, and what is new is cut off. Show it the last: `tokens[:, "
-    "-model.max_len:]`.",
+    hint="What is new is cut off. Show the model the last ones: `tokens[:, -model.max_len:]`.",
 )
 def generate_first_window(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens, see=lambda model, tokens: tokens[:, : model.max_len])
@@ -1789,7 +1831,7 @@ def generate_cut(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="only the new tokens returned",
-    hint="Only the new tokens came back. The prompt comes first: (b, n + m).",
+    hint="The prompt comes first: (b, n + m).",
 )
 def generate_new_alone(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens)[:, prompt.shape[1] :]
@@ -1839,7 +1881,7 @@ def generate_at_once(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="tokens as floating numbers",
-    hint="The tokens came back as floating numbers. They are names: keep them int64.",
+    hint="Tokens are names: keep them int64.",
 )
 def generate_floats(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens).float()
@@ -1867,6 +1909,56 @@ def generate_leaves_training(model, prompt, num_new_tokens):
     tokens = written(model, prompt, num_new_tokens)
     model.train()
     return tokens
+
+
+@misconception(
+    "generate",
+    label="mode lost where nothing is written",
+    hint="With no token to add the function returns early, after `model.eval()` and before the mode is put back. "
+    "Return before the one, or after the other.",
+)
+def generate_returns_early(model, prompt, num_new_tokens):
+    before = model.training
+    model.eval()
+    if num_new_tokens == 0:
+        return prompt
+    tokens = written(model, prompt, num_new_tokens)
+    model.train(before)
+    return tokens
+
+
+@misconception(
+    "generate",
+    label="mode put back on the outside alone",
+    hint="`model.training = True` sets the mode of the outermost module, and its parts stay as `eval()` left them. "
+    "`model.train(...)` reaches all of them.",
+)
+def generate_mode_outside(model, prompt, num_new_tokens):
+    before = model.training
+    model.eval()
+    tokens = written(model, prompt, num_new_tokens)
+    model.training = before
+    return tokens
+
+
+@misconception(
+    "generate",
+    label="gradients of the model switched off",
+    hint="`requires_grad_(False)` was called on the model, and nobody can train it any more. To write without "
+    "gradients, stay inside `with torch.no_grad():`.",
+)
+def generate_freezes(model, prompt, num_new_tokens):
+    return written(model.requires_grad_(False), prompt, num_new_tokens)
+
+
+@misconception(
+    "generate",
+    label="a note left on the model",
+    hint="An attribute was set on the model. Keep what you need in a variable of your own.",
+)
+def generate_notes(model, prompt, num_new_tokens):
+    model.written = written(model, prompt, num_new_tokens)
+    return model.written
 
 
 @misconception(

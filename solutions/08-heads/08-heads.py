@@ -128,7 +128,8 @@ checks.run("by_hand", points=0)
 #
 # - Heads are counted from 0, and so are tokens. A head that is not there, such as −1 or h, raises `ValueError`, `RuntimeError` or
 #   `IndexError`. What else has to, and what is advice, stands under *Raises*.
-# - The layer that you are given is left as it was: its parameters, and its mode.
+# - The layer that you are given is left as it was, all of it: its parameters and whether they ask for gradients, its mode, its
+#   hooks, its attributes.
 # - A score has the floating dtype of its weights, and gradients flow through it.
 # - Same inputs, same result: nothing is drawn.
 
@@ -183,7 +184,8 @@ checks.run("previous_token_score", points=3)
 # *About 10 minutes · easy ●○○*
 #
 # The fewest singular values, the largest first, whose squares sum to at least the share `energy` of the sum of all squares. With
-# singular values 3, 2 and 1 the squares are 9, 4 and 1: two of them make 13 of 14, which is 93%.
+# singular values 3, 2 and 1 the squares are 9, 4 and 1: two of them make 13 of 14, which is 93%. A share that is met exactly is
+# reached: of two equal singular values, one makes 0.5. Advice, worth no points: a matrix of zeros has the effective rank 1.
 #
 # `torch.linalg.svdvals(A)` gives the singular values, largest first.
 
@@ -200,7 +202,7 @@ def effective_rank(A, energy=0.9):
     Returns
     -------
     int
-        At least 1 and at most min(n, m).
+        At least 1, be A all 0, and at most min(n, m).
 
     Raises
     ------
@@ -229,8 +231,14 @@ checks.run("effective_rank", points=4)
 # *About 20 minutes · medium ●●○*
 #
 # What the heads found stands side by side before it is mixed, $Y = (Z^{(0)} \mid \cdots \mid Z^{(h-1)})\, W_o + b_o$. Return a
-# copy of the layer in which the part of one head adds nothing. The other heads and $b_o$ stay as they are, and so does the layer that
-# you are given, even when the copy is trained later.
+# copy of the layer in which the part of one head adds nothing. The other heads, their weights and $b_o$ stay as they are, and so does
+# the layer that you are given, even when the copy is trained later. The copy does not lean on the layer either: when that is
+# trained, the copy stays as it is.
+#
+# The copy is a layer like the one that you are given. It is called in the same ways: with a query alone, with values that are not the
+# keys, with a mask, and with any of these by name, such as `mask=mask`. It has the layer's dtype and mode, and gradients flow back from
+# both of its results.
+# Its weights of the head that was cut may be anything.
 #
 # `copy.deepcopy(layer)` copies a module with its parameters and its mode. `nn.Linear` stores its weight transposed: rows of $W_o$ are
 # columns of `W_o.weight`. To write into a parameter, stay inside `with torch.no_grad():`. There is more than one place where a head
@@ -250,7 +258,8 @@ def ablate_head(layer, head):
     Returns
     -------
     module
-        Called as the layer is: it returns the result, and then the weights. None of its parameters is the layer's.
+        Called as the layer is, with the same names of arguments: it returns the result, and then the weights. In the layer's
+        mode. None of its parameters is the layer's.
 
     Raises
     ------
@@ -284,6 +293,7 @@ checks.run("ablate_head", points=6)
 #
 # `loss` is a function that takes a layer and returns a number. The importance of a head is the loss of the layer without it, minus the
 # loss of the whole layer. Each head is cut from the whole layer. It may well be negative: then the layer does better without the head.
+# You may cut heads in the layer itself, if it is afterwards as it was: put every number back, and take every hook off.
 #
 # You may use your `ablate_head`. The number may be a float of Python's or a tensor with one number in it.
 

@@ -2,10 +2,12 @@
 
 Scores are compared with `specifications`, which are in checking.zip and sum entry by entry, and ranks with those of
 matrices that are put together from singular values. A layer without a head is asked for its results, which are
-compared with the sum over the other heads; how it was silenced is its own affair. The tolerance is `RTOL` in
-`checking/expect.py`, which says how it was chosen.
+compared with the sum over the other heads; how it was silenced is its own affair. The layer that was given is looked
+at before and after with `left_as_it_was` of `checking/kept.py`. The tolerance is `RTOL` in `checking/expect.py`,
+which says how it was chosen.
 """
 
+import contextlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -22,18 +24,22 @@ import torch
 
 from checking import (
     Message,
+    Module,
     Suite,
     backward,
     counts_in,
     expect,
     expect_by_hand,
     expect_close,
+    expect_module,
     expect_raises,
     expect_tensor,
+    expect_tuple,
     expect_unchanged,
+    left_as_it_was,
     told_by,
 )
-from specifications import parts, rank_of, scores, without
+from specifications import attended, parts, rank_of, scores, without
 
 torch.set_num_threads(1)  # everything here is small
 
@@ -51,6 +57,7 @@ check, run = suite.check, suite.run
 
 REFUSED = (ValueError, RuntimeError, IndexError)
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+RESULTS = ("out", "weights")
 PROJECTIONS = ("W_q", "W_k", "W_v")
 
 
@@ -109,17 +116,18 @@ def some_spectrum(draw, size, energy=0.9):
             return singular, rank_of(singular, energy)
 
 
-# What is asked where the function under test lives. It imports what it needs itself.
+def some(draw, *shape):
+    """Return a mask that leaves each query at least one key, and hides at least one from each where there are two."""
+    mask = draw.rng.random(shape) < 0.5
+    order = draw.rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
+    return torch.tensor((mask | (order == 0)) & ((order != 1) | (shape[-1] == 1)))
 
 
-def probed(function, task, values, h, head, query, key, target=None, kind="float"):
-    """Make a layer with these parameters, hand it to the function, and return what comes of it.
+# What is asked where the function under test lives. Each imports what it needs itself.
 
-    `task` is "ablate": what the new layer returns (`out`), the layer's parameters before the new one was changed
-    (`kept`) and after (`after`), and the mode of both; "refuse": the names of what is raised; or "importance": the
-    importances for a loss that is the mean square distance to a target, given as a float or a tensor, and the layer's
-    parameters and mode afterwards.
-    """
+
+def made_layer(function, values, h, training):
+    """Return a layer with these parameters, in training mode or not: the `MultiHeadAttention` of the notebook."""
     import torch
     from torch import nn
 
@@ -140,48 +148,75 @@ def probed(function, task, values, h, head, query, key, target=None, kind="float
             return self.W_o((A @ v).transpose(1, 2).flatten(2)), A
 
     layer = MultiHeadAttention(len(values["W_o.weight"]), h, "W_o.bias" in values)
-    layer = layer.to(query.dtype)
-    layer.load_state_dict(values)
-    layer.train(kind == "training")
+    layer.to(values["W_o.weight"].dtype).load_state_dict(values)
+    return layer.train(training)
 
-    def state():
-        return {name: part.detach().clone() for name, part in layer.state_dict().items()}
 
-    if task == "importance":
+def cut(function, layer, head):
+    """Return what comes of cutting a head."""
+    return function(layer, head)
 
-        def loss(layer):
-            distance = (layer(query, key)[0] - target).square().mean()
-            return distance.item() if kind == "float" else distance
 
-        return {"importance": function(layer, loss), "after": state(), "training": layer.training}
-    if task == "refuse":
-        try:
-            function(layer, head)
-        except Exception as error:
-            return [kind.__name__ for kind in type(error).__mro__]
-        return []
-    made = function(layer, head)
-    out, weights = made(query, key)
-    kept = state()
+def trained(module):
+    """Change each of a module's parameters, as training would."""
+    import torch
+
     with torch.no_grad():
-        for part in made.parameters():
+        for part in module.parameters():
             part.add_(1)
-    found = {"out": out.detach(), "weights": weights.detach(), "kept": kept, "after": state()}
-    return found | {"training": made.training, "layer_training": layer.training}
 
 
+def can_learn(module):
+    """Tell whether some parameter of a module asks for a gradient."""
+    return any(part.requires_grad for part in module.parameters())
+
+
+def through_weights(module, query, key, upstream):
+    """Return the gradients of query and key for a loss that asks for the weights alone; None for none."""
+    import torch
+
+    leaves = [part.detach().clone().requires_grad_() for part in (query, key)]
+    with torch.enable_grad():
+        weights = module(*leaves)[1]
+        if not weights.requires_grad:
+            return None
+        (weights * upstream).sum().backward()
+    return [leaf.grad for leaf in leaves]
+
+
+def measured(function, layer, query, key, target, kind):
+    """Return the importances for a mean square distance to a target, which is given as a float or as a tensor."""
+
+    def loss(layer):
+        distance = (layer(query, key)[0] - target).square().mean()
+        return distance.item() if kind == "float" else distance
+
+    return function(layer, loss)
+
+
+A_LAYER = "a layer with d_model = {d_model} and {h} heads"
 AN_ABLATED = "head {head} of a layer with d_model = {d_model} and {h} heads"
 
 
-def ablated(ablate_head, draw, h, d_head, bias=True, dtype=torch.float64, kind="", head=None, lengths=(2, 3, 4)):
-    """Return what came of cutting a head, the parameters, the head, and what went in."""
-    b, n_q, n_k = lengths
+def layer_of(function, values, h, training=False):
+    """Return a layer with these parameters, to be an argument of the function under test and to be looked at."""
+    return Module(function, function.run_remote(made_layer, values, h, training), "layer")
+
+
+def ablated(ablate_head, layer, values, h, head):
+    """Return the copy without a head."""
+    given = Message(AN_ABLATED, d_model=len(values["W_o.weight"]), h=h, head=head)
+    made = ablate_head.run_remote(cut, layer, head, given=given)
+    expect_module(made, ablate_head.name)
+    return Module(ablate_head, made, Message("the layer that `{function}` returned", function=ablate_head.name))
+
+
+def some_ablated(ablate_head, draw, h, d_head, bias=True, dtype=torch.float64, training=False, head=None):
+    """Return a copy without a head, the layer that it was made of, that layer's parameters, and the head."""
     values = {name: part.to(dtype) for name, part in parameters(draw, h * d_head, bias).items()}
-    query, key = tensor(draw, b, n_q, h * d_head, dtype=dtype), tensor(draw, b, n_k, h * d_head, dtype=dtype)
     head = int(draw.rng.integers(h)) if head is None else head
-    given = Message(AN_ABLATED, d_model=h * d_head, h=h, head=head)
-    found = ablate_head.run_remote(probed, "ablate", values, h, head, query, key, None, kind, given=given)
-    return found, values, head, query, key
+    layer = layer_of(ablate_head, values, h, training)
+    return ablated(ablate_head, layer, values, h, head), layer, values, head
 
 
 # previous_token_score
@@ -207,7 +242,14 @@ def previous_token_score_values(previous_token_score, draw):
 def previous_token_score_alike(previous_token_score, draw):
     """Where all sizes are alike, along a long axis, and with sizes of 1, the axes still mean what they mean."""
     size, other, *_ = sizes(draw)
-    for shape in [(size,) * 4, (size,) * 3, (2, 1, draw.long(), None), (1, other, 2, 2), (1, 1, size, size)]:
+    for shape in [
+        (size,) * 4,
+        (size,) * 3,
+        (2, 1, draw.long(), None),
+        (1, other, 2, 2),
+        (1, 1, size, size),
+        (1, size, size),
+    ]:
         shape = [part or shape[-2] for part in shape]
         A = tensor(draw, *shape)
         expect_close(previous_token_score(A), scores(A.numpy()))
@@ -283,11 +325,14 @@ def effective_rank_values(effective_rank, draw):
 
 @check(weight=1, needs=[effective_rank_kind])
 def effective_rank_energy(effective_rank, draw):
-    """`energy` takes the place of 0.9."""
+    """`energy` takes the place of 0.9; a share that is met exactly is reached."""
     cases = []
     for energy in (0.5, 0.75, 0.99):
         singular, rank = some_spectrum(draw, 9, energy)
         cases.append((effective_rank(spectrum(draw, 9, 11, singular), energy), rank, singular, energy))
+    for n, energy in ((2, 0.5), (4, 0.25), (4, 0.5), (8, 0.75)):  # exact in binary
+        A = torch.eye(n, dtype=torch.float64)
+        cases.append((effective_rank(A, energy), round(n * energy), np.ones(n), energy))
     for case in cases:
         expect_rank(*case)
 
@@ -296,10 +341,21 @@ def effective_rank_energy(effective_rank, draw):
 def effective_rank_alike(effective_rank, draw):
     """Square matrices, long axes and axes of 1 are matrices too; adding a number to all entries is another matrix."""
     size, other, *_ = sizes(draw)
+    cases = []
     for n, m in ((7, 7), (draw.long(), 3), (other, draw.long()), (1, size), (size, 1), (1, 1)):
         singular, rank = some_spectrum(draw, min(n, m))
-        expect_rank(effective_rank(spectrum(draw, n, m, singular)), rank, singular, 0.9)
-    expect_rank(effective_rank(tensor(draw, size, 7) / 20 + 3), 1, [3 * (7 * size) ** 0.5, 0.1], 0.9)
+        cases.append((effective_rank(spectrum(draw, n, m, singular)), rank, singular, 0.9))
+    cases.append((effective_rank(tensor(draw, size, 7) / 20 + 3), 1, [3 * (7 * size) ** 0.5, 0.1], 0.9))
+    for case in cases:
+        expect_rank(*case)
+
+
+@check(weight=0, needs=[effective_rank_kind])
+def effective_rank_zero(effective_rank, draw):
+    """A matrix of zeros has the effective rank 1."""
+    n, m, *_ = sizes(draw)
+    for shape in ((n, m), (n, n), (1, m)):
+        expect_rank(effective_rank(torch.zeros(shape, dtype=torch.float64)), 1, [0.0] * min(shape), 0.9)
 
 
 @check(weight=1)
@@ -326,16 +382,35 @@ def effective_rank_kept(effective_rank, draw):
 # ablate_head
 
 
-def expect_ablated(ablate_head, draw, h, d_head, **more):
-    """Fail unless the result is that of the other heads; say what each head counts in it."""
-    found, values, head, query, key = ablated(ablate_head, draw, h, d_head, **more)
-    with told_by(counts_of, found["out"], values, h, head, query, key):
-        expect_close(found["out"], without(values, h, head, query, key))
+def expect_without(copy, values, h, head, query, key=None, value=None, mask=None, names=()):
+    """Fail unless a copy returns the sum of the other heads, and their weights; say what each head counts in it.
+
+    `names` are those of the arguments that are given by name.
+    """
+    arguments = {"query": query, "key": key, "value": value, "mask": mask}
+    named = {name: arguments.pop(name) for name in names}
+    given = [own for own in arguments.values() if own is not None]
+    result = copy.by_name(*given, **named) if named else copy(*given)
+    out, weights = expect_tuple(result, RESULTS)
+    with told_by(counts_of, out, values, h, head, query, key, value, mask):
+        expect_close(out, without(values, h, head, query, key, value, mask), what="out")
+    others = [t for t in range(h) if t != head]
+    expected = attended(values, h, query, key, value, mask)[:, others]
+    expect_close(weights[:, others], expected, what=Message("the weights of the other heads"))
 
 
-def counts_of(out, values, h, head, query, key):
+def expect_ablated(ablate_head, draw, h, d_head, lengths=(2, 3, 4), **more):
+    """Fail unless the result is that of the other heads."""
+    copy, _, values, head = some_ablated(ablate_head, draw, h, d_head, **more)
+    b, n_q, n_k = lengths
+    query, key = tensor(draw, b, n_q, h * d_head), tensor(draw, b, n_k, h * d_head)
+    expect_without(copy, values, h, head, query, key)
+
+
+def counts_of(out, values, h, head, *arguments):
     """Return a sentence on how often each head, and the bias of W_o, counts in a result; "" if that can't be told."""
-    added = parts(values, h, query, key)
+    added = parts(values, h, *arguments)
+    out = torch.tensor(out)
     terms = {str(t): part for t, part in enumerate(added)}
     if "W_o.bias" in values:
         terms["bias"] = values["W_o.bias"].expand(added[0].shape)
@@ -359,12 +434,14 @@ def counts_of(out, values, h, head, query, key):
 def ablate_head_layer(ablate_head, draw):
     """The result is called as the layer is, and returns tensors of the same shapes."""
     _, _, _, h, d_head = sizes(draw)
-    found, *_ = ablated(ablate_head, draw, h, d_head)
-    expect_tensor(found["out"], (2, 3, h * d_head))
-    expect_tensor(found["weights"], (2, h, 3, 4), what=Message("the second result"))
+    copy, *_ = some_ablated(ablate_head, draw, h, d_head)
+    result = copy(tensor(draw, 2, 3, h * d_head), tensor(draw, 2, 4, h * d_head))
+    expect_tuple(result, RESULTS)
+    expect_tensor(result[0], (2, 3, h * d_head), what="out")
+    expect_tensor(result[1], (2, h, 3, 4), what="weights")
 
 
-@check(weight=4, needs=[ablate_head_layer])
+@check(weight=3, needs=[ablate_head_layer])
 def ablate_head_silent(ablate_head, draw):
     """Its result is the sum of what the other heads add, and the bias of W_o."""
     _, _, _, h, d_head = sizes(draw)
@@ -387,30 +464,77 @@ def ablate_head_alike(ablate_head, draw):
         expect_ablated(ablate_head, draw, h, d_head, lengths=lengths)
 
 
+@check(weight=1, needs=[ablate_head_silent])
+def ablate_head_called(ablate_head, draw):
+    """It takes what the layer takes: a query alone, values that are not the keys, a mask, and all that by name."""
+    b, n_q, n_k, h, d_head = sizes(draw)
+    copy, _, values, head = some_ablated(ablate_head, draw, h, d_head)
+    query = tensor(draw, b, n_q, h * d_head)
+    key, value = (tensor(draw, b, n_k, h * d_head) for _ in range(2))
+    mask = some(draw, n_q, n_k)
+    expect_without(copy, values, h, head, query, key, value, mask)
+    expect_without(copy, values, h, head, query, key, value)
+    expect_without(copy, values, h, head, query)
+    expect_without(copy, values, h, head, query, key, value, mask, names=["mask", "value", "key", "query"])
+    expect_without(copy, values, h, head, query, mask=some(draw, n_q, n_q), names=["mask"])
+
+
 @check(weight=1, needs=[ablate_head_layer])
 def ablate_head_kept(ablate_head, draw):
-    """The layer that was given has its parameters still, and training the copy does not change them."""
-    _, _, _, h, d_head = sizes(draw)
-    found, values, *_ = ablated(ablate_head, draw, h, d_head)
-    for what, state in (
-        ("the parameter {name} of the layer", found["kept"]),
-        ("the parameter {name} of the layer after the copy was changed", found["after"]),
-    ):
-        for name, part in values.items():
-            expect_close(state[name], part, what=Message(what, name=name))
+    """The layer is left as it was, hooks and attributes too; training it changes no copy, training a copy not it."""
+    b, n_q, n_k, h, d_head = sizes(draw)
+    query, key = tensor(draw, b, n_q, h * d_head), tensor(draw, b, n_k, h * d_head)
+    for training in (True, False):
+        values = parameters(draw, h * d_head)
+        layer = layer_of(ablate_head, values, h, training)
+        with left_as_it_was(layer, query, key):
+            copy = ablated(ablate_head, layer, values, h, int(draw.rng.integers(h)))
+    copy.run_remote(trained)
+    after = layer.state()
+    for name, part in values.items():
+        what = Message("the parameter {name} of the layer after the copy was changed", name=name)
+        expect_close(after[name], part, what=what)
+    before, _ = expect_tuple(copy(query, key), RESULTS)
+    layer.run_remote(trained)
+    again, _ = expect_tuple(copy(query, key), RESULTS)
+    expect_close(again, before, what=Message("the result of the copy after the layer was changed"))
+
+
+@check(weight=0.5, needs=[ablate_head_silent])
+def ablate_head_gradient(ablate_head, draw):
+    """The copy can be trained as the layer can: gradients flow back from its results, and from its weights."""
+    b, n_q, n_k, h, d_head = sizes(draw)
+    copy, _, values, head = some_ablated(ablate_head, draw, h, d_head)
+    expect(copy.run_remote(can_learn) is True, "No parameter of the copy asks for a gradient: it cannot be trained.")
+    inputs = tensor(draw, b, n_q, h * d_head), tensor(draw, b, n_k, h * d_head)
+    upstream = tensor(draw, b, n_q, h * d_head)
+    leaves = [part.clone().requires_grad_() for part in inputs]
+    (without(values, h, head, *leaves) * upstream).sum().backward()
+    _, came, _ = backward(copy, *inputs, upstream=upstream)
+    for name, part, leaf in zip(("query", "key"), came, leaves, strict=True):
+        expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
+    upstream = tensor(draw, b, h, n_q, n_k)
+    upstream[:, head] = 0  # whose weights may be anything
+    leaves = [part.clone().requires_grad_() for part in inputs]
+    (attended(values, h, *leaves) * upstream).sum().backward()
+    came = copy.run_remote(through_weights, *inputs, upstream)
+    message = "No gradient comes back from the weights that are returned: `detach`, `.data` or NumPy cut them off."
+    expect(came is not None, message)
+    for name, part, leaf in zip(("query", "key"), came, leaves, strict=True):
+        expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
 
 
 @check(weight=1, needs=[ablate_head_layer])
 def ablate_head_like(ablate_head, draw):
-    """The copy has the dtype and the mode of the layer, and the layer keeps its own mode."""
+    """The copy has the dtype and the mode of the layer."""
     _, _, _, h, d_head = sizes(draw)
-    for dtype, kind in ((torch.float32, "training"), (torch.float64, "use")):
-        found, *_ = ablated(ablate_head, draw, h, d_head, dtype=dtype, kind=kind)
-        expect_tensor(found["out"], (2, 3, h * d_head), dtype)
-        for name, what in (("training", "copy"), ("layer_training", "layer")):
-            message = "`{what}.training` should be {expected}, as it was in the layer, and is {found}."
-            values = {"what": what, "expected": str(kind == "training"), "found": str(found[name])[:10]}
-            expect(found[name] is (kind == "training"), Message(message, **values))
+    for dtype, training in ((torch.float32, True), (torch.float64, False)):
+        copy, *_ = some_ablated(ablate_head, draw, h, d_head, dtype=dtype, training=training)
+        query, key = (tensor(draw, 2, n, h * d_head, dtype=dtype) for n in (3, 4))
+        expect_tensor(copy(query, key)[0], (2, 3, h * d_head), dtype, what="out")
+        found = copy.read("training")
+        message = "`copy.training` should be {expected}, as it is in the layer, and is {found}."
+        expect(found is training, Message(message, expected=str(training), found=str(found)[:10]))
 
 
 @check(weight=1)
@@ -418,19 +542,20 @@ def ablate_head_refuses(ablate_head, draw):
     """A head that is not there, h, beyond or negative, raises `ValueError`, `RuntimeError` or `IndexError`."""
     # Worth points: Python counts -1 from the end, and a slice beyond the end is empty: another head is cut, or none.
     _, _, _, h, d_head = sizes(draw)
-    values, x = parameters(draw, h * d_head), tensor(draw, 1, 2, h * d_head)
+    layer = layer_of(ablate_head, parameters(draw, h * d_head), h)
     for head in (h, h + 1, -1):
-        raised = ablate_head.run_remote(probed, "refuse", values, h, head, x, x)
-        found = Message("{kind} is raised", kind=raised[0][:40]) if raised else Message("nothing is raised")
-        message = "There is no head {head} in a layer of {h}: ValueError should be raised, and {found}."
-        expect({kind.__name__ for kind in REFUSED} & set(raised), Message(message, head=head, h=h, found=found))
+        because = Message("there is no head {head} in a layer of {h}", head=head, h=h)
+        expect_raises(REFUSED, ablate_head, layer, head, because=because)
 
 
 # head_importance
 
 
-def importance(head_importance, draw, h, d_head, kind="float", best=None):
-    """Return what came, the parameters, and the importances to expect; the target lacks head `best`, if given."""
+def importance(head_importance, draw, h, d_head, kind="float", best=None, training=False, whole=False):
+    """Return what came, and the importances to expect; the target lacks head `best`, if given.
+
+    With `whole`, fail unless the layer is left as it was.
+    """
     b, n_q, n_k, *_ = sizes(draw)
     d_model = h * d_head
     values = parameters(draw, d_model)
@@ -438,16 +563,18 @@ def importance(head_importance, draw, h, d_head, kind="float", best=None):
     outs = [without(values, h, head, query, key) for head in (*range(h), None)]
     target = tensor(draw, b, n_q, d_model) + outs[-1] if best is None else outs[best]
     losses = np.array([(out - target).square().mean().item() for out in outs])
-    given = Message("a layer with d_model = {d_model} and {h} heads", d_model=d_model, h=h)
-    found = head_importance.run_remote(probed, "importance", values, h, 0, query, key, target, kind, given=given)
-    return found, values, losses[:-1] - losses[-1]
+    layer = layer_of(head_importance, values, h, training)
+    given = Message(A_LAYER, d_model=d_model, h=h)
+    with left_as_it_was(layer, query, key) if whole else contextlib.nullcontext():
+        found = head_importance.run_remote(measured, layer, query, key, target, kind, given=given)
+    return found, losses[:-1] - losses[-1]
 
 
 @check(weight=1)
 def head_importance_shape(head_importance, draw):
     """The result is a tensor of shape (h,)."""
     _, _, _, h, d_head = sizes(draw)
-    expect_tensor(importance(head_importance, draw, h, d_head)[0]["importance"], (h,))
+    expect_tensor(importance(head_importance, draw, h, d_head)[0], (h,))
 
 
 @check(weight=4, needs=[head_importance_shape])
@@ -455,24 +582,24 @@ def head_importance_values(head_importance, draw):
     """Entry t is the loss without head t alone minus that of the whole layer; `ablate_head`, if called, is right."""
     for _ in range(2):
         _, _, _, h, d_head = sizes(draw)
-        found, _, expected = importance(head_importance, draw, h, d_head)
-        expect_close(found["importance"], expected)
+        found, expected = importance(head_importance, draw, h, d_head)
+        expect_close(found, expected)
 
 
 @check(weight=1, needs=[head_importance_shape])
 def head_importance_negative(head_importance, draw):
     """A head without which the loss is smaller has a negative importance."""
     _, _, _, h, d_head = sizes(draw)
-    found, _, expected = importance(head_importance, draw, h, d_head, best=int(draw.rng.integers(h)))
-    expect_close(found["importance"], expected)
+    found, expected = importance(head_importance, draw, h, d_head, best=int(draw.rng.integers(h)))
+    expect_close(found, expected)
 
 
 @check(weight=1, needs=[head_importance_shape])
 def head_importance_number(head_importance, draw):
     """The loss may return a tensor with one number in place of a float."""
     _, _, _, h, d_head = sizes(draw)
-    found, _, expected = importance(head_importance, draw, h, d_head, kind="tensor")
-    expect_close(found["importance"], expected)
+    found, expected = importance(head_importance, draw, h, d_head, kind="tensor")
+    expect_close(found, expected)
 
 
 @check(weight=1, needs=[head_importance_shape])
@@ -480,19 +607,13 @@ def head_importance_ones(head_importance, draw):
     """A single head, or heads of one number, are heads too."""
     size, *_ = sizes(draw)
     for h, d_head in ((1, size), (size, 1), (size, size)):
-        found, _, expected = importance(head_importance, draw, h, d_head)
-        expect_close(found["importance"], expected)
+        found, expected = importance(head_importance, draw, h, d_head)
+        expect_close(found, expected)
 
 
 @check(weight=1, needs=[head_importance_shape])
 def head_importance_kept(head_importance, draw):
-    """The layer has its parameters still, and its mode."""
+    """The layer is left as it was: its parameters, its mode, its hooks and attributes."""
     _, _, _, h, d_head = sizes(draw)
-    for kind in ("training", "float"):
-        found, values, _ = importance(head_importance, draw, h, d_head, kind=kind)
-        for name, part in values.items():
-            expect_close(found["after"][name], part, what=Message("the parameter {name} of the layer", name=name))
-        expect(
-            found["training"] is (kind == "training"),
-            "The layer's mode, `layer.training`, is another one afterwards.",
-        )
+    for training in (True, False):
+        importance(head_importance, draw, h, d_head, training=training, whole=True)

@@ -119,7 +119,7 @@ def previous_token_score_itself(A):
 @misconception(
     "previous_token_score",
     label="divided by n",
-    hint="There are n - 1 tokens with one before them, and the sum was divided by n.",
+    hint="There are n - 1 tokens with one before them: the mean is over these.",
 )
 def previous_token_score_of_n(A):
     square(A)
@@ -221,6 +221,17 @@ def previous_token_score_of_rectangles(A):
     return over_batch(A.diagonal(-1, -2, -1).mean(-1), A.dim())
 
 
+@misconception(
+    "previous_token_score",
+    label="one head taken for a batch",
+    hint="(1, n, n) is one head without a batch. Its first axis was taken away, and the score came without an axis.",
+)
+def previous_token_score_one_head(A):
+    square(A)
+    A = A[0] if len(A) == 1 else A
+    return over_batch(A.diagonal(-1, -2, -1).mean(-1), A.dim())
+
+
 # previous_token_score: right
 
 
@@ -302,7 +313,7 @@ def effective_rank_by_the_largest(A, energy=0.9):
 @misconception(
     "effective_rank",
     label="smallest singular values added first",
-    hint="The smallest singular values were added up first. `svdvals` gives the largest first; `eigvalsh` does not.",
+    hint="`svdvals` gives the largest first; `eigvalsh` does not.",
 )
 def effective_rank_smallest_first(A, energy=0.9):
     return reached(squares_of(A).flip(0), energy)
@@ -372,6 +383,28 @@ def effective_rank_in_place(A, energy=0.9):
     squares = squares_of(A)
     A.detach().div_(squares.sum().sqrt())
     return reached(squares, energy)
+
+
+@misconception(
+    "effective_rank",
+    label="share to be exceeded",
+    hint="A share that is met exactly is reached: of two equal singular values one makes half of all. Compare with "
+    "`>=` where you count what is enough, and with `<` where you count what is not.",
+)
+def effective_rank_exceeded(A, energy=0.9):
+    squares = squares_of(A)
+    return min(int((squares.cumsum(0) <= energy * squares.sum()).sum()) + 1, len(squares))
+
+
+@misconception(
+    "effective_rank",
+    label="zeros have no rank of 1",
+    hint="Where all is 0 the shares are 0 / 0, which is NaN, and no comparison with NaN holds. Without dividing, 0 "
+    "reaches 0.9 of 0.",
+)
+def effective_rank_of_zeros(A, energy=0.9):
+    squares = squares_of(A)
+    return reached(squares, energy) if squares.any() else len(squares) + 1
 
 
 # ablate_head: wrong
@@ -509,8 +542,7 @@ def ablate_head_unchanged(layer, head):
 @misconception(
     "ablate_head",
     label="a new layer with new parameters",
-    hint="This is a new layer, with parameters drawn anew. `load_state_dict` brings in those of the layer, or copy "
-    "it.",
+    hint="`load_state_dict` brings in the parameters of the layer, or copy the whole of it.",
 )
 def ablate_head_new(layer, head):
     there(layer, head)
@@ -580,6 +612,179 @@ def ablate_head_needs_bias(layer, head):
         made.W_v.weight[own] = 0
         made.W_v.bias[own] = 0
     return made
+
+
+@misconception(
+    "ablate_head",
+    label="hook put on the layer, then copied",
+    hint="From then on the layer that you were given lacks the head as well. Copy it first, and put the hook on the "
+    "copy.",
+)
+def ablate_head_hook_on_layer(layer, head):
+    own = there(layer, head)
+
+    def silence(module, inputs):
+        found = inputs[0].clone()
+        found[..., own] = 0
+        return (found,)
+
+    layer.W_o.register_forward_pre_hook(silence)
+    return copy.deepcopy(layer)
+
+
+@misconception(
+    "ablate_head",
+    label="gradients of the layer switched off",
+    hint="`requires_grad_(False)` was called on the layer that you were given, and nobody can train that layer any "
+    "more. To write into parameters, stay inside `with torch.no_grad():`.",
+)
+def ablate_head_layer_frozen(layer, head):
+    layer.requires_grad_(False)
+    return silenced(layer, head).requires_grad_()
+
+
+@misconception(
+    "ablate_head",
+    label="layer set to evaluation",
+    hint="`layer.eval()` changes the layer that you were given, and whoever trains it goes on in the wrong mode. "
+    "Nothing here depends on the mode: leave it as it is.",
+)
+def ablate_head_eval(layer, head):
+    layer.eval()
+    return silenced(layer, head)
+
+
+@misconception(
+    "ablate_head",
+    label="a note left on the layer",
+    hint="An attribute was set on the layer that you were given. Set it on the copy, if you need it.",
+)
+def ablate_head_note(layer, head):
+    made = silenced(layer, head)
+    layer.ablated = head
+    return made
+
+
+class Around(nn.Module):
+    """A layer without a head, and around it what a mistake may be in."""
+
+    def __init__(self, layer, head):
+        super().__init__()
+        self.layer = silenced(layer, head)
+        self.training = layer.training
+
+
+@misconception(
+    "ablate_head",
+    label="mask not taken by the copy",
+    hint="The copy's `forward` takes `query` and `key` alone. It is called as the layer is: give it all four "
+    "arguments, or copy the layer itself.",
+)
+def ablate_head_two_arguments(layer, head):
+    class TwoArguments(Around):
+        def forward(self, query, key=None):
+            return self.layer(query, key)
+
+    return TwoArguments(layer, head)
+
+
+@misconception(
+    "ablate_head",
+    label="mask lost on the way",
+    hint="The copy takes a mask and does not hand it on, so that hidden keys are seen.",
+)
+def ablate_head_mask_lost(layer, head):
+    class MaskLost(Around):
+        def forward(self, query, key=None, value=None, mask=None):
+            return self.layer(query, key, value)
+
+    return MaskLost(layer, head)
+
+
+@misconception(
+    "ablate_head",
+    label="values lost on the way",
+    hint="The copy mixes the keys where it was given other values. Hand `value` on.",
+)
+def ablate_head_value_lost(layer, head):
+    class ValueLost(Around):
+        def forward(self, query, key=None, value=None, mask=None):
+            return self.layer(query, key, None, mask)
+
+    return ValueLost(layer, head)
+
+
+@misconception(
+    "ablate_head",
+    label="arguments of the copy renamed",
+    hint="Whoever calls the layer with `mask=mask` calls the copy so, too: its `forward` takes `query`, `key`, "
+    "`value` and `mask`, by these names.",
+)
+def ablate_head_renamed(layer, head):
+    class Renamed(Around):
+        def forward(self, q, k=None, v=None, m=None):
+            return self.layer(q, k, v, m)
+
+    return Renamed(layer, head)
+
+
+@misconception(
+    "ablate_head",
+    label="copy leans on the layer",
+    hint="The copy computes with the parameters of the layer: when the layer is trained, the copy becomes another. "
+    "Copy the layer, `copy.deepcopy(layer)`.",
+)
+def ablate_head_leans(layer, head):
+    there(layer, head)
+
+    class Leans(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.training = layer.training
+            self.anything = nn.Parameter(torch.zeros(()))
+
+        def forward(self, *arguments, **named):
+            return silenced(layer, head)(*arguments, **named)
+
+    return Leans()
+
+
+@misconception(
+    "ablate_head",
+    label="copy that cannot learn",
+    hint="No parameter of the copy asks for a gradient any more: leave `requires_grad_(False)` out. The copy is a "
+    "layer like another, and can be trained.",
+)
+def ablate_head_copy_frozen(layer, head):
+    return silenced(layer, head).requires_grad_(False)
+
+
+@misconception(
+    "ablate_head",
+    label="copy that cuts autograd off",
+    hint="The copy computes inside `torch.no_grad()`, or detaches what it returns. `no_grad` is for the moment at "
+    "which you write the zeros.",
+)
+def ablate_head_cut_off(layer, head):
+    class CutOff(Around):
+        def forward(self, *arguments, **named):
+            return tuple(own.detach() for own in self.layer(*arguments, **named))
+
+    return CutOff(layer, head)
+
+
+@misconception(
+    "ablate_head",
+    label="weights of the copy cut off",
+    hint="The copy's `forward` detaches the weights, and the layer's does not. Return them as they come.",
+)
+def ablate_head_weights_cut_off(layer, head):
+    class WeightsCutOff(Around):
+        def forward(self, *arguments, **named):
+            out, weights = self.layer(*arguments, **named)
+            return out, weights.detach()
+
+    return WeightsCutOff(layer, head)
 
 
 @misconception("ablate_head", label="nothing returned", hint="The function ends without `return made`.")
@@ -689,6 +894,48 @@ def head_importance_in_place(layer, loss):
     without, whole = losses(layer, loss)
     with torch.no_grad():
         layer.W_o.weight.zero_()
+    return torch.tensor([own - whole for own in without])
+
+
+@misconception(
+    "head_importance",
+    label="last hook never taken off",
+    hint="A hook on the layer silenced one head after another, and the last one is still there: `handle.remove()` "
+    "takes it off.",
+)
+def head_importance_hook_left(layer, loss):
+    without, whole = losses(layer, loss)
+    own = there(layer, layer.num_heads - 1)
+
+    def silence(module, inputs):
+        found = inputs[0].clone()
+        found[..., own] = 0
+        return (found,)
+
+    layer.W_o.register_forward_pre_hook(silence)
+    return torch.tensor([own - whole for own in without])
+
+
+@misconception(
+    "head_importance",
+    label="gradients of the layer switched off",
+    hint="`requires_grad_(False)` was called on the layer, and nobody can train it any more. To measure without "
+    "gradients, write `with torch.no_grad():`.",
+)
+def head_importance_frozen(layer, loss):
+    layer.requires_grad_(False)
+    without, whole = losses(layer, loss)
+    return torch.tensor([own - whole for own in without])
+
+
+@misconception(
+    "head_importance",
+    label="layer left in evaluation mode",
+    hint="`layer.eval()` was called and never taken back: whoever trains the layer goes on in the wrong mode. "
+    "Nothing here depends on the mode.",
+)
+def head_importance_eval(layer, loss):
+    without, whole = losses(layer.eval(), loss)
     return torch.tensor([own - whole for own in without])
 
 

@@ -129,7 +129,68 @@ def ablate_head_hook(layer, head):
     return made
 
 
+@right("ablate_head")
+def ablate_head_wrapped(layer, head):
+    """A module around a copy, which hands on whatever it is called with."""
+    own = there(layer, head)
+
+    class Without(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.whole = copy.deepcopy(layer)
+            self.train(layer.training)
+
+        def forward(self, *arguments, **named):
+            with torch.no_grad():
+                self.whole.W_o.weight[:, own] = 0
+            return self.whole(*arguments, **named)
+
+    return Without()
+
+
+@right("ablate_head")
+class ablate_head_class(nn.Module):
+    """What is called is a class, and what comes of it a layer written anew."""
+
+    def __init__(self, layer, head):
+        super().__init__()
+        self.own = there(layer, head)
+        self.heads = layer.num_heads
+        self.parts = nn.ModuleList(copy.deepcopy(part) for part in (layer.W_q, layer.W_k, layer.W_v, layer.W_o))
+        self.train(layer.training)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        inputs = zip(self.parts, (query, key, value), strict=False)
+        q, k, v = (part(X).unflatten(-1, (self.heads, -1)).transpose(1, 2) for part, X in inputs)
+        S = q @ k.mT / q.shape[-1] ** 0.5
+        A = (S if mask is None else S.masked_fill(~mask, -torch.inf)).softmax(-1)
+        Z = (A @ v).transpose(1, 2).flatten(2)
+        keep = torch.ones_like(Z[0, 0])
+        keep[self.own] = 0
+        return self.parts[-1](Z * keep), A
+
+
 # head_importance
+
+
+@right("head_importance")
+def head_importance_hooks(layer, loss):
+    """A hook for each head, which is taken off again."""
+    whole, found = float(loss(layer)), []
+    for head in range(layer.num_heads):
+        own = there(layer, head)
+
+        def silence(module, inputs, own=own):
+            found = inputs[0].clone()
+            found[..., own] = 0
+            return (found,)
+
+        handle = layer.W_o.register_forward_pre_hook(silence)
+        found.append(float(loss(layer)) - whole)
+        handle.remove()
+    return torch.tensor(found)
 
 
 @right("head_importance")

@@ -13,24 +13,41 @@ def scores(A):
     return np.array([sum(A[s, t, i, i - 1] for s in range(b) for i in range(1, n)) / (b * (n - 1)) for t in range(h)])
 
 
-def parts(values, h, query, key):
-    """Return what each head of a layer with these parameters adds to the result, (h, b, n_q, d_model)."""
+def projected(values, h, *inputs):
+    """Return queries, keys and values of each head, (b, h, n, d_head), of inputs (b, n, d_model)."""
     found = []
-    for name, X in zip(PROJECTIONS, (query, key, key), strict=True):
-        projected = torch.einsum("bnd,hed->bhne", X, values[f"{name}.weight"].unflatten(0, (h, -1)))
+    for name, X in zip(PROJECTIONS, inputs, strict=True):
+        own = torch.einsum("bnd,hed->bhne", X, values[f"{name}.weight"].unflatten(0, (h, -1)))
         if f"{name}.bias" in values:
-            projected = projected + values[f"{name}.bias"].unflatten(0, (h, 1, -1))
-        found.append(projected)
-    q, k, v = found
+            own = own + values[f"{name}.bias"].unflatten(0, (h, 1, -1))
+        found.append(own)
+    return found
+
+
+def sources(query, key=None, value=None):
+    key = query if key is None else key
+    return query, key, key if value is None else value
+
+
+def attended(values, h, query, key=None, value=None, mask=None):
+    """Return the weights of a layer with these parameters, (b, h, n_q, n_k)."""
+    q, k, _ = projected(values, h, *sources(query, key, value))
     S = torch.einsum("bhie,bhje->bhij", q, k) * q.shape[-1] ** -0.5
     E = torch.exp(S - S.amax(-1, keepdim=True))
-    A = E / E.sum(-1, keepdim=True)
+    E = E if mask is None else E * mask
+    return E / E.sum(-1, keepdim=True)
+
+
+def parts(values, h, query, key=None, value=None, mask=None):
+    """Return what each head of a layer with these parameters adds to the result, (h, b, n_q, d_model)."""
+    *_, v = projected(values, h, *sources(query, key, value))
+    A = attended(values, h, query, key, value, mask)
     return torch.einsum("bhij,bhje,dhe->hbid", A, v, values["W_o.weight"].unflatten(1, (h, -1)))
 
 
-def without(values, h, head, query, key):
+def without(values, h, head, *arguments):
     """Return the result of a layer with these parameters without one head; None: with all of them."""
-    added = parts(values, h, query, key)
+    added = parts(values, h, *arguments)
     out = sum(added[t] for t in range(h) if t != head) + torch.zeros_like(added[0])
     return out + values["W_o.bias"] if "W_o.bias" in values else out
 

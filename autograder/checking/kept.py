@@ -1,0 +1,147 @@
+"""Whether a module that a function is given is afterwards as it was: all of it, and not its parameters alone."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from .expect import Failed, expect_close
+from .modules import Module
+from .words import Message
+
+MOST_SAID = 40
+
+
+def described(module: "Any", inputs: "Any" = (), begin: "bool" = False) -> "dict[str, Any]":
+    """Return what a module is like, part by part, as plain values; it goes to where the module lives as text.
+
+    With `begin`, each parameter gets a gradient first, so that it shows if one is taken away. Results are those for
+    `inputs`, if there are some.
+    """
+    import torch
+
+    if begin:
+        for parameter in module.parameters():
+            parameter.grad = torch.ones_like(parameter)
+    kinds = {
+        "_forward_pre_hooks": "register_forward_pre_hook",
+        "_forward_hooks": "register_forward_hook",
+        "_backward_pre_hooks": "register_full_backward_pre_hook",
+        "_backward_hooks": "register_full_backward_hook",
+        "_state_dict_pre_hooks": "register_state_dict_pre_hook",
+        "_state_dict_hooks": "register_state_dict_post_hook",
+        "_load_state_dict_pre_hooks": "register_load_state_dict_pre_hook",
+        "_load_state_dict_post_hooks": "register_load_state_dict_post_hook",
+    }
+    usual = vars(torch.nn.Module())
+    modes, hooks, attributes = {}, {}, {}
+    for path, part in module.named_modules():
+        modes[path] = part.training
+        attributes[f"{path}.__class__"] = type(part).__name__
+        for name, value in vars(part).items():
+            if name in kinds:
+                hooks[f"{path} {kinds[name]}"] = len(value)
+            elif name not in usual:
+                plain = value is None or type(value) in (bool, int, float, str, tuple, list, dict)
+                attributes[f"{path}.{name}"] = repr(value)[:200] if plain else type(value).__name__
+    parameters = dict(module.named_parameters())
+    for path, own in parameters.items():
+        hooks[f"{path} register_hook"] = len(own._backward_hooks or ())
+    results = []
+    if len(inputs):
+        try:
+            with torch.no_grad():
+                made = module(*inputs)
+            results = [own.detach().clone() for own in (made if isinstance(made, (tuple, list)) else [made])]
+        except Exception as error:
+            results = [type(error).__name__]
+    return {
+        "parameters": {path: own.detach().clone() for path, own in parameters.items()},
+        "buffers": {path: own.detach().clone() for path, own in module.named_buffers()},
+        "modes": modes,
+        "requires_grad": {path: own.requires_grad for path, own in parameters.items()},
+        "hooks": hooks,
+        "attributes": attributes,
+        "gradients": {path: own.grad is not None and bool((own.grad == 1).all()) for path, own in parameters.items()},
+        "results": results,
+    }
+
+
+@contextlib.contextmanager
+def left_as_it_was(given: Module, *inputs: Any) -> Iterator[None]:
+    """Fail unless a module is, when the context ends, as it was when it began; say in a sentence what differs.
+
+    Parameters
+    ----------
+    given : Module
+        What the function under test is given. `given.name` is what feedback calls it.
+    inputs
+        What the module is called with before and after, in the mode that it is in. Without any, it is not called.
+    """
+    before = given.run_remote(described, inputs, True)
+    yield
+    expect_left(before, given.run_remote(described, inputs), given.name)
+
+
+def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Message) -> None:
+    """Fail unless two descriptions of a module, which `described` made, are the same."""
+
+    def fails(template: str, **values: Any) -> Failed:
+        return Failed(Message(template, **values), tells=True)
+
+    def owner(path: str) -> str | Message:
+        """Return what a part of the module is called."""
+        if not path:
+            return Message("`{name}`", name=name)
+        return Message("`{part}` of `{name}`", part=path[:MOST_SAID], name=name)
+
+    if any(list(after[kind]) != list(before[kind]) for kind in ("parameters", "buffers", "modes")):
+        raise fails("`{name}` has other parameters, buffers or modules in it afterwards than before.", name=name)
+    for kind, what in (
+        ("parameters", "the parameter {part} of `{name}`"),
+        ("buffers", "the buffer {part} of `{name}`"),
+    ):
+        for path, own in before[kind].items():
+            expect_close(after[kind][path], own, what=Message(what, part=path[:MOST_SAID], name=name))
+    for path, own in before["modes"].items():
+        if after["modes"][path] is not own:
+            if own:
+                message = "{owner} was in training mode before, and is in evaluation mode afterwards."
+            else:
+                message = "{owner} was in evaluation mode before, and is in training mode afterwards."
+            raise fails(message, owner=owner(path))
+    for path, own in before["requires_grad"].items():
+        if after["requires_grad"][path] is not own:
+            message = "The parameter {part} of `{name}` had `requires_grad={before}`, and has {after} afterwards."
+            raise fails(message, part=path[:MOST_SAID], name=name, before=str(own), after=str(not own))
+    for place in [*before["hooks"], *after["hooks"]]:
+        was, found = (own["hooks"].get(place, 0) for own in (before, after))
+        if found != was:
+            path, _, kind = place.partition(" ")
+            if found > was:
+                message = "{owner} has a hook afterwards that it did not have before, from `{kind}`."
+            else:
+                message = "{owner} lacks a hook afterwards that it had before, from `{kind}`."
+            raise fails(message, owner=owner(path), kind=kind[:MOST_SAID])
+    for place in [*before["attributes"], *after["attributes"]]:
+        was, found = (own["attributes"].get(place) for own in (before, after))
+        if found != was:
+            path, _, attribute = place.rpartition(".")
+            values = {"attribute": attribute[:MOST_SAID], "owner": owner(path)}
+            if was is None:
+                message = "{owner} has an attribute `{attribute}` afterwards that it did not have before."
+                raise fails(message, **values)
+            if found is None:
+                raise fails("{owner} has no attribute `{attribute}` afterwards, and had one before.", **values)
+            message = "`{attribute}` of {owner} was {before}, and is {after} afterwards."
+            raise fails(message, **values, before=str(was)[:MOST_SAID], after=str(found)[:MOST_SAID])
+    for path, own in before["gradients"].items():
+        if after["gradients"][path] is not own:
+            message = "The gradient that the parameter {part} of `{name}` had is another one afterwards, or gone."
+            raise fails(message, part=path[:MOST_SAID], name=name)
+    if len(after["results"]) != len(before["results"]):
+        raise fails("`{name}` returns something else afterwards, for the same input.", name=name)
+    for own, came in zip(before["results"], after["results"], strict=True):
+        if hasattr(own, "shape"):
+            expect_close(came, own, what=Message("the result of `{name}` for the same input", name=name))
+        elif came != own:
+            raise fails("`{name}` returns something else afterwards, for the same input.", name=name)
