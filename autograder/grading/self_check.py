@@ -82,7 +82,7 @@ class SelfCheck:
         self.exercise = _exercise_of(self.course, self.path, parsed)
         another = file_kinds.of_another(self.exercise, data, text.name(self.path.name))
         if another:
-            raise UserError(f"{another} Name it after the exercise whose it is, or open the right one.")
+            raise UserError(f"{another} To check this one, name it {another.values['other']}.ipynb.")
         self.worker = Worker(dataclasses.replace(self.setting, exercises=(self.exercise.name,)), self.guests)
         self.limits = self.worker.limits[self.exercise.name]
         self.cells = sum(is_code(cell) for cell in self.worker.released[self.exercise.name][""].cells)

@@ -34,7 +34,6 @@ SEVERAL = "There is no {name} in the folder, and more than one other notebook: {
 PACKED = "There is no {name} in the folder, but {found}. Unpack it, and hand in the notebook that is in it."
 OTHERS = "There is no {name} in the folder, but {found}. Hand in the notebook itself, which ends in .ipynb."
 STAMP_MB = 0.001
-BOTH = "{left} and {right}"
 UNREAD_STAMP = Message("timestamp.txt could not be read as a date; the submission counts as in time.")
 
 
@@ -135,7 +134,7 @@ class Submission:
             problem = _missing(self.folder, text.name(path.name))
         if all(item[1] == data for item in written):
             return path, data, problem, None
-        names = joined(BOTH, [text.name(item[0].name) for item in written])
+        names = joined("{left} and {right}", [text.name(item[0].name) for item in written])
         sentence = "{names} lie in the folder; {name}, which was saved last, is graded."
         return path, data, problem, Message(sentence, names=names, name=text.name(path.name))
 
@@ -195,7 +194,7 @@ def _missing(folder: Path, name: str) -> Message:
     ):
         if found:
             shown = [text.line(text.name(entry), 100) for entry in found[:MOST_NAMED]]
-            return Message(sentence, name=name, found=joined(BOTH, shown))
+            return Message(sentence, name=name, found=", ".join(shown))
     return Message(MISSING, name=name)
 
 
