@@ -2,7 +2,7 @@
 
 import nbformat
 
-from autograder.corpus.case import ADD, ALL, LIVE, NONE, RIGHT, TWICE, ZERO, Case, code, extra, files
+from autograder.corpus.case import ADD, ALL, LEFT, LIVE, NONE, RIGHT, TWICE, ZERO, Case, code, extra, files
 from autograder.results import Kind
 
 FIRST = RIGHT["add"] + "\n\n"
@@ -32,12 +32,6 @@ def shows(name, does, markup, how="display(HTML({}))", **more):
     """Return a case that displays markup which would run a script."""
     text = "from IPython.display import HTML, SVG, Javascript, Markdown, display\n" + how.format(repr(markup))
     return Case(name, 36, does, ALL, Kind.RIGHT, cells={"add": FIRST + text}, **more)
-
-
-LEFT = {
-    "add": 'def add(a, b):\n    """Return a + b."""\n    # YOUR CODE HERE\n    raise NotImplementedError()',
-    "twice": 'def twice(a):\n    """Return 2 a."""\n    # YOUR CODE HERE\n    raise NotImplementedError()',
-}
 
 
 def elsewhere(name, does, *texts, at=1000, says="They count all the same", cells=None, points=ALL, kind=Kind.RIGHT):
@@ -145,7 +139,6 @@ CASES = [
         may=Kind.WRONG,
     ),
     elsewhere("answers-at-the-end", "has all answers in one cell at the end", BOTH),
-    elsewhere("answers-at-the-top", "has all answers in one cell at the top", BOTH, at=0),
     elsewhere("answers-in-one-cell", "has all answers in the first cell given for one", cells={"add": BOTH}),
     elsewhere("answers-in-the-last-cell", "has all answers in the last cell given for one", cells={"twice": BOTH}),
     elsewhere("answers-in-a-file", "imports its answers from a file beside it", "from mine import *", at=0),

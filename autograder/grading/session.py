@@ -222,7 +222,7 @@ class Session:
         named = [f"{record.student}: {record.reason}" for record in found[:MOST_NAMED]]
         more = f" And {len(found) - MOST_NAMED} more." if len(found) > MOST_NAMED else ""
         collect = f"python -m autograder collect {shlex.quote(str(self.submitted))}"
-        return [f"{' '.join(named)}{more} To place them with the exercises whose they are, run: {collect}"]
+        return [f"{' '.join(named)}{more} To place such files, run: {collect}; then remove them."]
 
     def run(self) -> Iterator[tuple[str, Record, bool]]:
         """Grade, then make pages; yield each step's name, its record, and whether that is an old one."""
