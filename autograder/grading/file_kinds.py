@@ -24,6 +24,8 @@ HTML = (
 ZIP = "{name} is a zip archive, and not a notebook. Unpack it, and hand in the notebook that is in it."
 OTHER_FILE = "{name} is {kind}, and not a notebook. Hand in the notebook itself, which ends in .ipynb."
 OF_ANOTHER = "{name} is the notebook of {other}. Hand in that of {exercise} under this name."
+SAY_HOW = (OTHER_ENCODING, CONFLICT, HTML, ZIP, OTHER_FILE)
+"""The sentences that say what to do about it, too."""
 READ_AS = "{name} is saved as {encoding}; it has been read all the same. A notebook should be UTF-8."
 SIGNATURES = {
     b"\x1f\x8b": "a gzip archive",

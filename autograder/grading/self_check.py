@@ -77,8 +77,10 @@ class SelfCheck:
                 raise notebook.Malformed(problem)
             parsed = notebook.parse(data, text.name(self.path.name))
         except notebook.Malformed as error:
-            mend = "Open it in Jupyter and save it again, or start from the released one."
-            raise UserError(f"{error.message} {mend}") from None
+            said = str(error.message)
+            if error.message.text not in file_kinds.SAY_HOW:
+                said += " Open it in Jupyter and save it again, or start from the released one."
+            raise UserError(said) from None
         self.exercise = _exercise_of(self.course, self.path, parsed)
         another = file_kinds.of_another(self.exercise, data, text.name(self.path.name))
         if another:
