@@ -9,7 +9,7 @@ import io
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +31,12 @@ COLUMNS = {
     "email": ("email", "e-mail", "email address", "e-mail address", "mail"),
 }  # fmt: skip
 """What columns are called, in lower case and with blanks; of several, the first that has a value in a row counts."""
+
+PLAIN = str.maketrans(
+    {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ħ": "h", "ŧ": "t", "ŋ": "n"}
+)
+"""Letters that are no others with an accent, and how names have them where there are none but English ones."""
+LEAST_BARE = 4
 
 SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 """A first line by which Excel tells what is between two cells."""
@@ -109,7 +115,8 @@ def read_sheet(path: Path) -> Sheet:
         raise UserError(f"{path} has more than {MOST_MB} MB, and is no list of a class.")
     said = _decoded(data)
     if "\0" in said:
-        raise UserError(f"{path} is no CSV file. Save the list as CSV (in a spreadsheet: Save As, CSV UTF-8).")
+        what = "no CSV file, but a spreadsheet or another zip" if data[:2] == b"PK" else "no CSV file"
+        raise UserError(f"{path} is {what}. Save the list as CSV (in a spreadsheet: Save As, CSV UTF-8).")
     first, _, rest = said.partition("\n")
     told = SEPARATOR.fullmatch(first.rstrip("\r"))
     delimiter = told[1] if told else max(",;\t", key=first.count)
@@ -131,6 +138,9 @@ def read_sheet(path: Path) -> Sheet:
 def _decoded(data: bytes) -> str:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", "replace")
+    for zeros, encoding in ((data[1:20:2], "utf-16-le"), (data[:20:2], "utf-16-be")):  # without a mark
+        if len(zeros) > 1 and not any(zeros):
+            return data.decode(encoding, "replace")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:  # as spreadsheets of Western Europe write CSV
@@ -142,9 +152,15 @@ def _plain(heading: str) -> str:
 
 
 def key(name: str) -> str:
-    """Return a name for comparison: letters and digits alone, without accents, in one case."""
-    letters = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", name).casefold())
+    """Return a name for comparison: letters and digits alone, without accents and strokes, in one case."""
+    letters = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", name).casefold().translate(PLAIN))
     return "".join(letter for letter in letters if letter.isalnum())
+
+
+def _bare(name: str) -> str:
+    """Return the `key` of a name whose letters with accents a system replaced by blanks; "" if too little is left."""
+    found = key("".join(letter for letter in unicodedata.normalize("NFC", name) if letter.isascii()))
+    return found if len(found) >= LEAST_BARE and found != key(name) else ""
 
 
 @dataclass
@@ -157,7 +173,7 @@ class Roster:
 
     def __post_init__(self) -> None:
         tables: dict[str, defaultdict[str, list[Person]]] = {
-            kind: defaultdict(list) for kind in ("number", "id", "email", "mailbox", "name")
+            kind: defaultdict(list) for kind in ("number", "id", "email", "mailbox", "name", "bare")
         }
         for person in self.people:
             for number in person.numbers:
@@ -169,13 +185,17 @@ class Roster:
                 tables["mailbox"][person.email.partition("@")[0].casefold()].append(person)
             for name in _names(person):
                 tables["name"][name].append(person)
+            for name in _names(person, _bare) - {""}:
+                tables["bare"][name].append(person)
         self._known = {kind: dict(table) for kind, table in tables.items()}
 
     def find(self, clues: Clues) -> tuple[Person | None, str]:
         """Return who is meant, or None and why nobody is; never one of several."""
         names = {key(name) for name in clues.names} - {""}
         found = self._known["number"].get(" ".join(clues.number), [])
-        own = _names(found[0]) if len(found) == 1 else set()  # none where the system grades blindly
+        own = set[str]()  # none where the system grades blindly
+        if len(found) == 1:
+            own = _names(found[0]) | (_names(found[0], _bare) - {""})
         if clues.number[0] == "moodle" and names and own and own.isdisjoint(names):
             # Moodle numbers a class anew for each assignment.
             return None, f"the list has its number for {found[0].id}: is it the worksheet of another assignment?"
@@ -187,11 +207,16 @@ class Roster:
             return None, f"may be {' or '.join(person.id for person in found[:5])}"
         return None, "not in the list of the class"
 
+    def knows(self, number: tuple[str, str]) -> bool:
+        """Tell whether a system's number is one student's."""
+        return len(self._known["number"].get(" ".join(number), [])) == 1
+
     def _by_words(self, clues: Clues, names: set[str]) -> list[Person]:
         """Return who is meant by ids and e-mails, and else by names; all of them where these disagree."""
         asked = [(kind, word.casefold()) for word in clues.ids for kind in ("id", "email", "mailbox")]
         by_id = self._all(asked)
         by_name = self._all([("name", name) for name in sorted(names)])
+        by_name = by_name or self._all([("bare", name) for name in sorted(names)])
         if by_id and by_name and not any(person in by_name for person in by_id):
             return by_id + by_name
         return by_id or by_name
@@ -201,10 +226,10 @@ class Roster:
         return list(dict.fromkeys(found))
 
 
-def _names(person: Person) -> set[str]:
+def _names(person: Person, reading: Callable[[str], str] = key) -> set[str]:
     """Return all that a person's name may read, by `key`: first name first, last name first, and so on."""
     words = f"{person.first_name} {person.last_name}".split()
-    return {key("".join(words[cut:] + words[:cut])) for cut in range(len(words))}
+    return {reading("".join(words[cut:] + words[:cut])) for cut in range(len(words))}
 
 
 def read(path: Path) -> Roster:

@@ -8,6 +8,7 @@ import shutil
 import stat
 import struct
 import sys
+import unicodedata
 import zipfile
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -134,6 +135,11 @@ PEOPLE = (
         ("ada.lovelace/01_qkv.ipynb", "by name"),
         ("ada.lovelace@example.edu.ipynb", "by name"),
         ("al1/Untitled.ipynb", "by name"),
+        ("al1_01-qkv.ipynb.txt", "by name"),
+        ("al1/01-qkv.ipynb.json", "by name"),
+        ("lovelaceada_12345_67890_01-qkv.ipynb.txt", "Canvas"),
+        ("lovelaceada_12345_67890_Team-Charles Babbage_2_assignsubmission_file_01-qkv.ipynb", "Canvas"),
+        ("Ada Lovelace_12345_assignsubmission_file_hw_1_2_01-qkv.ipynb", "Moodle"),
     ],
 )
 def test_each_layout_tells_whose_and_which_it_is(collect, tmp_path, path, layout):
@@ -244,6 +250,46 @@ def test_gradescopes_list_and_the_time_of_a_hand_in_are_not_the_students_to_writ
     assert not list((tmp_path / "course/submitted").rglob("timestamp.txt"))
 
 
+GROUPS = [
+    "Team_1-Ada Lovelace_51_assignsubmission_file_/01-qkv.ipynb",
+    "Team_1-Charles Babbage_52_assignsubmission_file_/01-qkv.ipynb",
+    "Die-Drei-Jörg Müller_53_assignsubmission_file_/01-qkv.ipynb",
+    "Default group-Anna-Lena Noether_54_assignsubmission_file_/01-qkv.ipynb",
+]
+NOETHER = "an4,Anna-Lena Noether,an@example.edu\n"
+WORKSHEET = (
+    "Identifier,Full name,ID number\nParticipant 51,Ada Lovelace,al1\nParticipant 52,Charles Babbage,cb2\n"
+    "Participant 53,Jörg Müller,jm3\nParticipant 54,Anna-Lena Noether,an4\n"
+)
+
+
+@pytest.mark.parametrize("people", [WORKSHEET, PEOPLE + NOETHER], ids=["by number", "by name"])
+def test_the_name_of_a_group_before_a_students_is_passed_over(collect, tmp_path, people):
+    plan = collect(zip_of(tmp_path / "all.zip", dict.fromkeys(GROUPS, QKV)), people=people)
+    assert {student for student, _ in placed(plan)} == {"al1", "cb2", "jm3", "an4"} and not plan.unplaced
+
+
+def test_without_a_list_nothing_is_guessed_of_a_groups_name(collect, tmp_path):
+    plan = collect(zip_of(tmp_path / "all.zip", dict.fromkeys(GROUPS[:2], QKV)))
+    assert {student for student, _ in placed(plan)} == {"Team_1-Ada Lovelace", "Team_1-Charles Babbage"}
+
+
+def test_a_name_with_a_hyphen_is_no_groups(collect, tmp_path):
+    names = ["Anna-Charles Babbage", "Ada Lovelace"]
+    files = {f"{name}_{at}_assignsubmission_file_/01-qkv.ipynb": QKV for at, name in enumerate(names)}
+    plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
+    assert set(placed(plan)) == {("al1", "01-qkv")}
+    sheet = "Identifier,Full name,ID number\nParticipant 0,Jörg Müller,jm3\nParticipant 1,Ada Lovelace,al1\n"
+    plan = collect(tmp_path / "all.zip", people=sheet)
+    assert set(placed(plan)) == {("al1", "01-qkv")} and "worksheet of another" in plan.unplaced[0][1]
+
+
+def test_two_of_one_name_in_two_groups_are_told_apart_by_number_alone(collect, tmp_path):
+    files = {f"Team {at}-Ada Lovelace_{at}_assignsubmission_file_/01-qkv.ipynb": QKV for at in (1, 2)}
+    plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
+    assert not plan.chosen and all("several students are called so" in reason for reason in reasons(plan).values())
+
+
 def test_who_is_graded_blindly_is_known_by_the_number(collect, tmp_path):
     files = {f"Participant_{n}_assignsubmission_file_/01-qkv.ipynb": QKV for n in (7, 8)}
     sheet = "Identifier,Status,Grade\nParticipant 7,Submitted,\nParticipant 8,Submitted,\n"
@@ -268,6 +314,44 @@ def test_a_renamed_notebook_is_known_by_its_cells(collect, tmp_path):
     assert "is 02-scaling" in reasons(plan)["Jörg Müller_3_assignsubmission_file_/02-scaling.ipynb"]
 
 
+def test_a_renamed_notebook_of_an_old_format_or_encoding_is_known_by_its_cells(collect, tmp_path):
+    old = json.loads(SCALING)
+    old = {"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": [{"cells": old["cells"]}]}
+    files = {
+        "Ada Lovelace_1_assignsubmission_file_/Untitled.ipynb": json.dumps(old).encode(),
+        "Charles Babbage_2_assignsubmission_file_/homework.ipynb": SCALING.decode().encode("utf-16"),
+    }
+    plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
+    assert set(placed(plan)) == {("al1", "02-scaling"), ("cb2", "02-scaling")} and not plan.unplaced
+
+
+def test_the_notebook_of_one_exercise_under_anothers_name_is_filed_by_its_cells(collect, tmp_path):
+    misnamed = zip_of(tmp_path / "all.zip", {"al1_01-qkv.ipynb": SCALING})
+    plan = collect(misnamed)
+    ((hand_in, fate),) = plan.chosen
+    assert (hand_in.exercise, hand_in.called, fate) == ("02-scaling", "01-qkv", Fate.NEW)
+    assert collect(misnamed).chosen[0][1] == Fate.SAME
+    assert "is 02-scaling, and only 01-qkv" in collect(misnamed, only="01-qkv").unplaced[0][1]
+    again = zip_of(
+        tmp_path / "again.zip",
+        {"al1_02-scaling.ipynb": notebook("scale", note="newer")},
+        date_time=(2026, 11, 9, 9, 0, 0),
+    )
+    assert collect(again).chosen[0][1] == Fate.NEWER
+
+
+def test_a_misnamed_notebook_takes_the_place_of_no_other(collect, tmp_path):
+    right = notebook("scale", "proof", note="the right one")
+    files = {"al1_02-scaling.ipynb": right, "al1_01-qkv.ipynb": SCALING}
+    plan = collect(zip_of(tmp_path / "all.zip", files))
+    assert [hand_in.called for hand_in, _ in plan.chosen] == [""]
+    says = "is called 01-qkv, and has the cells of 02-scaling, of which al1 handed in another notebook"
+    assert reasons(plan) == {"al1_01-qkv.ipynb": says}
+    newer = zip_of(tmp_path / "newer.zip", {"al1_01-qkv.ipynb": SCALING}, date_time=(2026, 12, 1, 9, 0, 0))
+    assert reasons(collect(newer)) == {"al1_01-qkv.ipynb": says}
+    assert (tmp_path / "course/submitted/al1/02-scaling/02-scaling.ipynb").read_bytes() == right
+
+
 def test_names_that_only_look_like_an_exercises(course):
     exercises = Exercises(course.exercises())
     assert [exercises.named(name) for name in ("101-qkv.ipynb", "01-qkv2.ipynb", "01-qkv 02-scaling.ipynb")] == [
@@ -285,6 +369,15 @@ def test_the_newest_is_kept_and_the_others_are_named(collect, tmp_path):
     plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
     assert (tmp_path / "course/submitted/al1/01-qkv/01-qkv.ipynb").read_bytes() == newer
     assert "01-qkv-1.ipynb" in reasons(plan)["lovelaceada_5_90_01-qkv.ipynb"]
+
+
+def test_of_what_canvas_counts_the_last_is_kept(collect, tmp_path):
+    names = ["01-qkv.ipynb", "01-qkv-1.ipynb", "01-qkv-2.ipynb", "01-qkv-10.ipynb"]
+    files = {f"lovelaceada_5_{90 + at}_{name}": notebook("project", note=name) for at, name in enumerate(names)}
+    files = dict(sorted(files.items()))
+    plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
+    assert [hand_in.notebook.path for hand_in, _ in plan.chosen] == ["lovelaceada_5_93_01-qkv-10.ipynb"]
+    assert len(plan.unplaced) == 3
 
 
 def test_what_is_there_is_replaced_by_a_newer_one_alone(collect, tmp_path):
@@ -375,6 +468,8 @@ def test_a_run_that_fails_or_is_killed_leaves_nothing_half_written(collect, tmp_
         "student_id\tfirst_name\tlast_name\temail\njm3\tJörg\tMüller\tjm@example.edu\n".encode("utf-16"),
         'Identifier,"Full name","ID number"\r\n"Participant 77","Jörg Müller",jm3\r\n'.encode(),
         'Student,ID,SIS User ID,Section\n"    Points Possible",,,\n"Müller, Jörg",77,jm3,A\n'.encode(),
+        "id,first name,last name,email\njm3,Jörg,Müller,jm@example.edu\n".encode("utf-16-le"),
+        "id,first name,last name,email\njm3,Jörg,Müller,jm@example.edu\n".encode("utf-16-be"),
         "\ufeffsep=;\r\nID;Name;E-Mail\r\njm3;Müller, Jörg;jm@example.edu\r\n".encode(),
         "sep=\t\nid\tname, and first name\tfirst name\tlast name\njm3\tx\tJörg\tMüller\n".encode(),
     ],
@@ -399,7 +494,8 @@ def test_lists_are_read_as_schools_write_them(tmp_path, data):
         (b"id\n../ada\n", "row 2: the id '../ada' cannot be a folder's name"),
         (b"id\n.\n", "cannot be a folder's name"),
         (b"id\nnul\n", "Windows has a device"),
-        (b"PK\x03\x04\x00\x00", "is no CSV file"),
+        (b"PK\x03\x04\x00\x00", "is no CSV file, but a spreadsheet or another zip. Save the list as CSV"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\x00\x00", "is no CSV file. Save the list as CSV"),
         (b'id,name\n"' + b"x" * 200_000, "is no CSV file"),
     ],
 )
@@ -408,6 +504,41 @@ def test_a_list_that_is_none_is_refused_in_one_line(tmp_path, data, line):
     with pytest.raises(UserError, match=re.escape(line)) as refused:
         roster.read(tmp_path / "class.csv")
     assert "class.csv" in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [
+        ("Łukasz Wałęsa", "Lukasz Walesa"),
+        ("Søren Ærø", "Soren Aero"),
+        ("Đorđe Petrović", "Dorde Petrovic"),
+        ("Großmann Weiß", "Grossmann Weiss"),
+        ("Þóra Guðrún", "Thora Gudrun"),
+        ("Işıl Çağlar", "Isil Caglar"),
+        ("Jörg Müller", "J rg M ller"),
+        ("Jörg Müller", "J_rg_M_ller"),
+        ("Łukasz Wałęsa", " ukasz Wa  sa"),
+        ("Zoë Saldaña", "Zo  Salda a"),
+    ],
+)
+def test_a_name_is_known_in_plain_letters_and_with_blanks_in_place_of_others(listed, said):
+    first, last = listed.split()
+    people = roster.Roster([roster.Person("x1", first, last), roster.Person("x2", "Ada", "Lovelace")])
+    for name in (said, listed, said.upper(), unicodedata.normalize("NFD", listed)):
+        assert people.find(Clues(names=(name,))) == (people.people[0], ""), name
+    numbered = roster.Roster([roster.Person("x1", first, last, numbers=(("moodle", "7"),))])
+    assert numbered.find(Clues(("moodle", "7"), names=(said,)))[0]
+
+
+def test_blanks_in_place_of_letters_make_nobody_another():
+    people = roster.Roster([roster.Person("a", "Zoë", "Lind"), roster.Person("b", "Zo", "Lind")])
+    assert (
+        people.find(Clues(names=("Zo Lind",)))[0].id == "b" and people.find(Clues(names=("Zoë Lind",)))[0].id == "a"
+    )
+    people = roster.Roster([roster.Person("a", "Åö", "Li"), roster.Person("b", "Éü", "Li")])
+    assert people.find(Clues(names=("Li",)))[0] is None
+    people = roster.Roster([roster.Person("a", "Jörg", "Weber"), roster.Person("b", "Jürg", "Weber")])
+    assert people.find(Clues(names=("J rg Weber",))) == (None, "may be a or b")
 
 
 def test_nobody_is_taken_for_one_of_several():
@@ -549,7 +680,27 @@ def test_a_zip_in_a_students_zip_is_not_opened(collect, tmp_path):
     plan = collect(
         zip_of(tmp_path / "all.zip", {"Ada Lovelace_1_assignsubmission_file_/work.zip": inner}), people=PEOPLE
     )
-    assert not plan.chosen and "no notebook" in plan.unplaced[0][1]
+    where = "all.zip: Ada Lovelace_1_assignsubmission_file_/work.zip/more.zip"
+    why = "lies as a zip in a zip, which is not opened: unpack it, and collect the folder"
+    assert not plan.chosen and plan.unplaced == [(where, why)]
+    plan = collect(zip_of(tmp_path / "all.zip", {"al1_01-qkv.zip": inner, "cb2_01-qkv.ipynb": QKV}))
+    assert reasons(plan) == {"al1_01-qkv.zip/more.zip": why} and len(plan.chosen) == 1
+
+
+@pytest.mark.parametrize("path", ["Ada Lovelace_1_assignsubmission_file_/{}", "al1_{}", "lovelaceada_5_6_{}"])
+@pytest.mark.parametrize("name", ["01-qkv.rar", "01-qkv.html", "01-qkv.pdf"])
+def test_what_is_handed_in_without_a_notebook_is_named(collect, tmp_path, path, name):
+    files = {path.format(name): b"x", "Charles Babbage_2_assignsubmission_file_/01-qkv.ipynb": QKV}
+    (reason,) = reasons(collect(zip_of(tmp_path / "all.zip", files))).values()
+    assert reason.startswith("no notebook among the files of ") and reason.endswith(name)
+
+
+def test_what_macos_adds_to_a_zip_is_passed_over(collect, tmp_path):
+    inner = {"01-qkv.ipynb": QKV, "__MACOSX/._01-qkv.ipynb": b"x", "__MACOSX/work/._own.py": b"x", ".DS_Store": b"x"}
+    files = {"Ada Lovelace_1_assignsubmission_file_/work.zip": zipped(inner), "__MACOSX/._Ada Lovelace_1": b"x"}
+    plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
+    assert set(placed(plan)) == {("al1", "01-qkv")} and not plan.unplaced
+    assert list(tree(tmp_path / "course/submitted")) == ["al1/01-qkv/01-qkv.ipynb"]
 
 
 def test_a_bomb_of_many_entries_is_refused_before_it_is_listed(collect, tmp_path, monkeypatch):

@@ -426,6 +426,33 @@ def test_bad_input_gets_one_clear_line(toy, tmp_path):
     one_line(run(toy, "export", "--into", tmp_path / "new"), "no gradebook")
 
 
+def test_a_file_that_says_how_to_mend_it_is_no_advice_to_open_it(toy, tmp_path):
+    (tmp_path / "01-toy.ipynb").write_bytes(b"PK\x03\x04")
+    result = run(toy, "check", tmp_path / "01-toy.ipynb")
+    one_line(result, "Unpack it, and hand in the notebook")
+    assert "Jupyter" not in result.output
+
+
+@pytest.mark.slow
+def test_the_notebook_of_another_exercise_is_named_and_offered_to_be_placed(toy, tmp_path):
+    course = Course(root=tmp_path / "course", into=tmp_path / "course")
+    shutil.copytree(toy.root, course.root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback"))
+    other = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell("x", id=name) for name in ("mean", "check_mean")]
+    )
+    paths = [course.root / "exercises/02-other/02-other.ipynb"]
+    paths.append(course.root / "submitted/wrong/01-toy/01-toy.ipynb")
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        nbformat.write(other, path)
+    result = run(course, "grade", "01-toy", "--submitted", course.root / "submitted", "--into", course.root)
+    said = "01-toy.ipynb is the notebook of 02-other. Hand in that of 01-toy under this name."
+    assert result.exit_code == 0 and record_of(course, "wrong")["kind"] == "malformed"
+    flat = " ".join(result.output.split())
+    assert f"wrong: {said} To place such files, run: python -m autograder collect" in flat, result.output
+    one_line(run(course, "check", paths[1]), said, "name it 02-other.ipynb")
+
+
 def test_a_notebook_is_checked_whatever_another_exercise_lacks(tmp_path):
     course = toy_course(tmp_path / "course")
     assert run(course, "release").exit_code == 0

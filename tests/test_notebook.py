@@ -7,9 +7,10 @@ import nbformat
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nbgrader.utils import compute_checksum
 
 from autograder.cells import grade_id, last_graded
-from autograder.grading import notebook
+from autograder.grading import file_kinds, notebook, own_cells
 from autograder.grading.notebook import Malformed, parse, restore
 
 ANSWER = {"grade": False, "solution": True, "locked": False}
@@ -90,6 +91,97 @@ def test_what_is_no_notebook_is_said(data, says):
     assert says in problem(data)
 
 
+TEXT = json.dumps(RELEASED, indent=1)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (TEXT.replace("Toy", "Töy").encode("latin-1"), "saved in another encoding, such as Latin-1. Open it in an"),
+        (TEXT.replace("Toy", "玩具").encode("gbk"), "saved in another encoding"),
+        (b"PK\x03\x04\xff\xfe", "is a zip archive, and not a notebook. Unpack it, and hand in the notebook"),
+        (b"PK\x03\x04 all of it ASCII", "is a zip archive"),
+        (b"\x1f\x8b\x08\xff", "is a gzip archive, and not a notebook. Hand in the notebook itself"),
+        (b"%PDF-1.5\n%\xd0\xd4", "is a PDF file, and not a notebook."),
+        (b"%PDF-1.5\n", "is a PDF file, and not a notebook."),
+        (b"\n <!DOCTYPE html>\n<html>", "is a web page (HTML), and not the notebook. Save the notebook itself from"),
+        (b"\xef\xbb\xbf<html>", "is a web page (HTML)"),
+        (
+            TEXT.replace(' "cells"', '<<<<<<< HEAD\n "cells"').encode(),
+            "marks of a merge conflict, the first in line 5.",
+        ),
+        (TEXT[: len(TEXT) // 2].encode("utf-16"), "it is not valid JSON, line"),
+        (TEXT.encode("utf-16")[:-1], "is not UTF-8 text."),
+    ],
+    ids=range(12),
+)
+def test_what_it_is_instead_and_how_to_mend_it_is_said(data, says):
+    assert problem(data).startswith("01-toy.ipynb ") and says in problem(data)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
+def test_a_notebook_in_another_unicode_encoding_is_read_and_its_author_told(encoding):
+    data = TEXT.replace("Toy", "Töy 玩具").encode(encoding)
+    assert parse(data, "x").cells[0].source == "# Töy 玩具"
+    (note,) = file_kinds.read_as(data, "x.ipynb")
+    assert str(note) == f"x.ipynb is saved as {encoding[:6].upper()}; it has been read all the same. " + (
+        "A notebook should be UTF-8."
+    )
+    assert not file_kinds.read_as(TEXT.encode("utf-8-sig"), "x") and not file_kinds.read_as(None, "x")
+
+
+def test_the_other_mark_of_a_half_line_is_no_conflict():
+    assert "merge" not in problem(b'{"cells": "<<<<<<< HEAD\n", x}') and "merge" not in problem(
+        b"def f():\n<<<<<<< x"
+    )
+
+
+# Whose notebook it is.
+
+
+def of(*ids, names=()):
+    cells = [cell("code", f"checks.run('{name}', points=1)", f"check_{name}", **CHECK) for name in names]
+    return json.dumps(nbformat.v4.new_notebook(cells=[cell("code", "x", one, **ANSWER) for one in ids] + cells))
+
+
+KNOWN = {
+    "01-a": file_kinds.features(of("given", "add", "twice", names=["add", "twice"]).encode()),
+    "02-b": file_kinds.features(of("given", "scale", "mean", names=["scale", "mean"]).encode()),
+}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_the_notebook_of_another_exercise_is_known_by_its_cells(encoding):
+    theirs = of("given", "scale", "mean", names=["scale", "mean"])
+    assert file_kinds.of_which(theirs.encode(encoding), KNOWN, "01-a") == "02-b"
+    assert file_kinds.of_which(theirs.encode(encoding), KNOWN) == "02-b"
+    bare = theirs.replace('"id"', '"lost"').replace('"grade_id"', '"lost"')
+    assert file_kinds.of_which(bare.encode(encoding), KNOWN, "01-a") == "02-b"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        of("given", "add", "twice", names=["add", "twice"]),
+        of("given", "add", "scale", "mean", names=["scale", "mean"]),  # with all of another one in it
+        of("given", "scale"),
+        of("given"),
+        of(),
+        "no notebook",
+        of("mine", names=["scale"]),
+    ],
+    ids=range(7),
+)
+def test_in_doubt_a_notebook_is_what_it_is_called(data):
+    assert file_kinds.of_which(data.encode(), KNOWN, "01-a") == "01-a"
+    assert file_kinds.of_which(data.encode(), {}, "01-a") == "01-a"
+
+
+def test_a_text_that_only_quotes_an_id_is_none():
+    data = json.dumps({"source": '{"grade_id": "scale", "id": "mean"}'}).encode()
+    assert file_kinds.features(data) == (frozenset(), frozenset())
+
+
 def test_too_many_cells_are_malformed_with_a_sentence():
     raw = {"nbformat": 4, "cells": [{"cell_type": "code", "source": "x"}] * (notebook.MOST_CELLS + 1)}
     assert problem(json.dumps(raw).encode()) == "01-toy.ipynb has 2001 cells; 2000 is the most."
@@ -165,6 +257,32 @@ def test_an_altered_locked_cell_is_put_back_and_shown(change, shown):
     (evidence,) = result.evidence
     assert evidence.startswith("check_add:\n") and all(line in evidence.splitlines() for line in shown), evidence
     assert len(evidence) < 30_000 and evidence.replace("\n", "").isprintable()
+
+
+def given_out(each):
+    """Return a cell as nbgrader gives it out, with its checksum."""
+    each.metadata.nbgrader["checksum"] = compute_checksum(each)
+    return each
+
+
+@pytest.mark.parametrize("lines", ["\n", "\r\n"])
+def test_a_locked_cell_of_another_release_is_no_attack(lines):
+    older = given_out(
+        cell("code", "import checks\nchecks.run('add', points=5)", "check_add", **{**CHECK, "points": 5})
+    )
+    older.source = older.source.replace("\n", lines)
+    cells, result = restored(lambda raw: raw["cells"].__setitem__(PLACE["check_add"], older))
+    assert cells["check_add"] == RELEASED.cells[PLACE["check_add"]] and not result.evidence
+    assert said(result) == (
+        "The cell check_add comes from another release of this notebook; today's stands in its place."
+    )
+    older.source += "  # 5"
+    assert restored(lambda raw: raw["cells"].__setitem__(PLACE["check_add"], older))[1].evidence
+
+
+def test_a_released_check_marked_as_a_solution_is_still_an_attack():
+    forged = given_out(cell("code", "4.0", "check_add", **{**CHECK, "solution": True}))
+    assert restored(lambda raw: raw["cells"].__setitem__(PLACE["check_add"], forged))[1].evidence
 
 
 @pytest.mark.parametrize("change", ["altered", "deleted"])
@@ -296,6 +414,17 @@ def test_an_own_cell_in_the_place_of_an_answer_is_not_taken_for_it():
     assert "x = 1" in [each.source for each in result.notebook.cells]
 
 
+def test_an_own_cell_in_the_place_of_a_check_is_no_change_of_it():
+    def change(raw):
+        without_marks(raw)
+        raw["cells"][PLACE["check_add"]]["source"] = "print(add(1, 2))"
+
+    cells, result = restored(change)
+    assert cells["check_add"] == RELEASED.cells[PLACE["check_add"]] and not result.evidence
+    assert said(result) == "The cell check_add was missing and has been put back."
+    assert "print(add(1, 2))" in [each.source for each in result.notebook.cells]
+
+
 def test_the_mark_of_one_cell_on_another_counts_by_its_grade_id():
     def change(raw):
         add, twice = raw["cells"][PLACE["add"]], raw["cells"][PLACE["twice"]]
@@ -346,17 +475,195 @@ def test_what_a_student_may_have_written_is_not_as_released():
     assert restored(attach)[1].as_released == everything - {"proof"}
 
 
+WRITTEN = {"add": "def add(a, b):\n    return a + b", "twice": "def twice(a):\n    return add(a, a)"}
+COUNTED = (
+    "Written in other cells than those given for them, which are empty or as they were: {}. "
+    "They count all the same, in every check."
+)
+
+
+def own(source):
+    return {"cell_type": "code", "source": source}
+
+
+def ran(result):
+    """Return what the checks of `add` and `twice` see when the cells run from the top."""
+    names, seen = {}, {}
+    for each in result.notebook.cells:
+        if each.id.startswith("check_"):
+            function = names.get(each.id.removeprefix("check_"))
+            try:
+                seen[each.id] = function(2, 3) if each.id == "check_add" else function(4)
+            except Exception as error:
+                seen[each.id] = type(error).__name__
+        elif each.cell_type == "code":
+            exec(each.source, names)
+    return seen
+
+
 @pytest.mark.parametrize("left", ["", GIVEN, "  \n"], ids=["empty", "as given", "blank"])
-def test_an_answer_in_an_own_cell_is_said(left):
+@pytest.mark.parametrize("where", [0, 100], ids=["at the top", "at the end"])
+def test_answers_in_one_own_cell_count_and_are_said_once(left, where):
     def change(raw):
         answered(raw, add=left)
-        raw["cells"].append({"cell_type": "code", "source": "def add(a, b):\n    return a + b"})
+        raw["cells"].insert(where, own("import math\n\n" + "\n\n\n".join(WRITTEN.values())))
 
     _, result = restored(change)
-    assert said(result) == (
-        "add stands in a cell that was added, and the cell add that was given for it is empty or as it was: "
-        "a check sees what the notebook has defined by then."
-    )
+    assert ran(result) == {"check_add": 5, "check_twice": 8}
+    assert said(result) == COUNTED.format("add, twice")
+
+
+@pytest.mark.parametrize("where", [0, 100], ids=["at the top", "at the end"])
+def test_what_an_answer_elsewhere_uses_comes_along_and_nothing_else(where):
+    def change(raw):
+        cells = [
+            own("%matplotlib inline\nfrom math import *\nimport operator as op\nONE, TWO = 1, 2\nshown = add"),
+            own("def plus(a, b):\n    return op.add(a, b) * ONE"),
+            own("raised = 1 / 0" if where else "x = 1"),
+            own("@staticmethod\ndef add(a, b):\n    return plus(a, b)\n\nprint(add(1, 2))"),
+        ]
+        if not where:
+            cells[0] = own("import operator as op\nONE = 1")
+        raw["cells"][where:where] = cells
+
+    cells, result = restored(change)
+    if where:
+        assert cells["add"].source == (
+            "from math import *\n\nimport operator as op\n\nONE, TWO = 1, 2\n\n"
+            "def plus(a, b):\n    return op.add(a, b) * ONE\n\n@staticmethod\ndef add(a, b):\n    return plus(a, b)"
+        )
+        assert "add" not in result.as_released
+    else:
+        assert ran(result)["check_add"] == 5
+    assert said(result) == COUNTED.format("add")
+
+
+def test_of_several_definitions_below_the_last_counts_and_one_before_the_check_goes_first():
+    wrong = "def add(a, b):\n    return 7"
+
+    def below(raw):
+        raw["cells"] += [own(wrong), own(WRITTEN["add"])]
+
+    assert ran(restored(below)[1])["check_add"] == 5
+
+    def between(raw):
+        raw["cells"].insert(PLACE["check_add"], own(WRITTEN["add"]))
+        raw["cells"].append(own(wrong))
+
+    result = restored(between)[1]
+    assert ran(result)["check_add"] == 5 and not result.repairs
+    assert result.notebook.cells[PLACE["add"]].source == GIVEN
+
+
+def test_an_answer_in_the_cell_of_another_counts():
+    def change(raw):
+        answered(raw, add="\n\n\n".join(WRITTEN.values()))
+
+    assert ran(restored(change)[1]) == {"check_add": 5, "check_twice": 8}
+
+    def last(raw):
+        answered(raw, twice="\n\n\n".join(WRITTEN.values()))
+
+    cells, result = restored(last)
+    assert ran(result) == {"check_add": 5, "check_twice": 8} and cells["add"].source == WRITTEN["add"]
+
+
+@pytest.mark.parametrize(
+    "line", ["from mine import *", "from mine import add, twice", "import mine as own, mine\nadd = mine.add"]
+)
+def test_answers_of_a_file_beside_the_notebook_count(line):
+    raw = json.loads(json.dumps(RELEASED))
+    raw["cells"].insert(0, own(line))
+    data = "\n".join(WRITTEN.values()).encode()
+    result = restore(parse(json.dumps(raw).encode(), "x"), RELEASED, {"mine.py": data})
+    assert "raise" not in result.notebook.cells[PLACE["add"] + 1].source and "add" in said(result)
+    assert not restore(parse(json.dumps(raw).encode(), "x"), RELEASED, {"other.py": data}).repairs
+    assert not restore(parse(json.dumps(raw).encode(), "x"), RELEASED, {"mine.py": b"\xff("}).repairs
+
+
+@pytest.mark.parametrize(
+    "source", ["from numpy import add", "add = [1]", "add = print(3)", "if 1:\n    def add(a): ..."]
+)
+def test_what_only_has_an_answers_name_is_none(source):
+    assert not restored(lambda raw: raw["cells"].insert(0, own(source)))[1].repairs
+
+
+def test_statements_that_use_one_another_are_looked_at_once():
+    lines = "\n".join(["a = b = c = a + b + c"] * 20_000)
+    _, result = restored(lambda raw: raw["cells"].append(own(f"{lines}\ndef add(d, e):\n    return a + b + c")))
+    assert said(result) == COUNTED.format("add")
+    nested = "".join("    " * depth + "if x:\n" for depth in range(90)) + "    " * 90 + "y = 1"
+    _, result = restored(lambda raw: raw["cells"].append(own(f"{nested}\ndef add(a, b):\n    return y")))
+    assert said(result) == COUNTED.format("add")
+
+
+# Characters that Python does not take.
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (
+            "def add(a, b):\n\u00a0\u00a0\u00a0\u00a0return a + b",
+            "no-break space (U+00A0), which stands in line 2 of the cell add: type it anew as a plain space.",
+        ),
+        ("def add(a, b):\n    c = a\n   \u00a0return c + b", "no-break space (U+00A0), which stands in line 3"),
+        ("def add(a, b):\n    return a +\u2009b", "thin space (U+2009), which stands in line 2"),
+        ("def add(a, b):\n    return a +\u3000b", "ideographic space (U+3000)"),
+        ("def add(a, b):\u2003\n    return a + b", "em space (U+2003), which stands in line 1"),
+        (
+            "def add(a, b):\n    return a\u200b + b",
+            "zero width space (U+200B), which stands in line 2 of the cell add: take",
+        ),
+        (
+            "def add(a, b)：\n    return a + b",
+            "fullwidth colon (U+FF1A), which stands in line 1 of the cell add: type it anew as :",
+        ),
+        ("def add（a, b):\n    return a + b", "fullwidth left parenthesis (U+FF08)"),
+        ("def add(a， b):\n    return a + b", "fullwidth comma (U+FF0C)"),
+        (
+            "x = \u201ctext\u201d\ndef add(a, b):\n    return a + b",
+            'left double quotation mark (U+201C), which stands in line 1 of the cell add: type it anew as "',
+        ),
+        ("x = \u2018text\u2019", "left single quotation mark (U+2018)"),
+        (
+            "def add(a, b):\n    return a \u2212 b",
+            "minus sign (U+2212), which stands in line 2 of the cell add: type it anew as -",
+        ),
+        ("%%time\ndef add(a, b):\n    return a \u2013 b", "en dash (U+2013), which stands in line 3"),
+        ("!pip list\ndef add(a, b):\n    return a \u00d7 b", "multiplication sign (U+00D7)"),
+        (
+            "<<<<<<< HEAD\ndef add(a, b):\n    return a\n=======\n>>>>>>> theirs",
+            "The mark of a merge conflict stands in line 1 of the cell add: keep",
+        ),
+    ],
+)
+def test_a_character_that_python_does_not_take_is_named_once(source, says):
+    cells, result = restored(lambda raw: answered(raw, add=source))
+    (line,) = result.repairs
+    assert says in str(line) and cells["add"].source == source and str(line).isascii() and not result.evidence
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""A no-break\u00a0space, \u201cquoted\u201d：yes."""\nx = "\u3000"  # \u2212',
+        "%%bash\necho \u201chello\u201d",
+        "größe = 1\nß = 2",
+        "def add(a, b) return a + ö",
+        "x = '<<<<<<< HEAD'\n",
+        '"""\n<<<<<<< HEAD\n"""',
+    ],
+)
+def test_what_python_takes_or_stumbles_over_for_another_reason_is_not_named(source):
+    assert not restored(lambda raw: answered(raw, add=source))[1].repairs
+
+
+def test_the_same_character_in_several_cells_is_one_line():
+    odd = "x =\u00a01"
+    _, result = restored(lambda raw: answered(raw, add=odd, twice=f"\n{odd}"))
+    (line,) = map(str, result.repairs)
+    assert "stands in line 1 of the cell add, line 2 of the cell twice: type" in line
 
 
 @pytest.mark.parametrize(
@@ -394,11 +701,11 @@ def test_a_bounded_part_of_what_was_handed_in_is_read_as_python(monkeypatch, whe
             raw["cells"] += [*cells, {"cell_type": "code", "source": "def add(a, b):\n    return a + b"}]
 
     _, result = restored(change)
-    assert sum(read) < 1.1 * notebook.MOST_CODE
+    assert sum(read) < 1.1 * own_cells.MOST_CODE
     if where == "locked":
         assert result.evidence
     else:
-        assert "add stands in a cell that was added" in said(result)
+        assert said(result) == COUNTED.format("add")
 
 
 def test_a_helper_in_an_own_cell_is_nothing_to_say():

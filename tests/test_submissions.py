@@ -122,9 +122,68 @@ def test_of_two_other_notebooks_none_is_taken(submitted):
     item = hand_in(submitted, file="draft.ipynb")
     hand_in(submitted, file="final.ipynb")
     unit = item.read(LIMITS)
-    assert unit.data is None and str(unit.problem) == "There is no 01-toy.ipynb in the folder."
+    assert unit.data is None and str(unit.problem) == (
+        "There is no 01-toy.ipynb in the folder, and more than one other notebook: draft.ipynb, final.ipynb. "
+        "Hand in one, under that name."
+    )
     hand_in(submitted, file="01-Toy.ipynb", data=b"this one")
     assert item.read(LIMITS).data == b"this one"
+
+
+@pytest.mark.parametrize("file", ["01-toy.ipynb.txt", "01-toy.ipynb.json", "01-TOY.IPYNB.TXT", "mine.ipynb.txt"])
+def test_an_ending_that_a_browser_adds_is_no_fault(submitted, file):
+    item = hand_in(submitted, file=file)
+    (item.folder / f"._{file}").write_bytes(b"left by macOS")
+    unit = item.read(LIMITS)
+    assert unit.data == NOTEBOOK and file not in unit.files
+    assert str(unit.notes[0]) == f"The notebook was called {file} and has been taken all the same."
+    hand_in(submitted, data=b"the plain one")
+    assert item.read(LIMITS).data == b"the plain one"
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        (
+            ["01-toy.ipynb.zip", "notes.txt"],
+            "but 01-toy.ipynb.zip. Unpack it, and hand in the notebook that is in it.",
+        ),
+        (["01-toy.7z"], "but 01-toy.7z. Unpack it, and hand in the notebook that is in it."),
+        (["01-toy.html"], "but 01-toy.html. Hand in the notebook itself, which ends in .ipynb."),
+        (
+            ["a.py", "b.py", "c.py", "d.py"],
+            "but a.py, b.py, c.py. Hand in the notebook itself, which ends in .ipynb.",
+        ),
+        (["timestamp.txt", ".DS_Store", "._01-toy.ipynb", "checks.py"], "in the folder."),
+        ([], "in the folder."),
+    ],
+)
+def test_what_lies_there_in_place_of_a_notebook_is_named(submitted, files, says):
+    item = hand_in(submitted, data=None)
+    for file in files:
+        (item.folder / file).write_bytes(b"x")
+    unit = item.read(LIMITS)
+    assert unit.data is None and str(unit.problem).startswith("There is no 01-toy.ipynb in the folder")
+    assert str(unit.problem).endswith(says)
+
+
+def of_cells(*names):
+    cells = [{"id": name, "metadata": {"nbgrader": {"grade_id": name}}} for name in names]
+    return json.dumps({"cells": cells}).encode()
+
+
+def test_the_notebook_of_another_exercise_is_malformed_and_named(submitted, tmp_path):
+    for name, cells in (("01-toy", ("given", "add", "check_add")), ("02-other", ("given", "mean", "check_mean"))):
+        (tmp_path / "exercises" / name).mkdir(parents=True)
+        (tmp_path / "exercises" / name / f"{name}.ipynb").write_bytes(of_cells(*cells))
+    hand_in(submitted, data=of_cells("given", "mean", "check_mean"))
+    item = Submission("ada", Exercise("01-toy", tmp_path), submitted / "ada" / "01-toy")
+    unit = item.read(LIMITS)
+    assert unit.data is None and not unit.notes
+    assert str(unit.problem) == ("01-toy.ipynb is the notebook of 02-other. Hand in that of 01-toy under this name.")
+    hand_in(submitted, data=of_cells("given", "add", "mean", "check_mean"))
+    other = item.read(LIMITS)
+    assert other.data and other.digest != unit.digest
 
 
 def test_notebooks_that_no_exercise_claims_are_named(tmp_path):

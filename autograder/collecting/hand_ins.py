@@ -1,6 +1,7 @@
 """Who is who in what was handed over, and what becomes of it: planned first, then written, each submission whole."""
 
 import os
+import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,7 @@ from autograder.collecting.archives import File, Refused, Source
 from autograder.collecting.layouts import Author, Exercises, authors_of, submitters_in
 from autograder.course import UserError, edition_of
 from autograder.grading.notebook import is_as_given
-from autograder.grading.submissions import MOST_FILES, OURS, STAMP_MB, beside, read_file
+from autograder.grading.submissions import MOST_FILES, NOTEBOOK, OURS, STAMP_MB, beside, is_notebook, read_file
 from autograder.limits import Limits
 from autograder.roster import Person, Roster, key, same_folder
 from autograder.sanitize import text
@@ -25,6 +26,8 @@ STAMP = "timestamp.txt"
 STAMP_FORMAT = "%Y-%m-%d %H:%M:%S.%f UTC"
 """As nbgrader's exchange writes it."""
 STAGE = ".collecting-"
+MOST_NAMED = 3
+NOTHING_BESIDE = re.compile(rf"{NOTEBOOK.pattern}|\.zip$", re.IGNORECASE)
 
 
 class Fate(StrEnum):
@@ -51,6 +54,8 @@ class HandIn:
         Whether that is when it was handed in; only then it is written into `timestamp.txt`.
     beside : dict
         The other files that belong to it, by relative path.
+    called : str
+        Another exercise, after which the notebook is called though its cells are those of `exercise`; or "".
     """
 
     student: str
@@ -63,6 +68,7 @@ class HandIn:
     order: int
     notebook: File
     beside: dict[str, File]
+    called: str = ""
 
     def newer_than(self) -> tuple[float, int, bool]:
         """Return what grows with how new this is, among those of one student and exercise."""
@@ -113,7 +119,11 @@ class Collector:
         for hand_in in found:
             several[same_folder(hand_in.student), hand_in.exercise].append(hand_in)
         for whose in sorted(several):
-            *older, newest = _by_age(several[whose])
+            right = [hand_in for hand_in in several[whose] if not hand_in.called]
+            plan.unplaced += [
+                (hand_in.where, _misnamed(hand_in)) for hand_in in several[whose] if right and hand_in.called
+            ]
+            *older, newest = _by_age(right or several[whose])
             plan.unplaced += [
                 (hand_in.where, f"{newest.student} handed in a newer one, {newest.where}") for hand_in in older
             ]
@@ -138,27 +148,40 @@ class Collector:
                 parts[(author.layout, author.own, author.number, *loose)].append((author, file))
             if not authors and _is_notebook(file.path):
                 plan.unplaced.append((f"{source.name}: {file.path}", reason))
+        groups = _are_groups([part[0][0] for part in parts.values()])
         numbers = defaultdict(set)
         for part in parts.values():
-            numbers[_called(part[0][0])].add(part[0][0].number)
+            numbers[_called(part[0][0], groups)].add(part[0][0].number)
         for part in parts.values():
-            yield from self._of_one(source, part, plan, alone=len(numbers[_called(part[0][0])]) == 1)
+            alone = len(numbers[_called(part[0][0], groups)]) == 1
+            yield from self._of_one(source, part, plan, alone, groups)
 
-    def _of_one(self, source: Source, part: list[tuple[Author, File]], plan: Plan, alone: bool) -> Iterator[HandIn]:
-        """Yield the submissions among the files of one student; `alone` tells that nobody else is called the same."""
+    def _of_one(
+        self, source: Source, part: list[tuple[Author, File]], plan: Plan, alone: bool, groups: bool
+    ) -> Iterator[HandIn]:
+        """Yield the submissions among the files of one student.
+
+        `alone` tells that nobody else is called the same, `groups` that a group's name stands before each student's.
+        """
         notebooks = [(author, file) for author, file in part if _is_notebook(file.path)]
         first = f"{source.name}: {part[0][1].path}"
         if not notebooks:
-            if part[0][0].layout != "by name":
-                plan.unplaced.append((first, f"no notebook among the files of {part[0][0].own}"))
+            zips = [file.path for _, file in part if re.search(r"\.zip/.*\.zip$", file.path, re.IGNORECASE)]
+            bases = [file.path.rpartition("/")[2] for _, file in part]
+            if zips:
+                reason = "lies as a zip in a zip, which is not opened: unpack it, and collect the folder"
+                plan.unplaced += [(f"{source.name}: {path}", reason) for path in zips]
+            elif part[0][0].layout != "by name" or any(map(self.exercises.named, bases)):
+                shown = ", ".join(bases[:MOST_NAMED])
+                plan.unplaced.append((first, f"no notebook among the files of {part[0][0].own}: {shown}"))
             return
         homes = {author.rest.rpartition("/")[0] for author, _ in notebooks}
         notebooks = self._written(notebooks)
         for author, file in notebooks:
             where = f"{source.name}: {file.path}"
             try:
-                exercise = self._exercise(file, alone=len(notebooks) == 1)
-                student, person = self._student(author, alone)
+                exercise, called = self._exercise(file, alone=len(notebooks) == 1)
+                student, person = self._student(author, alone, groups)
                 time = author.handed_in or (_stamp_of(file, part) if author.layout == "by name" else None)
             except Refused as error:
                 plan.unplaced.append((where, str(error)))
@@ -176,7 +199,7 @@ class Collector:
                 files = {}
             yield HandIn(
                 student, exercise, where, author.layout, time or file.time, time is not None, author.late,
-                author.order, file, files,
+                author.order, file, files, called,
             )  # fmt: skip
 
     def _written(self, notebooks: list[tuple[Author, File]]) -> list[tuple[Author, File]]:
@@ -194,21 +217,24 @@ class Collector:
             kept += written or several[:1]
         return kept
 
-    def _exercise(self, file: File, alone: bool) -> str:
-        found = self.exercises.named(file.path.rpartition("/")[2])
-        if not found:
-            found = self.exercises.holding(file.read(self.limits.notebook_mb * 1_000_000))
+    def _exercise(self, file: File, alone: bool) -> tuple[str, str]:
+        """Return the exercise that a notebook is, and the one after which it is called, if that is another."""
+        called = self.exercises.named(file.path.rpartition("/")[2])
+        found = self.exercises.holding(file.read(self.limits.notebook_mb * 1_000_000), called)
         if not found and alone:
             found = self.only
         if not found:
             raise Refused("neither its name nor its cells are those of an exercise")
         if self.only and found != self.only:
             raise Refused(f"is {found}, and only {self.only} is collected")
-        return found
+        return found, called if called != found else ""
 
-    def _student(self, author: Author, alone: bool) -> tuple[str, Person | None]:
+    def _student(self, author: Author, alone: bool, groups: bool) -> tuple[str, Person | None]:
         if self.roster:
             person, reason = self.roster.find(author.clues)
+            if person is None and (groups or self.roster.knows(author.clues.number)):
+                found = (self.roster.find(author.clues._replace(names=(name,)))[0] for name in _behind_group(author))
+                person = next(filter(None, found), None)
             if person is None:
                 raise Refused(reason)
             if not alone and author.clues.number not in person.numbers:
@@ -237,6 +263,8 @@ class Collector:
         there, _ = read_file(notebook, self.limits.notebook_mb)
         raw, _ = read_file(target / STAMP, STAMP_MB)
         since = _date(raw.decode("utf-8", "replace")) if raw else None
+        if hand_in.called and there != new:
+            raise Refused(_misnamed(hand_in))
         if there == new and beside(target, self.limits.beside_mb)[0] == _contents(hand_in.beside, self.limits):
             return Fate.STAMPED if hand_in.told and since != hand_in.time else Fate.SAME
         if since is None:
@@ -303,9 +331,29 @@ def _by_age(hand_ins: list[HandIn]) -> list[HandIn]:
     return sorted(hand_ins, key=HandIn.newer_than)
 
 
-def _called(author: Author) -> tuple[str, str]:
+def _called(author: Author, groups: bool) -> tuple[str, str]:
     """Return what is equal for two authors that only a number could tell apart."""
-    return author.layout, key(author.clues.names[0]) or author.own
+    name = _behind_group(author)[-1] if groups and author.layout == "Moodle" else author.clues.names[0]
+    return author.layout, key(name) or author.own
+
+
+def _are_groups(authors: list[Author]) -> bool:
+    """Tell whether Moodle wrote the name of a group before each student's, with a hyphen: all have one."""
+    names = {author.number: author.own for author in authors if author.layout == "Moodle"}
+    return len(names) > 1 and all("-" in name for name in names.values())
+
+
+def _behind_group(author: Author) -> list[str]:
+    """Return what may be a student's name behind that of a group, the longest first: either may have hyphens."""
+    parts = author.own.split("-") if author.layout == "Moodle" else []
+    return ["-".join(parts[cut:]).strip() for cut in range(1, len(parts))]
+
+
+def _misnamed(hand_in: HandIn) -> str:
+    return (
+        f"is called {hand_in.called}, and has the cells of {hand_in.exercise}, "
+        f"of which {hand_in.student} handed in another notebook"
+    )
 
 
 def _beside(notebook: str, part: list[tuple[Author, File]], homes: set[str]) -> dict[str, File]:
@@ -316,7 +364,7 @@ def _beside(notebook: str, part: list[tuple[Author, File]], homes: set[str]) -> 
         inside = [other for other in homes if not other or author.rest.startswith(f"{other}/")]
         relative = author.rest.removeprefix(f"{home}/") if home else author.rest
         names = relative.split("/")
-        if not inside or max(inside, key=len) != home or relative.lower().endswith((".ipynb", ".zip")):
+        if not inside or max(inside, key=len) != home or NOTHING_BESIDE.search(relative):
             continue
         if names[0] not in OURS and len(relative.encode()) <= text.MOST_NAME and not any(map(text.unfit, names)):
             found[relative] = file
@@ -343,7 +391,7 @@ def _contents(files: dict[str, File], limits: Limits) -> dict[str, bytes]:
 
 
 def _is_notebook(path: str) -> bool:
-    return path.lower().endswith(".ipynb")
+    return is_notebook(path.rpartition("/")[2])
 
 
 def _stamp_of(notebook: File, part: list[tuple[Author, File]]) -> datetime | None:

@@ -3,7 +3,6 @@
 A row of `LAYOUTS` is a pattern of paths. A new system is a new row.
 """
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from autograder import cells
 from autograder.collecting.archives import File, Refused
 from autograder.course import Exercise
+from autograder.grading import file_kinds
 from autograder.roster import Clues
 
 METADATA = "submission_metadata.yml"
@@ -66,8 +65,8 @@ class Author:
 
 LAYOUTS = (
     # Moodle, "Download all submissions": a folder for each student; on request, and before 3.1, files side by side.
-    # Before 4.1 the folder's name ends in a further underscore. Moodle has no underscore in names.
-    ("Moodle", re.compile(r"(?:.*?/)??(?P<name>[^/_]+)_(?P<number>\d+)_assignsubmission_file(?:_?/|_)(?P<rest>.+)")),
+    # Before 4.1 the folder's name ends in a further underscore. Where groups hand in, the group's name begins it.
+    ("Moodle", re.compile(r"(?:.*?/)??(?P<name>[^/]+?)_(?P<number>\d+)_assignsubmission_file(?:_?/|_)(?P<rest>.+)")),
     # Canvas, "Download Submissions": last and first name in one word, then the numbers of the student and the file.
     ("Canvas", re.compile(
         r"(?:.*?/)??(?:(?P<name>[^\W\d][^/]*?)(?P<late>_LATE)?_(?P<number>\d+)|(?P<first>LATE_)?(?P<hidden>anon_[^/_]+))"
@@ -88,7 +87,7 @@ def authors_of(file: File, exercises: "Exercises", submitters: dict[str, list[Au
     matches = [(layout, found) for layout, found in matches if ".zip/" not in file.path[: _begin(found)].lower()]
     if not matches:
         return _loose(file, exercises)
-    layout, found = min(matches, key=lambda match: _begin(match[1]))
+    layout, found = min(matches, key=lambda match: (_begin(match[1]), match[1].start("rest")))
     part = {name: value or "" for name, value in found.groupdict().items()}
     if layout == "Gradescope":
         named = [replace(author, rest=part["rest"]) for author in submitters.get(part["folder"], [])]
@@ -196,28 +195,18 @@ class Exercises:
 
     def without(self, name: str) -> str:
         """Return what is left of a file's or folder's name without exercise, ending and marks of a copy."""
-        stem = re.sub(r"( ?\(\d+\))?(\.ipynb|\.zip)+$", "", name, flags=re.IGNORECASE)
+        stem = re.sub(r"( ?\(\d+\))?(\.ipynb(\.txt|\.json)?|\.zip)+$", "", name, flags=re.IGNORECASE)
         for pattern in self._patterns.values():
             stem = pattern.sub("", stem)
         return stem.strip(" _-.+")
 
-    def holding(self, data: bytes) -> str:
-        """Return the exercise whose cells a notebook has, whatever it is called; "" for none and for several."""
-        ids = _grade_ids(data)
-        shared = sorted(((len(ids & own), name) for name, own in self._ids.items()), reverse=True)
-        if not shared or not shared[0][0] or (len(shared) > 1 and shared[0][0] == shared[1][0]):
-            return ""
-        return shared[0][1]
+    def holding(self, data: bytes, named: str = "") -> str:
+        """Return the exercise whose cells a notebook has; "" for none and for several.
+
+        If it is `named` after one, it is that one's, unless its cells are clearly another's.
+        """
+        return file_kinds.of_which(data, self._features, named)
 
     @cached_property
-    def _ids(self) -> dict[str, set[str]]:
-        return {name: _grade_ids(exercise.notebook.read_bytes()) for name, exercise in self.all.items()}
-
-
-def _grade_ids(data: bytes) -> set[str]:
-    """Return the grade ids of a notebook's cells; none if it is no notebook."""
-    try:
-        listed = json.loads(data)["cells"]
-        return {found for cell in listed if (found := cells.grade_id(cell))}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return set()
+    def _features(self) -> dict[str, file_kinds.Features]:
+        return {name: file_kinds.features(exercise.notebook.read_bytes()) for name, exercise in self.all.items()}

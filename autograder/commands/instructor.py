@@ -118,7 +118,8 @@ def _show_plan(plan: "Plan", anonymous: bool) -> None:
             "" if names else escape(text.line(hand_in.where)),
             (time if hand_in.told else f"? (file: {time})") + (" late" if hand_in.late else ""),
             hand_in.layout,
-            fate.value,
+            f"{fate.value}; called {hand_in.called}, with the cells of {hand_in.exercise}" * bool(hand_in.called)
+            or fate.value,
         )
     if plan.chosen:
         out.print(table)
@@ -230,6 +231,8 @@ def grade(
         if session.records and not as_json:
             _show_grades(where, session)
         for line in Waiting([*session.records, *session.waiting.elsewhere], session.place).said():
+            warn(line)
+        for line in session.misfiled():
             warn(line)
         _own_up(session.records)
 

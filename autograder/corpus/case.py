@@ -24,6 +24,13 @@ RIGHT = {
 }
 WRONG = {"add": "def add(a, b):\n    return a - b", "twice": "def twice(a):\n    return 3 * a"}
 
+# The given cells as they were released.
+AS_GIVEN = 'def {name}({arguments}):\n    """Return {what}."""\n    # YOUR CODE HERE\n    raise NotImplementedError()'
+LEFT = {
+    "add": AS_GIVEN.format(name="add", arguments="a, b", what="a + b"),
+    "twice": AS_GIVEN.format(name="twice", arguments="a", what="2 a"),
+}
+
 # Answers that are worth nothing at all, where WRONG's `add` is worth a point for its shape.
 ZERO = {"add": "def add(a, b):\n    return 0", "twice": "def twice(a):\n    return 0"}
 

@@ -1,6 +1,8 @@
 """Honest submissions that are odd, and honest accidents (rows 34 to 40)."""
 
-from autograder.corpus.case import ADD, ALL, LIVE, NONE, RIGHT, TWICE, ZERO, Case, code, extra, files
+import nbformat
+
+from autograder.corpus.case import ADD, ALL, LEFT, LIVE, NONE, RIGHT, TWICE, ZERO, Case, code, extra, files
 from autograder.results import Kind
 
 FIRST = RIGHT["add"] + "\n\n"
@@ -30,6 +32,19 @@ def shows(name, does, markup, how="display(HTML({}))", **more):
     """Return a case that displays markup which would run a script."""
     text = "from IPython.display import HTML, SVG, Javascript, Markdown, display\n" + how.format(repr(markup))
     return Case(name, 36, does, ALL, Kind.RIGHT, cells={"add": FIRST + text}, **more)
+
+
+def elsewhere(name, does, *texts, at=1000, says="They count all the same", cells=None, points=ALL, kind=Kind.RIGHT):
+    """Return a case with the given cells as they were released, and cells of its own in a row, at the end or `at`."""
+
+    def edit(notebook, folder):
+        notebook.cells[at:at] = [nbformat.v4.new_code_cell(code(text)) for text in texts]
+        files({"mine.py": f"{RIGHT['add']}\n\n\n{RIGHT['twice']}"})(notebook, folder)
+
+    return Case(name, 35, does, points, kind, says=says, cells={**LEFT, **(cells or {})}, edit=edit)
+
+
+BOTH = RIGHT["add"] + "\n\n\n" + RIGHT["twice"]
 
 
 def own(name, does, text, row=35, points=ALL, kind=Kind.RIGHT, before="check_add", cell="code", **more):
@@ -122,6 +137,26 @@ CASES = [
         "runs the checks in a cell of its own",
         "import checks\nchecks.run('add', points=4)\nfrom checking import Draw",
         may=Kind.WRONG,
+    ),
+    elsewhere("answers-at-the-end", "has all answers in one cell at the end", BOTH),
+    elsewhere("answers-in-one-cell", "has all answers in the first cell given for one", cells={"add": BOTH}),
+    elsewhere("answers-in-the-last-cell", "has all answers in the last cell given for one", cells={"twice": BOTH}),
+    elsewhere("answers-in-a-file", "imports its answers from a file beside it", "from mine import *", at=0),
+    elsewhere(
+        "answers-in-steps",
+        "has its answers at the end, in cells that use one another",
+        "%matplotlib inline\nimport operator as op\nONE = 1",
+        "def plus(a, b):\n    return op.add(a, b) * ONE",
+        "def add(a, b):\n    return plus(a, b)\n\nprint(add(1, 2))",
+        "def twice(a):\n    return add(a, a)",
+    ),
+    elsewhere(
+        "forges-at-the-end",
+        "has wrong answers at the end, and makes its own checks beside them",
+        "import checks\nchecks.run = lambda *args, **more: 4.0\nround = max = lambda *args: 4.0",
+        "def run(subject, points):\n    return points\n\ndef add(a, b):\n    return run('add', 4.0)",
+        points=NONE,
+        kind=Kind.WRONG,
     ),
     own("dies-in-own-cell", "ends in an error in a cell of its own", "raise RuntimeError('half-way')", row=40),
     own(

@@ -3,8 +3,10 @@
 import copy
 import json
 import os
+import zipfile
 
 import nbformat
+from nbgrader.utils import compute_checksum
 
 from autograder.corpus.case import ALL, LIVE, NONE, RIGHT, TWICE, WORK, ZERO, Case, find, save
 from autograder.results import Kind
@@ -90,6 +92,25 @@ def renamed(name):
     def edit(notebook, folder):
         save(notebook, folder, name)
         return False
+
+    return edit
+
+
+def zipped(notebook, folder):
+    with zipfile.ZipFile(folder / "01-toy.ipynb.zip", "w") as made:
+        made.writestr("01-toy.ipynb", nbformat.writes(notebook))
+    return False
+
+
+def older(points, source=""):
+    """Return an edit that puts the check of a release with other points there, or an altered one."""
+
+    def edit(notebook, folder):
+        cell = notebook.cells[find(notebook, "check_add")]
+        cell.source = cell.source.replace("points=4", f"points={points}")
+        cell.metadata["nbgrader"]["points"] = points
+        cell.metadata["nbgrader"]["checksum"] = compute_checksum(cell)
+        cell.source = source or cell.source
 
     return edit
 
@@ -228,6 +249,11 @@ def other_notebook(notebook):
     return nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("print(1)")])).encode()
 
 
+def unread(name, does, old, new, says):
+    """Return a case whose `add` Python cannot read: its reasons name the line and what it is that stands there."""
+    return Case(name, 33, does, TWICE, Kind.WRONG, says=says, cells={"add": RIGHT["add"].replace(old, new)})
+
+
 CASES = [
     # 29, 30: cells copied, deleted, flagged
     mended("check-copied", 29, "has a check cell twice", copied("check_add"), says="check_add"),
@@ -276,14 +302,19 @@ CASES = [
     broken(
         "merge-conflict",
         "a notebook with the marks of a merge conflict",
-        lambda nb: text_of(nb).replace(b'"cells"', b'<<<<<<< HEAD\n"cells"', 1),
-        says="JSON",
+        lambda nb: text_of(nb).replace(b' "cells"', b'<<<<<<< HEAD\n "cells"', 1),
+        says="merge conflict",
     ),
     broken(
-        "not-utf8", "Latin-1 instead of UTF-8", lambda nb: text_of(nb).replace(b"Toy", b"T\xf6y", 1), says="UTF-8"
+        "not-utf8",
+        "Latin-1 instead of UTF-8",
+        lambda nb: text_of(nb).replace(b"Toy", b"T\xf6y", 1),
+        says="save it as UTF-8",
     ),
-    broken("utf16", "UTF-16", lambda nb: text_of(nb).decode().encode("utf-16"), says="UTF-8"),
-    broken("binary", "bytes of a compressed file", b"PK\x03\x04" + bytes(range(256)) * 40),
+    broken("binary", "bytes of a compressed file", b"PK\x03\x04" + bytes(range(256)) * 40, says="zip archive"),
+    broken(
+        "zipped", "the notebook in a zip, and no other", None, says="but 01-toy.ipynb.zip. Unpack it", edit=zipped
+    ),
     broken("a-list", "JSON, but a list", b"[1, 2]", says="not a notebook"),
     broken("json-number", "JSON, but a number too long to read", b"9" * 10_000),
     broken("json-too-deep", "JSON nested 100,000 deep", b"[" * 100_000 + b"]" * 100_000),
@@ -305,6 +336,7 @@ CASES = [
         "html-page",
         "the page of a login form, saved in the notebook's place",
         b"<!doctype html><html><form>Sign in</form></html>",
+        says="web page",
     ),
     Case("no-cells", 31, "a notebook without cells", NONE, Kind.MALFORMED, edit=of_json(no_cells), may=Kind.WRONG),
     Case(
@@ -312,6 +344,19 @@ CASES = [
     ),
     # 32: odd, but ours
     mended("byte-order-mark", 32, "starts with a byte order mark", instead(lambda nb: b"\xef\xbb\xbf" + text_of(nb))),
+    mended(
+        "utf16", 32, "is saved in UTF-16", instead(lambda nb: text_of(nb).decode().encode("utf-16")), says="UTF-16"
+    ),
+    mended("ending-added", 32, "has .txt behind its name", renamed("01-toy.ipynb.txt"), says="01-toy.ipynb.txt"),
+    mended("another-release", 32, "is of another release, with other points", older(5), says="another release"),
+    mended(
+        "another-release-altered",
+        30,
+        "is of another release, and a check in it was altered",
+        older(5, "checks.run('add', points=5) + 4"),
+        says="a locked cell was altered",
+        kind=Kind.HOSTILE,
+    ),
     mended(
         "windows-lines",
         32,
@@ -363,6 +408,21 @@ CASES = [
         Kind.WRONG,
         cells={"add": "x = " + "(" * 500 + ")" * 500 + "\n" + RIGHT["add"]},
         may=Kind.LIMIT,
+    ),
+    unread(
+        "no-break-space", "has a no-break space of a web page in its code", "    return", "\u00a0   return", "U+00A0"
+    ),
+    unread("zero-width-space", "has a space without width in its code", "b + a", "b\u200b + a", "U+200B"),
+    unread(
+        "typographic-quotes", "has the quotes of a word processor", "b + a", "b + a + len(\u201c\u201d)", "U+201C"
+    ),
+    unread("fullwidth-colon", "has a colon of Chinese type", "b):", "b)\uff1a", "fullwidth colon"),
+    unread(
+        "conflict-in-a-cell",
+        "has the marks of a merge conflict in its code",
+        "    return b + a",
+        "<<<<<<< HEAD\n    return b + a\n=======\n    return a + b\n>>>>>>> main",
+        "merge conflict",
     ),
     Case(
         "tabs-and-spaces",

@@ -9,7 +9,7 @@ import sys
 
 import nbformat
 
-from autograder.corpus.case import ALL, NONE, RIGHT, TWICE, Case, code, extra, save
+from autograder.corpus.case import ALL, LEFT, NONE, RIGHT, TWICE, Case, code, extra, save
 from autograder.results import Kind
 
 # A file name as Windows packs it into a zip: Latin 1, which is no UTF-8.
@@ -110,11 +110,6 @@ def many_cells(notebook, folder):
 
 
 EMPTY = {"add": "", "twice": ""}
-AS_GIVEN = 'def {name}({arguments}):\n    """Return {what}."""\n    # YOUR CODE HERE\n    raise NotImplementedError()'
-LEFT = {
-    "add": AS_GIVEN.format(name="add", arguments="a, b", what="a + b"),
-    "twice": AS_GIVEN.format(name="twice", arguments="a", what="2 a"),
-}
 
 CASES = [
     # 41: names
@@ -382,18 +377,18 @@ CASES = [
         "answers all in one cell of its own, and leaves the given cells as they were after it",
         "add",
         LEFT,
-        NONE,
-        Kind.WRONG,
-        says="twice stands in a cell that was added, and the cell twice that was given for it is empty or as it was",
+        ALL,
+        Kind.RIGHT,
+        says="add, twice. They count all the same",
     ),
     answered_elsewhere(
         "all-in-one-cell-at-the-end",
         "answers all in one cell of its own, after the checks",
         None,
         EMPTY,
-        NONE,
-        Kind.WRONG,
-        says="add stands in a cell that was added, and the cell add that was given for it is empty or as it was",
+        ALL,
+        Kind.RIGHT,
+        says="add, twice. They count all the same",
     ),
     Case(
         "cells-3000",

@@ -3,7 +3,9 @@
 import ast
 import copy
 import difflib
+import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,25 +15,26 @@ from autograder.cells import Cell, Notebook, grade_id, is_answer, is_code, is_lo
 from autograder.checking import words
 from autograder.checking.words import Message
 from autograder.course import Exercise
+from autograder.grading import file_kinds, own_cells
+from autograder.grading.own_cells import MOST_CODE, defined_in
 from autograder.sanitize import text
 
 MOST_CELLS = 2000
 MOST_DIFF = 20_000
 MOST_DIFF_LINES = 40
-MOST_CODE = 1_000_000
-"""Characters that are read as Python: of one cell, and of all that a student added. Nobody writes more by hand, and
-reading it takes the judge seconds."""
 CELL_TYPES = ("code", "markdown", "raw")
 
 TWICE = "The cell {cell} stands twice; the first one counts."
 MISSING = "The cell {cell} was missing and has been put back."
 TEXT = "The text {cell} was not as given out, or comes from an older release, and has been restored."
 CHANGED = "The locked cell {cell} had been changed and has been restored."
+OLDER = "The cell {cell} comes from another release of this notebook; today's stands in its place."
 MANY = {
     TWICE: "These cells stand twice; the first of each counts: {cells}.",
     MISSING: "These cells were missing and have been put back: {cells}.",
     TEXT: "These texts were not as given out, or come from an older release, and have been restored: {cells}.",
     CHANGED: "These locked cells had been changed and have been restored: {cells}.",
+    OLDER: "These cells come from another release of this notebook; today's stand in their place: {cells}.",
 }
 
 
@@ -54,14 +57,13 @@ def parse(data: bytes, name: str) -> Notebook:
     if not data:
         raise Malformed(Message("{name} is empty.", name=name))
     try:
-        decoded = data.decode("utf-8-sig")
+        decoded = data.decode(file_kinds.encoding_of(data))
     except UnicodeDecodeError:
-        raise Malformed(Message("{name} is not UTF-8 text.", name=name)) from None
+        raise Malformed(file_kinds.no_text(data, name)) from None
     try:
         raw = json.loads(decoded)
     except json.JSONDecodeError as error:
-        sentence = "{name} is not a notebook: it is not valid JSON, line {line}."
-        raise Malformed(Message(sentence, name=name, line=error.lineno)) from None
+        raise Malformed(file_kinds.no_json(decoded, name, error.lineno)) from None
     except (ValueError, RecursionError):
         raise Malformed(Message("{name} is not a notebook: it is not valid JSON.", name=name)) from None
     try:
@@ -147,12 +149,13 @@ class Restored:
     evidence: list[str] = field(default_factory=list)
 
 
-def restore(submitted: Notebook, released: Notebook) -> Restored:
+def restore(submitted: Notebook, released: Notebook, beside: Mapping[str, bytes] | None = None) -> Restored:
     """Put a student's own cells into the released notebook.
 
     Locked cells, points and metadata come from `released`; the text of answers, and cells that the student added,
     come from `submitted`. A cell is found by its grade id; where that is gone, by its cell id. Where both are gone,
-    as some editors do, it is found by its text, and last by standing where it stood.
+    as some editors do, it is found by its text, and last by standing where it stood. Of the files `beside` it, those
+    that define functions may have answers.
 
     Returns
     -------
@@ -168,7 +171,9 @@ def restore(submitted: Notebook, released: Notebook) -> Restored:
         cells.append(_restored(original, given.get(key), result))
         cells += [_plain(cell) for cell in added.pop(key, [])]
     result.notebook.cells = _with_ids(cells)
-    result.repairs = _gathered(result.repairs) + _elsewhere(result.notebook.cells, released)
+    result.repairs = _gathered(result.repairs)
+    result.repairs += own_cells.elsewhere(result.notebook.cells, result.as_released, released, beside or {})
+    result.repairs += own_cells.unreadable(result.notebook.cells, result.as_released)
     return result
 
 
@@ -229,10 +234,28 @@ def _restored(original: Cell, given: Cell | None, result: Restored) -> Cell:
     else:
         changed = _changed(cell, given)
         if changed:
-            result.repairs.append(Message(TEXT if _is_text(cell) else CHANGED, cell=grade_id(cell)))
-            if not _is_text(cell):
+            older = not _is_text(cell) and _was_released(given)
+            said = TEXT if _is_text(cell) else OLDER if older else CHANGED
+            result.repairs.append(Message(said, cell=grade_id(cell)))
+            if said == CHANGED:
                 result.evidence.append(changed)
     return cell
+
+
+def _was_released(given: Cell) -> bool:
+    """Tell whether a locked cell is as nbgrader gave it out in some release: its checksum is that of what it says.
+
+    It decides nothing: such a cell is replaced all the same. But it was not its student who changed it.
+    """
+    said = marks(given)
+    try:
+        parts = [given.source.replace("\r\n", "\n"), given.cell_type]
+        parts += [str(bool(said[name])) for name in ("grade", "solution", "locked")]
+        parts += [said["grade_id"], *([str(float(said["points"]))] if said["grade"] else [])]
+        found = hashlib.md5("".join(parts).encode(), usedforsecurity=False).hexdigest()
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return False
+    return bool(said["locked"] and not said["solution"] and found == said.get("checksum"))
 
 
 def _is_text(cell: Cell) -> bool:
@@ -275,49 +298,13 @@ def _find_by_place(submitted: Notebook, released: Notebook, keys: list[str | Non
         after = order.index(before) + 1
         if after < len(order) and order[after] in missing:
             other = missing[order[after]]
+            if is_locked(other) and is_code(
+                other
+            ):  # what else stands there is its student's own, and no change of it
+                continue
             if other.cell_type == cell.cell_type and defined_in(other) <= defined_in(cell):
                 keys[place] = order[after]
                 del missing[order[after]]
-
-
-def defined_in(cell: Cell) -> set[str]:
-    """Return the names of the functions and classes that a code cell defines."""
-    if not is_code(cell) or len(cell.source) > MOST_CODE:
-        return set()
-    try:
-        body = ast.parse(cell.source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
-    return {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-
-
-def _elsewhere(cells: list[Cell], released: Notebook) -> list[Message]:
-    """Return a sentence for each answer that was left empty and stands in a cell that its student added."""
-    wanted = {_key(cell): cell for cell in released.cells if is_answer(cell) and is_code(cell)}
-    left = [cell for cell in cells if _key(cell) in wanted]
-    left = [cell for cell in left if cell.source.strip() in ("", wanted[_key(cell)].source.strip())]
-    added = _defined_in_added(cells) if left else set()
-    notes: list[Message] = []
-    for cell in left:
-        for name in sorted(defined_in(wanted[_key(cell)]) & added):
-            sentence = (
-                "{name} stands in a cell that was added, and the cell {cell} that was given for it is empty "
-                "or as it was: a check sees what the notebook has defined by then."
-            )
-            notes.append(Message(sentence, name=name, cell=_key(cell)))
-    return notes
-
-
-def _defined_in_added(cells: list[Cell]) -> set[str]:
-    """Return the names that cells which a student added define: of so many, the shortest first, as are read."""
-    names: set[str] = set()
-    room = MOST_CODE
-    for cell in sorted((cell for cell in cells if not marks(cell)), key=lambda cell: len(cell.source)):
-        room -= len(cell.source)
-        if room < 0:
-            break
-        names |= defined_in(cell)
-    return names
 
 
 def _changed(locked: Cell, given: Cell) -> str:

@@ -68,7 +68,7 @@ class SelfCheck:
 
     def _read(self) -> None:
         from autograder.cells import is_code
-        from autograder.grading import notebook, submissions
+        from autograder.grading import file_kinds, notebook, submissions
         from autograder.grading.worker import Worker
 
         data, problem = submissions.read_file(self.path, self.limits.notebook_mb)
@@ -77,9 +77,14 @@ class SelfCheck:
                 raise notebook.Malformed(problem)
             parsed = notebook.parse(data, text.name(self.path.name))
         except notebook.Malformed as error:
-            mend = "Open it in Jupyter and save it again, or start from the released one."
-            raise UserError(f"{error.message} {mend}") from None
+            said = str(error.message)
+            if error.message.text not in file_kinds.SAY_HOW:
+                said += " Open it in Jupyter and save it again, or start from the released one."
+            raise UserError(said) from None
         self.exercise = _exercise_of(self.course, self.path, parsed)
+        another = file_kinds.of_another(self.exercise, data, text.name(self.path.name))
+        if another:
+            raise UserError(f"{another} To check this one, name it {another.values['other']}.ipynb.")
         self.worker = Worker(dataclasses.replace(self.setting, exercises=(self.exercise.name,)), self.guests)
         self.limits = self.worker.limits[self.exercise.name]
         self.cells = sum(is_code(cell) for cell in self.worker.released[self.exercise.name][""].cells)

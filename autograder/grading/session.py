@@ -1,6 +1,7 @@
 """One `grade` command: what is graded, where guests come from, the open gradebook, and what came of it."""
 
 import contextlib
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -10,12 +11,15 @@ from autograder import cores, reasons
 from autograder.checking import machine
 from autograder.course import Course, Exercise, UserError
 from autograder.grading import submissions
+from autograder.grading.file_kinds import OF_ANOTHER
 from autograder.grading.log import Log
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.places import Here, Place
 from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
 from autograder.results import Record
+
+MOST_NAMED = 5
 
 
 class Waiting:
@@ -213,6 +217,16 @@ class Session:
             self.timer,
             log,
         )
+
+    def misfiled(self) -> list[str]:
+        """Return a sentence on the notebooks of other exercises among what was graded, and how to place them."""
+        found = [record for record in self.records if record.reason.text == OF_ANOTHER]
+        if not found:
+            return []
+        named = [f"{record.student}: {record.reason}" for record in found[:MOST_NAMED]]
+        more = f" And {len(found) - MOST_NAMED} more." if len(found) > MOST_NAMED else ""
+        collect = f"python -m autograder collect {shlex.quote(str(self.submitted))}"
+        return [f"{' '.join(named)}{more} To place such files, run: {collect}; then remove them."]
 
     def run(self) -> Iterator[tuple[str, Record, bool]]:
         """Grade, then make pages; yield each step's name, its record, and whether that is an old one."""

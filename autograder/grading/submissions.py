@@ -12,6 +12,7 @@ from pathlib import Path
 from autograder import archive, seeds
 from autograder.checking.words import Message, joined
 from autograder.course import Course, Exercise, edition_of
+from autograder.grading.file_kinds import of_another
 from autograder.grading.notebook import is_as_given
 from autograder.limits import Limits
 from autograder.sanitize import text
@@ -19,11 +20,19 @@ from autograder.sanitize import text
 OURS = ("checks.py", "exercise.toml", archive.NAME, "timestamp.txt", "misconceptions.py", "checking")
 """What lies beside a notebook and is the course's, whoever hands it in; the last two did before version 0.2."""
 
+NOTEBOOK = re.compile(r"\.ipynb(?:\.txt|\.json)?$", re.IGNORECASE)
+"""How a notebook's name ends; browsers and Windows add an ending of their own."""
 IMPORTS_TORCH = re.compile(rb"\b(?:import|from) +torch\b")
 PASSED_OVER = (".ipynb_checkpoints", "__pycache__")
 MOST_FILES = 1000
 MOST_DEPTH = 20
 MOST_NAME = text.MOST_NAME
+MOST_NAMED = 3
+ARCHIVE = re.compile(r"\.(zip|7z|rar|gz|tgz|tar|bz2|xz)$", re.IGNORECASE)
+MISSING = "There is no {name} in the folder."
+SEVERAL = "There is no {name} in the folder, and more than one other notebook: {found}. Hand in one, under that name."
+PACKED = "There is no {name} in the folder, but {found}. Unpack it, and hand in the notebook that is in it."
+OTHERS = "There is no {name} in the folder, but {found}. Hand in the notebook itself, which ends in .ipynb."
 STAMP_MB = 0.001
 UNREAD_STAMP = Message("timestamp.txt could not be read as a date; the submission counts as in time.")
 
@@ -96,13 +105,14 @@ class Submission:
         raw_stamp, _ = read_file(self.folder / "timestamp.txt", STAMP_MB)
         files, notes = beside(self.folder, limits.beside_mb)
         name = text.name(path.name)
+        another = of_another(self.exercise, data, name) if data else None
         if both:
             notes.insert(0, both)
-        elif data is not None and edition_of(name)[0] != self.exercise.name:
+        elif data is not None and not another and edition_of(name)[0] != self.exercise.name:
             notes.insert(0, Message("The notebook was called {name} and has been taken all the same.", name=name))
         if raw_stamp is None and os.path.lexists(self.folder / "timestamp.txt"):
             notes.append(UNREAD_STAMP)
-        unit = self._unit(data, problem, name, files, notes)
+        unit = self._unit(None if another else data, another or problem, name, files, notes)
         unit.stamp = raw_stamp.decode("utf-8", "replace") if raw_stamp is not None else None
         parts = [b"" if part is None else b"1" + part for part in (data, raw_stamp)]
         for file in sorted(files):
@@ -120,6 +130,8 @@ class Submission:
         path, data, problem = max(
             written or found[:1], key=lambda item: os.lstat(item[0]).st_mtime if found[1:] else 0
         )
+        if problem.text == MISSING:
+            problem = _missing(self.folder, text.name(path.name))
         if all(item[1] == data for item in written):
             return path, data, problem, None
         names = joined("{left} and {right}", [text.name(item[0].name) for item in written])
@@ -152,14 +164,38 @@ def notebooks_in(folder: Path, exercise: Exercise) -> list[Path]:
 
     Where there is none, it is the only notebook there is; or else the one that should be there.
     """
-    notebooks = sorted(entry for entry in os.listdir(folder) if entry.lower().endswith(".ipynb"))
+    listed = sorted(filter(is_notebook, os.listdir(folder)))
+    plain = [entry for entry in listed if entry.lower().endswith(".ipynb")]
     found = []
     for wanted in [exercise.notebook.name, *(path.name for path in exercise.editions)]:
-        alike = [entry for entry in notebooks if entry.lower() == wanted.lower()]
-        if wanted in alike or len(alike) == 1:
-            found.append(wanted if wanted in alike else alike[0])
-    missing = notebooks if len(notebooks) == 1 else [exercise.notebook.name]
+        for some in (plain, listed):
+            alike = [entry for entry in some if NOTEBOOK.sub(".ipynb", entry).lower() == wanted.lower()]
+            if wanted in alike or len(alike) == 1:
+                found.append(wanted if wanted in alike else alike[0])
+                break
+    others = plain or listed
+    missing = others if len(others) == 1 else [exercise.notebook.name]
     return [folder / entry for entry in found or missing]
+
+
+def is_notebook(name: str) -> bool:
+    """Tell whether a file is called as notebooks are; what begins with a dot, systems leave beside them."""
+    return bool(NOTEBOOK.search(name)) and not name.startswith(".")
+
+
+def _missing(folder: Path, name: str) -> Message:
+    """Return a sentence on a notebook that is not there, which names what lies there in its place."""
+    left_out = (*OURS, *PASSED_OVER)
+    entries = sorted(entry for entry in os.listdir(folder) if not entry.startswith(".") and entry not in left_out)
+    for found, sentence in (
+        ([entry for entry in entries if is_notebook(entry)], SEVERAL),
+        ([entry for entry in entries if ARCHIVE.search(entry)], PACKED),
+        (entries, OTHERS),
+    ):
+        if found:
+            shown = [text.line(text.name(entry), 100) for entry in found[:MOST_NAMED]]
+            return Message(sentence, name=name, found=", ".join(shown))
+    return Message(MISSING, name=name)
 
 
 def read_file(path: Path, most_mb: float) -> tuple[bytes | None, Message]:
@@ -178,7 +214,7 @@ def read_file(path: Path, most_mb: float) -> tuple[bytes | None, Message]:
             return None, Message(sentence, name=name, size=f"{size / 1e6:.0f}", most=most_mb)
         return data, Message("")
     except FileNotFoundError:
-        return None, Message("There is no {name} in the folder.", name=name)
+        return None, Message(MISSING, name=name)
     except OSError as error:
         return None, Message("{name} could not be read: {reason}.", name=name, reason=error.strerror or str(error))
 
@@ -221,7 +257,7 @@ def _walk(folder: Path) -> Iterator[str]:
                     waiting.append(f"{path}/")
                 elif entry.is_dir():
                     yield f"{path}/"
-                elif entry.is_file() and not entry.name.lower().endswith(".ipynb"):
+                elif entry.is_file() and not NOTEBOOK.search(entry.name):
                     yield path
         except OSError:
             yield relative or "./"
@@ -248,7 +284,7 @@ def strays(course: Course, submitted: Path) -> Iterator[str]:
     """Yield a sentence on each entry of `submitted` with notebooks that are no exercise's, and so are not graded."""
     known = {exercise.name.lower() for exercise in (course.root / "exercises").glob("*")}
     for student in sorted(entry for entry in os.listdir(submitted) if not entry.startswith(".")):
-        if student.lower().endswith(".ipynb") and (submitted / student).is_file():
+        if is_notebook(student) and (submitted / student).is_file():
             yield f"{text.line(text.name(student))} is no student's folder, and was left out."
         for first in itertools.islice(_unclaimed(submitted / student, known), 1):
             named = text.line(text.name(os.path.relpath(first, submitted)))
@@ -262,7 +298,7 @@ def strays(course: Course, submitted: Path) -> Iterator[str]:
 def _unclaimed(student: Path, known: Container[str]) -> Iterator[str]:
     """Yield the paths of the notebooks in a student's folder that lie in no exercise's folder."""
     for folder, folders, files in os.walk(student):
-        yield from (os.path.join(folder, file) for file in sorted(files) if file.lower().endswith(".ipynb"))
+        yield from (os.path.join(folder, file) for file in sorted(files) if is_notebook(file))
         claimed = known if folder == str(student) else ()
         kept = [one for one in folders if one.lower() not in claimed and one not in PASSED_OVER]
         folders[:] = sorted(kept) if folder.count(os.sep) - str(student).count(os.sep) < MOST_DEPTH else []

@@ -30,6 +30,7 @@ from autograder.checking import machine, words
 from autograder.checking.words import Message
 from autograder.course import edition_of
 from autograder.feedback import outcome_cell
+from autograder.grading.file_kinds import read_as
 from autograder.grading.judge import Checked, Judge
 from autograder.grading.notebook import Malformed, Restored, editions_of, parse, restore
 from autograder.grading.phase_timer import PhaseTimer
@@ -133,7 +134,7 @@ class Worker:
         """Run what is a notebook, and return what it is worth; all that is said is in the language in use."""
         limits = self.limits[unit.assignment]
         with clock("restore"):
-            restored = restore(submitted, released)
+            restored = restore(submitted, released, unit.files)
             theirs = [cell for cell in restored.notebook.cells if cell.id not in restored.as_released]
             left_out = clean_markdown(theirs, limits)
         unit.files = {**unit.files, **self.files[unit.assignment]}
@@ -141,7 +142,7 @@ class Worker:
         done = execute(restored.notebook, judge, self.guests, unit, limits, clock, on_cell)
         kind, reason, evidence = _ending(done, restored.evidence)
         with clock("serialise"):
-            notes = unit.notes + restored.repairs + left_out
+            notes = unit.notes + read_as(unit.data, unit.notebook) + restored.repairs + left_out
             stops = [(cell, error.message) for cell, error in done.stops]
             outcome = _outcome(kind, reason, notes, evidence, restored, done.checked, stops)
             perhaps = len(outcome.notebook) > limits.graded_mb * 250_000  # too many bytes: a letter has up to 4

@@ -1,0 +1,141 @@
+"""What a file is that is handed in as a notebook: how it is saved, what it is instead, of which exercise it is."""
+
+import codecs
+import functools
+import json
+import re
+from pathlib import Path
+
+from autograder.checking.words import Message
+from autograder.course import Exercise
+
+OTHER_ENCODING = (
+    "{name} is not UTF-8 text: it is saved in another encoding, such as Latin-1. "
+    "Open it in an editor, save it as UTF-8, and hand it in again."
+)
+CONFLICT = (
+    "{name} has the marks of a merge conflict, the first in line {line}. "
+    "Keep one side of each, take the marks out, and hand it in again."
+)
+HTML = (
+    "{name} is a web page (HTML), and not the notebook. "
+    "Save the notebook itself from Jupyter (File, Download), and hand it in again."
+)
+ZIP = "{name} is a zip archive, and not a notebook. Unpack it, and hand in the notebook that is in it."
+OTHER_FILE = "{name} is {kind}, and not a notebook. Hand in the notebook itself, which ends in .ipynb."
+OF_ANOTHER = "{name} is the notebook of {other}. Hand in that of {exercise} under this name."
+SAY_HOW = (OTHER_ENCODING, CONFLICT, HTML, ZIP, OTHER_FILE)
+"""The sentences that say what to do about it, too."""
+READ_AS = "{name} is saved as {encoding}; it has been read all the same. A notebook should be UTF-8."
+SIGNATURES = {
+    b"\x1f\x8b": "a gzip archive",
+    b"7z\xbc\xaf\x27\x1c": "a 7-Zip archive",
+    b"Rar!": "a RAR archive",
+    b"%PDF": "a PDF file",
+    b"\x89PNG": "a picture",
+    b"\xff\xd8\xff": "a picture",
+}
+"""How files begin that are handed in under a notebook's name, and what these are."""
+MARK = re.compile(r"^(?:<{7}|={7}|>{7})(?: .*)?$", re.MULTILINE)
+"""The lines that Git puts into a file of which two versions disagree."""
+
+ID = re.compile(rb'"(?:grade_id|id)" ?: ?"([\w-]{1,80})"')
+SUBJECT = re.compile(rb"checks\.run\(\\?[\"']([\w.]{1,80})")
+"""What is one exercise's own in the bytes of a notebook: ids of cells, and which functions its checks look at."""
+
+Features = tuple[frozenset[bytes], frozenset[bytes]]
+
+
+def encoding_of(data: bytes) -> str:
+    """Return how a notebook is saved: as its byte-order mark says, or the zeros in its first four bytes."""
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    found = json.detect_encoding(data[:4]) if data[:1] in (b"{", b"\0") else "utf-8"
+    return "utf-8-sig" if found == "utf-8" else found
+
+
+def read_as(data: bytes | None, name: str) -> list[Message]:
+    """Return a sentence on how a notebook is saved, where that is not as it should be; it is read all the same."""
+    encoding = encoding_of(data) if data else "utf-8-sig"
+    return [] if encoding == "utf-8-sig" else [Message(READ_AS, name=name, encoding=encoding[:6].upper())]
+
+
+def no_text(data: bytes, name: str) -> Message:
+    """Return what a file is that is no text, and what to do about it."""
+    if data.startswith(b"PK\x03\x04"):
+        return Message(ZIP, name=name)
+    for signature, kind in SIGNATURES.items():
+        if data.startswith(signature):
+            return Message(OTHER_FILE, name=name, kind=Message(kind))
+    if data.lstrip()[:1] == b"{" and b"\0" not in data:
+        return Message(OTHER_ENCODING, name=name)
+    return Message("{name} is not UTF-8 text.", name=name)
+
+
+def no_json(decoded: str, name: str, line: int) -> Message:
+    """Return what a text is that is no notebook, and what to do about it."""
+    start = decoded[:200].lstrip().lower()
+    if start.startswith(("<!doctype", "<html", "<?xml")):
+        return Message(HTML, name=name)
+    if start.startswith("pk\3\4"):
+        return Message(ZIP, name=name)
+    if start.startswith("%pdf"):
+        return Message(OTHER_FILE, name=name, kind=Message(SIGNATURES[b"%PDF"]))
+    conflict = MARK.search(decoded) if decoded[:200].lstrip()[:1] in ("{", "<") else None
+    if conflict and conflict[0].startswith("<"):
+        return Message(CONFLICT, name=name, line=decoded.count("\n", 0, conflict.start()) + 1)
+    return Message("{name} is not a notebook: it is not valid JSON, line {line}.", name=name, line=line)
+
+
+def features(data: bytes, wanted: Features | None = None) -> Features:
+    """Return the ids and subjects in a notebook, of those `wanted`: a look at bytes, which believes nothing."""
+    plain = data.replace(b"\0", b"") if encoding_of(data) != "utf-8-sig" else data
+    found = [(match[1] for match in pattern.finditer(plain)) for pattern in (ID, SUBJECT)]
+    ids, subjects = (
+        frozenset(one for one in ones if wanted is None or one in wanted[at]) for at, ones in enumerate(found)
+    )
+    return ids, subjects
+
+
+def of_which(data: bytes, known: dict[str, Features], name: str = "") -> str:
+    """Return the exercise whose notebook this is by its `features`, those of each exercise `known`; "" where unclear.
+
+    Where it is called after the exercise `name`, it is that one's, unless nearly nothing of it is there, and most of
+    another one is.
+    """
+    wanted = (
+        frozenset().union(*(own[0] for own in known.values())),
+        frozenset().union(*(own[1] for own in known.values())),
+    )
+    found = features(data, wanted)
+    shares = dict.fromkeys(known, 0.0)
+    for exercise, own in known.items():
+        others = [theirs for other, theirs in known.items() if other != exercise]
+        for at in (0, 1):
+            alone = own[at].difference(*(theirs[at] for theirs in others))
+            shares[exercise] = max(shares[exercise], len(found[at] & alone) / max(len(alone), 1))
+    ranked = sorted(((share, exercise) for exercise, share in shares.items()), reverse=True)
+    ranked += [(0.0, "")] * 2
+    (most, best), (second, _) = ranked[:2]
+    if name:
+        return best if name in known and shares[name] < 0.25 and most > 0.5 else name
+    return best if most > second else ""
+
+
+def known_features(root: Path) -> dict[str, Features]:
+    """Return what tells each exercise of a course from the others, for `of_which`."""
+    paths = [path for path in sorted((root / "exercises").glob("*/*.ipynb")) if path.stem == path.parent.name]
+    return {path.stem: _features_of(path, path.stat().st_mtime_ns) for path in paths}
+
+
+@functools.lru_cache(200)
+def _features_of(path: Path, written: int) -> Features:
+    return features(path.read_bytes())
+
+
+def of_another(exercise: Exercise, data: bytes, name: str) -> Message | None:
+    """Return a sentence where a file is the notebook of another exercise of the course; None where it is not."""
+    other = of_which(data, known_features(exercise.root), exercise.name)
+    return Message(OF_ANOTHER, name=name, other=other, exercise=exercise.name) if other != exercise.name else None

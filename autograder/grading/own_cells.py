@@ -1,0 +1,287 @@
+"""What students do with cells: answers in other ones than those given for them, and code that Python cannot read."""
+
+import ast
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+from autograder.cells import Cell, Notebook, grade_id, is_answer, is_code, is_locked
+from autograder.checking.words import Message, joined
+from autograder.grading.file_kinds import MARK
+
+MOST_CODE = 1_000_000
+"""Characters that are read as Python: of one cell, and of all that a student added. Nobody writes more by hand, and
+reading it takes the judge seconds."""
+MOST_PLACES = 6
+
+ELSEWHERE = (
+    "Written in other cells than those given for them, which are empty or as they were: {names}. "
+    "They count all the same, in every check."
+)
+ODD = (
+    "Python does not take the character {character} ({code}), which stands in {places}: "
+    "type it anew as {plain}. Text that is copied from a page or a letter has such characters."
+)
+TAKE_OUT = "Python does not take the character {character} ({code}), which stands in {places}: take it out."
+IN_CONFLICT = (
+    "The mark of a merge conflict stands in {places}: keep one side of what it parts, and take the marks out."
+)
+PLACE = "line {line} of the cell {cell}"
+BLANK = "a plain space"
+
+FOR_IPYTHON = re.compile(r"(?m)^([ \t]*)(?:[%!].*|[\w.]+\?{1,2}[ \t]*)$")
+OTHER_LANGUAGE = re.compile(r"%%(?!time\b|timeit\b|capture\b|prun\b)")
+ODD_CHARACTER = re.compile(r"invalid (?:non-printable )?character .*?U\+([0-9A-F]{4,6})")
+ODD_INDENT = re.compile(r"(?m)^[ \t]*([^\S\x00-\x7f])")
+QUOTES = dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033", '"') | dict.fromkeys(
+    "\u2018\u2019\u201a\u201b\u2032\u00b4", "'"
+)
+SIGNS = dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-") | {
+    "\u00d7": "*",
+    "\u00b7": "*",
+    "\u22c5": "*",
+    "\u00f7": "/",
+}
+PUNCTUATION = {"\u3001": ",", "\u3002": ".", "\u3010": "[", "\u3011": "]", "\u2026": "..."}
+PLAIN = QUOTES | SIGNS | PUNCTUATION
+"""What Python takes in place of characters that word processors, pages and keyboards put there."""
+
+
+def defined_in(cell: Cell) -> set[str]:
+    """Return the names of the functions and classes that a code cell defines."""
+    if not is_code(cell) or len(cell.source) > MOST_CODE:
+        return set()
+    try:
+        body = ast.parse(cell.source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    return {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+
+
+# Answers that stand elsewhere.
+
+
+def elsewhere(
+    cells: Sequence[Cell], as_released: set[str], released: Notebook, beside: Mapping[str, bytes]
+) -> list[Message]:
+    """Let answers count that stand in other cells than those given for them; return a sentence on these.
+
+    A given cell that was left as it was would define its function anew, as unwritten: where a cell above has written
+    it, the unwritten one is taken out. Where only a cell below its check has, its definition, and what this uses of
+    cells below, is written into the given cell as well, so that all checks see the same.
+    """
+    given = {grade_id(cell): cell for cell in released.cells if is_answer(cell) and is_code(cell)}
+    empty = {
+        place: defined_in(given[grade_id(cell)])
+        for place, cell in enumerate(cells)
+        if grade_id(cell) in given and cell.source.strip() in ("", given[grade_id(cell)].source.strip())
+    }
+    names = set[str]().union(*empty.values())
+    if not names:
+        return []
+    theirs = _Theirs(cells, [place for place in _own(cells, as_released) if place not in empty], names, beside)
+    counted = []
+    for place, wanted in empty.items():
+        cell = cells[place]
+        behind = range(place, len(cells))
+        check = next((at for at in behind if is_locked(cells[at]) and is_code(cells[at])), len(cells))
+        for name in sorted(wanted):
+            where = theirs.defining[name]
+            if not where or any(place < at < check for at in where):
+                continue
+            stub = _Code(cell.source).without(name)
+            if where[0] > check:
+                texts = theirs.with_what_it_uses(name, place)
+                stub = "\n\n".join([*texts, stub])
+                as_released.discard(cell.id)
+            cell.source = stub.strip("\n")
+            counted.append(name)
+    return [Message(ELSEWHERE, names=", ".join(counted))] if counted else []
+
+
+def _own(cells: Sequence[Cell], as_released: AbstractSet[str]) -> Iterator[int]:
+    """Yield the places of the cells of code that a student wrote: of so many, the shortest first, as are read."""
+    room = MOST_CODE
+    own = [
+        at for at, cell in enumerate(cells) if is_code(cell) and not is_locked(cell) and cell.id not in as_released
+    ]
+    for at in sorted(own, key=lambda at: len(cells[at].source)):
+        room -= len(cells[at].source)
+        if room < 0:
+            return
+        yield at
+
+
+class _Code:
+    """Code, taken apart into the statements at its top."""
+
+    def __init__(self, source: str):
+        source = source.replace("\r\n", "\n").replace("\r", "\n")
+        self.lines = source.split("\n")
+        try:
+            self.body = _parsed(source).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            self.body = []
+
+    def span(self, node: ast.stmt) -> range:
+        """Return the lines of a statement, counted from 0."""
+        decorators = getattr(node, "decorator_list", [])
+        return range(min([node.lineno, *(each.lineno for each in decorators)]) - 1, node.end_lineno or node.lineno)
+
+    def text(self, node: ast.stmt) -> str:
+        """Return a statement as it stands there."""
+        lines = self.span(node)
+        return "\n".join(self.lines[lines.start : lines.stop])
+
+    def without(self, name: str) -> str:
+        """Return the code without the definition of a name."""
+        gone = {line for node in self.body if getattr(node, "name", "") == name for line in self.span(node)}
+        return "\n".join(line for number, line in enumerate(self.lines) if number not in gone)
+
+
+class _Theirs:
+    """The code that a student wrote: in which cells a function is defined, and what such a definition uses.
+
+    Attributes
+    ----------
+    defining : dict
+        The places of the cells that define a function or class, by its name.
+    """
+
+    def __init__(self, cells: Sequence[Cell], places: Sequence[int], names: set[str], beside: Mapping[str, bytes]):
+        self.code: dict[int, _Code] = {}
+        self.beside = beside
+        self.read: dict[str, set[str]] = {}
+        self.defining: defaultdict[str, list[int]] = defaultdict(list)
+        self.setting: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        if not any(name in cells[place].source for place in places for name in names) and not beside:
+            return
+        for place in sorted(places):
+            self.code[place] = code = _Code(cells[place].source)
+            for at, node in enumerate(code.body):
+                for name in self._defined_by(node):
+                    self.defining[name].append(place)
+                for name in self._set_by(node, place):
+                    self.setting[name].append((place, at))
+
+    def with_what_it_uses(self, name: str, place: int) -> list[str]:
+        """Return the last definition of a name, after what it uses that no cell above `place` has."""
+        last = self.defining[name][-1]
+        own = [at for at, node in enumerate(self.code[last].body) if name in self._defined_by(node)]
+        chosen, waiting, seen = set[tuple[int, int]](), [(last, own[-1])], set[str]()
+        while waiting:
+            here = waiting.pop()
+            if here in chosen:
+                continue
+            chosen.add(here)
+            used = {node.id for node in ast.walk(self._node(here)) if isinstance(node, ast.Name)}
+            for one in {*used, f"* {here[0]}"} - seen:
+                where = self.setting[one]
+                if where and where[0][0] > place:
+                    waiting += [found for found in where if found[0] == where[-1][0]]
+            seen |= {*used, f"* {here[0]}"}
+        for one in set[str]().union(*(self._set_by(self._node(here), here[0]) for here in chosen)):
+            self.setting[one].insert(0, (place, 0))  # from now on, it stands above
+        return [self.code[cell].text(self.code[cell].body[at]) for cell, at in sorted(chosen)]
+
+    def _node(self, here: tuple[int, int]) -> ast.stmt:
+        return self.code[here[0]].body[here[1]]
+
+    def _defined_by(self, node: ast.stmt) -> set[str]:
+        """Return the names that a statement makes functions or classes: by hand, or out of a file handed in."""
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return {node.name}
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            theirs = self._names_of(node.module or "")
+            found = {alias.asname or alias.name for alias in node.names if alias.name in theirs}
+            return found | (theirs if node.names[0].name == "*" else set())
+        if isinstance(node, ast.Assign):
+            value = node.value
+            own = isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name)
+            own = own and bool(self._names_of(value.value.id))  # type: ignore[attr-defined]
+            known = isinstance(value, ast.Name) and value.id in self.defining
+            if own or known or isinstance(value, ast.Lambda):
+                return {target.id for target in node.targets if isinstance(target, ast.Name)}
+        return set()
+
+    def _names_of(self, module: str) -> set[str]:
+        """Return the names that a file beside the notebook defines, if it is that module."""
+        if module not in self.read:
+            path = f"{module.replace('.', '/')}.py"
+            data = self.beside.get(path, b"")
+            source = data.decode("utf-8", "replace") if len(data) <= MOST_CODE // 10 else ""
+            self.read[module] = set[str]().union(*map(self._defined_by, _Code(source).body)) if source else set()
+        return self.read[module]
+
+    def _set_by(self, node: ast.stmt, place: int) -> set[str]:
+        """Return all names that a statement binds; for an import of everything, a name of its cell."""
+        inside = ast.walk(node) if isinstance(node, (ast.If, ast.Try, ast.Assign, ast.AnnAssign)) else [node]
+        found = set[str]()
+        for one in inside:
+            if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                found.add(one.name)
+            elif isinstance(one, (ast.Import, ast.ImportFrom)):
+                found |= {(alias.asname or alias.name).partition(".")[0] for alias in one.names}
+            elif isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+                found.add(one.id)
+        return {f"* {place}" if name == "*" else name for name in found}
+
+
+# Code that Python cannot read.
+
+
+def unreadable(cells: Sequence[Cell], as_released: AbstractSet[str]) -> list[Message]:
+    """Return a sentence for each character that Python does not take, and one for marks of a merge conflict."""
+    odd: dict[str, list[Message]] = {}
+    for place in sorted(_own(cells, as_released)):
+        cell = cells[place]
+        if cell.source.isascii() and not MARK.search(cell.source):
+            continue
+        fault = _fault_of(cell.source)
+        if fault:
+            odd.setdefault(fault[0], []).append(Message(PLACE, line=fault[1], cell=grade_id(cell) or cell.id))
+    return [_said_of(character, joined("{left}, {right}", places[:MOST_PLACES])) for character, places in odd.items()]
+
+
+def _fault_of(source: str) -> tuple[str, int] | None:
+    """Return the character that keeps Python from reading code, and its line; "<" for the mark of a conflict."""
+    if OTHER_LANGUAGE.match(source):
+        return None
+    try:
+        _parsed(source)
+    except SyntaxError as error:
+        found, mark = ODD_CHARACTER.match(error.msg), MARK.search(source)
+        if found and error.lineno:
+            return chr(int(found[1], 16)), error.lineno
+        indented = ODD_INDENT.search(source)
+        if isinstance(error, IndentationError) and indented:
+            return indented[1], source.count("\n", 0, indented.start(1)) + 1
+        if mark and mark[0][0] == "<":
+            return "<", source.count("\n", 0, mark.start()) + 1
+    except (ValueError, RecursionError, MemoryError):
+        pass
+    return None
+
+
+def _said_of(character: str, places: Message | str) -> Message:
+    if character == "<":
+        return Message(IN_CONFLICT, places=places)
+    name = unicodedata.name(character, "without a name").lower()
+    code = f"U+{ord(character):04X}"
+    folded = unicodedata.normalize("NFKC", character)
+    plain: Message | str = PLAIN.get(character, folded if folded.isascii() and folded.strip() else "")
+    if unicodedata.category(character) in ("Zs", "Zl", "Zp"):
+        plain = Message(BLANK)
+    if not str(plain):
+        return Message(TAKE_OUT, character=name, code=code, places=places)
+    return Message(ODD, character=name, code=code, places=places, plain=plain)
+
+
+def _parsed(source: str) -> ast.Module:
+    """Return code as Python reads it, with `pass` for each line that is IPython's, if it is not all Python's."""
+    try:
+        return ast.parse(source)
+    except SyntaxError:
+        return ast.parse(FOR_IPYTHON.sub(r"\1pass", source))
