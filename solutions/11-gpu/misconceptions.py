@@ -85,6 +85,8 @@ def tiles(q, k, v, causal, fault, block=BLOCK):
         rows = torch.arange(first, min(first + block, n), device=q.device)
         own = q[:, :, rows]
         top, total, acc = own.new_full((b, h, len(rows)), -math.inf), own.new_zeros(b, h, len(rows)), own * 0
+        if fault == "top_from_0":
+            top = torch.zeros_like(top)
         stop = n // block * block if fault == "rest_left_out" and n >= block else n
         for start in range(0, stop, block):
             keys = torch.arange(start, min(start + block, n), device=q.device)
@@ -152,6 +154,10 @@ FORWARD = {
     "one_top": (
         "one top for a whole tile",
         "Each row needs a top of its own, `tl.max(scores, 1)`: far below another row's, all its weights become 0.",
+    ),
+    "top_from_0": (
+        "top that begins at 0",
+        "`top` begins at -inf: where all scores of a row lie far below 0, it would stay 0, and all weights become 0.",
     ),
     "upside_down": ("shrink factor upside down", "It is exp(old top - new top), and at most 1."),
     "log_2": ("log2 of the total", "The natural logarithm of the total, `tl.log`, is added to the top."),
@@ -346,6 +352,45 @@ def flash_attention_forward_offset_of_lse(q, k, v, causal=False):
 
 @misconception(
     "flash_attention_forward",
+    label="q scaled in place",
+    hint="`q *= scale` changes the caller's tensor, where `.contiguous()` had nothing to copy: scale the scores.",
+    on="triton",
+)
+def flash_attention_forward_scaled_in_place(q, k, v, causal=False):
+    out, lse = attend_by(q, k, v, causal)
+    q *= 1 / math.sqrt(q.shape[-1])
+    return out, lse
+
+
+RESULTS = {}
+
+
+@misconception(
+    "flash_attention_forward",
+    label="results kept for the next call",
+    hint="`out` and `lse` were made once, and each call writes into them: make new ones, `torch.empty_like(q)`.",
+    on="triton",
+)
+def flash_attention_forward_same_results(q, k, v, causal=False):
+    found = attend_by(q, k, v, causal)
+    kept = RESULTS.setdefault((q.shape, q.dtype), found)
+    for own, new in zip(kept, found, strict=True):
+        own.copy_(new)
+    return kept
+
+
+@misconception(
+    "flash_attention_forward",
+    label="causal under another name",
+    hint="Others call it with `causal=True`: leave the names of the arguments as they are given.",
+    on="triton",
+)
+def flash_attention_forward_renamed(q, k, v, is_causal=False):
+    return attend_by(q, k, v, is_causal)
+
+
+@misconception(
+    "flash_attention_forward",
     label="float32 rounded to TF32",
     hint='`tl.dot` rounds float32 to the 10 bits of TF32, unless it is told `input_precision="ieee"`.',
     on="gpu",
@@ -522,6 +567,48 @@ declare(
 )
 
 
+class Remembered(torch.autograd.Function):
+    held = ()
+
+    @staticmethod
+    def forward(ctx, q, k, v, causal):
+        Remembered.held = q, k, v, causal, *attend_by(q, k, v, causal)
+        return Remembered.held[4]
+
+    @staticmethod
+    def backward(ctx, d_out):
+        q, k, v, causal, out, lse = Remembered.held
+        P = weights_again(q, k, v, causal, "")
+        return *gradients(q, k, v, (out * d_out).sum(-1, keepdim=True), lse, P, d_out, ""), None
+
+
+@misconception(
+    "flash_attention",
+    label="tensors of the newest call taken",
+    hint="They stand in a global name or in the class, where each call puts its own: keep them in `ctx`.",
+    on="triton",
+)
+def flash_attention_of_the_newest_call(q, k, v, causal=False):
+    return Remembered.apply(q, k, v, causal)
+
+
+@misconception(
+    "flash_attention",
+    label="gradient from above scaled in place",
+    hint="`d_out *= scale` changes the gradient that others use as well: scale what you compute from it.",
+    on="triton",
+)
+def flash_attention_upstream_in_place(q, k, v, causal=False):
+    class Attend(Back):
+        @staticmethod
+        def backward(ctx, d_out):
+            found = Back.backward(ctx, d_out)
+            d_out *= 1 / math.sqrt(d_out.shape[-1])
+            return found
+
+    return Attend.apply(q, k, v, causal, 32, 32, "")
+
+
 @misconception(
     "flash_attention",
     label="torch on the way back too",
@@ -672,6 +759,7 @@ def flash_attention_two_dtypes(q, k, v, causal=False):
 
 
 WITH_A_MASK = {"whole", "whole_mask", "on_the_cpu", "not_causal", "from_the_start", "one_more"}
+TABLE = 128
 
 
 def layer_of(fault, fused=True):
@@ -716,6 +804,8 @@ def layer_of(fault, fused=True):
             n = x.shape[1]
             if fault == "cache_repeated":
                 k, v = (own.repeat_interleave(self.h // self.h_kv, dim=1) for own in (k, v))
+            if fault == "cache_kept":
+                self.cache = cache = getattr(self, "cache", None) if cache is None else cache
             if cache is not None and fault != "no_cache":
                 k, v = cache.append(k, v) if fault != "twice" else (cache.append(k, v), cache.append(k, v))[1]
             group = self.h // k.shape[1]
@@ -740,7 +830,8 @@ def layer_of(fault, fused=True):
                 if is_causal and 1 < n < n_k and fault != "pieces_from_the_start":
                     q = functional.pad(q, (0, 0, n_k - n, 0))
                 is_causal = is_causal and (n > 1 or fault == "one_from_the_start")
-                z = functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal, scale=scale)[:, :, -n:]
+                p = 0.1 if fault == "dropout" and self.training else 0.0
+                z = functional.scaled_dot_product_attention(q, k, v, None, p, is_causal, scale=scale)[:, :, -n:]
             else:
                 device = "cpu" if fault == "on_the_cpu" else x.device
                 seen = torch.ones(n, n_k, dtype=torch.bool, device=device)
@@ -750,8 +841,20 @@ def layer_of(fault, fused=True):
                 if mask is not None and fault != "no_mask" and not (both and fault == "mask_dropped"):
                     own = mask[:, :1] if fault == "first_head" and mask.dim() == 4 else mask
                     own = ~own | torch.eye(n, dtype=torch.bool) if fault == "inverted" else own
+                    if both and fault == "tril":
+                        own = own.tril(n_k - n)
+                    elif both and fault == "mask_in_place" and own.shape[-2] == n:
+                        own &= seen
+                    elif both and fault == "table" and n_k > TABLE:
+                        raise RuntimeError(f"The size of tensor a ({n}) must match the size of tensor b ({TABLE})")
                     seen = (seen | own) if both and fault == "either" else (seen & own)
-                if fault == "added":
+                    seen = own if both and fault == "tril" else seen
+                if fault == "dropout":
+                    z = functional.scaled_dot_product_attention(q, k, v, seen, 0.1 * self.training, scale=scale)
+                elif fault == "hundred":
+                    A = (q @ k.mT * scale).masked_fill(~seen, -100.0).softmax(-1)
+                    z = A.masked_fill(~seen.any(-1, keepdim=True), 0.0) @ v
+                elif fault == "added":
                     z = (q @ k.mT * scale + (1.0 - seen.to(q.dtype)) * -1e9).softmax(-1) @ v
                 elif fault in ("nan", "even", "whole"):
                     lowest = torch.finfo(q.dtype).min if fault == "even" else -math.inf
@@ -765,7 +868,11 @@ def layer_of(fault, fused=True):
             out = z if fault == "no_W_o" else self.W_o(z)
             return out.float() if fault == "float32" and kind != torch.float64 else out
 
-    return MultiHeadLayer
+    class Renamed(MultiHeadLayer):
+        def forward(self, x, attn_mask=None, is_causal=False, cache=None):
+            return super().forward(x, attn_mask, is_causal, cache)
+
+    return Renamed if fault == "renamed" else MultiHeadLayer
 
 
 LAYER = {
@@ -797,6 +904,35 @@ LAYER = {
     "causal_dropped": ("is_causal ignored with a mask", "With a mask, `is_causal` still counts: both hold."),
     "mask_dropped": ("mask ignored with is_causal", "With `is_causal`, the mask still counts: both hold."),
     "either": ("mask or causal, not both", "Both hold: combine them by `&`."),
+    "tril": (
+        "padding mask cut by tril",
+        "`mask.tril()` of a mask with one row, (b, 1, n), leaves its first keys alone: use `mask & causal`.",
+    ),
+    "table": (
+        "causal mask from a table of 128",
+        "The table of the causal mask ends after 128 tokens: make it for the n of each call.",
+    ),
+    "hundred": (
+        "hidden scores of -100",
+        "Scores that may be seen can be lower than that, and then the hidden keys win: set them to -inf.",
+    ),
+    "dropout": (
+        "dropout in training mode",
+        "In training mode some weights are dropped at random, and nobody asked for it: the same inputs give the same "
+        "result.",
+    ),
+    "mask_in_place": (
+        "causality written into the mask",
+        "`mask &= causal` changes the mask of whoever called: `mask = mask & causal` makes a new one.",
+    ),
+    "renamed": (
+        "mask under another name",
+        "Others call the layer with `mask=...`: leave the names of the arguments as they are given.",
+    ),
+    "cache_kept": (
+        "cache of an earlier call used",
+        "Without a cache, only the tokens of this call attend to each other: keep none in `self`.",
+    ),
     "from_the_start": ("causal mask aligned at the start", "With a cache, token i stands at n_k - n + i."),
     "pieces_from_the_start": (
         "new tokens causal from the start",
