@@ -294,6 +294,16 @@ def softmax_in_place(S):
     return E / E.sum(-1, keepdims=True)
 
 
+@misconception(
+    "softmax",
+    label="logarithm of the sum added to a large score",
+    hint="exp(s - logsumexp(s)) needs the digits that a large score has no room for: 1e17 + ln 2 is 1e17. Subtract "
+    "the row's maximum first; then any way will do.",
+)
+def softmax_log_add_exp(S):
+    return np.exp(S - np.logaddexp.reduce(S, axis=-1, keepdims=True))
+
+
 # softmax: right
 
 

@@ -652,6 +652,16 @@ def rotary_from_one(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
+    label="positions counted from the first one",
+    hint="The first position was subtracted from all, so that the first row does not turn. No dot product of these "
+    "rows changes, but those with rows of another call do: take the positions as they are.",
+)
+def rotary_from_the_first(X, positions, base=10000.0):
+    return rotary(X, np.asarray(positions) - np.asarray(positions)[0], base)
+
+
+@misconception(
+    "rotary",
     label="row numbers instead of positions",
     hint="The vectors are turned by their row numbers, `np.arange(n)`. Turn them by `positions`, which may start "
     "anywhere and be in any order.",

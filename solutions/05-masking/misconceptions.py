@@ -570,6 +570,17 @@ def masked_softmax_lowest_number(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="masked scores set to -10000",
+    hint="Where all scores that may be seen lie below -10000, the masked ones win. Take -inf, and give rows that "
+    "may attend to nothing weights 0.",
+)
+def masked_softmax_1e4(S, mask):
+    A = softmax(hidden(S, mask, fill=-1e4))
+    return np.where(np.broadcast_to(mask, S.shape).any(axis=-1, keepdims=True), A, S.dtype.type(0))
+
+
+@misconception(
+    "masked_softmax",
     label="masked scores lowered by 1e9",
     hint="-1e9 is added to the masked scores, all of a row's if it may attend to nothing, and softmax does not "
     "feel what is added to all. Set its weights to 0; and replace the scores instead of adding, since 1e30 - "

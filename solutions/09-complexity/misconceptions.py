@@ -992,6 +992,18 @@ def fit_exponent_sorted_apart(lengths, seconds):
 
 @misconception(
     "fit_exponent",
+    label="measurements of one length averaged",
+    hint="A length that was measured four times counts four times: each measurement is a point, and no mean comes "
+    "before the line.",
+)
+def fit_exponent_mean_of_each(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    each = np.unique(x)
+    return line(each, np.array([y[x == own].mean() for own in each]))
+
+
+@misconception(
+    "fit_exponent",
     label="best measurement per length kept",
     hint="Where a length was measured several times, only the fastest, or the first, is kept. Each measurement is a "
     "point of its own.",

@@ -310,7 +310,7 @@ class chunked_attention_whole_chunks:
 
 @online(
     "causal the other way round",
-    "Each query sees the keys after it alone: `masked_fill` fills where its mask is True, so that must be the keys to "
+    "Each query sees the keys after it alone: `masked_fill` fills where its mask is True: that must be the keys to "
     "hide.",
 )
 class chunked_attention_later_keys:
