@@ -300,8 +300,7 @@ class chunked_attention_strictly_causal:
 
 @online(
     "causal by whole chunks",
-    "Whole chunks are shown or hidden. In the chunk where the query itself stands, only the keys up to it may be "
-    "seen.",
+    "In the chunk where the query itself stands, only the keys up to it may be seen.",
 )
 class chunked_attention_whole_chunks:
     def sees(self, n_q, n_k, start, size):
@@ -484,8 +483,7 @@ HINTS = {
     "a row.",
     "works for two axes only": "The number of axes is fixed: `n, d = Q.shape` works for two. Take sizes from the "
     "end, `Q.shape[-2]`, and axes too.",
-    "leading axes left flattened": "The leading axes were made flat and stayed so. Bring them back: `.unflatten(0, "
-    "Q.shape[:-2])`.",
+    "leading axes left flattened": "Bring them back: `.unflatten(0, Q.shape[:-2])`.",
 }
 MISTAKES = [
     "returns nothing",
@@ -949,8 +947,7 @@ def causal_linear_attention_any_numbers(Q, K, V):
 @misconception(
     "causal_linear_attention",
     label="a size of 1 stretched",
-    hint="A size of 1 was stretched to fit: broadcasting and einsum do that without a word. Compare the sizes, and "
-    "raise `ValueError`.",
+    hint="Broadcasting and einsum do that without a word. Compare the sizes, and raise `ValueError`.",
 )
 def causal_linear_attention_stretched(Q, K, V):
     mixed, total = ratio(
@@ -962,8 +959,7 @@ def causal_linear_attention_stretched(Q, K, V):
 @misconception(
     "linear_attention",
     label="a size of 1 stretched",
-    hint="A size of 1 was stretched to fit: broadcasting and einsum do that without a word. Compare the sizes, and "
-    "raise `ValueError`, or use `@`.",
+    hint="Broadcasting and einsum do that without a word. Compare the sizes, and raise `ValueError`, or use `@`.",
 )
 def linear_attention_stretched(Q, K, V):
     d, n = max(Q.shape[-1], K.shape[-1]), max(K.shape[-2], V.shape[-2])

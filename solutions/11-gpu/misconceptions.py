@@ -167,7 +167,10 @@ FORWARD = {
     ),
     "not_divided": ("result not divided by the total", "At the end, out = acc / total."),
     "no_scale": ("scores not scaled", "The scores are divided by the square root of d."),
-    "scale_d": ("scores divided by d", "Divide by the square root of d, not by d."),
+    "scale_d": (
+        "scores divided by d",
+        "The scores are divided by the square root of d: divided by d, the weights are too even.",
+    ),
     "no_top": ("no maximum subtracted from scores", "exp of a large score overflows: subtract the row's top first."),
     "order": ("strides ignored", "Offsets of a row of d numbers hold for `.contiguous()` tensors, or use `stride`."),
     "32_columns": ("only 32 columns", "The width of a head is d: make the tile as wide."),
@@ -206,7 +209,7 @@ def whole(q, k, v, causal):
 @misconception(
     "flash_attention_forward",
     label="n x n held in memory",
-    hint="The numbers are right, and all scores stand in memory at once: that is what the kernel is there to avoid.",
+    hint="All scores stand in memory at once: that is what the kernel is there to avoid.",
 )
 def flash_attention_forward_whole(q, k, v, causal=False):
     out, lse, _ = whole(q.float(), k.float(), v.float(), causal)
@@ -225,7 +228,7 @@ def flash_attention_forward_alone(q, k, v, causal=False):
 @misconception(
     "flash_attention_forward",
     label="torch instead of a kernel",
-    hint="This is torch, tile by tile, with the right numbers. Move it into the kernel, and launch that.",
+    hint="Tiles in torch are the plan of a kernel. Move it into the kernel, and launch that.",
 )
 def flash_attention_forward_in_torch(q, k, v, causal=False):
     return tiles(q, k, v, causal, "in_torch")
@@ -499,8 +502,11 @@ BACKWARD = {
     "swapped": ("gradients of K and V exchanged", "What is stored at dk belongs to dv, and the other way round."),
     "dq_scale": ("scale left out of dQ", "The scores were scaled, so dQ is too: multiply by `scale`."),
     "dk_scale": ("scale left out of dK", "The scores were scaled, so dK is too: multiply by `scale`."),
-    "dq_twice": ("dQ scaled twice", "`scale` belongs into dQ once."),
-    "dv_of_v": ("V instead of dO in dV", "dV = P^T dO, with the gradient that came, not with V."),
+    "dq_twice": ("dQ scaled twice", "Multiply by `scale` either in dS or at the end."),
+    "dv_of_v": (
+        "V instead of dO in dV",
+        "dV = P^T dO: the gradient that came is summed with the weights, as values are on the way there.",
+    ),
     "upstream": ("gradient from above ignored", "This takes ones for dO: use the gradient that came."),
     "order": ("strides of the gradient ignored", "dO may lie in another order: `.contiguous()` before the kernel."),
     "unmasked": ("no causal mask on the way back", "P = exp(S - L) again needs the mask: 0 where j > i."),
@@ -562,7 +568,7 @@ declare(
     "tiled_backward",
     "whole",
     "all weights at once",
-    "The gradients are right, and P is n x n here: take a tile of it at a time.",
+    "P is n x n here: take a tile of it at a time.",
     tiled_of(""),
 )
 
@@ -901,8 +907,11 @@ LAYER = {
     "no_mask": ("mask left out", "`mask` changes nothing here."),
     "inverted": ("mask taken the other way", "True means: may attend."),
     "first_head": ("mask of the first head for all", "A mask of four axes may have a part for each head."),
-    "causal_dropped": ("is_causal ignored with a mask", "With a mask, `is_causal` still counts: both hold."),
-    "mask_dropped": ("mask ignored with is_causal", "With `is_causal`, the mask still counts: both hold."),
+    "causal_dropped": (
+        "is_causal ignored with a mask",
+        "Both hold: a token sees what the mask leaves it and does not come later.",
+    ),
+    "mask_dropped": ("mask ignored with is_causal", "Both hold: a token sees what came before and is not masked."),
     "either": ("mask or causal, not both", "Both hold: combine them by `&`."),
     "tril": (
         "padding mask cut by tril",
@@ -948,7 +957,10 @@ LAYER = {
     ),
     "no_cache": ("cache not used", "`cache.append(k, v)` returns all keys and values so far: attend to those."),
     "twice": ("cache appended to twice", "One call of `append` takes keys and values together."),
-    "cache_repeated": ("repeated heads put into the cache", "Cache h_kv heads, and repeat them afterwards."),
+    "cache_repeated": (
+        "repeated heads put into the cache",
+        "The cache would be h / h_kv times as large: append first, then repeat.",
+    ),
     "detached": ("gradient cut off", "No `detach`, no `.data`, no NumPy on the way."),
     "float32": ("result always in float32", "The result has the dtype of the input: nothing is converted."),
     "any_size": (
