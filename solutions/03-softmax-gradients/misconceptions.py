@@ -292,7 +292,7 @@ def softmax_in_place(S):
 
 @misconception(
     "softmax",
-    label="logarithm of the sum added to a large score",
+    label="log of the sum lost in rounding",
     hint="exp(s - logsumexp(s)) needs the digits that a large score has no room for: 1e17 + ln 2 is 1e17. Subtract "
     "the row's maximum first; then any way will do.",
 )

@@ -881,7 +881,8 @@ def in_pieces(layer, x, lengths, is_causal, mask=None):
         for own in x.split(lengths, dim=1):
             i = sum(out.shape[1] for out in outs)
             j = i + own.shape[1]
-            outs.append(layer(own, None if mask is None else mask[i:j, :j], is_causal, cache))
+            seen = mask if mask is None or mask.shape[-2] == 1 else mask[i:j]
+            outs.append(layer(own, None if seen is None else seen[..., :j], is_causal, cache))
     return torch.cat(outs, dim=1), cache.times, 0 if cache.k is None else cache.k.shape[1]
 
 
@@ -907,10 +908,11 @@ def layer_cache(MultiHeadLayer, draw):
 def layer_cache_and_mask(MultiHeadLayer, draw):
     """With a cache, a mask has a column for each key so far, and `is_causal` holds beside it."""
     values = parameters(draw, 24, 4, 2)
-    layer, x, mask = loaded(MultiHeadLayer, values, 24, 4, 2), tensor(draw, 2, 7, 24), some(draw, 7, 7)
-    for is_causal in (False, True):
-        out = layer.run_remote(in_pieces, x, [3, 1, 3], is_causal, mask)[0]
-        expect_close(out, out_of(values, x, 4, 2, mask & in_sight([3, 1, 3], is_causal)))
+    layer, x = loaded(MultiHeadLayer, values, 24, 4, 2), tensor(draw, 2, 7, 24)
+    for mask in (some(draw, 7, 7), padding(7, 4)):
+        for is_causal in (False, True):
+            out = layer.run_remote(in_pieces, x, [3, 1, 3], is_causal, mask)[0]
+            expect_close(out, out_of(values, x, 4, 2, mask & in_sight([3, 1, 3], is_causal)))
 
 
 def in_turn(layer, x, y):

@@ -764,7 +764,7 @@ def flash_attention_two_dtypes(q, k, v, causal=False):
 # MultiHeadLayer
 
 
-WITH_A_MASK = {"whole", "whole_mask", "on_the_cpu", "not_causal", "from_the_start", "one_more"}
+WITH_A_MASK = {"whole", "whole_mask", "on_the_cpu", "not_causal", "from_the_start", "one_more", "later"}
 TABLE = 128
 
 
@@ -844,9 +844,10 @@ def layer_of(fault, fused=True):
                 if is_causal and fault != "not_causal" and not (both and fault == "causal_dropped"):
                     begin = 0 if fault == "from_the_start" or (both and fault == "both_from_the_start") else n_k - n
                     seen = seen.tril(begin + (fault == "one_more"))
+                    seen = ~seen if fault == "later" else seen
                 if mask is not None and fault != "no_mask" and not (both and fault == "mask_dropped"):
                     own = mask[:, :1] if fault == "first_head" and mask.dim() == 4 else mask
-                    own = ~own | torch.eye(n, dtype=torch.bool) if fault == "inverted" else own
+                    own = ~own if fault == "inverted" else own
                     if both and fault == "tril":
                         own = own.tril(n_k - n)
                     elif both and fault == "mask_in_place" and own.shape[-2] == n:
@@ -862,7 +863,7 @@ def layer_of(fault, fused=True):
                     z = A.masked_fill(~seen.any(-1, keepdim=True), 0.0) @ v
                 elif fault == "added":
                     z = (q @ k.mT * scale + (1.0 - seen.to(q.dtype)) * -1e9).softmax(-1) @ v
-                elif fault in ("nan", "even", "whole"):
+                elif fault in ("nan", "even", "whole", "inverted"):
                     lowest = torch.finfo(q.dtype).min if fault == "even" else -math.inf
                     A = (q @ k.mT * scale).masked_fill(~seen, lowest).softmax(-1)
                     z = (A if fault != "whole" else A.masked_fill(~seen, 0.0)) @ v
@@ -904,6 +905,10 @@ LAYER = {
     "tiled": ("key heads tiled instead of repeated", "Use `repeat_interleave`: head i uses i // (h / h_kv)."),
     "not_causal": ("is_causal left out", "`is_causal` changes nothing here."),
     "one_more": ("token sees the next one", "Token i sees token i + 1 here."),
+    "later": (
+        "causal mask the other way",
+        "Tokens see only what comes after them. True means: may attend, in a mask for PyTorch's attention too.",
+    ),
     "no_mask": ("mask left out", "`mask` changes nothing here."),
     "inverted": ("mask taken the other way", "True means: may attend."),
     "first_head": ("mask of the first head for all", "A mask of four axes may have a part for each head."),
