@@ -241,17 +241,16 @@ FAMILIES: dict[str, tuple[Mistake, str]] = {
     ),
     "result in float64": (
         _in_float64,
-        "The result is float64 for float32 inputs. Some step makes float64: `np.zeros` without a dtype, "
-        "`astype(float)`, or a number of NumPy's such as `np.sqrt(d)`. Give the dtype, or use `math.sqrt(d)`.",
+        "Some step makes float64: `np.zeros` without a dtype, `astype(float)`, or a number of NumPy's such as "
+        "`np.sqrt(d)`. Give the dtype, or use `math.sqrt(d)`.",
     ),
     "result always in float32": (
         _parts(lambda part: _converted(part, "float32")),
-        "The result is float32 whatever the inputs are. Leave the dtype as it comes, or give what takes the result "
-        "the inputs' own: `dtype=X.dtype`.",
+        "Leave the dtype as it comes, or give what takes the result the inputs' own: `dtype=X.dtype`.",
     ),
     "decimals cut off": (
         _parts(np.trunc),
-        "Decimals are cut off: the array that takes the result holds whole numbers (`dtype=int`).",
+        "The array that takes the result holds whole numbers (`dtype=int`).",
     ),
     "axis squeezed away": (
         _parts(lambda part: part.squeeze() if hasattr(type(part), "detach") else np.squeeze(part)),
@@ -272,7 +271,7 @@ FAMILIES: dict[str, tuple[Mistake, str]] = {
     ),
     "leading axes left flattened": (
         _parts(lambda part: part.reshape(-1, part.shape[-1])),
-        "The leading axes were made flat and stayed so. Bring them back: `.reshape(*X.shape[:-1], -1)`.",
+        "Bring them back: `.reshape(*X.shape[:-1], -1)`.",
     ),
     "assert instead of ValueError": (
         _asserts,
@@ -298,7 +297,7 @@ FAMILIES: dict[str, tuple[Mistake, str]] = {
     ),
     "cut off from autograd": (
         _parts(lambda part: part.detach()),
-        "The result is right, and no gradient comes through it. Leave out `detach`, `.data` and `torch.no_grad`: "
+        "No gradient comes through the result. Leave out `detach`, `.data` and `torch.no_grad`: "
         "whoever trains with this needs the way back.",
     ),
     "integers instead of booleans": (
@@ -324,6 +323,6 @@ COMMON = [
 
 STRETCHED = "sizes of 1 stretched"
 STRETCHED_HINT = (
-    "A size of 1 was stretched to fit: broadcasting and `np.einsum` do that without a word. Compare the sizes and "
-    "raise `ValueError`, or use `@`, which raises by itself."
+    "Broadcasting and `np.einsum` do that without a word. Compare the sizes and raise `ValueError`, or use `@`, "
+    "which raises by itself."
 )

@@ -58,7 +58,7 @@ def by_hand_plain_mean():
 @misconception(
     "by_hand",
     label="scores divided by the root of d_k",
-    hint="The scores were divided by the root of 2. That comes in chapter 2; here they are used as they are.",
+    hint="That comes in chapter 2; here they are used as they are.",
 )
 def by_hand_scaled():
     return asked_with([2**0.5, 2**0.5])
@@ -189,7 +189,7 @@ def project_entrywise(X, W):
 @misconception(
     "project",
     label="only the first vector",
-    hint="Only the first vector was projected. `X @ W` takes all rows at once.",
+    hint="`X @ W` takes all rows at once.",
 )
 def project_first_vector(X, W):
     return X[0] @ W
@@ -305,7 +305,7 @@ def qkv_equal_thirds(X, W_q, W_k, W_v):
 @misconception(
     "qkv",
     label="queries divided by sqrt(d_k)",
-    hint="The queries are scaled by 1/sqrt(d_k). Here they are the plain projection; scaling is chapter 2.",
+    hint="Here they are the plain projection; scaling is chapter 2.",
 )
 def qkv_scaled_queries(X, W_q, W_k, W_v):
     return X @ W_q / W_q.shape[1] ** 0.5, X @ W_k, X @ W_v
@@ -358,7 +358,7 @@ def scores_without_transpose(Q, K):
 @misconception(
     "scores",
     label="scores divided by sqrt(d_k)",
-    hint="The scores are divided by sqrt(d_k). Raw dot products are asked here; scaling is chapter 2.",
+    hint="Raw dot products are asked here; scaling is chapter 2.",
 )
 def scores_scaled(Q, K):
     return Q @ transposed(K) / np.sqrt(Q.shape[-1])
@@ -367,8 +367,7 @@ def scores_scaled(Q, K):
 @misconception(
     "scores",
     label="Q scaled in place",
-    hint="`Q` is scaled in place: the caller's array changes, and raw dot products are asked here. Leave `Q` "
-    "as it is.",
+    hint="The caller's array changes, and raw dot products are asked here. Leave `Q` as it is.",
 )
 def scores_scaled_in_place(Q, K):
     Q /= np.sqrt(Q.shape[-1])
@@ -473,7 +472,7 @@ def weighted_sum_from_the_left(A, V):
 @misconception(
     "weighted_sum",
     label="result transposed",
-    hint="The result is transposed, (d_v, n_q). Queries make the rows: `A @ V`.",
+    hint="Queries make the rows: `A @ V`.",
 )
 def weighted_sum_columns(A, V):
     return transposed(A @ V)
@@ -500,7 +499,7 @@ def weighted_sum_mean(A, V):
 @misconception(
     "weighted_sum",
     label="weights divided by their sum",
-    hint="The weights are divided by their sum. They are used as they are; making them sum to 1 is softmax's task.",
+    hint="They are used as they are; making them sum to 1 is softmax's task.",
 )
 def weighted_sum_normalised(A, V):
     return (A / A.sum(-1, keepdims=True)) @ V
@@ -527,7 +526,7 @@ def weighted_sum_plain(A, V):
 @misconception(
     "weighted_sum",
     label="softmax applied to the weights",
-    hint="Softmax is applied to `A`, which holds weights already. Use them as they are.",
+    hint="Use them as they are.",
 )
 def weighted_sum_softmax(A, V):
     return softmax(A) @ V
@@ -536,7 +535,7 @@ def weighted_sum_softmax(A, V):
 @misconception(
     "weighted_sum",
     label="weighted values not added up",
-    hint="The weighted values are not added up: the axis n_k is still in the result. Sum over it, or use `@`.",
+    hint="The axis n_k is still in the result. Sum over it, or use `@`.",
 )
 def weighted_sum_without_sum(A, V):
     return A[..., None] * V[..., None, :, :]
@@ -605,8 +604,7 @@ def weighted_sum_matmul(A, V):
 @misconception(
     "soft_lookup",
     label="softmax over the queries",
-    hint="Softmax runs over the queries: the columns sum to 1. Each query shares out its weight over the "
-    "keys, the last axis.",
+    hint="The columns sum to 1. Each query shares out its weight over the keys, the last axis.",
 )
 def soft_lookup_over_queries(Q, K, V):
     return softmax(Q @ transposed(K), axis=-2) @ V
@@ -624,7 +622,7 @@ def soft_lookup_over_everything(Q, K, V):
 @misconception(
     "soft_lookup",
     label="softmax missing",
-    hint="Softmax is missing: the raw scores are used as weights. `softmax(scores(Q, K))` first.",
+    hint="The raw scores are used as weights. `softmax(scores(Q, K))` first.",
 )
 def soft_lookup_without_softmax(Q, K, V):
     return Q @ transposed(K) @ V
@@ -633,7 +631,7 @@ def soft_lookup_without_softmax(Q, K, V):
 @misconception(
     "soft_lookup",
     label="scores divided by sqrt(d_k)",
-    hint="The scores are divided by sqrt(d_k). The raw ones are asked here; scaling is chapter 2.",
+    hint="The raw ones are asked here; scaling is chapter 2.",
 )
 def soft_lookup_scaled(Q, K, V):
     return softmax(Q @ transposed(K) / np.sqrt(Q.shape[-1])) @ V
@@ -642,7 +640,7 @@ def soft_lookup_scaled(Q, K, V):
 @misconception(
     "soft_lookup",
     label="Q scaled in place",
-    hint="`Q` is scaled in place: the caller's array changes, and the raw scores are asked here. Leave `Q` as it is.",
+    hint="The caller's array changes, and the raw scores are asked here. Leave `Q` as it is.",
 )
 def soft_lookup_scaled_in_place(Q, K, V):
     Q /= np.sqrt(Q.shape[-1])
@@ -662,7 +660,7 @@ def soft_lookup_turned(Q, K, V):
 @misconception(
     "soft_lookup",
     label="keys mixed instead of values",
-    hint="The keys are mixed. They serve to compare; what is mixed are the values, `V`.",
+    hint="They serve to compare; what is mixed are the values, `V`.",
 )
 def soft_lookup_mixes_keys(Q, K, V):
     return softmax(Q @ transposed(K)) @ K
@@ -718,8 +716,7 @@ def soft_lookup_not_normalised(Q, K, V):
 @misconception(
     "soft_lookup",
     label="scores divided by their sum",
-    hint="Scores are divided by their sum. Negative scores then give negative weights: take `softmax`, which "
-    "is given.",
+    hint="Negative scores then give negative weights: take `softmax`, which is given.",
 )
 def soft_lookup_share_of_sum(Q, K, V):
     S = Q @ transposed(K)
@@ -851,8 +848,7 @@ def project_rounded(X, W):
 @misconception(
     "qkv",
     label="values made with W_k where shapes agree",
-    hint="Where `W_v` has the shape of `W_k`, the values are made with `W_k`. Self-attention often has one shape for "
-    "all: each of the three has its own matrix even so.",
+    hint="Self-attention often has one shape for all: each of the three has its own matrix even so.",
 )
 def qkv_values_are_keys_when_shapes_agree(X, W_q, W_k, W_v):
     return X @ W_q, X @ W_k, X @ (W_k if W_k.shape == W_v.shape else W_v)

@@ -63,7 +63,7 @@ def by_hand_divided_once():
 @misconception(
     "by_hand",
     label="standard deviations instead of variances",
-    hint="These are standard deviations. The variance is the mean squared distance from the mean, without a root.",
+    hint="The variance is the mean squared distance from the mean, without a root.",
 )
 def by_hand_deviations():
     return [1, 3**0.5 / 2, 3**0.5 / 4]
@@ -84,7 +84,7 @@ def by_hand_single_tosses():
 @misconception(
     "score_variance",
     label="standard deviation instead of variance",
-    hint="This is the standard deviation, the root of the variance: `.var()`, not `.std()`, and no square root.",
+    hint="`.var()`, not `.std()`, and no square root.",
 )
 def score_variance_is_deviation(d_k, num_pairs, rng):
     return dots(d_k, num_pairs, rng).std()
@@ -114,8 +114,7 @@ def score_variance_of_mean(d_k, num_pairs, rng):
 @misconception(
     "score_variance",
     label="products not added up",
-    hint="The products of entries are not added up: this is the variance of single products q_c k_c. Sum over d_k "
-    "first, then take the variance of the sums.",
+    hint="This is the variance of single products q_c k_c. Sum over d_k first, then take the variance of the sums.",
 )
 def score_variance_without_sum(d_k, num_pairs, rng):
     Q, K = pairs(d_k, num_pairs, rng)
@@ -200,7 +199,7 @@ def score_variance_by_formula(d_k, num_pairs, rng):
 @misconception(
     "score_variance",
     label="d_k itself returned",
-    hint="This returns d_k itself. It is what theory says; here it is to be measured, with numbers drawn from `rng`.",
+    hint="It is what theory says; here it is to be measured, with numbers drawn from `rng`.",
 )
 def score_variance_returns_d_k(d_k, num_pairs, rng):
     return float(d_k)
@@ -273,7 +272,7 @@ def score_variance_measured(d_k, num_pairs, rng):
 @misconception(
     "scaled_scores",
     label="scores not scaled",
-    hint="The scores are not scaled: divide by the square root of d_k.",
+    hint="Divide by the square root of d_k.",
 )
 def scaled_scores_unscaled(Q, K):
     return Q @ transposed(K)
@@ -311,7 +310,7 @@ def scaled_scores_multiplied(Q, K):
 @misconception(
     "scaled_scores",
     label="divided by 8 whatever d_k is",
-    hint="The scale is 8 whatever d_k is. That is sqrt(64), right for d_k = 64 alone: take d_k from `Q.shape[-1]`.",
+    hint="That is sqrt(64), right for d_k = 64 alone: take d_k from `Q.shape[-1]`.",
 )
 def scaled_scores_by_eight(Q, K):
     return Q @ transposed(K) / 8
@@ -340,7 +339,7 @@ def scaled_scores_second_size(Q, K):
 @misconception(
     "scaled_scores",
     label="scores divided by their standard deviation",
-    hint="The scores are divided by their own standard deviation. The scale depends on the width alone: sqrt(d_k).",
+    hint="The scale depends on the width alone: sqrt(d_k).",
 )
 def scaled_scores_by_deviation(Q, K):
     S = Q @ transposed(K)
@@ -438,8 +437,8 @@ def scaled_scores_by_float32(Q, K):
     *COMMON,
     "result written into an argument",
     hints={
-        "result in float64": "The result is float64 for float32 inputs: `np.sqrt(d_k)` is a float64 number of "
-        "NumPy's, and dividing by it makes float64. Use `math.sqrt(d_k)` or `d_k ** 0.5`."
+        "result in float64": "`np.sqrt(d_k)` is a float64 number of NumPy's, and dividing by it makes float64. "
+        "Use `math.sqrt(d_k)` or `d_k ** 0.5`."
     },
     shapes="n_q d_k, n_k d_k",
 )
@@ -454,7 +453,7 @@ def scaled_scores_matmul(Q, K):
 @misconception(
     "weights_entropy",
     label="logarithm to base 2",
-    hint="The logarithm has base 2, which gives bits. Nats take the natural logarithm, `np.log`.",
+    hint="Nats take the natural logarithm, `np.log`.",
 )
 def weights_entropy_in_bits(A):
     return entropy(A, np.log2)
@@ -463,7 +462,7 @@ def weights_entropy_in_bits(A):
 @misconception(
     "weights_entropy",
     label="minus sign missing",
-    hint="The minus is missing. Logarithms of weights below 1 are negative, and entropy is not.",
+    hint="Logarithms of weights below 1 are negative, and entropy is not.",
 )
 def weights_entropy_without_minus(A):
     return -entropy(A)
@@ -482,7 +481,7 @@ def weights_entropy_nan_at_zeros(A):
 @misconception(
     "weights_entropy",
     label="math.log(0) raises an error",
-    hint="`math.log(0)` raises an error. Leave weights of 0 out: `for a in row if a > 0`.",
+    hint="Leave weights of 0 out: `for a in row if a > 0`.",
 )
 def weights_entropy_math_log(A):
     return np.array([-sum(a * math.log(a) for a in row) for row in A], dtype=A.dtype)
@@ -511,7 +510,7 @@ def weights_entropy_small_number(A):
 @misconception(
     "weights_entropy",
     label="weight before the logarithm missing",
-    hint="The weight before the logarithm is missing: each term is a ln a, not ln a.",
+    hint="Each term is a ln a, not ln a.",
 )
 def weights_entropy_without_weight(A):
     return -np.log(np.where(A > 0, A, 1)).sum(-1)
@@ -529,7 +528,7 @@ def weights_entropy_mean(A):
 @misconception(
     "weights_entropy",
     label="summed over the queries",
-    hint="The sum runs over the queries. Each query has weights of its own, along the last axis: `axis=-1`.",
+    hint="Each query has weights of its own, along the last axis: `axis=-1`.",
 )
 def weights_entropy_over_queries(A):
     return entropy(transposed(A))
@@ -557,7 +556,7 @@ def weights_entropy_axis_one(A):
 @misconception(
     "weights_entropy",
     label="terms not added up",
-    hint="The terms are not added up: the axis n_k is still in the result. Sum over it.",
+    hint="The axis n_k is still in the result. Sum over it.",
 )
 def weights_entropy_without_sum(A):
     return -A * np.log(np.where(A > 0, A, 1))
@@ -575,7 +574,7 @@ def weights_entropy_kept_axis(A):
 @misconception(
     "weights_entropy",
     label="softmax applied to the weights",
-    hint="Softmax is applied to `A`, which holds weights already. Use them as they are.",
+    hint="Use them as they are.",
 )
 def weights_entropy_of_softmax(A):
     return entropy(softmax(A))
@@ -617,8 +616,8 @@ def weights_entropy_fills_zeros(A):
 @families(
     but=["leading axes left flattened", "assert instead of ValueError"],
     hints={
-        "result in float64": "The result is float64 for float32 inputs. Some step makes float64: `np.zeros` "
-        "without a dtype, `astype(float)`, or Python numbers put into `np.array`."
+        "result in float64": "Some step makes float64: `np.zeros` without a dtype, `astype(float)`, or Python "
+        "numbers put into `np.array`."
     },
 )
 @right("weights_entropy")

@@ -90,6 +90,10 @@ checks.run("by_hand", points=0)
 # Near the largest numbers of a dtype, $s - \max s$ may overflow to $-\infty$, and NumPy warns of it. The weight 0 that
 # comes of it is right, and a warning costs nothing.
 #
+# Advice, worth no points: let equal scores share the weight equally however large they are. $e^{s - \text{logsumexp}(s)}$ is
+# right for scores in the thousands, and gives $(10^{17}, 10^{17})$ the weights $(1, 1)$, since $10^{17} + \ln 2$ is rounded to
+# $10^{17}$; with the maximum subtracted first it is right for all.
+#
 # A score of $-\infty$ gets the weight 0, exactly. Every row has at least one finite score here; what to do with a row
 # that has none is chapter 5's question, and is not checked.
 

@@ -207,6 +207,14 @@ def softmax_any_size(softmax, draw):
     expect_close(softmax(S.astype(np.float16)), everything)
 
 
+@check(weight=0, needs=[softmax_any_size])
+def softmax_equal(softmax, draw):
+    """Equal scores share the weight equally, however large they are: 1e17 in float64, thousands in float16."""
+    (n,) = draw.sizes(1)
+    for S in (np.full((2, n), 1e17), np.full((2, n), -1e17), np.full((2, n), 4000, dtype=np.float16)):
+        expect_close(softmax(S), np.full((2, n), 1 / n), rtol=LARGE)
+
+
 @check(weight=1, needs=[softmax_values])
 def softmax_infinite(softmax, draw):
     """A score of -inf gets the weight 0, exactly; the other weights of its row are as if it were not there."""

@@ -55,7 +55,7 @@ def by_hand_without_weights():
 @misconception(
     "by_hand",
     label="sign turned",
-    hint="All signs are turned. The first weight has a gradient above the average, so that its score's is positive.",
+    hint="The first weight has a gradient above the average, so that its score's is positive.",
 )
 def by_hand_turned():
     return [-1.4, 0.9, 0.5]
@@ -98,8 +98,7 @@ def softmax_without_maximum(S):
 @misconception(
     "softmax",
     label="one maximum for all rows",
-    hint="One maximum of all scores is subtracted. A row far below it becomes 0 / 0, which is NaN. Subtract each "
-    "row's own: `S.max(axis=-1, keepdims=True)`.",
+    hint="A row far below it becomes 0 / 0, which is NaN. Subtract each row's own: `S.max(axis=-1, keepdims=True)`.",
 )
 def softmax_one_maximum(S):
     E = np.exp(S - S.max())
@@ -109,8 +108,7 @@ def softmax_one_maximum(S):
 @misconception(
     "softmax",
     label="maximum of the first row or matrix",
-    hint="The maximum is that of the first row, or of the first matrix of the batch. Other rows need their own: "
-    "`S.max(axis=-1, keepdims=True)`.",
+    hint="Other rows need their own: `S.max(axis=-1, keepdims=True)`.",
 )
 def softmax_first_maximum(S):
     E = np.exp(S - (S[0] if S.ndim > 1 else S).max(-1, keepdims=True))
@@ -120,8 +118,8 @@ def softmax_first_maximum(S):
 @misconception(
     "softmax",
     label="mean or median subtracted, not maximum",
-    hint="The mean (or the median) is subtracted. A score that stands thousands above it overflows all the same. "
-    "Subtract the maximum: then no exponent is above 0.",
+    hint="A score that stands thousands above it overflows all the same. Subtract the maximum: then no exponent "
+    "is above 0.",
 )
 def softmax_minus_mean(S):
     E = np.exp(S - S.mean(-1, keepdims=True))
@@ -198,7 +196,7 @@ def softmax_infinite_to_nan(S):
 @misconception(
     "softmax",
     label="softmax down the columns",
-    hint="The sum runs down the columns. A row holds one query's scores: sum over `axis=-1`.",
+    hint="A row holds one query's scores: sum over `axis=-1`.",
 )
 def softmax_over_columns(S):
     return softmax(S, axis=max(-2, -S.ndim))
@@ -247,15 +245,13 @@ def softmax_not_normalised(S):
 @misconception(
     "softmax",
     label="scores divided by their sum",
-    hint="Scores are divided by their sum. Negative scores then give negative weights: take `np.exp` first.",
+    hint="Negative scores then give negative weights: take `np.exp` first.",
 )
 def softmax_share_of_sum(S):
     return S / S.sum(-1, keepdims=True)
 
 
-@misconception(
-    "softmax", label="logarithm of the weights", hint="This is the logarithm of the weights. Take `np.exp` of it."
-)
+@misconception("softmax", label="logarithm of the weights", hint="Take `np.exp` of it.")
 def softmax_logarithm(S):
     E = S - S.max(-1, keepdims=True)
     return E - np.log(np.exp(E).sum(-1, keepdims=True))
@@ -294,6 +290,16 @@ def softmax_in_place(S):
     return E / E.sum(-1, keepdims=True)
 
 
+@misconception(
+    "softmax",
+    label="log of the sum lost in rounding",
+    hint="exp(s - logsumexp(s)) needs the digits that a large score has no room for: 1e17 + ln 2 is 1e17. Subtract "
+    "the row's maximum first; then any way will do.",
+)
+def softmax_log_add_exp(S):
+    return np.exp(S - np.logaddexp.reduce(S, axis=-1, keepdims=True))
+
+
 # softmax: right
 
 
@@ -309,8 +315,7 @@ def softmax_shifted(S):
 @misconception(
     "softmax_jacobian",
     label="only the diagonal filled",
-    hint="Only the diagonal is filled. Weights sum to 1, so when one grows the others shrink: entry (i, j) beside "
-    "the diagonal is -a_i a_j.",
+    hint="Weights sum to 1, so when one grows the others shrink: entry (i, j) beside the diagonal is -a_i a_j.",
 )
 def jacobian_diagonal_only(a):
     return np.diag(a * (1 - a))
@@ -329,7 +334,7 @@ def jacobian_as_row(a):
 @misconception(
     "softmax_jacobian",
     label="outer product added, not subtracted",
-    hint="The outer product is added. Raising another score lowers a weight: it is subtracted.",
+    hint="Raising another score lowers a weight: it is subtracted.",
 )
 def jacobian_added(a):
     return np.diag(a) + np.outer(a, a)
@@ -338,7 +343,7 @@ def jacobian_added(a):
 @misconception(
     "softmax_jacobian",
     label="diag(a) missing",
-    hint="diag(a) is missing. Beside the diagonal this is right; on it, a_i is to be added: a_i (1 - a_i).",
+    hint="Beside the diagonal this is right; on it, a_i is to be added: a_i (1 - a_i).",
 )
 def jacobian_outer_only(a):
     return -np.outer(a, a)
@@ -396,7 +401,7 @@ def jacobian_without_delta(a):
 @misconception(
     "softmax_jacobian",
     label="softmax applied to the weights",
-    hint="Softmax is applied to `a`, which holds weights already. Use them as they are.",
+    hint="Use them as they are.",
 )
 def jacobian_softmax_again(a):
     a = softmax(a)
@@ -406,8 +411,7 @@ def jacobian_softmax_again(a):
 @misconception(
     "softmax_jacobian",
     label="upper half left empty",
-    hint="The upper half is empty: a loop stops at the diagonal. The Jacobian is symmetric, and both halves are "
-    "asked.",
+    hint="A loop stops at the diagonal. The Jacobian is symmetric, and both halves are asked.",
 )
 def jacobian_lower_half(a):
     return np.tril(np.diag(a) - np.outer(a, a))
@@ -467,8 +471,8 @@ def jacobian_in_place(a):
     "result always in float32",
     "axis squeezed away",
     hints={
-        "result in float64": "The result is float64 for float32 inputs: `np.eye(n)` and `np.zeros((n, n))` make "
-        "float64. Give them `dtype=a.dtype`, or use `np.diag(a)`.",
+        "result in float64": "`np.eye(n)` and `np.zeros((n, n))` make float64. Give them `dtype=a.dtype`, or use "
+        "`np.diag(a)`.",
         "a list instead of an array": "A list came back. Make an array of the rows: `np.array(rows, dtype=a.dtype)`.",
     },
 )
@@ -503,7 +507,7 @@ def backward_diagonal_only(A, dA):
 @misconception(
     "softmax_backward",
     label="gradient passed through unchanged",
-    hint="The gradient passes through unchanged. Softmax changes it: multiply by its Jacobian, row by row.",
+    hint="Softmax changes it: multiply by its Jacobian, row by row.",
 )
 def backward_passed_through(A, dA):
     return dA.copy()
@@ -512,7 +516,7 @@ def backward_passed_through(A, dA):
 @misconception(
     "softmax_backward",
     label="factor A missing",
-    hint="The factor `A` in front is missing: `A * (dA - row sum of A * dA)`.",
+    hint="`A * (dA - row sum of A * dA)`.",
 )
 def backward_without_factor(A, dA):
     return dA - (A * dA).sum(-1, keepdims=True)
@@ -521,8 +525,7 @@ def backward_without_factor(A, dA):
 @misconception(
     "softmax_backward",
     label="plain sum of dA subtracted",
-    hint="What is subtracted is the sum of `dA` alone. Each entry of it counts with its weight: the row sum of `A "
-    "* dA`.",
+    hint="Each entry of it counts with its weight: the row sum of `A * dA`.",
 )
 def backward_plain_sum(A, dA):
     return A * (dA - dA.sum(-1, keepdims=True))
@@ -531,8 +534,7 @@ def backward_plain_sum(A, dA):
 @misconception(
     "softmax_backward",
     label="plain mean of dA subtracted",
-    hint="What is subtracted is the plain mean of `dA`. It is the mean by weights that is needed: the row sum of "
-    "`A * dA`.",
+    hint="It is the mean by weights that is needed: the row sum of `A * dA`.",
 )
 def backward_plain_mean(A, dA):
     return A * (dA - dA.mean(-1, keepdims=True))
@@ -550,7 +552,7 @@ def backward_added(A, dA):
 @misconception(
     "softmax_backward",
     label="one sum for the whole array",
-    hint="One sum of the whole array is subtracted. Each row is a softmax of its own: `axis=-1, keepdims=True`.",
+    hint="Each row is a softmax of its own: `axis=-1, keepdims=True`.",
 )
 def backward_sum_of_everything(A, dA):
     return A * (dA - (A * dA).sum())
@@ -559,7 +561,7 @@ def backward_sum_of_everything(A, dA):
 @misconception(
     "softmax_backward",
     label="summed down the columns",
-    hint="The sum runs down the columns. The softmax ran along the rows: `axis=-1`.",
+    hint="The softmax ran along the rows: `axis=-1`.",
 )
 def backward_sum_of_columns(A, dA):
     return A * (dA - (A * dA).sum(max(-2, -A.ndim), keepdims=True))
@@ -587,7 +589,7 @@ def backward_without_keepdims(A, dA):
 @misconception(
     "softmax_backward",
     label="softmax applied to the weights",
-    hint="Softmax is applied to `A`, which holds weights already. Use them as they are.",
+    hint="Use them as they are.",
 )
 def backward_softmax_again(A, dA):
     return through_softmax(softmax(A), dA)
@@ -641,8 +643,7 @@ def backward_in_place(A, dA):
 
 @families(
     hints={
-        "result in float64": "The result is float64 for float32 inputs: `np.zeros(shape)` and `np.eye(n)` make "
-        "float64. Give them `dtype=A.dtype`.",
+        "result in float64": "`np.zeros(shape)` and `np.eye(n)` make float64. Give them `dtype=A.dtype`.",
         "sizes of 1 stretched": "A size n of 1 was stretched to fit: `*` does that without a word. Compare the "
         "shapes of `A` and `dA`, and raise `ValueError` where they differ.",
     },
@@ -660,7 +661,7 @@ def backward_row_sums(A, dA):
 @misconception(
     "attention_forward",
     label="scores not scaled",
-    hint="The scores are not scaled. Divide them by sqrt(d_k) before the softmax: `d_k = Q.shape[-1]`.",
+    hint="Divide them by sqrt(d_k) before the softmax: `d_k = Q.shape[-1]`.",
 )
 def forward_unscaled(Q, K, V):
     A = softmax(Q @ transposed(K))
@@ -723,7 +724,7 @@ def forward_scaled_by_eight(Q, K, V):
 @misconception(
     "attention_forward",
     label="multiplied by sqrt(d_k), not divided",
-    hint="The scores are multiplied by sqrt(d_k). Divide by it.",
+    hint="Divide by it.",
 )
 def forward_multiplied(Q, K, V):
     A = softmax(Q @ transposed(K) * Q.shape[-1] ** 0.5)
@@ -801,7 +802,7 @@ def forward_turned(Q, K, V):
 @misconception(
     "attention_forward",
     label="keys mixed instead of values",
-    hint="The keys are mixed. They serve to compare; what is mixed are the values, `V`.",
+    hint="They serve to compare; what is mixed are the values, `V`.",
 )
 def forward_mixes_keys(Q, K, V):
     A = softmax(scaled(Q, K))
@@ -872,8 +873,8 @@ def forward_in_place(Q, K, V):
     *COMMON,
     "only the first of the results returned",
     hints={
-        "result in float64": "The results are float64 for float32 inputs: `np.sqrt(d_k)` is a float64 of NumPy's, "
-        "and dividing by it makes float64. Use `d_k**0.5` or `math.sqrt(d_k)`, plain numbers."
+        "result in float64": "`np.sqrt(d_k)` is a float64 of NumPy's, and dividing by it makes float64. Use "
+        "`d_k**0.5` or `math.sqrt(d_k)`, plain numbers."
     },
     shapes="n_q d_k, n_k d_k, n_k d_v",
 )
@@ -940,8 +941,7 @@ def gradients_of_unscaled_weights(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="softmax's gradient left out",
-    hint="The softmax is left out: dQ and dK are made from dA, as if the weights were the scores. Carry dA through "
-    "`softmax_backward` first.",
+    hint="dQ and dK are made from dA, as if the weights were the scores. Carry dA through `softmax_backward` first.",
 )
 def gradients_past_the_softmax(Q, K, V, dZ):
     return back(attend(Q, K, V)[1], Q, K, V, dZ, through=lambda A, dA: dA)
@@ -989,8 +989,7 @@ def gradients_by_columns(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="softmax's gradient taken at the scores",
-    hint="The softmax's gradient is taken at the scores: `softmax_backward` needs the weights, "
-    "`softmax_backward(A, dA)`.",
+    hint="`softmax_backward` needs the weights, `softmax_backward(A, dA)`.",
 )
 def gradients_at_the_scores(Q, K, V, dZ):
     S = scaled(Q, K)
@@ -1022,7 +1021,7 @@ def gradients_keys_without_transpose(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="dK and dV swapped",
-    hint="dK and dV changed places. Return them as the arguments stand: `dQ, dK, dV`.",
+    hint="Return them as the arguments stand: `dQ, dK, dV`.",
 )
 def gradients_values_second(Q, K, V, dZ):
     dQ, dK, dV = backward(Q, K, V, dZ)
@@ -1044,7 +1043,7 @@ def gradients_own_matrices(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="one length for queries and keys",
-    hint="Queries and keys are counted by one length. `Q` has n_q rows and dQ too; `K`, `V`, dK and dV have n_k.",
+    hint="`Q` has n_q rows and dQ too; `K`, `V`, dK and dV have n_k.",
 )
 def gradients_one_length(Q, K, V, dZ):
     n = min(Q.shape[-2], K.shape[-2])
@@ -1068,8 +1067,7 @@ def gradients_direct_path_only(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="dZ not used",
-    hint="`dZ` is not used: these are the gradients of the sum of Z. Each entry of Z counts with its own factor in "
-    "dZ.",
+    hint="These are the gradients of the sum of Z. Each entry of Z counts with its own factor in dZ.",
 )
 def gradients_of_the_sum(Q, K, V, dZ):
     return backward(Q, K, V, np.ones_like(dZ))
@@ -1110,7 +1108,7 @@ def gradients_one_maximum(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="all axes reversed by .T",
-    hint="`.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(X, -1, -2)`.",
+    hint="Exchange the last two alone: `np.swapaxes(X, -1, -2)`.",
 )
 def gradients_all_axes_reversed(Q, K, V, dZ):
     A = attend(Q, K, V)[1]
@@ -1121,8 +1119,7 @@ def gradients_all_axes_reversed(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="summed over the batch",
-    hint="The gradients are summed over the batch. Each sequence has its own queries, keys and values, and so its "
-    "own gradients.",
+    hint="Each sequence has its own queries, keys and values, and so its own gradients.",
 )
 def gradients_summed_over_batch(Q, K, V, dZ):
     return tuple(own.sum(tuple(range(own.ndim - 2))) for own in backward(Q, K, V, dZ))
@@ -1165,8 +1162,7 @@ def gradients_in_place(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="some results in float64",
-    hint="Some results are float64 for float32 inputs: `np.sqrt(d_k)` is a float64 of NumPy's, and dividing by it "
-    "makes float64. Use `d_k**0.5`, a plain number.",
+    hint="`np.sqrt(d_k)` is a float64 of NumPy's, and dividing by it makes float64. Use `d_k**0.5`, a plain number.",
 )
 def gradients_to_float64(Q, K, V, dZ):
     return back(attend(Q, K, V)[1], Q, K, V, dZ, scale=1 / np.sqrt(Q.shape[-1]))
@@ -1278,8 +1274,7 @@ def softmax_backward_small_dropped(A, dA):
 @misconception(
     "attention_forward",
     label="keys mixed where shapes agree",
-    hint="Where `V` has the shape of `K` the keys are mixed. Self-attention often has one shape for all: what is "
-    "mixed are the values, `V`.",
+    hint="Self-attention often has one shape for all: what is mixed are the values, `V`.",
 )
 def attention_forward_mixes_keys_when_shapes_agree(Q, K, V):
     return attend(Q, K, K if K.shape == V.shape else V)

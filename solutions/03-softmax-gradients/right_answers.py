@@ -33,6 +33,12 @@ def softmax_log_sum_exp(S):
 
 
 @right("softmax")
+def softmax_log_add_exp_of_differences(S):
+    S = S - S.max(-1, keepdims=True)
+    return np.exp(S - np.logaddexp.reduce(S, axis=-1, keepdims=True))
+
+
+@right("softmax")
 def softmax_log_sum_exp_in_float32(S):
     return softmax_log_sum_exp(S.astype(np.float32)).astype(S.dtype)
 

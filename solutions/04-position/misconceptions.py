@@ -35,8 +35,7 @@ def by_hand_clockwise():
 @misconception(
     "by_hand",
     label="one angle for both pairs",
-    hint="Both pairs were turned by the same angle. The second turns more slowly, by base to the power of -2/d times "
-    "the position.",
+    hint="The second turns more slowly, by base to the power of -2/d times the position.",
 )
 def by_hand_one_angle():
     return [-1, -2, -3, -1]
@@ -161,7 +160,7 @@ def gap_mean(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="differences added up",
-    hint="The differences are added up. The gap is the largest of them: `.max()`.",
+    hint="The gap is the largest of them: `.max()`.",
 )
 def gap_sum(attend, X, permutation):
     return np.abs(differences(attend, X, permutation)).sum()
@@ -209,7 +208,7 @@ def gap_relative(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="only the first row compared",
-    hint="Only the first row is compared. Another row may differ more: take all of them.",
+    hint="Another row may differ more: take all of them.",
 )
 def gap_first_row(attend, X, permutation):
     return np.abs(differences(attend, X, permutation)[0]).max()
@@ -218,7 +217,7 @@ def gap_first_row(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="first row left out",
-    hint="The first row is left out of the comparison. Take all rows.",
+    hint="Take all rows.",
 )
 def gap_skips_first_row(attend, X, permutation):
     return np.abs(differences(attend, X, permutation)[1:]).max()
@@ -227,7 +226,7 @@ def gap_skips_first_row(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="last row left out",
-    hint="The last row is left out of the comparison: a range that ends at n - 1 stops before it. Take all rows.",
+    hint="A range that ends at n - 1 stops before it. Take all rows.",
 )
 def gap_skips_last_row(attend, X, permutation):
     return np.abs(differences(attend, X, permutation)[:-1]).max()
@@ -249,7 +248,7 @@ def gap_width_of_input(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="a truth value instead of a number",
-    hint="A truth value came back. Asked is how far apart the two sides are: the largest difference itself.",
+    hint="Asked is how far apart the two sides are: the largest difference itself.",
 )
 def gap_truth_value(attend, X, permutation):
     return bool(np.allclose(differences(attend, X, permutation), 0))
@@ -258,8 +257,7 @@ def gap_truth_value(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="one number for each row",
-    hint="There is one number for each row: `.max(axis=-1)` looks along the columns alone. Without an axis, `.max()` "
-    "takes the largest of all.",
+    hint="`.max(axis=-1)` looks along the columns alone. Without an axis, `.max()` takes the largest of all.",
 )
 def gap_per_row(attend, X, permutation):
     return np.abs(differences(attend, X, permutation)).max(axis=-1)
@@ -359,7 +357,7 @@ def sinusoidal_cosine_first(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="sine in every column",
-    hint="Every column is a sine. The odd columns, 2i + 1, hold the cosine of the same angle.",
+    hint="The odd columns, 2i + 1, hold the cosine of the same angle.",
 )
 def sinusoidal_sines_only(n, d_model):
     even(d_model)
@@ -369,7 +367,7 @@ def sinusoidal_sines_only(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="positions counted from 1",
-    hint="Positions start at 1. The first one is 0: `np.arange(n)`.",
+    hint="The first one is 0: `np.arange(n)`.",
 )
 def sinusoidal_from_one(n, d_model):
     return encoding(n + 1, d_model)[1:]
@@ -378,8 +376,7 @@ def sinusoidal_from_one(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="angles taken for degrees",
-    hint="The angles are taken for degrees. `np.sin` and `np.cos` want radians, and p / 10000^(2i/d_model) is that "
-    "already.",
+    hint="`np.sin` and `np.cos` want radians, and p / 10000^(2i/d_model) is that already.",
 )
 def sinusoidal_degrees(n, d_model):
     even(d_model)
@@ -398,8 +395,7 @@ def sinusoidal_base_e(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="factor 2 applied twice",
-    hint="The factor 2 is there twice: `np.arange(0, d_model, 2)` is 2i already, so the exponent is that over "
-    "d_model.",
+    hint="`np.arange(0, d_model, 2)` is 2i already, so the exponent is that over d_model.",
 )
 def sinusoidal_two_twice(n, d_model):
     return encoding_by_exponent(n, d_model, 2 * np.arange(0, d_model, 2) / d_model)
@@ -408,8 +404,7 @@ def sinusoidal_two_twice(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="factor 2 missing",
-    hint="The factor 2 is missing: with i = 0, 1, 2, ... for the pairs the exponent is 2i / d_model, which comes "
-    "close to 1 in the last pair.",
+    hint="With i = 0, 1, 2, ... for the pairs the exponent is 2i / d_model, which comes close to 1 in the last pair.",
 )
 def sinusoidal_without_two(n, d_model):
     return encoding_by_exponent(n, d_model, np.arange(d_model // 2) / d_model)
@@ -476,7 +471,7 @@ def sinusoidal_multiplied(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="result transposed",
-    hint="The result is transposed, (d_model, n). Positions make the rows.",
+    hint="Positions make the rows.",
 )
 def sinusoidal_transposed(n, d_model):
     return encoding(n, d_model).T
@@ -536,10 +531,9 @@ def sinusoidal_one_slips_through(n, d_model):
     "assert instead of ValueError",
     "decimals cut off",
     hints={
-        "batch axis added": "There is a batch axis in front. Asked is (n, d_model); it broadcasts over a batch by "
-        "itself.",
-        "decimals cut off": "Decimals are cut off: the array that takes the result holds whole numbers "
-        "(`dtype=int`, or an array made like `np.arange(n)`).",
+        "batch axis added": "Asked is (n, d_model); it broadcasts over a batch by itself.",
+        "decimals cut off": "The array that takes the result holds whole numbers (`dtype=int`, or an array made "
+        "like `np.arange(n)`).",
     },
 )
 @right("sinusoidal_encoding")
@@ -643,11 +637,19 @@ def rotary_added(X, positions, base=10000.0):
     return (X + P).astype(X.dtype)
 
 
-@misconception(
-    "rotary", label="positions counted from 1", hint="Positions are counted from 1. Use those that are given, 0 too."
-)
+@misconception("rotary", label="positions counted from 1", hint="Use those that are given, 0 too.")
 def rotary_from_one(X, positions, base=10000.0):
     return rotary(X, np.asarray(positions) + 1, base)
+
+
+@misconception(
+    "rotary",
+    label="positions counted from the first one",
+    hint="The first position was subtracted from all, so that the first row does not turn. No dot product of these "
+    "rows changes, but those with rows of another call do: take the positions as they are.",
+)
+def rotary_from_the_first(X, positions, base=10000.0):
+    return rotary(X, np.asarray(positions) - np.asarray(positions)[0], base)
 
 
 @misconception(
@@ -664,8 +666,7 @@ def rotary_by_row_number(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="angles taken for degrees",
-    hint="The angles are taken for degrees. `np.cos` and `np.sin` want radians, which position * base^(-2i/d) is "
-    "already.",
+    hint="`np.cos` and `np.sin` want radians, which position * base^(-2i/d) is already.",
 )
 def rotary_degrees(X, positions, base=10000.0):
     return rotary(X, np.deg2rad(positions), base)
@@ -674,7 +675,7 @@ def rotary_degrees(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="factor 2 applied twice",
-    hint="The factor 2 is there twice: `np.arange(0, d, 2)` is 2i already, so the exponent is minus that over d.",
+    hint="`np.arange(0, d, 2)` is 2i already, so the exponent is minus that over d.",
 )
 def rotary_two_twice(X, positions, base=10000.0):
     d = X.shape[-1]
@@ -684,7 +685,7 @@ def rotary_two_twice(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="factor 2 missing",
-    hint="The factor 2 is missing: with i = 0, 1, 2, ... for the pairs the exponent is -2i / d.",
+    hint="With i = 0, 1, 2, ... for the pairs the exponent is -2i / d.",
 )
 def rotary_without_two(X, positions, base=10000.0):
     d = X.shape[-1]
@@ -694,8 +695,7 @@ def rotary_without_two(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="minus sign of the exponent missing",
-    hint="The exponent's sign is missing: later pairs turn faster and faster. It is base^(-2i/d), or a division by "
-    "base^(2i/d).",
+    hint="Later pairs turn faster and faster. It is base^(-2i/d), or a division by base^(2i/d).",
 )
 def rotary_faster(X, positions, base=10000.0):
     return turned(X, positions, 1 / speeds(X.shape[-1], base))
@@ -764,7 +764,7 @@ def rotary_along_the_batch(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="positions cut to whole numbers",
-    hint="The positions are rounded down to whole numbers. Angles between them are as good: leave them as they come.",
+    hint="Angles between them are as good: leave them as they come.",
 )
 def rotary_whole_positions(X, positions, base=10000.0):
     return rotary(X, np.trunc(positions), base)
@@ -773,7 +773,7 @@ def rotary_whole_positions(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="sign of the positions lost",
-    hint="The positions lose their sign. One below 0 turns back: use it as it is.",
+    hint="One below 0 turns back: use it as it is.",
 )
 def rotary_positions_without_sign(X, positions, base=10000.0):
     return rotary(X, np.abs(positions), base)
@@ -802,8 +802,8 @@ def rotary_shrunk(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="angles in the dtype of X",
-    hint="The angles have the dtype of `X`. In float16 that leaves three decimal digits, and an angle of some "
-    "hundred is off by a tenth: compute angles in float32 or float64, and convert the result.",
+    hint="In float16 that leaves three decimal digits, and an angle of some hundred is off by a tenth: compute "
+    "angles in float32 or float64, and convert the result.",
 )
 def rotary_angles_in_half(X, positions, base=10000.0):
     sizes_fit(X, positions)
@@ -835,8 +835,8 @@ def rotary_odd_stays(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="one position stretched to all vectors",
-    hint="One position is stretched to all vectors: writing into an array of the shape of `X` broadcasts it. Compare "
-    "`len(positions)` with `X.shape[-2]` and raise `ValueError`.",
+    hint="Writing into an array of the shape of `X` broadcasts it. Compare `len(positions)` with `X.shape[-2]` "
+    "and raise `ValueError`.",
 )
 def rotary_stretches_one_position(X, positions, base=10000.0):
     angles = np.multiply.outer(np.asarray(positions, dtype=float), speeds(X.shape[-1], base))
@@ -864,8 +864,8 @@ def rotary_overwritten_in_place(X, positions, base=10000.0):
     *COMMON,
     "result written into an argument",
     hints={
-        "result in float64": "The result is float64 for float32 inputs: the angles are float64, and so is all "
-        "they meet. End with `.astype(X.dtype)`, or write into `np.empty_like(X)`.",
+        "result in float64": "The angles are float64, and so is all they meet. End with `.astype(X.dtype)`, or "
+        "write into `np.empty_like(X)`.",
         "sizes of 1 stretched": "A size of 1 is stretched to fit: one position for all vectors, or one vector for "
         "all positions. NumPy broadcasts without a word: compare `len(positions)` with `X.shape[-2]` and raise "
         "`ValueError`.",

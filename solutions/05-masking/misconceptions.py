@@ -77,7 +77,7 @@ def by_hand_zero_scores():
 @misconception(
     "by_hand",
     label="a score of 0 given no weight",
-    hint="Words with the score 0 got the weight 0. Take exponentials before dividing: e to the power of 0 is 1.",
+    hint="Take exponentials before dividing: e to the power of 0 is 1.",
 )
 def by_hand_zero_for_zero():
     return [[1, 0, 0], [1, 0, 0], [3 / 5, 2 / 5, 0]]
@@ -137,7 +137,7 @@ def causal_mask_shifted_the_other_way(n_q, n_k):
 @misconception(
     "causal_mask",
     label="diagonal left out",
-    hint="The diagonal is left out: a token does not see itself, and the first sees nothing. `<=`, not `<`.",
+    hint="A token does not see itself, and the first sees nothing. `<=`, not `<`.",
 )
 def causal_mask_strict(n_q, n_k):
     return np.tri(n_q, n_k, n_k - n_q - 1, dtype=bool)
@@ -146,8 +146,7 @@ def causal_mask_strict(n_q, n_k):
 @misconception(
     "causal_mask",
     label="one future token visible",
-    hint="Each token sees one token of the future. The diagonal is the last that may be seen: `j <= i + n_k - "
-    "n_q`, without + 1.",
+    hint="The diagonal is the last that may be seen: `j <= i + n_k - n_q`, without + 1.",
 )
 def causal_mask_one_ahead(n_q, n_k):
     return np.tri(n_q, n_k, n_k - n_q + 1, dtype=bool)
@@ -165,8 +164,7 @@ def causal_mask_inverted(n_q, n_k):
 @misconception(
     "causal_mask",
     label="upper triangle instead of lower",
-    hint="This triangle is the upper one: a token sees itself and what comes after it. Take the lower one, "
-    "`np.tri` or `np.tril`.",
+    hint="A token sees itself and what comes after it. Take the lower one, `np.tri` or `np.tril`.",
 )
 def causal_mask_upper(n_q, n_k):
     return np.triu(np.ones((n_q, n_k), dtype=bool), n_k - n_q)
@@ -184,7 +182,7 @@ def causal_mask_to_add(n_q, n_k):
 @misconception(
     "causal_mask",
     label="a row for each key",
-    hint="The mask has a row for each key. Rows belong to queries: its shape is (n_q, n_k).",
+    hint="Rows belong to queries: its shape is (n_q, n_k).",
 )
 def causal_mask_keys_only(n_q, n_k):
     return past(n_k, n_k)
@@ -193,7 +191,7 @@ def causal_mask_keys_only(n_q, n_k):
 @misconception(
     "causal_mask",
     label="rows and columns swapped",
-    hint="Rows and columns are exchanged. Rows belong to queries, columns to keys.",
+    hint="Rows belong to queries, columns to keys.",
 )
 def causal_mask_turned(n_q, n_k):
     return past(n_q, n_k).T
@@ -266,8 +264,8 @@ def real(lengths, n):
 @misconception(
     "padding_mask",
     label="axis for the queries missing",
-    hint="The axis for the queries is missing: (batch, n) would be read as (n_q, n_k). Put one of size 1 between, "
-    "`lengths[:, None, None]` or `mask[:, None, :]`.",
+    hint="(batch, n) would be read as (n_q, n_k). Put one of size 1 between, `lengths[:, None, None]` or "
+    "`mask[:, None, :]`.",
 )
 def padding_mask_without_queries(lengths, n):
     return real(lengths, n)[:, 0]
@@ -334,7 +332,7 @@ def padding_mask_one_too_many(lengths, n):
 @misconception(
     "padding_mask",
     label="padding expected in front",
-    hint="The padding is taken to stand in front. It stands at the end here: the first lengths[s] tokens are real.",
+    hint="It stands at the end here: the first lengths[s] tokens are real.",
 )
 def padding_mask_in_front(lengths, n):
     return real(lengths, n)[..., ::-1]
@@ -361,8 +359,7 @@ def padding_mask_never_empty(lengths, n):
 @misconception(
     "padding_mask",
     label="sequences without padding hidden",
-    hint="A sequence without padding is hidden altogether: `-0` is 0, so `mask[..., -0:] = False` hides "
-    "everything. Count from the front, `mask[..., length:]`.",
+    hint="`-0` is 0, so `mask[..., -0:] = False` hides everything. Count from the front, `mask[..., length:]`.",
 )
 def padding_mask_minus_nothing(lengths, n):
     mask = np.ones((len(lengths), 1, n), dtype=bool)
@@ -375,7 +372,7 @@ def padding_mask_minus_nothing(lengths, n):
 @misconception(
     "padding_mask",
     label="batch axis lost for one sequence",
-    hint="A batch of one sequence has lost its axis: the mask of one sequence has shape (1, 1, n).",
+    hint="The mask of one sequence has shape (1, 1, n).",
 )
 def padding_mask_squeezed(lengths, n):
     mask = real(lengths, n)
@@ -395,8 +392,7 @@ def padding_mask_accepts_any_length(lengths, n):
 @misconception(
     "padding_mask",
     label="input changed in place",
-    hint="`lengths` is changed in place. Whoever called still needs it: write `lengths - 1`, which makes a new "
-    "array, not `lengths -= 1`.",
+    hint="Whoever called still needs it: write `lengths - 1`, which makes a new array, not `lengths -= 1`.",
 )
 def padding_mask_counts_down(lengths, n):
     mask = real(lengths, n)
@@ -442,7 +438,7 @@ def masked_softmax_turns_column(S, mask):
     return share(S, transposed(mask) if square and mask.shape[-1] == 1 else mask)
 
 
-@misconception("masked_softmax", label="mask not used", hint="The mask is not used: this is softmax over all keys.")
+@misconception("masked_softmax", label="mask not used", hint="This is softmax over all keys.")
 def masked_softmax_without_mask(S, mask):
     np.broadcast_to(mask, S.shape)
     return softmax(S)
@@ -451,8 +447,8 @@ def masked_softmax_without_mask(S, mask):
 @misconception(
     "masked_softmax",
     label="mask added to the scores",
-    hint="The mask is added to the scores: True counts as 1, so allowed keys merely get 1 more. Replace the masked "
-    "scores: `np.where(mask, S, -np.inf)`.",
+    hint="True counts as 1, so allowed keys merely get 1 more. Replace the masked scores: `np.where(mask, S, "
+    "-np.inf)`.",
 )
 def masked_softmax_adds_mask(S, mask):
     return softmax(S + np.broadcast_to(mask, S.shape))
@@ -461,8 +457,8 @@ def masked_softmax_adds_mask(S, mask):
 @misconception(
     "masked_softmax",
     label="masked scores set to 0",
-    hint="Masked scores become 0, and a score of 0 is a score: e^0 = 1. They need -inf, `np.where(mask, S, "
-    "-np.inf)`, or their exponentials must become 0.",
+    hint="A score of 0 is a score as well: e^0 = 1. Masked ones need -inf, `np.where(mask, S, -np.inf)`, or "
+    "their exponentials must become 0.",
 )
 def masked_softmax_scores_of_zero(S, mask):
     return softmax(S * np.broadcast_to(mask, S.shape))
@@ -510,8 +506,7 @@ def masked_softmax_not_normalised(S, mask):
 @misconception(
     "masked_softmax",
     label="softmax over the queries",
-    hint="Softmax runs over the queries: the columns sum to 1. Each query shares out its weight over the keys, the "
-    "last axis.",
+    hint="The columns sum to 1. Each query shares out its weight over the keys, the last axis.",
 )
 def masked_softmax_over_queries(S, mask):
     return transposed(share(transposed(S), transposed(np.broadcast_to(mask, S.shape))))
@@ -570,6 +565,17 @@ def masked_softmax_lowest_number(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="masked scores set to -10000",
+    hint="Where all scores that may be seen lie below -10000, the masked ones win. Take -inf, and give rows that "
+    "may attend to nothing weights 0.",
+)
+def masked_softmax_1e4(S, mask):
+    A = softmax(hidden(S, mask, fill=-1e4))
+    return np.where(np.broadcast_to(mask, S.shape).any(axis=-1, keepdims=True), A, S.dtype.type(0))
+
+
+@misconception(
+    "masked_softmax",
     label="masked scores lowered by 1e9",
     hint="-1e9 is added to the masked scores, all of a row's if it may attend to nothing, and softmax does not "
     "feel what is added to all. Set its weights to 0; and replace the scores instead of adding, since 1e30 - "
@@ -602,8 +608,7 @@ def masked_softmax_adds_infinity(S, mask):
 @misconception(
     "masked_softmax",
     label="maximum taken over masked scores too",
-    hint="The maximum is taken of masked scores too. One of 1e30 makes the exponentials of all others 0, and 0 / 0 "
-    "is NaN. Replace the masked scores first.",
+    hint="One of 1e30 makes the exponentials of all others 0, and 0 / 0 is NaN. Replace the masked scores first.",
 )
 def masked_softmax_maximum_of_masked(S, mask):
     mask = np.broadcast_to(mask, S.shape)
@@ -807,7 +812,7 @@ def masked_attention_scaled_by_keys(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="softmax missing",
-    hint="Softmax is missing: the scores are used as weights. `masked_softmax(scaled_scores(Q, K), mask)` first.",
+    hint="The scores are used as weights. `masked_softmax(scaled_scores(Q, K), mask)` first.",
 )
 def masked_attention_without_softmax(Q, K, V, mask=None):
     return attend(Q, K, V, mask, weigh=lambda S, mask: S * np.broadcast_to(mask, S.shape))
@@ -816,7 +821,7 @@ def masked_attention_without_softmax(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="softmax over the queries",
-    hint="Softmax runs over the queries: the columns of A sum to 1. Each query shares out its weight over the keys.",
+    hint="The columns of A sum to 1. Each query shares out its weight over the keys.",
 )
 def masked_attention_over_queries(Q, K, V, mask=None):
     return attend(Q, K, V, mask, weigh=masked_softmax_over_queries)
@@ -843,7 +848,7 @@ def masked_attention_weights_first(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="keys mixed instead of values",
-    hint="The keys are mixed. They serve to compare; what is mixed are the values, `A @ V`.",
+    hint="They serve to compare; what is mixed are the values, `A @ V`.",
 )
 def masked_attention_mixes_keys(Q, K, V, mask=None):
     return attend(Q, K, K, mask)
@@ -886,9 +891,7 @@ def masked_attention_truth_of_mask(Q, K, V, mask=None):
     return attend(Q, K, V, mask if mask else None)
 
 
-@misconception(
-    "masked_attention", label="mask not used", hint="The mask is not used: every query attends to every key."
-)
+@misconception("masked_attention", label="mask not used", hint="Every query attends to every key.")
 def masked_attention_without_mask(Q, K, V, mask=None):
     np.broadcast_to(True if mask is None else mask, scaled(Q, K).shape)
     return attend(Q, K, V)
@@ -1027,7 +1030,7 @@ def masked_attention_tiny_number(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="Q scaled in place",
-    hint="`Q` is scaled in place, `Q /= ...`: the caller's array changes. Write `Q / ...`, which makes a new one.",
+    hint="The caller's array changes. Write `Q / ...`, which makes a new one.",
 )
 def masked_attention_scales_in_place(Q, K, V, mask=None):
     results = attend(Q, K, V, mask)
@@ -1144,8 +1147,7 @@ def masked_softmax_small_dropped(S, mask):
 @misconception(
     "masked_attention",
     label="keys mixed where shapes agree",
-    hint="Where `V` has the shape of `K` the keys are mixed. Self-attention often has one shape for all: what is "
-    "mixed are the values, `V`.",
+    hint="Self-attention often has one shape for all: what is mixed are the values, `V`.",
 )
 def masked_attention_mixes_keys_when_shapes_agree(Q, K, V, mask=None):
     return attend(Q, K, K if K.shape == V.shape else V, mask)

@@ -301,8 +301,8 @@ checks.run("crossover_length", points=2)
 # p = \frac{\sum_i (u_i - \bar u)\, w_i}{\sum_i (u_i - \bar u)^2} , \qquad u_i = \log n_i , \quad w_i = \log t_i ,
 # $$
 #
-# with the mean $\bar u$. All points count, and all alike. A function of a library may do it for you;
-# one trap is that `np.polyfit` raises `TypeError`, and not `ValueError`, where the sizes differ.
+# with the mean $\bar u$. All points count, and all alike: a length that was measured several times is several
+# points. A function of a library may do it for you; one trap is that `np.polyfit` raises `TypeError`, and not `ValueError`, where the sizes differ.
 #
 # By hand: the lengths $(1, 2, 4)$ take $(3, 12, 48)$ seconds, four times as many each time that the length doubles.
 # The exponent is 2. If the last took 96 seconds, it would be 2.5. With logarithms to base 2, which changes no slope,

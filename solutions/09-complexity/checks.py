@@ -678,6 +678,9 @@ def fit_exponent_order(fit_exponent, draw):
     again = draw.rng.uniform(1.5, 2.5, size=8) * seconds
     expect_slope(fit_exponent, np.repeat(lengths, 2), np.stack([seconds, again], axis=1).ravel())
     expect_slope(fit_exponent, np.tile(lengths, 2), np.concatenate([seconds, again]))
+    # One length more often than others: the last one, which lies far off the line.
+    often = np.append(np.arange(8), [7, 7, 7])
+    expect_slope(fit_exponent, lengths[often], np.append(seconds, again[-1] * np.array([1.0, 1.2, 1.4])))
 
 
 @check(weight=0.5, needs=[fit_exponent_line])

@@ -63,7 +63,7 @@ def by_hand_full_width():
 @misconception(
     "by_hand",
     label="scores of one head only",
-    hint="These are the scores of one head. Both heads have some: 9 entries each.",
+    hint="Both heads have some: 9 entries each.",
 )
 def by_hand_one_head():
     return [48, 18, 456, 36]
@@ -140,7 +140,7 @@ def attention_flops_projections_once(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="three projections instead of four",
-    hint="These are three projections. The output has one as well, which mixes what the heads bring back.",
+    hint="The output has one as well, which mixes what the heads bring back.",
 )
 def attention_flops_three_projections(n, d_model, num_heads):
     return flops(n, d_model, num_heads, projections=3)
@@ -197,8 +197,7 @@ def attention_flops_one_head(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="n and d_model exchanged",
-    hint="n and d_model have changed places. A projection is (n, d_model) times (d_model, d_model): n d_model² "
-    "multiplications.",
+    hint="A projection is (n, d_model) times (d_model, d_model): n d_model² multiplications.",
 )
 def attention_flops_exchanged(n, d_model, num_heads):
     divided(d_model, num_heads)
@@ -271,7 +270,7 @@ def attention_flops_causal(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="products linear in n",
-    hint="The products grow in proportion to n here. Each of n tokens meets each of n: n² scores.",
+    hint="Each of n tokens meets each of n: n² scores.",
 )
 def attention_flops_linear(n, d_model, num_heads):
     divided(d_model, num_heads)
@@ -368,8 +367,7 @@ def attention_bytes_one_head(n, d_model, num_heads, bytes_per_value):
 @misconception(
     "attention_bytes",
     label="divided by the heads",
-    hint="The weights are divided by the number of heads. What heads share out is d_model; of weights (n, n) each "
-    "has its own.",
+    hint="What heads share out is d_model; of weights (n, n) each has its own.",
 )
 def attention_bytes_by_heads(n, d_model, num_heads, bytes_per_value):
     divided(d_model, num_heads)
@@ -379,7 +377,7 @@ def attention_bytes_by_heads(n, d_model, num_heads, bytes_per_value):
 @misconception(
     "attention_bytes",
     label="bits instead of bytes",
-    hint="These are bits, 8 for each byte. `bytes_per_value` counts in bytes already.",
+    hint="`bytes_per_value` counts in bytes already.",
 )
 def attention_bytes_bits(n, d_model, num_heads, bytes_per_value):
     return 8 * entries(n, d_model, num_heads) * bytes_per_value
@@ -523,7 +521,7 @@ def attention_bytes_formula(n, d_model, num_heads, bytes_per_value):
 @misconception(
     "parameter_count",
     label="three projections instead of four",
-    hint="These are three projections: queries, keys, values. The output has one as well, with a bias of its own.",
+    hint="The output has one as well, with a bias of its own.",
 )
 def parameter_count_three(d_model, bias=True):
     return 3 * (d_model**2 + bias * d_model)
@@ -541,7 +539,7 @@ def parameter_count_without_biases(d_model, bias=True):
 @misconception(
     "parameter_count",
     label="biases always counted",
-    hint="The biases are counted whatever `bias` says. With `bias=False` there are none.",
+    hint="With `bias=False` there are none.",
 )
 def parameter_count_always(d_model, bias=True):
     return 4 * (d_model**2 + d_model)
@@ -586,7 +584,7 @@ def parameter_count_three_biases(d_model, bias=True):
 @misconception(
     "parameter_count",
     label="one number for each bias",
-    hint="A bias is counted as one number. It is a vector (d_model,): one for each column of the projection.",
+    hint="It is a vector (d_model,): one for each column of the projection.",
 )
 def parameter_count_scalar_biases(d_model, bias=True):
     return 4 * (d_model**2 + bias)
@@ -675,7 +673,7 @@ def crossover_length_width(d_model):
 @misconception(
     "crossover_length",
     label="one product against four projections",
-    hint="One product is set against four projections. There are two: queries with keys, and weights with values.",
+    hint="There are two: queries with keys, and weights with values.",
 )
 def crossover_length_one_product(d_model):
     return 4 * d_model
@@ -694,7 +692,7 @@ def crossover_length_half(d_model):
 @misconception(
     "crossover_length",
     label="three projections against two products",
-    hint="Three projections are set against two products. The output has a projection as well: there are four.",
+    hint="The output has a projection as well: there are four.",
 )
 def crossover_length_three_projections(d_model):
     return 3 * d_model / 2
@@ -721,8 +719,7 @@ def crossover_length_cost(d_model):
 @misconception(
     "crossover_length",
     label="first length at which products cost more",
-    hint="At this length the products cost more already. At the one before it both cost the same: compare with `>=`, "
-    "not `>`.",
+    hint="At the one before it both cost the same: compare with `>=`, not `>`.",
 )
 def crossover_length_one_more(d_model):
     return 2 * d_model + 1
@@ -776,7 +773,7 @@ def fit_exponent_linear(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="logarithm of the seconds only",
-    hint="Only the seconds are taken to logarithms. That finds the rate of an exponential; of a power law both are.",
+    hint="That finds the rate of an exponential; of a power law both are.",
 )
 def fit_exponent_of_seconds(lengths, seconds):
     _, y = logarithms(lengths, seconds)
@@ -786,7 +783,7 @@ def fit_exponent_of_seconds(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="logarithm of the lengths only",
-    hint="Only the lengths are taken to logarithms. Take the logarithm of both.",
+    hint="Take the logarithm of both.",
 )
 def fit_exponent_of_lengths(lengths, seconds):
     x, _ = logarithms(lengths, seconds)
@@ -827,8 +824,8 @@ def fit_exponent_log1p(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="line through the origin",
-    hint="The line is forced through the origin: `sum(x * y) / sum(x * x)` without the means. The factor c is "
-    "unknown, so subtract both means, or fit an intercept as well.",
+    hint="`sum(x * y) / sum(x * x)` without the means. The factor c is unknown, so subtract both means, or fit "
+    "an intercept as well.",
 )
 def fit_exponent_through_origin(lengths, seconds):
     x, y = logarithms(lengths, seconds)
@@ -869,8 +866,7 @@ def fit_exponent_both(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="last two points only",
-    hint="Only the last two points count here. One measurement that is off then decides: fit a line through all of "
-    "them.",
+    hint="One measurement that is off then decides: fit a line through all of them.",
 )
 def fit_exponent_last_two(lengths, seconds):
     x, y = logarithms(lengths, seconds)
@@ -901,8 +897,8 @@ def fit_exponent_without_last(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="mean of neighbours' slopes",
-    hint="The slopes between neighbours are averaged. In that sum nearly all points between fall out, and steps of "
-    "different length count alike. The least-squares line is asked.",
+    hint="In that sum nearly all points between fall out, and steps of different length count alike. The "
+    "least-squares line is asked.",
 )
 def fit_exponent_mean_slope(lengths, seconds):
     x, y = logarithms(lengths, seconds)
@@ -988,6 +984,18 @@ def fit_exponent_rounded(lengths, seconds):
 def fit_exponent_sorted_apart(lengths, seconds):
     x, y = logarithms(lengths, seconds)
     return line(np.sort(x), np.sort(y))
+
+
+@misconception(
+    "fit_exponent",
+    label="measurements of one length averaged",
+    hint="A length that was measured four times counts four times: each measurement is a point, and no mean comes "
+    "before the line.",
+)
+def fit_exponent_mean_of_each(lengths, seconds):
+    x, y = logarithms(lengths, seconds)
+    each = np.unique(x)
+    return line(each, np.array([y[x == own].mean() for own in each]))
 
 
 @misconception(

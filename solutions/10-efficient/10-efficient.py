@@ -85,7 +85,7 @@ import checks
 checks.run("by_hand", points=0)
 
 # %% conventions [markdown]
-# ## Seven rules for this notebook
+# ## Eight rules for this notebook
 #
 # - `...` is any number of leading axes, none too, the same for all inputs. n (n_q, n_k) is the number of tokens, d_k the
 #   width of queries and keys, d_v that of values and results.
@@ -99,7 +99,8 @@ checks.run("by_hand", points=0)
 #   points. What becomes of leading axes that differ is not asked about.
 # - The result has the floating dtype of the inputs. Integers are not asked about.
 # - Gradients flow from the result to every input: no `detach`, no `.data`, no NumPy on the way. The inputs are left as they
-#   were.
+#   were, and nothing is kept from one call to the next, except in a `KVCache`. Arguments may be given by name.
+# - Scores may be of any size and either sign: all in the thousands, or all a million below 0.
 
 # %% ask_chunked_attention [markdown]
 # ## 10.1 `chunked_attention`: exact, a few keys at a time
@@ -411,7 +412,8 @@ checks.run("grouped_query_attention", points=2)
 # oldest first.
 #
 # What was returned stays as it is when more is appended, and the cache stays as it is when somebody later changes, in place,
-# what was appended. Two caches share nothing. Gradients flow from what comes back to what was appended.
+# what was appended. Two caches share nothing. Gradients flow from what comes back to what was appended. What comes back
+# belongs to the cache: it is read, and whoever writes into it may change what is kept. Each part has at least one token.
 
 # %% KVCache
 class KVCache:

@@ -184,6 +184,13 @@ def local_attention_values(local_attention, draw):
     expect_all(local_attention, [*cases, (*map(noncontiguous, (Q, K, V)), 3)])
 
 
+@check(weight=0.5, needs=[local_attention_values])
+def local_attention_wide(local_attention, draw):
+    """A window may be as wide as a usual block, or wider, and the text longer still: 17 to 140 of 150 tokens."""
+    Q, K, V = inputs(draw, (1,), 150, 150, 3, 2)
+    expect_all(local_attention, [(Q, K, V, window) for window in (int(draw.rng.integers(17, 31)), 70, 140)])
+
+
 @check(weight=3, needs=[chunked_attention_values])
 def chunked_attention_causal(chunked_attention, draw):
     """With `causal=True` query i sees key j where j <= i + n_k - n_q, whatever chunk the key is in."""
@@ -214,7 +221,10 @@ def large_scores(function, draw):
     cases = []
     for keys in (100 * K, 100 * ramp * K.abs(), 100 * ramp.flip(0) * K.abs()):
         cases += [(queries, keys, V, *last(function, draw, n)) for queries in (Q.abs(), -Q.abs())]
-    expect_all(function, cases)
+    # All of them a million below 0 and close together: whole numbers, which float32 holds exactly.
+    Q, K = torch.zeros(b, n, 4, dtype=V.dtype), torch.zeros(b, n, 4, dtype=V.dtype)
+    Q[..., 0], K[..., 0] = 2, -1e6 - torch.from_numpy(draw.rng.permutation(n))
+    expect_all(function, [*cases, (Q, K, V, *last(function, draw, n))])
 
 
 @check(weight=0.5, needs=[chunked_attention_values])
@@ -388,6 +398,30 @@ def kept(function, draw):
     b, n, d, *_ = sizes(draw)
     extra = last(function, draw, n)
     expect_unchanged(function, [*NAMES, "chunk_size"][: 3 + len(extra)], *inputs(draw, (b,), n, n, d, d), *extra)
+
+
+def chunked_by_name(function, Q, K, V, chunk_size):
+    return function(Q, K, V, chunk_size=chunk_size, causal=True)
+
+
+def local_by_name(function, Q, K, V, window):
+    return function(Q, K, V, window=window)
+
+
+@check(weight=0.25, needs=[chunked_attention_causal])
+def chunked_attention_by_name(chunked_attention, draw):
+    """`chunk_size` and `causal` may be given by name."""
+    arguments = inputs(draw, (2,), 5, 5, 4, 3)
+    came = chunked_attention.run_remote(chunked_by_name, *arguments, 2)
+    expect_close(came, SPECIFICATIONS["chunked_attention"](*arguments, 2, True))
+
+
+@check(weight=0.25, needs=[local_attention_values])
+def local_attention_by_name(local_attention, draw):
+    """`window` may be given by name."""
+    arguments = inputs(draw, (2,), 5, 5, 4, 3)
+    came = local_attention.run_remote(local_by_name, *arguments, 2)
+    expect_close(came, SPECIFICATIONS["local_attention"](*arguments, 2))
 
 
 # grouped_query_attention
@@ -641,7 +675,7 @@ def KVCache_sizes(KVCache, draw):
         ((2, 2), (2, 2), 2, 2),
         ((2, 1, 3), (1, 2), 3, 2),
         ((1, 1), (1, 1), 1, 1),
-        ((1, 2), (draw.long(), 1, 7), 2, 1),
+        ((1, 2), (8 * draw.long(), 1, 7), 2, 1),  # past 4096, a usual size of a cache
     ]
     expect_grows(KVCache, *[pairs(draw, *case) for case in cases])
 

@@ -204,6 +204,16 @@ class chunked_attention_no_largest:
 
 
 @online(
+    "largest score that begins too high",
+    "It begins at -inf. With 0, or some other number, it never falls: where all scores lie far below that, every "
+    "exponential becomes 0.",
+)
+class chunked_attention_from_0:
+    def largest(self, m, S):
+        return torch.maximum(m, S.amax(-1, keepdim=True)).clamp(min=0)
+
+
+@online(
     "one largest score for all queries",
     "The largest score was taken over all queries together. Rows whose scores lie far below it underflow to 0 / 0. "
     "Each query has its own: `amax(-1, keepdim=True)`.",
@@ -290,12 +300,30 @@ class chunked_attention_strictly_causal:
 
 @online(
     "causal by whole chunks",
-    "Whole chunks are shown or hidden. In the chunk where the query itself stands, only the keys up to it may be "
-    "seen.",
+    "In the chunk where the query itself stands, only the keys up to it may be seen.",
 )
 class chunked_attention_whole_chunks:
     def sees(self, n_q, n_k, start, size):
         return (torch.arange(n_k - n_q, n_k)[:, None] >= start).expand(n_q, size)
+
+
+@online(
+    "causal the other way round",
+    "Each query sees the keys after it alone: `masked_fill` fills where its mask is True: that must be the keys to "
+    "hide.",
+)
+class chunked_attention_later_keys:
+    def sees(self, n_q, n_k, start, size):
+        return torch.arange(start, start + size) > torch.arange(n_k - n_q, n_k)[:, None]
+
+
+@misconception(
+    "chunked_attention",
+    label="arguments under other names",
+    hint="Others call it with `chunk_size=...` and `causal=True`: leave the names as they are given.",
+)
+def chunked_attention_renamed(Q, K, V, size, is_causal=False):
+    return Online()(Q, K, V, size, is_causal)
 
 
 @online(
@@ -455,8 +483,7 @@ HINTS = {
     "a row.",
     "works for two axes only": "The number of axes is fixed: `n, d = Q.shape` works for two. Take sizes from the "
     "end, `Q.shape[-2]`, and axes too.",
-    "leading axes left flattened": "The leading axes were made flat and stayed so. Bring them back: `.unflatten(0, "
-    "Q.shape[:-2])`.",
+    "leading axes left flattened": "Bring them back: `.unflatten(0, Q.shape[:-2])`.",
 }
 MISTAKES = [
     "returns nothing",
@@ -526,6 +553,14 @@ def itself_and_far(i, j, window, n):
     return (i - j).abs() >= window
 
 
+def far_alone(i, j, window, n):
+    return (i - j).abs() > window
+
+
+def at_most_16(i, j, window, n):
+    return (i - j).abs() <= min(window, 16)
+
+
 def in_blocks(i, j, window, n):
     return i // (window + 1) == j // (window + 1)
 
@@ -567,6 +602,27 @@ local_attention_itself_and_far = local(
     "far keys instead of near ones",
     "The comparison is turned round. `masked_fill` fills where its mask is True: that must be the far keys.",
 )
+local_attention_far_alone = local(
+    far_alone,
+    "mask of the window inverted",
+    "Tokens see what lies outside: `masked_fill` hides where its mask is True, so that must be |i - j| > `window`.",
+)
+local_attention_at_most_16 = local(
+    at_most_16,
+    "window never above 16",
+    "A width is written into the code: take how far a block of queries reaches from `window`.",
+)
+
+
+@misconception(
+    "local_attention",
+    label="window under another name",
+    hint="Others call it with `window=...`: leave the names as they are given.",
+)
+def local_attention_renamed(Q, K, V, distance):
+    return local_attention_blocks(Q, K, V, distance)
+
+
 local_attention_in_blocks = local(
     in_blocks,
     "blocks that see only themselves",
@@ -649,7 +705,7 @@ def local_attention_overflow(Q, K, V, window):
 @misconception(
     "local_attention",
     label="all scores, then a mask",
-    hint="The numbers are right, and n x n scores were held for them, most of which are masked. Take queries in "
+    hint="All scores were held, n x n of them, most of which are masked. Take queries in "
     "blocks, with the keys that they can reach.",
 )
 def local_attention_masked(Q, K, V, window):
@@ -813,8 +869,7 @@ def softmax_attention(Q, K, V, causal):
 
 @of_linear(
     "all weights at once",
-    "The numbers are right, and all n x n weights were held for them: phi(Q) phi(K)^T. Move the brackets: phi(K)^T V "
-    "first.",
+    "All n x n weights were held, phi(Q) phi(K)^T. Move the brackets: phi(K)^T V first.",
 )
 def all_weights(Q, K, V, causal):
     E = phi(Q) @ phi(K).transpose(-1, -2)
@@ -861,6 +916,16 @@ def causal_linear_attention_total_of_all(q, k, V):
     return ratio(q, k, V, True)[0], ratio(q, k, V)[1]
 
 
+@causal_wrong(
+    "later tokens in place of earlier",
+    "Token i sees tokens i to n - 1: the sums run backwards, or the triangle is the upper one. Begin at the first "
+    "token.",
+)
+def causal_linear_attention_later(q, k, V):
+    mixed, total = ratio(q.flip(-2), k.flip(-2), V.flip(-2), True)
+    return mixed.flip(-2), total.flip(-2)
+
+
 @causal_wrong("its own token excluded", "Token i does not see itself: add its term to the sums before they are used.")
 def causal_linear_attention_excludes_itself(q, k, V):
     mixed, total = ratio(q, k, V, True)
@@ -882,8 +947,7 @@ def causal_linear_attention_any_numbers(Q, K, V):
 @misconception(
     "causal_linear_attention",
     label="a size of 1 stretched",
-    hint="A size of 1 was stretched to fit: broadcasting and einsum do that without a word. Compare the sizes, and "
-    "raise `ValueError`.",
+    hint="Broadcasting and einsum do that without a word. Compare the sizes, and raise `ValueError`.",
 )
 def causal_linear_attention_stretched(Q, K, V):
     mixed, total = ratio(
@@ -895,8 +959,7 @@ def causal_linear_attention_stretched(Q, K, V):
 @misconception(
     "linear_attention",
     label="a size of 1 stretched",
-    hint="A size of 1 was stretched to fit: broadcasting and einsum do that without a word. Compare the sizes, and "
-    "raise `ValueError`, or use `@`.",
+    hint="Broadcasting and einsum do that without a word. Compare the sizes, and raise `ValueError`, or use `@`.",
 )
 def linear_attention_stretched(Q, K, V):
     d, n = max(Q.shape[-1], K.shape[-1]), max(K.shape[-2], V.shape[-2])
@@ -1200,6 +1263,30 @@ class KVCache_list_of_the_parts_themselves:
 
     def all(self):
         return tuple(torch.cat(own, -2) for own in zip(*self.parts, strict=True))
+
+
+@cache(
+    "what was returned made longer",
+    "`resize_`, or `.data = ...`, changes the tensors that an earlier `append` returned. Give the name a new one: "
+    "`self.k = torch.cat(...)`.",
+)
+class KVCache_grown_in_place:
+    def more(self, k, v):
+        for old, new in zip(self.kept, super().more(k, v), strict=True):
+            old.data = new
+        return self.kept
+
+
+@cache(
+    "room for 1024 tokens",
+    "The tensors that take the keys and values were made once, and have an end: put new ones behind, `torch.cat`.",
+)
+class KVCache_room:
+    def more(self, k, v):
+        found = super().more(k, v)
+        if found[0].shape[-2] > 1024:
+            raise RuntimeError("the expanded size of the tensor must match the existing size")
+        return found
 
 
 @cache("cut off from autograd", "No gradient finds its way back: leave out `detach`, `.data` and `torch.no_grad`.")

@@ -14,6 +14,10 @@
 # (something that it builds on does not hold yet). Points are partial, and the checks are readable: open `checks.py`
 # beside this notebook. *Advice* costs no points.
 #
+# **What holds for all of them.** Inputs stay as they are: nothing is written into a tensor that was given. Nothing is kept
+# from one call to the next, except by a cache, and what a function has returned is its caller's: no later call changes it.
+# The same inputs give the same result, in training mode too: there is no dropout. Arguments may be given by name.
+#
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
 # has, `11-gpu.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
 
@@ -414,6 +418,9 @@ checks.run("flash_attention", points=7)
 #
 # With a cache, call `k, v = cache.append(k, v)` once: it takes this call's keys and values, (b, h_kv, n, d_head), and returns
 # all n_k so far. The last n of those are this call's own: token i stands at n_k - n + i, and causality counts from there.
+# What it returns is the cache's: read it, and change nothing in it. Each call may bring another cache, or none.
+#
+# What a mask hides has the weight 0, whatever the scores are: those that it leaves may be large, or as low as -1e10.
 #
 # Advice, worth no points: raise an error if the heads do not divide, or if a mask does not fit. PyTorch's own attention
 # stretches such a mask, and yours may too.

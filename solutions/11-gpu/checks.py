@@ -40,6 +40,7 @@ from checking import (
     expect_raises,
     expect_tensor,
     expect_tuple,
+    expect_unchanged,
     kernels,
     told_by,
 )
@@ -245,6 +246,40 @@ def forward_layout(flash_attention_forward, draw):
     expect_forward(flash_attention_forward, [q, k, v], False, parts=[0])
 
 
+def twice(function, first, second):
+    """Call a function twice, then causally and by keyword; return what came, and the inputs as they are then."""
+    results = [function(*first), function(*second, causal=True)]
+    return [*results[0], *results[1]], first
+
+
+def expect_inputs(names, after, before):
+    """Fail unless inputs are what they were before a call."""
+    for name, own, was in zip(names, after, before, strict=True):
+        if not torch.equal(exact(own), exact(was)):
+            message = "{name} was changed in place. Whoever called still needs it: compute a new tensor."
+            raise Failed(Message(message, name=f"`{name}`"), tells=True)
+
+
+@check(weight=0.5, needs=[forward_causal, forward_lse], on="triton")
+def forward_again(flash_attention_forward, draw):
+    """Inputs stay as they are, and so do results when it is called again, with `causal=True` by name."""
+    first, second = heads(draw, BLOCK, h=2), heads(draw, BLOCK, h=2)
+    came, after = flash_attention_forward.run_remote(twice, first, second)
+    expect_inputs("qkv", after, first)
+    expected = [
+        *attended(*map(exact, first)),
+        *attended(*map(exact, second), earlier(BLOCK)),
+    ]
+    names = [
+        Message("{name} of the first call (after the second)", name="out"),
+        Message("{name} of the first call (after the second)", name="lse"),
+        Message("{name} of the second call", name="out"),
+        Message("{name} of the second call", name="lse"),
+    ]
+    for what, got, own in zip(names, expect_tuple(came, ["out", "lse"] * 2), expected, strict=True):
+        expect_close(got, own, what=what)
+
+
 @check(weight=1, needs=[forward_tiles], on="triton")
 def forward_half(flash_attention_forward, draw):
     """In float16, `out` is float16 and `lse` float32, and sums are kept in float32."""
@@ -252,7 +287,13 @@ def forward_half(flash_attention_forward, draw):
     q, k, v = heads(draw, n, b=1, kind=torch.float16)
     result = flash_attention_forward(q, k, v + 4, False)
     expect_tensor(result[0], (1, 1, n, 16), torch.float16, what="out")
-    expect_tensor(result[1], (1, 1, n), torch.float32, what="lse")
+    expect_tensor(result[1], (1, 1, n), what="lse")
+    kind = str(result[1].dtype).removeprefix("torch.")
+    if kind != "float32":
+        message = "`lse` should be float32, whatever the inputs are, and is {kind}. Here they are float16."
+        raise Failed(
+            Message(message, kind=kind), [Message("the shape {shape} is right", shape=str((1, 1, n)))], tells=True
+        )
     for place, own in enumerate(attended(*map(exact, (q, k, v + 4)))):
         # A weight is rounded once, the result once; the log-sum-exp is never in 16 bits.
         rtol = (2 * 2.0**-11, 1e-5)[place]
@@ -298,13 +339,11 @@ def forward_held(flash_attention_forward, draw):
         )
 
 
-@check(weight=3, needs=[forward_tiles], on="triton")
+@check(weight=2.5, needs=[forward_tiles], on="triton")
 def forward_is_a_kernel(flash_attention_forward, draw):
     """The work is done by a kernel of Triton's, which is launched."""
     if not flash_attention_forward.run_remote(kernels.launches, False, *heads(draw, BLOCK), False)[0]:
-        raise Failed(
-            "The numbers are right, and no kernel of Triton's was launched: `kernel[grid](...)` does it.", tells=True
-        )
+        raise Failed("No kernel of Triton's was launched: `kernel[grid](...)` does it.", tells=True)
 
 
 def expect_forward_on_a_gpu(function, draw, n):
@@ -518,6 +557,38 @@ def flash_layout(flash_attention, draw):
     expect_backward(flash_attention, draw, BLOCK, False, "QKV", layout=True)
 
 
+def back_twice(function, first, second, upstream):
+    """Call a function twice, then go back through both; return results and gradients, and the inputs as they are."""
+    import torch
+
+    with torch.enable_grad():
+        first, second = ([own.clone().requires_grad_() for own in inputs] for inputs in (first, second))
+        results = [function(*first), function(*second, causal=True)]
+        for result in results:
+            result.backward(upstream)
+    found = [
+        [own.detach(), *(leaf.grad for leaf in leaves)] for own, leaves in zip(results, (first, second), strict=True)
+    ]
+    return found, [*(own.detach() for own in first), upstream]
+
+
+@check(weight=0.5, needs=[flash_dv, flash_dq, flash_dk, flash_causal_gradients], on="triton")
+def flash_again(flash_attention, draw):
+    """Inputs stay as they are; called twice, `causal=True` by name, it finds the way back of either call."""
+    first, second = heads(draw, BLOCK), heads(draw, BLOCK)
+    upstream = tensor(draw, *first[0].shape).to(first[0])
+    found, after = flash_attention.run_remote(back_twice, first, second, upstream)
+    expect_inputs(["q", "k", "v", Message("the gradient from above")], after, [*first, upstream])
+    calls = Message("the first of two calls"), Message("the second of two calls")
+    for call, inputs, came, seen in zip(calls, (first, second), found, (None, earlier(BLOCK)), strict=True):
+        leaves = [exact(own).requires_grad_() for own in inputs]
+        out = attended(*leaves, seen)[0]
+        (out * exact(upstream)).sum().backward()
+        names = [Message("the result"), *(Message("the gradient of {name}", name=name) for name in "QKV")]
+        for name, got, own in zip(names, came, [out.detach(), *(leaf.grad for leaf in leaves)], strict=True):
+            expect_close(exact(got), own, what=Message("{what} of {call}", what=name, call=call))
+
+
 @check(weight=0.5, needs=[flash_ragged], on="triton")
 def flash_large_scores(flash_attention, draw):
     """Scores above 100 and below -100 leave all three gradients right, where the last tile is not full either."""
@@ -535,15 +606,15 @@ def flash_half(flash_attention, draw):
     expect_backward(flash_attention, draw, 2 * BLOCK, True, "QKV", h=1, kind=torch.float16, rtol=rtol)
 
 
-@check(weight=2.5, needs=[flash_dv, flash_dq, flash_dk], on="triton")
+@check(weight=2, needs=[flash_dv, flash_dq, flash_dk], on="triton")
 def flash_is_a_kernel(flash_attention, draw):
     """Kernels of Triton's do the work, on the way back too."""
     ways = flash_attention.run_remote(kernels.launches, True, *heads(draw, BLOCK), False)
     for back, ran in zip((False, True), ways, strict=True):
         if not ran and back:
-            raise Failed("The numbers are right, and no kernel of Triton's was launched on the way back.", tells=True)
+            raise Failed("No kernel of Triton's was launched on the way back.", tells=True)
         if not ran and "flash_attention_forward" not in suite.instead:
-            raise Failed("The numbers are right, and no kernel of Triton's was launched.", tells=True)
+            raise Failed("No kernel of Triton's was launched.", tells=True)
 
 
 def expect_backward_on_a_gpu(function, draw, n):
@@ -629,6 +700,11 @@ def some(draw, *shape):
     return torch.from_numpy(draw.rng.random(shape) < 0.5) | torch.eye(shape[-1], dtype=torch.bool)
 
 
+def padding(n, length):
+    """Return the mask (2, 1, n) of two sequences, the second of them filled up behind so many tokens."""
+    return torch.arange(n) < torch.tensor([n, length])[:, None, None]
+
+
 @check(weight=1)
 def layer_parameters(MultiHeadLayer, draw):
     """The parameters have the names and shapes that stand in the docstring, and biases only where asked for."""
@@ -638,7 +714,7 @@ def layer_parameters(MultiHeadLayer, draw):
         expect_parameters(layer, {name: tuple(own.shape) for name, own in values.items()})
 
 
-@check(weight=2, needs=[layer_parameters])
+@check(weight=1.5, needs=[layer_parameters])
 def layer_values(MultiHeadLayer, draw):
     """With the parameters of an `nn.MultiheadAttention`, and without a mask, the layer gives its results."""
     for bias, n in [(True, 7), (False, 1)]:
@@ -694,8 +770,7 @@ def layer_masks(MultiHeadLayer, draw):
     layer = loaded(MultiHeadLayer, values, 24, 4, 4)
     for shape in [(7, 7), (2, 7, 7), (2, 4, 7, 7), (2, 1, 7, 7)]:
         expect_layer(layer, values, tensor(draw, 2, 7, 24), 4, 4, some(draw, *shape))
-    padding = torch.arange(7) < torch.tensor([7, 4])[:, None, None]
-    expect_layer(layer, values, tensor(draw, 2, 7, 24), 4, 4, padding)
+    expect_layer(layer, values, tensor(draw, 2, 7, 24), 4, 4, padding(7, 4))
 
 
 @check(weight=0.5, needs=[layer_masks])
@@ -719,6 +794,74 @@ def layer_mask_and_causal(MultiHeadLayer, draw):
         expect_layer(layer, values, tensor(draw, 2, 7, 24), 4, 4, some(draw, *shape), True)
 
 
+@check(weight=0.5, needs=[layer_mask_and_causal])
+def layer_padding_and_causal(MultiHeadLayer, draw):
+    """Both hold where the mask has one row for all tokens of a sequence, (b, 1, n), as a padding mask has."""
+    values = parameters(draw, 24, 4, 4)
+    expect_layer(loaded(MultiHeadLayer, values, 24, 4, 4), values, tensor(draw, 2, 7, 24), 4, 4, padding(7, 4), True)
+
+
+@check(weight=0.25, needs=[layer_padding_and_causal])
+def layer_long(MultiHeadLayer, draw):
+    """Beyond 128 tokens a mask is heeded as well, with `is_causal` or without."""
+    values, n = parameters(draw, 24, 4, 4), int(draw.rng.integers(140, 180))
+    layer, x = loaded(MultiHeadLayer, values, 24, 4, 4), tensor(draw, 2, n, 24)
+    for mask in (some(draw, n, n), padding(n, n - 50)):
+        for is_causal in (False, True):
+            expect_layer(layer, values, x, 4, 4, mask, is_causal)
+
+
+@check(weight=0.5, needs=[layer_masks])
+def layer_large_scores(MultiHeadLayer, draw):
+    """What a mask hides has the weight 0, however low the scores are that it leaves: -1000 or -1e10."""
+    values, x = parameters(draw, 24, 4, 4), tensor(draw, 2, 7, 24)
+    mask = torch.eye(7, dtype=torch.bool)[draw.rng.permutation(7)]  # a single key for each token: its weight is 1
+    for score in (1e3, 1e10):
+        low = values | {
+            "W_q.bias": torch.full((24,), math.sqrt(score)).double(),
+            "W_k.bias": torch.full((24,), -math.sqrt(score)).double(),
+        }
+        expect_layer(loaded(MultiHeadLayer, low, 24, 4, 4), low, x, 4, 4, mask)
+
+
+@check(weight=0.5, needs=[layer_masks])
+def layer_in_training(MultiHeadLayer, draw):
+    """In training mode, where a new layer begins, the results are the same: nothing is dropped at random."""
+    values, x = parameters(draw, 24, 4, 4), tensor(draw, 2, 7, 24)
+    layer = loaded(MultiHeadLayer, values, 24, 4, 4).train()
+    try:
+        for mask in (None, some(draw, 7, 7)):
+            expect_layer(layer, values, x, 4, 4, mask)
+    except Failed as failure:
+        message = "After `eval()` all is right, and in training mode it is not: dropout, or the like. {rest}"
+        raise Failed(Message(message, rest=failure.message), tells=True) from None
+
+
+@check(weight=0.25, needs=[layer_mask_and_causal])
+def layer_kept(MultiHeadLayer, draw):
+    """`x` and `mask` are as they were after the call."""
+    layer = loaded(MultiHeadLayer, parameters(draw, 24, 4, 4), 24, 4, 4)
+    for mask in (some(draw, 7, 7), some(draw, 2, 7, 7)):
+        expect_unchanged(layer, ["x", "mask", "is_causal"], tensor(draw, 2, 7, 24), mask, True)
+
+
+def by_name(layer, x, mask):
+    """Call the layer as others do: with what is given by name."""
+    import torch
+
+    with torch.no_grad():
+        return layer(x, is_causal=True, mask=mask), layer(x=x, cache=None, mask=mask)
+
+
+@check(weight=0.25, needs=[layer_mask_and_causal])
+def layer_by_name(MultiHeadLayer, draw):
+    """`mask`, `is_causal` and `cache` may be given by name, in any order."""
+    values, x, mask = parameters(draw, 24, 4, 4), tensor(draw, 2, 7, 24), some(draw, 7, 7)
+    came = loaded(MultiHeadLayer, values, 24, 4, 4).run_remote(by_name, x, mask)
+    for got, seen in zip(came, (mask & earlier(7), mask), strict=True):
+        expect_close(got, out_of(values, x, 4, 4, seen))
+
+
 def in_pieces(layer, x, lengths, is_causal, mask=None):
     """Let the layer read the tokens in pieces, with a cache; return the outputs, and how often it appended."""
     import torch
@@ -739,11 +882,12 @@ def in_pieces(layer, x, lengths, is_causal, mask=None):
         for own in x.split(lengths, dim=1):
             i = sum(out.shape[1] for out in outs)
             j = i + own.shape[1]
-            outs.append(layer(own, None if mask is None else mask[i:j, :j], is_causal, cache))
+            seen = mask if mask is None or mask.shape[-2] == 1 else mask[i:j]
+            outs.append(layer(own, None if seen is None else seen[..., :j], is_causal, cache))
     return torch.cat(outs, dim=1), cache.times, 0 if cache.k is None else cache.k.shape[1]
 
 
-@check(weight=2, needs=[layer_grouped, layer_causal])
+@check(weight=1.5, needs=[layer_grouped, layer_causal])
 def layer_cache(MultiHeadLayer, draw):
     """Read in pieces with a cache, causally, the tokens get what they get at once: one `append` for each piece."""
     values = parameters(draw, 24, 4, 2)
@@ -765,10 +909,49 @@ def layer_cache(MultiHeadLayer, draw):
 def layer_cache_and_mask(MultiHeadLayer, draw):
     """With a cache, a mask has a column for each key so far, and `is_causal` holds beside it."""
     values = parameters(draw, 24, 4, 2)
-    layer, x, mask = loaded(MultiHeadLayer, values, 24, 4, 2), tensor(draw, 2, 7, 24), some(draw, 7, 7)
-    for is_causal in (False, True):
-        out = layer.run_remote(in_pieces, x, [3, 1, 3], is_causal, mask)[0]
-        expect_close(out, out_of(values, x, 4, 2, mask & in_sight([3, 1, 3], is_causal)))
+    layer, x = loaded(MultiHeadLayer, values, 24, 4, 2), tensor(draw, 2, 7, 24)
+    for mask in (some(draw, 7, 7), padding(7, 4)):
+        for is_causal in (False, True):
+            out = layer.run_remote(in_pieces, x, [3, 1, 3], is_causal, mask)[0]
+            expect_close(out, out_of(values, x, 4, 2, mask & in_sight([3, 1, 3], is_causal)))
+
+
+def in_turn(layer, x, y):
+    """Let the layer read two texts in turn, a cache for each, and then one of them at once; return the outputs."""
+    import torch
+
+    class Cache:
+        def __init__(self):
+            self.k = self.v = None
+
+        def append(self, k, v):
+            self.k = k if self.k is None else torch.cat([self.k, k], dim=2)
+            self.v = v if self.v is None else torch.cat([self.v, v], dim=2)
+            return self.k, self.v
+
+    caches, outs = (Cache(), Cache()), ([], [])
+    with torch.no_grad():
+        for parts in zip(x.split(3, 1), y.split(3, 1), strict=True):
+            for part, cache, found in zip(parts, caches, outs, strict=True):
+                found.append(layer(part, None, True, cache))
+        return torch.cat(outs[0], 1), torch.cat(outs[1], 1), layer(x), layer(x, None, True)
+
+
+@check(weight=0.5, needs=[layer_cache])
+def layer_keeps_nothing(MultiHeadLayer, draw):
+    """Nothing is kept from one call to the next: two texts are read in turn, each with its cache; one, without."""
+    values, x, y = parameters(draw, 24, 4, 2), tensor(draw, 2, 7, 24), tensor(draw, 2, 8, 24)
+    came = loaded(MultiHeadLayer, values, 24, 4, 2).run_remote(in_turn, x, y)
+    for what, got, own, seen in zip(
+        (
+            Message("the result for the first text (read in turn with a second)"),
+            Message("the result for the second text (read in turn with the first)"),
+            Message("the result without a cache (after calls with one)"),
+            Message("the result without a cache, causally (after calls with one)"),
+        ),
+        expect_tuple(came, ["out"] * 4), (x, y, x, x), (earlier(7), earlier(8), None, earlier(7)), strict=True,
+    ):  # fmt: skip
+        expect_close(got, out_of(values, own, 4, 2, seen), what=what)
 
 
 @check(weight=1, needs=[layer_mask_and_causal, layer_grouped])
@@ -864,7 +1047,7 @@ def frozen(layer):
     layer.requires_grad_(False)
 
 
-@check(weight=2, needs=[layer_cache])
+@check(weight=1.5, needs=[layer_cache])
 def layer_held(MultiHeadLayer, draw):
     """Without a mask nothing n x n is held: causal, with grouped heads, or with a cache and one more token."""
     n = 1000

@@ -85,6 +85,8 @@ def tiles(q, k, v, causal, fault, block=BLOCK):
         rows = torch.arange(first, min(first + block, n), device=q.device)
         own = q[:, :, rows]
         top, total, acc = own.new_full((b, h, len(rows)), -math.inf), own.new_zeros(b, h, len(rows)), own * 0
+        if fault == "top_from_0":
+            top = torch.zeros_like(top)
         stop = n // block * block if fault == "rest_left_out" and n >= block else n
         for start in range(0, stop, block):
             keys = torch.arange(start, min(start + block, n), device=q.device)
@@ -153,6 +155,10 @@ FORWARD = {
         "one top for a whole tile",
         "Each row needs a top of its own, `tl.max(scores, 1)`: far below another row's, all its weights become 0.",
     ),
+    "top_from_0": (
+        "top that begins at 0",
+        "`top` begins at -inf: where all scores of a row lie far below 0, it would stay 0, and all weights become 0.",
+    ),
     "upside_down": ("shrink factor upside down", "It is exp(old top - new top), and at most 1."),
     "log_2": ("log2 of the total", "The natural logarithm of the total, `tl.log`, is added to the top."),
     "one_head": (
@@ -161,7 +167,10 @@ FORWARD = {
     ),
     "not_divided": ("result not divided by the total", "At the end, out = acc / total."),
     "no_scale": ("scores not scaled", "The scores are divided by the square root of d."),
-    "scale_d": ("scores divided by d", "Divide by the square root of d, not by d."),
+    "scale_d": (
+        "scores divided by d",
+        "The scores are divided by the square root of d: divided by d, the weights are too even.",
+    ),
     "no_top": ("no maximum subtracted from scores", "exp of a large score overflows: subtract the row's top first."),
     "order": ("strides ignored", "Offsets of a row of d numbers hold for `.contiguous()` tensors, or use `stride`."),
     "32_columns": ("only 32 columns", "The width of a head is d: make the tile as wide."),
@@ -200,7 +209,7 @@ def whole(q, k, v, causal):
 @misconception(
     "flash_attention_forward",
     label="n x n held in memory",
-    hint="The numbers are right, and all scores stand in memory at once: that is what the kernel is there to avoid.",
+    hint="All scores stand in memory at once: that is what the kernel is there to avoid.",
 )
 def flash_attention_forward_whole(q, k, v, causal=False):
     out, lse, _ = whole(q.float(), k.float(), v.float(), causal)
@@ -219,7 +228,7 @@ def flash_attention_forward_alone(q, k, v, causal=False):
 @misconception(
     "flash_attention_forward",
     label="torch instead of a kernel",
-    hint="This is torch, tile by tile, with the right numbers. Move it into the kernel, and launch that.",
+    hint="Tiles in torch are the plan of a kernel. Move it into the kernel, and launch that.",
 )
 def flash_attention_forward_in_torch(q, k, v, causal=False):
     return tiles(q, k, v, causal, "in_torch")
@@ -346,6 +355,45 @@ def flash_attention_forward_offset_of_lse(q, k, v, causal=False):
 
 @misconception(
     "flash_attention_forward",
+    label="q scaled in place",
+    hint="`q *= scale` changes the caller's tensor, where `.contiguous()` had nothing to copy: scale the scores.",
+    on="triton",
+)
+def flash_attention_forward_scaled_in_place(q, k, v, causal=False):
+    out, lse = attend_by(q, k, v, causal)
+    q *= 1 / math.sqrt(q.shape[-1])
+    return out, lse
+
+
+RESULTS = {}
+
+
+@misconception(
+    "flash_attention_forward",
+    label="results kept for the next call",
+    hint="`out` and `lse` were made once, and each call writes into them: make new ones, `torch.empty_like(q)`.",
+    on="triton",
+)
+def flash_attention_forward_same_results(q, k, v, causal=False):
+    found = attend_by(q, k, v, causal)
+    kept = RESULTS.setdefault((q.shape, q.dtype), found)
+    for own, new in zip(kept, found, strict=True):
+        own.copy_(new)
+    return kept
+
+
+@misconception(
+    "flash_attention_forward",
+    label="causal under another name",
+    hint="Others call it with `causal=True`: leave the names of the arguments as they are given.",
+    on="triton",
+)
+def flash_attention_forward_renamed(q, k, v, is_causal=False):
+    return attend_by(q, k, v, is_causal)
+
+
+@misconception(
+    "flash_attention_forward",
     label="float32 rounded to TF32",
     hint='`tl.dot` rounds float32 to the 10 bits of TF32, unless it is told `input_precision="ieee"`.',
     on="gpu",
@@ -454,8 +502,11 @@ BACKWARD = {
     "swapped": ("gradients of K and V exchanged", "What is stored at dk belongs to dv, and the other way round."),
     "dq_scale": ("scale left out of dQ", "The scores were scaled, so dQ is too: multiply by `scale`."),
     "dk_scale": ("scale left out of dK", "The scores were scaled, so dK is too: multiply by `scale`."),
-    "dq_twice": ("dQ scaled twice", "`scale` belongs into dQ once."),
-    "dv_of_v": ("V instead of dO in dV", "dV = P^T dO, with the gradient that came, not with V."),
+    "dq_twice": ("dQ scaled twice", "Multiply by `scale` either in dS or at the end."),
+    "dv_of_v": (
+        "V instead of dO in dV",
+        "dV = P^T dO: the gradient that came is summed with the weights, as values are on the way there.",
+    ),
     "upstream": ("gradient from above ignored", "This takes ones for dO: use the gradient that came."),
     "order": ("strides of the gradient ignored", "dO may lie in another order: `.contiguous()` before the kernel."),
     "unmasked": ("no causal mask on the way back", "P = exp(S - L) again needs the mask: 0 where j > i."),
@@ -517,9 +568,51 @@ declare(
     "tiled_backward",
     "whole",
     "all weights at once",
-    "The gradients are right, and P is n x n here: take a tile of it at a time.",
+    "P is n x n here: take a tile of it at a time.",
     tiled_of(""),
 )
+
+
+class Remembered(torch.autograd.Function):
+    held = ()
+
+    @staticmethod
+    def forward(ctx, q, k, v, causal):
+        Remembered.held = q, k, v, causal, *attend_by(q, k, v, causal)
+        return Remembered.held[4]
+
+    @staticmethod
+    def backward(ctx, d_out):
+        q, k, v, causal, out, lse = Remembered.held
+        P = weights_again(q, k, v, causal, "")
+        return *gradients(q, k, v, (out * d_out).sum(-1, keepdim=True), lse, P, d_out, ""), None
+
+
+@misconception(
+    "flash_attention",
+    label="tensors of the newest call taken",
+    hint="They stand in a global name or in the class, where each call puts its own: keep them in `ctx`.",
+    on="triton",
+)
+def flash_attention_of_the_newest_call(q, k, v, causal=False):
+    return Remembered.apply(q, k, v, causal)
+
+
+@misconception(
+    "flash_attention",
+    label="gradient from above scaled in place",
+    hint="`d_out *= scale` changes the gradient that others use as well: scale what you compute from it.",
+    on="triton",
+)
+def flash_attention_upstream_in_place(q, k, v, causal=False):
+    class Attend(Back):
+        @staticmethod
+        def backward(ctx, d_out):
+            found = Back.backward(ctx, d_out)
+            d_out *= 1 / math.sqrt(d_out.shape[-1])
+            return found
+
+    return Attend.apply(q, k, v, causal, 32, 32, "")
 
 
 @misconception(
@@ -671,7 +764,8 @@ def flash_attention_two_dtypes(q, k, v, causal=False):
 # MultiHeadLayer
 
 
-WITH_A_MASK = {"whole", "whole_mask", "on_the_cpu", "not_causal", "from_the_start", "one_more"}
+WITH_A_MASK = {"whole", "whole_mask", "on_the_cpu", "not_causal", "from_the_start", "one_more", "later"}
+TABLE = 128
 
 
 def layer_of(fault, fused=True):
@@ -716,6 +810,8 @@ def layer_of(fault, fused=True):
             n = x.shape[1]
             if fault == "cache_repeated":
                 k, v = (own.repeat_interleave(self.h // self.h_kv, dim=1) for own in (k, v))
+            if fault == "cache_kept":
+                self.cache = cache = getattr(self, "cache", None) if cache is None else cache
             if cache is not None and fault != "no_cache":
                 k, v = cache.append(k, v) if fault != "twice" else (cache.append(k, v), cache.append(k, v))[1]
             group = self.h // k.shape[1]
@@ -740,20 +836,34 @@ def layer_of(fault, fused=True):
                 if is_causal and 1 < n < n_k and fault != "pieces_from_the_start":
                     q = functional.pad(q, (0, 0, n_k - n, 0))
                 is_causal = is_causal and (n > 1 or fault == "one_from_the_start")
-                z = functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal, scale=scale)[:, :, -n:]
+                p = 0.1 if fault == "dropout" and self.training else 0.0
+                z = functional.scaled_dot_product_attention(q, k, v, None, p, is_causal, scale=scale)[:, :, -n:]
             else:
                 device = "cpu" if fault == "on_the_cpu" else x.device
                 seen = torch.ones(n, n_k, dtype=torch.bool, device=device)
                 if is_causal and fault != "not_causal" and not (both and fault == "causal_dropped"):
                     begin = 0 if fault == "from_the_start" or (both and fault == "both_from_the_start") else n_k - n
                     seen = seen.tril(begin + (fault == "one_more"))
+                    seen = ~seen if fault == "later" else seen
                 if mask is not None and fault != "no_mask" and not (both and fault == "mask_dropped"):
                     own = mask[:, :1] if fault == "first_head" and mask.dim() == 4 else mask
-                    own = ~own | torch.eye(n, dtype=torch.bool) if fault == "inverted" else own
+                    own = ~own if fault == "inverted" else own
+                    if both and fault == "tril":
+                        own = own.tril(n_k - n)
+                    elif both and fault == "mask_in_place" and own.shape[-2] == n:
+                        own &= seen
+                    elif both and fault == "table" and n_k > TABLE:
+                        raise RuntimeError(f"The size of tensor a ({n}) must match the size of tensor b ({TABLE})")
                     seen = (seen | own) if both and fault == "either" else (seen & own)
-                if fault == "added":
+                    seen = own if both and fault == "tril" else seen
+                if fault == "dropout":
+                    z = functional.scaled_dot_product_attention(q, k, v, seen, 0.1 * self.training, scale=scale)
+                elif fault == "hundred":
+                    A = (q @ k.mT * scale).masked_fill(~seen, -100.0).softmax(-1)
+                    z = A.masked_fill(~seen.any(-1, keepdim=True), 0.0) @ v
+                elif fault == "added":
                     z = (q @ k.mT * scale + (1.0 - seen.to(q.dtype)) * -1e9).softmax(-1) @ v
-                elif fault in ("nan", "even", "whole"):
+                elif fault in ("nan", "even", "whole", "inverted"):
                     lowest = torch.finfo(q.dtype).min if fault == "even" else -math.inf
                     A = (q @ k.mT * scale).masked_fill(~seen, lowest).softmax(-1)
                     z = (A if fault != "whole" else A.masked_fill(~seen, 0.0)) @ v
@@ -765,7 +875,11 @@ def layer_of(fault, fused=True):
             out = z if fault == "no_W_o" else self.W_o(z)
             return out.float() if fault == "float32" and kind != torch.float64 else out
 
-    return MultiHeadLayer
+    class Renamed(MultiHeadLayer):
+        def forward(self, x, attn_mask=None, is_causal=False, cache=None):
+            return super().forward(x, attn_mask, is_causal, cache)
+
+    return Renamed if fault == "renamed" else MultiHeadLayer
 
 
 LAYER = {
@@ -791,12 +905,48 @@ LAYER = {
     "tiled": ("key heads tiled instead of repeated", "Use `repeat_interleave`: head i uses i // (h / h_kv)."),
     "not_causal": ("is_causal left out", "`is_causal` changes nothing here."),
     "one_more": ("token sees the next one", "Token i sees token i + 1 here."),
+    "later": (
+        "causal mask the other way",
+        "Tokens see only what comes after them. True means: may attend, in a mask for PyTorch's attention too.",
+    ),
     "no_mask": ("mask left out", "`mask` changes nothing here."),
     "inverted": ("mask taken the other way", "True means: may attend."),
     "first_head": ("mask of the first head for all", "A mask of four axes may have a part for each head."),
-    "causal_dropped": ("is_causal ignored with a mask", "With a mask, `is_causal` still counts: both hold."),
-    "mask_dropped": ("mask ignored with is_causal", "With `is_causal`, the mask still counts: both hold."),
+    "causal_dropped": (
+        "is_causal ignored with a mask",
+        "Both hold: a token sees what the mask leaves it and does not come later.",
+    ),
+    "mask_dropped": ("mask ignored with is_causal", "Both hold: a token sees what came before and is not masked."),
     "either": ("mask or causal, not both", "Both hold: combine them by `&`."),
+    "tril": (
+        "padding mask cut by tril",
+        "`mask.tril()` of a mask with one row, (b, 1, n), leaves its first keys alone: use `mask & causal`.",
+    ),
+    "table": (
+        "causal mask from a table of 128",
+        "The table of the causal mask ends after 128 tokens: make it for the n of each call.",
+    ),
+    "hundred": (
+        "hidden scores of -100",
+        "Scores that may be seen can be lower than that, and then the hidden keys win: set them to -inf.",
+    ),
+    "dropout": (
+        "dropout in training mode",
+        "In training mode some weights are dropped at random, and nobody asked for it: the same inputs give the same "
+        "result.",
+    ),
+    "mask_in_place": (
+        "causality written into the mask",
+        "`mask &= causal` changes the mask of whoever called: `mask = mask & causal` makes a new one.",
+    ),
+    "renamed": (
+        "mask under another name",
+        "Others call the layer with `mask=...`: leave the names of the arguments as they are given.",
+    ),
+    "cache_kept": (
+        "cache of an earlier call used",
+        "Without a cache, only the tokens of this call attend to each other: keep none in `self`.",
+    ),
     "from_the_start": ("causal mask aligned at the start", "With a cache, token i stands at n_k - n + i."),
     "pieces_from_the_start": (
         "new tokens causal from the start",
@@ -812,7 +962,10 @@ LAYER = {
     ),
     "no_cache": ("cache not used", "`cache.append(k, v)` returns all keys and values so far: attend to those."),
     "twice": ("cache appended to twice", "One call of `append` takes keys and values together."),
-    "cache_repeated": ("repeated heads put into the cache", "Cache h_kv heads, and repeat them afterwards."),
+    "cache_repeated": (
+        "repeated heads put into the cache",
+        "The cache would be h / h_kv times as large: append first, then repeat.",
+    ),
     "detached": ("gradient cut off", "No `detach`, no `.data`, no NumPy on the way."),
     "float32": ("result always in float32", "The result has the dtype of the input: nothing is converted."),
     "any_size": (
