@@ -24,6 +24,7 @@ from autograder.checking import (
     Failed,
     Message,
     Report,
+    Result,
     Status,
     Suite,
     families,
@@ -51,7 +52,7 @@ from autograder.checking.expect import (
     told_by,
 )
 from autograder.checking.pieces import fits, scaled, softmax, stretched, transposed
-from autograder.checking.report import first_wrong
+from autograder.checking.report import finding, first_wrong
 from autograder.checking.subject import Subject, attempt, twin
 from autograder.course import Exercise
 
@@ -1002,7 +1003,7 @@ def test_the_window_of_a_vector_and_of_a_number():
 
 @pytest.fixture
 def report(suite, list_wrong):
-    list_wrong(table_of_squares)
+    list_wrong(squares)
     return suite.examine("double", lambda A: A * A, 6, SEED)
 
 
@@ -1368,3 +1369,21 @@ def test_an_exception_is_told_without_what_torch_did_inside_and_arguments_by_wha
     assert failure_of(asked.run_remote, probed, 5, (), 0) == "fails raised RuntimeError: size 4 is invalid"
     given = functools.partial(asked.run_remote, given="a layer of 3 heads")
     assert failure_of(given, probed, 5) == "fails raised RuntimeError for a layer of 3 heads: size 4 is invalid"
+
+
+@pytest.mark.parametrize(
+    ("label", "hint", "told"),
+    [
+        ("W transposed", "W transposed.", "W transposed."),
+        ("W transposed", "`W` is transposed. Leave it as it is.", "W transposed. Leave it as it is."),
+        ("W transposed", "W transposed twice. Once is enough.", "W transposed. W transposed twice. Once is enough."),
+        ("divided by d.", "The scores are divided by d.", "divided by d. The scores are divided by d."),
+        ("W 转置了", "`W` 转置了。保持原样。", "W 转置了. 保持原样。"),
+        ("", "W is transposed.", "W is transposed."),
+    ],
+)
+def test_a_hint_that_begins_with_its_label_is_told_once(label, hint, told):
+    own = Result("values", "It is right.", 1, Status.FAILED, cause="turned", label=label, hint=hint)
+    assert finding(own) == told
+    own = Result("values", "It is right.", 1, Status.FAILED, relation=Message("It is {n} times.", n=3))
+    assert finding(own) == "It is 3 times."
