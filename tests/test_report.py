@@ -66,6 +66,7 @@ def test_what_a_class_misunderstood_is_told_in_the_words_of_its_students(monkeyp
         failed("cem", **times("sqrt(n)", "2.65")),
         failed("<i>dee</i>", **times("sqrt(d)", "1.73")),
         failed("eva"),
+        failed("fay", relation=Message("`{function}` calls `{helper}`: mend that first.", function="f", helper="g")),
     ]
     monkeypatch.setattr(records, "all_of", lambda course: graded)
     course, path = Course(root=tmp_path, into=tmp_path), tmp_path / "report.html"
