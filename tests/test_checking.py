@@ -154,7 +154,7 @@ def test_expect_array_names_shape_dtype_and_type():
     assert failure(expect_array, A, (3, 2))[1] == ["the number of axes (2) is right"]
     assert failure(expect_array, A, (6,)) == ("the result should have shape (6,), and has (2, 3).", [])
     assert failure(expect_array, A, (2, 3), np.float32, what="Z") == (
-        "Z should have the inputs' dtype float32, and has float64.",
+        "Z should have dtype float32, and has float64.",
         ["the shape (2, 3) is right"],
     )
     assert failure(expect_array, A, dtype=np.float32)[1] == []
@@ -245,7 +245,7 @@ def test_expect_dtypes_converts_what_is_floating_and_nothing_else():
     assert seen == [(np.dtype(dtype), np.dtype(bool), int) for dtype in (np.float32, np.float64, np.float16)]
     wide = Subject("wide", lambda A: A.astype(float))
     assert failure_of(expect_dtypes, wide, np.ones(2)).endswith(
-        "should have the inputs' dtype float32, and has float64."
+        "should have dtype float32, and has float64."
     )
     second = Subject("second", lambda A: (A, A.astype(np.float32)))
     assert failure_of(expect_dtypes, second, np.ones(2), names="XY").startswith("Y should have")
