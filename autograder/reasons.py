@@ -33,18 +33,22 @@ def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
 
 
 def lost_to(cell: CellResult) -> str:
-    """Return what cost a check cell its points, in a line: the first check that failed, and the likely cause."""
+    """Return what cost a check cell its points, in a line: the first check that failed, and why.
+
+    That is what its author reads: the likely cause, else how the result differs from the expected one.
+    """
     if cell.given is not None:
         return str(BY_A_PERSON)
     failed = [check for check in cell.checks if check.status == Status.FAILED]
     blocked = [check for check in cell.checks if check.status == Status.BLOCKED]
     if failed:
         named = [check for check in failed if check.cause]
+        related = [check for check in failed if str(check.relation)]
         title = str(Message(failed[0].title)).rstrip(".")
         if named:
             cause = str(Message("likely {label}", label=Message(named[0].label or words_of(named[0].cause))))
         else:
-            cause = str(failed[0].message)[:MOST_MESSAGE].rstrip(".")
+            cause = str(related[0].relation if related else failed[0].message)[:MOST_MESSAGE].rstrip(".")
         if len(failed) > 1:
             text = "{cause}; does not hold: {title} (and {count} more)"
             return str(Message(text, cause=cause, title=title, count=len(failed) - 1))

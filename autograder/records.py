@@ -15,9 +15,9 @@ from autograder.checking.words import Message
 from autograder.course import Course
 from autograder.results import Record
 
-SCHEMA = 5
+SCHEMA = 6
 """The version of `grade.json`; all are read. The first had none, and texts where messages are today; up to the third,
-a blocked check was called waiting; up to the fourth, no check was advice."""
+a blocked check was called waiting; up to the fourth, no check was advice; up to the fifth, none had a relation."""
 
 CODEC = Converter(detailed_validation=False)
 """Between our dataclasses and what JSON has."""

@@ -3,12 +3,14 @@
 import base64
 import hashlib
 import os
+import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -18,10 +20,11 @@ from markupsafe import Markup
 from autograder import changes, reasons, records
 from autograder.changes import Change, Sum
 from autograder.checking import Status
+from autograder.checking.report import likely
 from autograder.checking.words import Message, shown
 from autograder.course import Course, UserError
 from autograder.feedback.page import inline_code
-from autograder.results import CellResult, Kind, Record
+from autograder.results import CellResult, CheckResult, Kind, Record
 from autograder.sanitize import text
 
 BINS = 10
@@ -29,6 +32,8 @@ NEARLY_ALL = 0.8
 """Share of a class that fails a check which is pointed out."""
 SCREEN = 50
 """Rows that a table of the page shows at one time, and all that it has without JavaScript."""
+NAMED = 6
+"""Students that are named beside what they misunderstood; more are folded."""
 SIGNS = {
     "passed": ("p", "✓"), "failed": ("f", "✗"), "blocked": ("w", "…"), "unverified": ("u", "◌"), "advice": ("a", "i"),
     "open": ("o", "?"),
@@ -36,6 +41,8 @@ SIGNS = {
 """By a mark: its letter in the page's data, and its sign."""
 ERROR = Message("the cell ended in an error")
 WITHOUT_POINTS = "{name}, without points"
+OTHER_NUMBERS = "The numbers are one student's; others' differ."
+ONLY_NUMBERS = re.compile(r"[-+\d\s.,;:()eE]*|-?inf|nan")
 NO_NOTEBOOK = Message("not a notebook")
 
 
@@ -77,12 +84,17 @@ class Lost(NamedTuple):
 
 
 class Met(NamedTuple):
-    """A misconception that was met, what its author is told, and in how many submissions it was."""
+    """What was misunderstood of a function, in the words that its authors read, by how many students and which.
+
+    That is a listed misconception, with its hint, or a relation of what came to what is expected, as `label`.
+    """
 
     function: str
     label: str
     hint: str
     students: int
+    who: list[str]
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -120,6 +132,7 @@ class Assignment:
     checks: list[Lost]
     misconceptions: list[Met]
     rows: list[Row]
+    links: dict[str, str]
     pending: int
     columns: list[Column]
     functions: list[tuple[str, int]]
@@ -173,7 +186,7 @@ def _html(page: Page, base: str) -> str:
         loader=PackageLoader("autograder"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["code"] = inline_code
-    environment.globals.update(shown=shown, screen=SCREEN)
+    environment.globals.update(shown=shown, screen=SCREEN, named=NAMED)
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     script = environment.loader.get_source(environment, "report.js")[0]  # type: ignore[union-attr]
     return environment.get_template("report.html.j2").render(
@@ -238,7 +251,7 @@ def _changed(change: Change | None, texts: _Texts) -> list[Any]:
 
 
 def _assignment(course: Course, path: Path, name: str, handed_in: list[Record], names: dict[str, str]) -> Assignment:
-    checks, misconceptions = costs(handed_in)
+    checks, misconceptions = costs(handed_in, names)
     columns = _columns(handed_in)
     hard, never = _telling(columns, handed_in)
     rows = _rows(course, path, handed_in, names, columns)
@@ -252,6 +265,7 @@ def _assignment(course: Course, path: Path, name: str, handed_in: list[Record], 
         checks=checks,
         misconceptions=misconceptions,
         rows=rows,
+        links={row.student: row.link for row in rows},
         pending=sum(record.pending > 0 for record in handed_in),
         columns=columns,
         functions=[(name, len(list(group))) for name, group in groupby(column.function for column in columns)],
@@ -261,19 +275,19 @@ def _assignment(course: Course, path: Path, name: str, handed_in: list[Record], 
     )
 
 
-def costs(records: list[Record]) -> tuple[list[Lost], list[Met]]:
-    """Return what cost a class most: points lost by check (of what is worth any), and each misconception met.
+def costs(records: list[Record], names: Mapping[str, str] = MappingProxyType({})) -> tuple[list[Lost], list[Met]]:
+    """Return what cost a class most: points lost by check (of what is worth any), and what was misunderstood.
 
-    Both are sorted by cost.
+    Both are sorted by cost; `names` has what students are called in place of their names.
     """
     lost: defaultdict[tuple[str, str], float] = defaultdict(float)
     students: Counter[tuple[str, str]] = Counter()
-    met: Counter[tuple[str, str]] = Counter()
-    hints: dict[tuple[str, str], str] = {}
+    who: defaultdict[tuple[str, Any], list[str]] = defaultdict(list)
+    said: dict[tuple[str, Any], tuple[str, str, str]] = {}
     for record in records:
         for cell in record.cells.values():
             total = sum(check.weight for check in cell.checks) or 1
-            causes = set()
+            found = set()
             for check in cell.checks:
                 if not check.status.costs_points:
                     continue
@@ -281,14 +295,37 @@ def costs(records: list[Record]) -> tuple[list[Lost], list[Met]]:
                     key = (cell.subject, check.title)
                     lost[key] += cell.max_points * check.weight / total
                     students[key] += 1
-                if check.cause:
-                    cause = (cell.subject, check.label or reasons.words_of(check.cause))
-                    causes.add(cause)
-                    hints[cause] = check.hint
-            met.update(causes)
+                # What fails through an earlier function is counted there.
+                if check.cause or (str(check.relation) and "helper" not in check.relation.values):
+                    key, told = _told(check)
+                    found.add((cell.subject, key))
+                    if said.setdefault((cell.subject, key), told)[0] != told[0]:
+                        said[cell.subject, key] = (said[cell.subject, key][0], OTHER_NUMBERS, "relation")
+            for one in found:
+                who[one].append(names.get(record.student, record.student))
     most_first = sorted(lost.items(), key=lambda item: item[1], reverse=True)
     checks = [Lost(*key, points, students[key]) for key, points in most_first]
-    return checks, [Met(*key, hints[key], count) for key, count in met.most_common()]
+    most_met = sorted(who.items(), key=lambda item: (-len(item[1]), item[0][0]))
+    met = [
+        Met(key[0], *said[key][:2], len(students), sorted(students, key=_natural), said[key][2])
+        for key, students in most_met
+    ]
+    return checks, met
+
+
+def _told(check: CheckResult) -> tuple[Any, tuple[str, str, str]]:
+    """Return what a finding has in common with others like it, and its label, its hint and its kind."""
+    if check.cause:
+        label, hint = likely(check.label or reasons.words_of(check.cause), check.hint)
+        return label, (label, hint, "cause")
+    values = check.relation.values.items()
+    key = check.relation.text, *[str(value) for name, value in values if not _is_drawn(name, value)]
+    return key, (str(check.relation), "", "relation")
+
+
+def _is_drawn(name: str, value: Any) -> bool:
+    """Tell whether a value of a relation is a number that another draw has otherwise."""
+    return name not in ("axis", "by") and ONLY_NUMBERS.fullmatch(str(value)) is not None
 
 
 def _columns(records: list[Record]) -> list[Column]:

@@ -30,7 +30,10 @@ class Kind(StrEnum):
 
 @dataclass
 class CheckResult:
-    """What one check found of one function. What an unverified one needs of a machine, `on` says."""
+    """What one check found of one function. What an unverified one needs of a machine, `on` says.
+
+    `cause`, with its label and hint, or `relation` is what its author reads of why it failed.
+    """
 
     name: str
     title: str
@@ -41,6 +44,7 @@ class CheckResult:
     label: str = ""
     hint: str = ""
     on: str = ""
+    relation: Message = field(default_factory=lambda: Message(""))
 
 
 @dataclass

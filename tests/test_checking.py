@@ -24,6 +24,7 @@ from autograder.checking import (
     Failed,
     Message,
     Report,
+    Result,
     Status,
     Suite,
     families,
@@ -48,9 +49,10 @@ from autograder.checking.expect import (
     expect_tuple,
     expect_unchanged,
     shapes,
+    told_by,
 )
 from autograder.checking.pieces import fits, scaled, softmax, stretched, transposed
-from autograder.checking.report import first_wrong
+from autograder.checking.report import finding, first_wrong
 from autograder.checking.subject import Subject, attempt, twin
 from autograder.course import Exercise
 
@@ -152,7 +154,7 @@ def test_expect_array_names_shape_dtype_and_type():
     assert failure(expect_array, A, (3, 2))[1] == ["the number of axes (2) is right"]
     assert failure(expect_array, A, (6,)) == ("the result should have shape (6,), and has (2, 3).", [])
     assert failure(expect_array, A, (2, 3), np.float32, what="Z") == (
-        "Z should have the inputs' dtype float32, and has float64.",
+        "Z should have dtype float32, and has float64.",
         ["the shape (2, 3) is right"],
     )
     assert failure(expect_array, A, dtype=np.float32)[1] == []
@@ -243,7 +245,7 @@ def test_expect_dtypes_converts_what_is_floating_and_nothing_else():
     assert seen == [(np.dtype(dtype), np.dtype(bool), int) for dtype in (np.float32, np.float64, np.float16)]
     wide = Subject("wide", lambda A: A.astype(float))
     assert failure_of(expect_dtypes, wide, np.ones(2)).endswith(
-        "should have the inputs' dtype float32, and has float64."
+        "should have dtype float32, and has float64."
     )
     second = Subject("second", lambda A: (A, A.astype(np.float32)))
     assert failure_of(expect_dtypes, second, np.ones(2), names="XY").startswith("Y should have")
@@ -621,36 +623,148 @@ def test_an_answer_that_passes_a_check_is_no_cause_of_failing_it(list_wrong):
     assert (result.status, result.cause) == ("failed", "")
 
 
-def test_the_cause_that_explains_most_checks_wins_and_the_first_of_equals(list_wrong):
+@pytest.fixture
+def table_of_squares(list_wrong):
+    """Examine f(n) for n = 1, 2, 3, right where it is n² times `unit`; returns its causes, by check.
+
+    `table_of_squares(came, unit, wrong)` takes what comes for each n, of the function and of listed answers, by name.
+    """
     own = Suite("checks", read={})
+    units = []
 
     @own.check()
     def at_one(f, draw):
         """f(1) is 1."""
-        expect_close(np.asarray(f(1)), 1)
+        expect_close(np.asarray(f(1)), 1 * units[-1])
 
     @own.check()
     def at_two(f, draw):
         """f(2) is 4."""
-        expect_close(np.asarray(f(2)), 4)
+        expect_close(np.asarray(f(2)), 4 * units[-1])
 
     @own.check()
     def at_three(f, draw):
         """f(3) is 9."""
-        expect_close(np.asarray(f(3)), 9)
+        expect_close(np.asarray(f(3)), 9 * units[-1])
 
-    def table(name, *values):
-        def answer(n):
-            return np.float64(values[n - 1])
+    def examined(came, unit, **wrong):
+        def table(name, values):
+            def answer(n):
+                return values[n - 1] * unit
 
-        answer.__name__ = name
-        return misconception("f", hint=name)(answer)
+            answer.__name__ = name
+            return misconception("f", hint=name)(answer)
 
-    list_wrong(table("part", 7, 4, 8), table("more", 7, 8, 9), table("more_too", 7, 8, 9))
-    report = own.examine("f", table("", 7, 8, 9), 1, SEED)
-    assert [result.cause for result in report.results] == ["more", "more", ""]
-    report = own.examine("f", table("", 7, 4, 9), 1, SEED)  # both explain the first, each with one check more
-    assert [result.cause for result in report.results] == ["part", "", ""]
+        units.append(unit)
+        list_wrong(*[table(name, values) for name, values in wrong.items()])
+        return [result.cause for result in own.examine("f", table("", came), 1, SEED).results]
+
+    return examined
+
+
+SEVERAL, ONE = np.array([1.0, 0.3, -2.0]), np.float64(1)
+
+
+def test_the_cause_that_explains_most_checks_wins_and_the_first_of_equals(table_of_squares):
+    wrong = {"part": (7, 4, 8), "more": (7, 8, 9), "more_too": (7, 8, 9)}
+    assert table_of_squares((7, 8, 9), SEVERAL, **wrong) == ["more", "more", ""]
+    assert table_of_squares((7, 4, 9), SEVERAL, **wrong) == [
+        "part",
+        "",
+        "",
+    ]  # both explain one more
+
+
+def test_a_cause_agrees_in_every_failed_check_that_it_fails(table_of_squares):
+    assert table_of_squares((7, 8, 9), SEVERAL, other=(7, 5, 9)) == ["", "", ""]
+    assert table_of_squares((7, 8, 9), SEVERAL, other=(7, 4, 9)) == [
+        "other",
+        "",
+        "",
+    ]  # what it passes is none of its
+
+
+def test_a_single_number_is_enough_only_if_all_other_checks_agree(table_of_squares):
+    assert table_of_squares((7, 4, 9), ONE, other=(7, 4, 8)) == ["", "", ""]
+    assert table_of_squares((7, 4, 9), np.ones(3), other=(7, 4, 8)) == ["", "", ""]
+    assert table_of_squares((7, 4, 9), ONE, same=(7, 4, 9)) == ["same", "", ""]
+
+
+def test_a_single_number_is_enough_if_it_agrees_in_many_draws(list_wrong):
+    own = Suite("checks", read={})
+
+    def count(X):
+        return int((X > 0).sum())
+
+    @own.check()
+    def counted(f, draw):
+        """It counts what is positive."""
+        X = draw.array(20)
+        expect_close(np.asarray(f(X)), count(X))
+
+    @own.check()
+    def at_ones(f, draw):
+        """Of ones it counts all."""
+        expect_close(np.asarray(f(np.ones(4))), 4)
+
+    @misconception("f", hint="What is 0 or less.")
+    def others(X):
+        return int((X <= 0).sum())
+
+    list_wrong(others)
+
+    def causes(function):
+        return [result.cause for result in own.examine("f", function, 1, SEED).results]
+
+    assert causes(lambda X: 4 if len(X) == 4 else others(X)) == ["others", ""]
+    drawn = []
+    for seed in (SEED, SEED + 1):
+        own.examine("f", lambda X: drawn.append(X) or 0, 1, seed, diagnosis=False)
+    drawn = {X.tobytes() for X in drawn if len(X) > 4}
+    assert causes(lambda X: 4 if len(X) == 4 else others(X) + (X.tobytes() not in drawn)) == ["", ""]
+
+
+def test_a_text_that_a_check_got_is_no_evidence(list_wrong):
+    """Such as what an error said on another device: the mistake that the listed answer has is not seen in it."""
+    own = Suite("checks", read={})
+
+    @own.check()
+    def values(f, draw):
+        """Values."""
+        expect_close(f(draw.array(3)), np.zeros(3))
+
+    @own.check()
+    def elsewhere(f, draw):
+        """It runs on another device."""
+        said = f.run_remote(lambda f: [str(f(None))])
+        if said != ["fine"]:
+            raise Failed(f"There it said: {said}")
+
+    @misconception("f", hint="True means: may attend.")
+    def mask_the_other_way(x):
+        return "two devices" if x is None else x
+
+    list_wrong(mask_the_other_way)
+    causes = [own.cause for own in own.examine("f", mask_the_other_way, 1, SEED).results]
+    assert causes == ["mask_the_other_way"] * 2
+    report = own.examine("f", lambda x: "two devices" if x is None else 0 * x, 1, SEED)
+    assert [result.status for result in report.results] == ["passed", "failed"]
+    assert report.results[1].cause == ""
+
+
+def test_of_a_check_that_ended_in_an_exception_no_numbers_are_told(list_wrong):
+    own = Suite("checks", read={})
+
+    @own.check()
+    def twice(f, draw):
+        """f(f(2)) is 8."""
+        with told_by(lambda: "What came is 2 a."):
+            expect_close(np.asarray(f(f(2))), 8)
+
+    list_wrong()
+    assert own.examine("f", lambda n: n, 1, SEED).results[0].relation == "What came is 2 a."
+    report = own.examine("f", lambda n: 4 if n == 2 else 1 / 0, 1, SEED)
+    assert report.results[0].raised and report.results[0].relation == ""
 
 
 @pytest.mark.parametrize(
@@ -1270,3 +1384,21 @@ def test_an_exception_is_told_without_what_torch_did_inside_and_arguments_by_wha
     assert failure_of(asked.run_remote, probed, 5, (), 0) == "fails raised RuntimeError: size 4 is invalid"
     given = functools.partial(asked.run_remote, given="a layer of 3 heads")
     assert failure_of(given, probed, 5) == "fails raised RuntimeError for a layer of 3 heads: size 4 is invalid"
+
+
+@pytest.mark.parametrize(
+    ("label", "hint", "told"),
+    [
+        ("W transposed", "W transposed.", "W transposed."),
+        ("W transposed", "`W` is transposed. Leave it as it is.", "W transposed. Leave it as it is."),
+        ("W transposed", "W transposed twice. Once is enough.", "W transposed. W transposed twice. Once is enough."),
+        ("divided by d.", "The scores are divided by d.", "divided by d. The scores are divided by d."),
+        ("W 转置了", "`W` 转置了。保持原样。", "W 转置了. 保持原样。"),
+        ("", "W is transposed.", "W is transposed."),
+    ],
+)
+def test_a_hint_that_begins_with_its_label_is_told_once(label, hint, told):
+    own = Result("values", "It is right.", 1, Status.FAILED, cause="turned", label=label, hint=hint)
+    assert finding(own) == told
+    own = Result("values", "It is right.", 1, Status.FAILED, relation=Message("It is {n} times.", n=3))
+    assert finding(own) == "It is 3 times."

@@ -216,6 +216,32 @@ def test_listed_classes_name_the_cause_and_families_are_made_of_them(scales):
     assert names == ["Forgets", "Scale_returns_nothing", "Scale_cut_off_from_autograd"]
 
 
+def test_two_modules_that_lack_something_are_alike_if_they_lack_the_same(scales):
+    """Where a check says no more of a module than what it lacks, that is all there is to compare."""
+    own = Suite("checks", read={})
+
+    @own.check()
+    def parameters(Scale, draw):
+        """It has its parameters."""
+        (n,) = draw.sizes(1)
+        expect_parameters(Scale.module(n), {"weight": (n,)})
+
+    def named(name):
+        class Mine(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.register_parameter(name, nn.Parameter(torch.rand(n)))
+
+        return Mine
+
+    bare = sys.modules["misconceptions"].bare = misconception("Scale", label="a bias alone", hint="Scale.")(
+        named("bias")
+    )
+    (found,), (other,) = (own.examine("Scale", made).results for made in (bare, named("weights")))
+    assert str(found.message) != str(other.message)
+    assert (found.label, other.label) == ("a bias alone", "")
+
+
 def test_relations_are_found_of_what_a_module_returns(scales):
     class Mine(Scale):
         def forward(self, x):

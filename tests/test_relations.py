@@ -10,7 +10,14 @@ import pytest
 from autograder.authoring import loader
 from autograder.authoring.hint_coverage import hints
 from autograder.checking import Draw, Report, Suite, families, misconception, right, show
-from autograder.checking.expect import expect_agrees, expect_array, expect_dtypes, expect_raises, expect_unchanged
+from autograder.checking.expect import (
+    expect_agrees,
+    expect_array,
+    expect_close,
+    expect_dtypes,
+    expect_raises,
+    expect_unchanged,
+)
 from autograder.checking.relations import MOST, RELATIONS, Mismatch, relate
 
 SEED = 3
@@ -438,3 +445,45 @@ def test_what_comes_again_after_two_places_is_not_called_shifted_by_two():
         return Mismatch(e, g)
 
     assert "shifted" not in str(relate(mismatch(1), lambda: [mismatch(2), mismatch(3)]))
+
+
+def numbers(*pairs):
+    own = [Mismatch(np.asarray(float(e)), np.asarray(float(g))) for e, g in pairs]
+    return str(relate(own[0], lambda: own[1:]))
+
+
+def test_a_number_that_is_always_the_same_is_no_function_of_the_expected_one():
+    assert numbers((2, 1), (5, 1), (3, 1)) == "", "the sign of it, for example"
+    assert numbers((2, 4), (2, 4), (2, 4)) == "", "its square, or twice as much"
+    assert numbers((2, 4), (3, 9), (5, 25)) == "Instead of the result came the square of the expected one."
+
+
+def test_a_small_number_is_looked_at_in_many_draws(listed):
+    """That it is one less than expected happens in three draws, too, by accident."""
+    own = Suite("checks", read={})
+
+    @right("count")
+    def of_all(X):
+        return int((X > 0).sum())
+
+    listed.of_all = of_all
+
+    @own.check()
+    def values(count, draw):
+        """It counts the positive elements."""
+        X = draw.array(20)
+        expect_close(np.asarray(count(X)), of_all(X))
+
+    drawn = []
+    own.examine("count", lambda X: drawn.append(X) or -5, 1, SEED, diagnosis=False)
+    for seed in (SEED + 1, SEED + 2):
+        own.examine("count", lambda X: drawn.append(X) or -5, 1, seed, diagnosis=False)
+
+    def by_accident(X):
+        return of_all(X) - (1 if any(np.array_equal(X, other) for other in drawn) else 2)
+
+    told = [own.examine("count", function, 1, SEED).results[0].relation for function in (
+        lambda X: of_all(X) - 1, by_accident
+    )]  # fmt: skip
+    assert str(told[0]) == "Instead of the result came the expected one minus 1."
+    assert "minus 1" not in str(told[1])

@@ -47,6 +47,48 @@ def record(student, assignment, number):
     return dataclasses.replace(made, history=[CODEC.unstructure(before)])
 
 
+def test_what_a_class_misunderstood_is_told_in_the_words_of_its_students(monkeypatch, tmp_path):
+    """Causes and relations, with who they are of: most first; numbers of a draw make no other one."""
+
+    def failed(student, **finding):
+        check = CheckResult("sums", "Rows sum to 1.", 2.0, Status.FAILED, Message("8 of 8 are wrong."), **finding)
+        return dataclasses.replace(
+            record(student, "01-toy", 1), cells={"check_add": CellResult(0, 4.0, subject="add", checks=[check])}
+        )
+
+    def times(text, factor):
+        return {"relation": Message("It is {text} = {factor} times as large.", text=text, factor=factor)}
+
+    cause = {"cause": "turned", "label": "`W` transposed", "hint": "W is transposed. Leave it as it is."}
+    graded = [
+        failed("ada", **times("sqrt(d)", "2.65")),
+        failed("ben", **cause),
+        failed("cem", **times("sqrt(n)", "2.65")),
+        failed("<i>dee</i>", **times("sqrt(d)", "1.73")),
+        failed("eva"),
+        failed("fay", relation=Message("`{function}` calls `{helper}`: mend that first.", function="f", helper="g")),
+    ]
+    monkeypatch.setattr(records, "all_of", lambda course: graded)
+    course, path = Course(root=tmp_path, into=tmp_path), tmp_path / "report.html"
+    (own,) = report.write(course, path).assignments
+    assert [(met.label, met.kind, met.students, met.who) for met in own.misconceptions] == [
+        ("It is sqrt(d) = 2.65 times as large.", "relation", 2, ["<i>dee</i>", "ada"]),
+        ("`W` transposed", "cause", 1, ["ben"]),
+        ("It is sqrt(n) = 2.65 times as large.", "relation", 1, ["cem"]),
+    ]
+    assert [met.hint for met in own.misconceptions] == [report.OTHER_NUMBERS, "Leave it as it is.", ""]
+    text = path.read_text(encoding="utf-8")
+    told = BeautifulSoup(text, "html.parser").find("table", class_="met").get_text(" ", strip=True)
+    assert "W transposed. Leave it as it is. 1 ben" in told and "<i>" not in text.partition("<script")[0]
+    reasons = {student: row["reasons"] for (student, _), row in rows_of(text).items()}
+    assert reasons["ada"] == ["add −4: It is sqrt(d) = 2.65 times as large; does not hold: Rows sum to 1"]
+    assert reasons["ben"] == ["add −4: likely `W` transposed; does not hold: Rows sum to 1"]
+    assert reasons["eva"] == ["add −4: 8 of 8 are wrong; does not hold: Rows sum to 1"]
+    (nameless,) = report.write(course, path, anonymous=True).assignments
+    assert {name.split()[0] for met in nameless.misconceptions for name in met.who} == {"Student"}
+    assert "ada" not in path.read_text(encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """Write a report as `written(students, exercises, anonymous)`; its page, and its file."""

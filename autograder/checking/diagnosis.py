@@ -5,6 +5,7 @@ It only says what was found: points are settled before it begins.
 
 import functools
 import inspect
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,12 +14,18 @@ import numpy as np
 
 from .expect import BY_HAND, RTOL, THE_RESULT, Failed, as_numbers, as_plain, is_module, lives_elsewhere, said
 from .mismatch import Mismatch
-from .relations import relate
+from .relations import relate, single
 from .subject import Attempt, Call, Check, Subject, attempt, called, run_check
 from .words import Message
 
 QUICK = 0.5
 """Seconds within which a check must have failed to be run again for a relation: hints must not use up a limit."""
+
+DRAWS = 8
+"""In how many other draws a single number is looked at: where it is a small one, many mistakes come to it."""
+
+MOST_SECONDS = 1.0
+"""For all of these draws."""
 
 ROUNDINGS = 16
 """How many times the rounding of a number may be what is left where numbers like it cancel."""
@@ -102,10 +109,12 @@ class Diagnosis:
     ) -> Iterator[tuple[str, Finding]]:
         """Yield the cause of each failed check: the listed wrong answer that behaves as this function did.
 
-        What passes a check is no cause of failing it. Where several wrong answers behave alike in a failed check,
-        the one that does so in most of all checks explains most; of equals, the one listed first. It has to behave
-        alike in another draw as well. Where many mistakes come to the same, such as an error, or 0, 1 or NaN
-        everywhere, it has to behave alike in all the other checks.
+        What passes a check is no cause of failing it, and what fails another one in which this function failed, and
+        in another way, is no cause of anything. Where several wrong answers behave alike in a failed check, the one
+        that does so in most of all checks explains most; of equals, the one listed first. It has to behave alike in
+        another draw as well. Where a check came to less than two numbers, such as an error, one number, or the same
+        one everywhere, many mistakes come to that: then it has to behave alike in more draws, in which that changes,
+        or in all the other checks, and to be told the same.
         """
         failed = [check for check in checks if check.__name__ in attempts and attempts[check.__name__].failure]
         others = [check for check in checks if check.__name__ in attempts and check not in failed]
@@ -131,7 +140,17 @@ class Diagnosis:
                 return len(same) + sum(not _fails(check, wrong) for check in others)
             return len(same) + sum(bool(alike_in(check, wrong)) for check in others)
 
+        @functools.cache
+        def disagrees(place: int) -> bool:
+            wrong, same = agreed[place]
+            return any(
+                check.__name__ not in same and _speaks(attempts[check.__name__]) and _fails(check, wrong)
+                for check in failed
+                if check.weight
+            )
+
         for check in failed:
+            made = attempts[check.__name__]
             places = [place for place, (_, same) in enumerate(agreed) if check.__name__ in same]
             while places:
                 # Only where several could be the cause does it matter how much more each of them explains.
@@ -140,11 +159,13 @@ class Diagnosis:
                     if len(agreed[place][1]) + len(others) > explained(best) and explained(place) > explained(best):
                         best = place
                 wrong = agreed[best][0]
-                says_little = _says_little(attempts[check.__name__].calls[-1:])
-                if says_little and explained(best) < len(failed) + len(others):
-                    places.remove(best)
-                    continue
-                if wrong is function or self._alike_again(check, function, wrong, seed, attempts[check.__name__]):
+                if wrong is not function and disagrees(best):
+                    break  # nor is what does as the function in fewer checks
+                enough = not says_little(made.calls) or (
+                    explained(best) == len(failed) + len(others) and _said_alike(check, wrong, seed, made)
+                )
+                again = self._alike_again if enough else self._alike_in_many
+                if wrong is function or again(check, function, wrong, seed, made):
                     yield check.__name__, Finding(wrong.__name__, wrong.label, wrong.hint)
                     break
                 places.remove(best)
@@ -156,6 +177,23 @@ class Diagnosis:
             return True
         calls, failure, _seconds = attempt(check, function, seed + 1)
         return failure is None or bool(alike(check, wrong, seed + 1, calls))
+
+    @staticmethod
+    def _alike_in_many(check: Check, function: Any, wrong: Any, seed: int, made: Attempt) -> bool:
+        """Tell whether a wrong answer does what the function does in other draws, and that is not always the same."""
+        if made.seconds > QUICK or made.calls[-1].error is not None:
+            return False
+        came, begun = [evidence(made.calls)], time.perf_counter()
+        for other in range(seed + 1, seed + 1 + DRAWS):
+            calls, failure, _seconds = attempt(check, function, other)
+            if failure is None:
+                continue
+            if not alike(check, wrong, other, calls):
+                return False
+            came.append(evidence(calls))
+            if time.perf_counter() - begun > MOST_SECONDS:
+                break
+        return len(came) > 2 and len(set().union(*came)) > 1
 
     def _alike(self, check: Check, wrong: Any, seed: int, calls: list[Call]) -> str:
         # Most listed answers differ in the first call, which is had without what the check does around it.
@@ -192,18 +230,45 @@ def _fails(check: Check, wrong: Any) -> bool:
     return attempt(check, wrong, 0).failure is not None
 
 
-def _says_little(last: Sequence[Call]) -> bool:
-    """Tell whether many mistakes come to what the last call of a check came to."""
-    for call in last:
-        if not call.arguments:
-            return False  # what somebody worked out
-        if call.error is not None:
-            return not call.must_raise
-        numbers = as_numbers(call.result)
-        if numbers is None or not numbers.size:
-            return False
-        return any(bool(same.all()) for same in (np.isnan(numbers), numbers == 0, numbers == 1))
-    return False
+def _speaks(made: Attempt) -> bool:
+    """Tell whether what a function did in a check it failed can be held against a cause: an error, or what took
+    long to come to, cannot.
+    """
+    last = made.calls[-1] if made.calls else None
+    return last is not None and made.seconds <= QUICK and (last.error is None or last.must_raise)
+
+
+def says_little(calls: Sequence[Call]) -> bool:
+    """Tell whether many mistakes come to what the last call of a check came to: less than two numbers."""
+    if not calls or not (calls[-1].arguments or calls[-1].what):  # what somebody worked out
+        return False
+    if calls[-1].must_raise:  # that there is no error is what is wrong
+        return False
+    if calls[-1].error is None and calls[-1].result is None:  # nothing was returned
+        return False
+    return calls[-1].error is not None or len(evidence(calls)) < 2
+
+
+def evidence(calls: Sequence[Call]) -> set[float]:
+    """Return some of the numbers that the last call of a check came to: two of them tell one mistake from another."""
+    return {float(f"{number:.6g}") for number in _numbers_in(calls[-1].result if calls else None) if number == number}
+
+
+def _numbers_in(value: Any) -> Iterator[Any]:
+    """Yield some of the numbers in a value, whatever it is."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _numbers_in(item)
+    elif (numbers := as_numbers(value)) is not None:
+        yield from np.unique(numbers)[:3]
+
+
+def _said_alike(check: Check, wrong: Any, seed: int, made: Attempt) -> bool:
+    """Tell whether a wrong answer is told the same in a check: of modules and texts, that is what there is to see."""
+    failure = attempt(check, wrong, seed).failure
+    return failure is not None and made.failure is not None and str(failure.message) == str(made.failure.message)
 
 
 class _Unlike(BaseException):
@@ -379,16 +444,25 @@ def _relation(check: Check, function: Any, made: Attempt, answer: Any, seed: int
     Right answers of kernels are kernels too, and without a GPU too slow to be asked a hundred times: `quick` tells
     whether this one may be.
     """
+    if made.failure is not None and made.failure.raised:  # of numbers there is nothing to say
+        return ""
     if made.failure is not None and made.failure.relation:  # found by the check itself
         return made.failure.relation
     if made.seconds > QUICK or not any(call.arguments for call in made.calls):  # without, the same in each draw
         return ""
 
-    def again() -> list[Mismatch]:
-        seeds = seed + 1, seed + 2
-        return [_mismatch(check, attempt(check, function, other), answer, other, quick) for other in seeds]
+    first = _mismatch(check, made, answer, seed, quick)
 
-    return relate(_mismatch(check, made, answer, seed, quick), again)
+    def again() -> list[Mismatch]:
+        others: list[Mismatch] = []
+        begun = time.perf_counter()
+        for other in range(seed + 1, seed + 1 + (DRAWS if single(first) else 2)):
+            others.append(_mismatch(check, attempt(check, function, other), answer, other, quick))
+            if len(others) > 1 and time.perf_counter() - begun > MOST_SECONDS:
+                break
+        return others
+
+    return relate(first, again)
 
 
 def _mismatch(check: Check, made: Attempt, answer: Any, seed: int, quick: bool) -> Mismatch:

@@ -199,7 +199,7 @@ def expect_array(
         failure.shapes = tuple(shape), array.shape
         raise failure
     if dtype is not None and array.dtype != np.dtype(dtype):
-        message = "{what} should have the inputs' dtype {expected}, and has {got}."
+        message = "{what} should have dtype {expected}, and has {got}."
         held = [_shape_held(array)] if shape is not None else []
         failure = Failed(
             Message(message, what=what, expected=str(np.dtype(dtype)), got=str(array.dtype)), held, tells=True
@@ -218,7 +218,7 @@ def expect_tensor(
         raise Failed(Message(message, what=what, found=describe(got)), tells=True)
     array = expect_array(got, shape, what=what)
     if dtype is not None and got.dtype != dtype:
-        message = "{what} should have the inputs' dtype {expected}, and has {got}."
+        message = "{what} should have dtype {expected}, and has {got}."
         held = [_shape_held(array)] if shape is not None else []
         names = [str(kind).removeprefix("torch.") for kind in (dtype, got.dtype)]
         raise Failed(Message(message, what=what, expected=names[0], got=names[1]), held, tells=True)

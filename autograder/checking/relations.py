@@ -4,7 +4,7 @@ A relation is looked for in the first draw that failed, and said only if it hold
 well, whose sizes and values are others: what holds by accident does not hold there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import permutations
 from typing import Any
 
@@ -38,9 +38,20 @@ def relate(first: Mismatch, again: Callable[[], list[Mismatch]]) -> str | Messag
             for other in others:
                 held = dict(relation(other))
                 claims = {key: message for key, message in claims.items() if key in held}
-            if claims and others:
+            if claims and others and (relation is not a_number or _change([first, *others])):
                 return next(iter(claims.values()))
     return ""
+
+
+def single(mismatch: Mismatch) -> bool:
+    """Tell whether a single number was expected, and came."""
+    return all(own is not None and own.size == 1 for own in (mismatch.expected, mismatch.got))
+
+
+def _change(mismatches: Sequence[Mismatch]) -> bool:
+    """Tell whether single numbers differ from draw to draw, those expected and those that came: else any fits."""
+    pairs = zip(*[(float(own.expected.item()), float(own.got.item())) for own in mismatches], strict=True)  # type: ignore[union-attr]
+    return all(len(set(numbers)) > 1 for numbers in pairs)
 
 
 # A relation takes a mismatch and yields, for each thing that holds, a key, which another draw must have too, and a

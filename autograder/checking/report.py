@@ -1,5 +1,6 @@
 """What checks found: of each check a `Result`, of a function a `Report` with the points that come of it."""
 
+import re
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
@@ -12,6 +13,9 @@ from .words import Message
 
 MIME = "application/vnd.checking.report+json"
 """The MIME type under which a check cell's output carries its `Report`, for whoever grades."""
+
+_FIRST_SENTENCE = re.compile(r".+?(?:\.(?=\s|$)|。|$)", re.DOTALL)
+_LEFT_OUT = re.compile(r"\b(?:the|an?|is|are|was|were)\b|[`\s]|[.。]$")
 
 
 class Status(StrEnum):
@@ -102,6 +106,35 @@ class Report:
         for result in results:
             result.status = Status(result.status)
         return cls(**{**_known(cls, kept), "results": results})
+
+
+def likely(label: Any, hint: Any) -> tuple[str, str]:
+    """Return a cause's label and hint in the reader's language: the label without a full stop, the hint without a
+    first sentence that repeats it.
+    """
+    label, hint = words.shown(label).rstrip(words.FULL_STOPS), words.shown(hint).strip()
+    first = _FIRST_SENTENCE.match(hint)
+    if first and _bare(first[0]) == _bare(label):
+        hint = hint[first.end() :].strip()
+    return label, hint
+
+
+def _bare(sentence: str) -> str:
+    """Return a sentence without what a label leaves out."""
+    return _LEFT_OUT.sub("", sentence.casefold())
+
+
+def finding(result: Any) -> str:
+    """Return why a check failed, as all who read of it are told: the cause with its hint, else a relation, or "".
+
+    `result` is a `Result`, or what is kept of one.
+    """
+    if not result.cause:
+        return words.shown(result.relation)
+    label, hint = likely(result.label, result.hint)
+    if not label:  # a record from before there were labels
+        return hint
+    return str(Message("{label}. {hint}", label=label, hint=hint)).rstrip()
 
 
 def _json(value: Any) -> Any:

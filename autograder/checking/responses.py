@@ -141,8 +141,19 @@ def one_for_ones(asked: Responses) -> Claims:
     for name, argument in asked.arguments():
         came = asked(name, np.ones_like(argument))
         if came and equal(came[0], np.ones_like(came[0])) and not equal(came[1], came[0]):
-            message = "With ones for `{name}`, {what} should be 1 everywhere, and is between {low} and {high}."
             low, high = (f"{own:.4g}" for own in (came[1].min(), came[1].max()))
+            message = "With ones for `{name}`, {what} should be 1 everywhere, and is between {low} and {high}."
+            if low == high:
+                yield (
+                    ("ones", name),
+                    Message(
+                        "With ones for `{name}`, {what} should be 1, and is {low}.",
+                        name=name,
+                        what=asked.what,
+                        low=low,
+                    ),
+                )
+                continue
             yield ("ones", name), Message(message, name=name, what=asked.what, low=low, high=high)
 
 

@@ -102,9 +102,7 @@ def _exercise(found: "Assignment") -> dict[str, Any]:
         "pending": found.pending,
         "histogram": [{"share": bar.label, "count": bar.count} for bar in found.histogram],
         "lost": [{**lost._asdict(), "title": shown(lost.title)} for lost in found.checks],
-        "misconceptions": [
-            {**met._asdict(), "label": shown(met.label), "hint": shown(met.hint)} for met in found.misconceptions
-        ],
+        "misconceptions": [met._asdict() for met in found.misconceptions],
         "hard": [_check(column) for column in found.hard],
         "never_failed": [_check(column) for column in found.never],
         "rows": [_row(row) for row in found.rows],

@@ -30,7 +30,7 @@ from autograder.cells import (
     texts,
 )
 from autograder.checking import machine, show, words
-from autograder.checking.report import Report, Result, Status
+from autograder.checking.report import Report, Result, Status, likely
 from autograder.checking.words import Message
 from autograder.feedback import formulas, outcome_cell
 from autograder.feedback.values import Card, Finding, Function, Given, Output, Own, Page, Prose, Work
@@ -124,7 +124,7 @@ def _environment() -> Environment:
     made.filters.update(code=inline_code, number=_number)
     made.globals.update(_=words.translated, Kind=Kind, Message=Message, counted=words.counted, shown=words.shown)
     made.globals.update(lead=words.lead)
-    made.globals.update(ordered=show.ordered, instead=show.instead)
+    made.globals.update(ordered=show.ordered, instead=show.instead, likely=likely)
     return made
 
 
@@ -263,6 +263,7 @@ def _cards(function: Function) -> Iterator[Card]:
 def _finding(report: Report, result: Result) -> Finding:
     """Return what one check found, put into words."""
     where = result.where or {}
+    label, hint = likely(result.label, result.hint)
     return Finding(
         id=f"{report.subject}.{result.name}",
         title=words.shown(result.title),
@@ -272,8 +273,8 @@ def _finding(report: Report, result: Result) -> Finding:
         element=show.element(where) if where else "",
         lead=str(where["lead"]) if where.get("lead") else "",
         matrices=[(name, _matrix(where, name)) for name in show.SIDES] if "got_matrix" in where else [],
-        label=words.shown(result.label).rstrip("."),
-        hint=words.shown(result.hint),
+        label=label,
+        hint=hint,
     )
 
 

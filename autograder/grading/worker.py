@@ -256,6 +256,7 @@ def _cell_result(cell: Cell, checked: Checked | None, untouched: bool) -> CellRe
             label=result.label,
             hint=result.hint,
             on=result.on,
+            relation=_message(result.relation),
         )
         for result in report.results
     ]
