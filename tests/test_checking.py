@@ -244,9 +244,7 @@ def test_expect_dtypes_converts_what_is_floating_and_nothing_else():
     expect_dtypes(Subject("kept", kept), np.ones(2), np.ones(2, dtype=bool), 3, names="XY")
     assert seen == [(np.dtype(dtype), np.dtype(bool), int) for dtype in (np.float32, np.float64, np.float16)]
     wide = Subject("wide", lambda A: A.astype(float))
-    assert failure_of(expect_dtypes, wide, np.ones(2)).endswith(
-        "should have dtype float32, and has float64."
-    )
+    assert failure_of(expect_dtypes, wide, np.ones(2)).endswith("should have dtype float32, and has float64.")
     second = Subject("second", lambda A: (A, A.astype(np.float32)))
     assert failure_of(expect_dtypes, second, np.ones(2), names="XY").startswith("Y should have")
 

@@ -4,7 +4,7 @@ import html
 import sys
 from typing import Any
 
-from .report import Report, Result, Status
+from .report import Report, Result, Status, finding
 from .words import Message, joined, lead, shown
 from .words import translated as _
 
@@ -96,13 +96,6 @@ def ordered(report: Report) -> list[Result]:
     return sorted(report.results, key=lambda result: result.status == Status.ADVICE)
 
 
-def cause(result: Result) -> str:
-    """Return the label and the hint of a failed check's likely cause, as one text."""
-    if not result.label:  # a record from before there were labels
-        return shown(result.hint)
-    return str(Message("{label}. {hint}", label=shown(result.label).rstrip("."), hint=shown(result.hint))).rstrip()
-
-
 def held(result: Result) -> str:
     """Return the sentence that says what held before a check failed."""
     return str(Message("Held: {held}.", held=result.held))
@@ -169,7 +162,7 @@ def text(report: Report) -> str:
             lines.append(f"          {held(result)}")
         if result.cause and result.cause not in hinted:
             hinted.add(result.cause)
-            lines.append(f"          {lead('Likely cause:')}{cause(result)}")
+            lines.append(f"          {lead('Likely cause:')}{finding(result)}")
         if result.relation:
             lines.append(f"          {shown(result.relation)}")
         if result.where:
@@ -225,7 +218,7 @@ def as_html(report: Report) -> str:
             if result.cause and result.cause not in hinted:
                 hinted.add(result.cause)
                 likely = html.escape(lead("Likely cause:"))
-                parts.append(f'<p style="margin:.4em 0"><strong>{likely}</strong>{_code(cause(result))}</p>')
+                parts.append(f'<p style="margin:.4em 0"><strong>{likely}</strong>{_code(finding(result))}</p>')
             if result.relation:
                 parts.append(f'<p style="margin:.4em 0"><strong>{_inline(result.relation)}</strong></p>')
             if result.where:
