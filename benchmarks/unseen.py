@@ -1,7 +1,8 @@
 """What checks make of answers that were never listed: `python benchmarks/unseen.py`, or `... 01-qkv 05`.
 
 They lie in `tests/unseen/`, and were written from the released notebooks alone. Counts go to `book/data/unseen.json`,
-with what a reader may want to look at: wrong answers that lose no point, and right ones that lose some.
+with what a reader may want to look at: wrong answers that lose no point, and right ones that lose some; and which did
+so when they were graded for the first time, before a check was changed for their sake.
 """
 
 import argparse
@@ -32,7 +33,12 @@ def counted(folder):
             counts[told.why] += 1
         else:
             accepted.append(about)
-    return {**counts, "accepted": accepted, "rejected": rejected}
+    before = unseen.recorded().get(folder.name, {})
+    at_first = {
+        f"{what}_at_first": before.get(f"{what}_at_first", found)
+        for what, found in (("accepted", accepted), ("rejected", rejected))
+    }
+    return {**counts, "accepted": accepted, "rejected": rejected, **at_first}
 
 
 def main():

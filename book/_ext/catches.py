@@ -171,7 +171,7 @@ class AccuracyDirective(_Directive):
 class UnseenDirective(_Directive):
     """What became of answers that were never listed: counts that were written down."""
 
-    KINDS = ("wrong", "accepted", "cause", "relation", "words", "nothing", "right", "rejected")
+    KINDS = ("wrong", "accepted_at_first", "accepted", "cause", "relation", "words", "nothing", "right", "rejected")
 
     def run(self):
         self.env.note_dependency(str(unseen.RECORD))
@@ -183,9 +183,9 @@ class UnseenDirective(_Directive):
             body.append([name, *(str(counts[kind]) for kind in self.KINDS)])
             total += counts
         body.append([_("All"), *(str(total[kind]) for kind in self.KINDS)])
-        head = [_("Exercise"), _("Wrong"), _("Accepted"), _("Cause"), _("Relation"), _("Own words"), _("Nothing")]
-        head += [_("Right"), _("Rejected")]
-        return [table(head, body, (20, 10, 10, 10, 10, 10, 10, 10, 10), "abh-counts", "abh-summed")]
+        head = [_("Exercise"), _("Wrong"), _("Accepted at first"), _("Accepted now"), _("Cause"), _("Relation")]
+        head += [_("Own words"), _("Nothing"), _("Right"), _("Rejected")]
+        return [table(head, body, (19, 9, 9, 9, 9, 9, 9, 9, 9, 9), "abh-counts", "abh-summed")]
 
 
 class CatchesDirective(_Directive):

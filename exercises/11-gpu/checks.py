@@ -796,9 +796,11 @@ def layer_mask_and_causal(MultiHeadLayer, draw):
 
 @check(weight=0.5, needs=[layer_mask_and_causal])
 def layer_padding_and_causal(MultiHeadLayer, draw):
-    """Both hold where the mask has one row for all tokens of a sequence, (b, 1, n), as a padding mask has."""
+    """Both hold where the mask has one row for each sequence, (b, 1, n), with the padding behind or in front."""
     values = parameters(draw, 24, 4, 4)
-    expect_layer(loaded(MultiHeadLayer, values, 24, 4, 4), values, tensor(draw, 2, 7, 24), 4, 4, padding(7, 4), True)
+    layer, x = loaded(MultiHeadLayer, values, 24, 4, 4), tensor(draw, 2, 7, 24)
+    for mask in (padding(7, 4), padding(7, 4).flip(-1)):  # in front, the first tokens see nothing
+        expect_layer(layer, values, x, 4, 4, mask, True)
 
 
 @check(weight=0.25, needs=[layer_padding_and_causal])

@@ -863,6 +863,9 @@ def layer_of(fault, fused=True):
                     z = A.masked_fill(~seen.any(-1, keepdim=True), 0.0) @ v
                 elif fault == "added":
                     z = (q @ k.mT * scale + (1.0 - seen.to(q.dtype)) * -1e9).softmax(-1) @ v
+                elif fault == "nothing_early":
+                    A = (q @ k.mT * scale).masked_fill(~seen, -math.inf).softmax(-1)
+                    z = (A if mask is None else A.masked_fill(~mask.any(-1, keepdim=True), 0.0)) @ v
                 elif fault in ("nan", "even", "whole", "inverted"):
                     lowest = torch.finfo(q.dtype).min if fault == "even" else -math.inf
                     A = (q @ k.mT * scale).masked_fill(~seen, lowest).softmax(-1)
@@ -978,6 +981,10 @@ LAYER = {
     ),
     "three_axes": ("mask of three axes not unfolded", "(b, n, n_k) has one mask for each sequence: `mask[:, None]`."),
     "nan": ("a row without keys becomes NaN", "The softmax of -inf alone is NaN: such a query gets 0."),
+    "nothing_early": (
+        "rows without keys looked for too early",
+        "With padding in front and `is_causal`, the two leave the first tokens nothing: combine them, then look.",
+    ),
     "even": (
         "a row without keys looks at all",
         "Where all is masked, a finite lowest score gives equal weights: it gets 0.",
