@@ -88,7 +88,7 @@ def instead(report: Report) -> str | Message:
     if not report.instead:
         return ""
     names = joined("{left}, {right}", [f"`{name}`" for name in report.instead])
-    return Message("Tried with the course's {names} in place of yours, which still fails.", names=names)
+    return Message("Tried with the course's {names}: yours did not pass.", names=names)
 
 
 def ordered(report: Report) -> list[Result]:

@@ -579,7 +579,7 @@ def head_importance_shape(head_importance, draw):
 
 @check(weight=4, needs=[head_importance_shape])
 def head_importance_values(head_importance, draw):
-    """Entry t is the loss without head t alone minus that of the whole layer; `ablate_head`, if called, is right."""
+    """Entry t is the loss without head t alone minus that of the whole layer."""
     for _ in range(2):
         _, _, _, h, d_head = sizes(draw)
         found, expected = importance(head_importance, draw, h, d_head)
