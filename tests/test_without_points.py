@@ -324,7 +324,7 @@ def test_the_report_counts_its_mistakes_and_no_points(graded):
     assert any("by hand, without points" in said(head) for head in page.select(".picture .up"))
     lost, met = costs([record_of(course, student, "01-toy") for student in ANSWERS])
     assert [row for row in lost if row[0] == "by_hand"] == []
-    assert {(label, count) for subject, label, _hint, count in met if subject == "by_hand"} == {
+    assert {(own.label, own.students) for own in met if own.function == "by_hand"} == {
         ("both exchanged", 1),
         ("thirds for quarters", 1),
     }

@@ -234,10 +234,10 @@ class Suite:
         Where that cannot be done, its points wait for a person.
         """
         earlier = list(dict.fromkeys(check.subject for check in self.checks))
-        helpers = {name: place.lookup(name) for name in earlier[: earlier.index(report.subject)]}
-        called = called_by(function, helpers) if helpers else {}
         failing: list[str] = []
         try:
+            helpers = {name: place.lookup(name) for name in earlier[: earlier.index(report.subject)]}
+            called = called_by(function, helpers) if helpers else {}
             for name in [name for name in helpers if name in called]:
                 with self.with_own(failing, place):
                     own = self.examine(name, helpers[name], seed=report.seed, diagnosis=False)

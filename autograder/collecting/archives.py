@@ -206,7 +206,7 @@ def _path(entry: zipfile.ZipInfo) -> str:
         raise Refused(f"holds a path of more than {MOST_PATH} letters, {shown}")
     if len(parts) > MOST_DEPTH:
         raise Refused(f"holds more than {MOST_DEPTH} folders in one another, {shown}")
-    return "/".join(text.name(part) for part in parts if part not in ("", ".")) + ("/" if entry.is_dir() else "")
+    return "/".join(text.name(part) for part in parts if part not in ("", ".")) + ("/" if raw.endswith("/") else "")
 
 
 def _reading(opened_zip: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Callable[[int], bytes]:

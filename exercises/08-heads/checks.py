@@ -7,7 +7,6 @@ at before and after with `left_as_it_was` of `checking/kept.py`. The tolerance i
 which says how it was chosen.
 """
 
-import contextlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -18,6 +17,8 @@ for other in ("specifications", "misconceptions"):  # of another exercise, opene
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
     raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+
+import contextlib
 
 import numpy as np
 import torch

@@ -317,15 +317,6 @@ class chunked_attention_later_keys:
         return torch.arange(start, start + size) > torch.arange(n_k - n_q, n_k)[:, None]
 
 
-@misconception(
-    "chunked_attention",
-    label="arguments under other names",
-    hint="Others call it with `chunk_size=...` and `causal=True`: leave the names as they are given.",
-)
-def chunked_attention_renamed(Q, K, V, size, is_causal=False):
-    return Online()(Q, K, V, size, is_causal)
-
-
 @online(
     "causal changes nothing",
     "`causal` changes nothing.",
@@ -453,6 +444,15 @@ def chunked_attention_whole_mask(Q, K, V, chunk_size, causal=False):
 
 
 IN_PLACE = "Q itself was divided: `/=`, and whatever ends in `_`, work in place. Write `Q = Q / ...`."
+
+
+@misconception(
+    "chunked_attention",
+    label="arguments under other names",
+    hint="Others call it with `chunk_size=...` and `causal=True`: leave the names as they are given.",
+)
+def chunked_attention_renamed(Q, K, V, size, is_causal=False):
+    return Online()(Q, K, V, size, is_causal)
 
 
 @misconception("chunked_attention", label="Q scaled in place", hint=IN_PLACE)
