@@ -171,21 +171,20 @@ class AccuracyDirective(_Directive):
 class UnseenDirective(_Directive):
     """What became of answers that were never listed: counts that were written down."""
 
-    KINDS = ("wrong", "accepted_at_first", "accepted", "cause", "relation", "words", "nothing", "right", "rejected")
+    KINDS = ("wrong", "accepted_at_first", "accepted", "told", "nothing", "right", "rejected")
 
     def run(self):
         self.env.note_dependency(str(unseen.RECORD))
         body, total = [], Counter()
         for name, row in unseen.recorded().items():
-            counts = Counter(
-                {kind: len(row[kind]) if isinstance(row[kind], list) else row[kind] for kind in self.KINDS}
-            )
+            counts = Counter({kind: len(own) if isinstance(own, list) else own for kind, own in row.items()})
+            counts["told"] = counts["cause"] + counts["relation"] + counts["words"]
             body.append([name, *(str(counts[kind]) for kind in self.KINDS)])
             total += counts
         body.append([_("All"), *(str(total[kind]) for kind in self.KINDS)])
-        head = [_("Exercise"), _("Wrong"), _("Accepted at first"), _("Accepted now"), _("Cause"), _("Relation")]
-        head += [_("Own words"), _("Nothing"), _("Right"), _("Rejected")]
-        return [table(head, body, (19, 9, 9, 9, 9, 9, 9, 9, 9, 9), "abh-counts", "abh-summed")]
+        head = [_("Exercise"), _("Wrong"), _("Accepted at first"), _("Accepted now"), _("Told why"), _("Nothing")]
+        head += [_("Right"), _("Rejected")]
+        return [table(head, body, (28, 10, 11, 11, 10, 10, 10, 10), "abh-counts", "abh-summed")]
 
 
 class CatchesDirective(_Directive):
