@@ -33,8 +33,9 @@ def test_the_counts_are_of_these_answers(folder):
 @pytest.mark.sweep
 @each_exercise
 def test_what_the_checks_make_of_them_is_what_is_recorded(folder):
+    """Of all right ones, and of every seventh wrong one; `benchmarks/unseen.py` looks at all."""
     row = unseen.recorded()[folder.name]
-    for told in unseen.told(folder):
+    for told in unseen.told(folder, every=7):
         about = f"{told.answer.subject}: {told.answer.about}"
         if told.answer.kind == "right":
             assert (told.lost > 0) == (about in row["rejected"]), told

@@ -76,14 +76,14 @@ def _run(source: str, names: dict[str, Any]) -> None:
     exec(compile(source, file, "exec"), names)  # noqa: S102 (our own text)
 
 
-def told(folder: Path, seed: int = 1, subject: str = "") -> Iterator[Told]:
-    """Yield what becomes of each answer to an exercise, or to one function of it."""
+def told(folder: Path, seed: int = 1, every: int = 1) -> Iterator[Told]:
+    """Yield what becomes of the answers to an exercise: of each right one, and of every so many wrong ones."""
     exercise = loader.load(folder)
     names = _as_written(exercise)
     before = dict(names)
-    for answer in answers(folder.name):
-        if subject and answer.subject != subject:
-            continue
+    found = answers(folder.name)
+    wrong = [answer for answer in found if answer.kind == "wrong"][::every]
+    for answer in [*wrong, *(answer for answer in found if answer.kind == "right")]:
         names.clear()  # and not another dict: this one is what functions of the notebook look into
         names.update(before)
         _run(answer.cell, names)
