@@ -95,12 +95,13 @@ def pytest_xdist_auto_num_workers():
 def pytest_collection_modifyitems(config, items):
     """Mark as slow what takes a costly fixture; put the longest modules first.
 
-    In CI, leave out what it does twice: `release --verify` tried each listed answer, and the sweep has more seeds.
+    In CI, which runs the sweep as well, leave out the few seeds of what the sweep tries with many.
     """
     if os.environ.get("CI") and config.option.markexpr == "not sweep":
-        twice = [item for item in items if item.path.stem == "test_exercises" and item.name.endswith("-few]")]
-        config.hook.pytest_deselected(items=twice)
-        items[:] = [item for item in items if item not in set(twice)]
+        ids = {item.nodeid for item in items}
+        fewer = [item for item in items if item.nodeid.replace("-few]", "-sweep]") in ids - {item.nodeid}]
+        config.hook.pytest_deselected(items=fewer)
+        items[:] = [item for item in items if item not in fewer]
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
     for item in items:
         if COSTLY & set(item.fixturenames):

@@ -5,7 +5,13 @@ import pytest
 from autograder.authoring import loader, unseen
 
 EACH = {"wrong": 10, "right": 3}  # for each function, at least
-each_exercise = pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
+WRITTEN = [folder for folder in loader.FOLDERS if unseen.answers(folder.name)]
+each_exercise = pytest.mark.parametrize("folder", WRITTEN, ids=lambda folder: folder.name)
+
+
+def test_what_is_recorded_is_of_all_that_were_written():
+    assert list(unseen.recorded()) == [folder.name for folder in WRITTEN]
+    assert len(list(unseen.FOLDER.glob("*.py"))) == len(WRITTEN), "a file belongs to no exercise"
 
 
 @each_exercise
@@ -41,3 +47,17 @@ def test_what_the_checks_make_of_them_is_what_is_recorded(folder):
             assert (told.lost > 0) == (about in row["rejected"]), told
         else:
             assert (told.lost == 0) == (about in row["accepted"]), told
+
+
+def test_an_answer_that_is_like_another_one_is_read(tmp_path, monkeypatch):
+    whole = "def f(x):\n    y = x\n\n    return y + 1"
+    text = f"# %% right f: plainly\n{whole}\n\n# %% wrong f: less\n# As: plainly\n# @@\n#\n# -     return y + 1\n"
+    text += "# +     z = y\n# +     return z - 1\n# @@\n# -     y = x\n"
+    monkeypatch.setattr(unseen, "FOLDER", tmp_path)
+    (tmp_path / "01-toy.py").write_text(text, encoding="utf-8")
+    plainly, less = unseen.answers("01-toy")
+    assert plainly == unseen.Unseen("right", "f", "plainly", whole)
+    assert less == unseen.Unseen("wrong", "f", "less", "def f(x):\n\n    z = y\n    return z - 1")
+    (tmp_path / "01-toy.py").write_text(text.replace("# -     y = x", "# -     y = z"), encoding="utf-8")
+    with pytest.raises(ValueError, match="stand in the cell once"):
+        unseen.answers("01-toy")

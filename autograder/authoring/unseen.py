@@ -1,7 +1,9 @@
 """Answers that were written from a released notebook alone, without sight of the lists: what checks make of them.
 
 They are text, `tests/unseen/NN-name.py`: after a line `# %% wrong NAME: what is wrong` or `# %% right NAME: how it is
-written` comes the cell that a student would hand in. They are never listed.
+written` comes the cell that a student would hand in. Or, after `# As: ` and what is said of an earlier one to that
+function, how it differs from that one: after each `# @@`, lines with `-` give way to those with `+`. They are never
+listed.
 """
 
 import contextlib
@@ -18,6 +20,7 @@ from autograder.cells import is_check
 
 FOLDER = loader.ROOT / "tests" / "unseen"
 RECORD = loader.ROOT / "book" / "data" / "unseen.json"
+AS = "# As: "
 HEAD = re.compile(r"^# %% (wrong|right) (\w+): (.+)$", re.M)
 
 
@@ -54,10 +57,24 @@ def answers(name: str) -> list[Unseen]:
     """Return the answers to an exercise."""
     path = FOLDER / f"{name}.py"
     parts = HEAD.split(path.read_text(encoding="utf-8")) if path.exists() else [""]
-    return [
-        Unseen(kind, subject, about, cell.strip())
-        for kind, subject, about, cell in zip(*(parts[at::4] for at in range(1, 5)), strict=True)
-    ]
+    found: list[Unseen] = []
+    for kind, subject, about, cell in zip(*(parts[at::4] for at in range(1, 5)), strict=True):
+        cell = cell.strip()
+        if cell.startswith(AS):
+            like, *changes = cell.removeprefix(AS).split("\n# @@\n")
+            (cell,) = (own.cell for own in found if (own.subject, own.about) == (subject, like))
+            for change in changes:
+                cell = _changed(cell, change.split("\n"))
+        found.append(Unseen(kind, subject, about, cell))
+    return found
+
+
+def _changed(cell: str, change: list[str]) -> str:
+    """Return a cell with one change, given as lines that begin with `# - `, `# + ` or, where they stay, `#   `."""
+    old, new = ("\n".join(line[4:] for line in change if line[2:3] != sign) for sign in "+-")
+    if f"\n{cell}\n".count(f"\n{old}\n") != 1:
+        raise ValueError(f"these lines have to stand in the cell once:\n{old}")
+    return f"\n{cell}\n".replace(f"\n{old}\n", f"\n{new}\n" if new else "\n")[1:-1]
 
 
 def _as_written(exercise: loader.Loaded) -> dict[str, Any]:

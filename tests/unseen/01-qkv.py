@@ -1,5 +1,25 @@
 """Answers to notebook 1, queries, keys and values."""
 
+# %% right project: tensordot over one axis
+def project(X, W):
+    return np.tensordot(X, W, axes=1)
+
+# %% right project: sum of outer products, one for each input column
+def project(X, W):
+    d_in, d_out = W.shape
+    if X.shape[-1] != d_in:
+        raise ValueError(f"X has vectors of {X.shape[-1]} numbers, W takes {d_in}")
+    result = np.zeros((*X.shape[:-1], d_out), dtype=X.dtype)
+    for c in range(d_in):
+        result = result + X[..., c : c + 1] * W[c]
+    return result
+
+# %% right project: einsum after a check of the sizes
+def project(X, W):
+    if X.shape[-1] != W.shape[-2]:
+        raise ValueError("inner sizes differ")
+    return np.einsum("...c,cd->...d", X, W)
+
 # %% wrong project: multiplies with the transposed matrix, as nn.Linear stores it
 def project(X, W):
     return X @ W.T
@@ -57,25 +77,28 @@ def project(X, W):
     flat = X.reshape(-1, X.shape[-1])
     return flat @ W
 
-# %% right project: tensordot over one axis
-def project(X, W):
-    return np.tensordot(X, W, axes=1)
+# %% right qkv: a comprehension that returns a list
+def qkv(X, W_q, W_k, W_v):
+    return [project(X, W) for W in (W_q, W_k, W_v)]
 
-# %% right project: sum of outer products, one for each input column
-def project(X, W):
-    d_in, d_out = W.shape
-    if X.shape[-1] != d_in:
-        raise ValueError(f"X has vectors of {X.shape[-1]} numbers, W takes {d_in}")
-    result = np.zeros((*X.shape[:-1], d_out), dtype=X.dtype)
-    for c in range(d_in):
-        result = result + X[..., c : c + 1] * W[c]
-    return result
+# %% right qkv: one wide matrix, split where the parts end
+def qkv(X, W_q, W_k, W_v):
+    W = np.concatenate([W_q, W_k, W_v], axis=1)
+    d_k = W_q.shape[1]
+    both = np.matmul(X, W)
+    Q, K, V = np.split(both, [d_k, 2 * d_k], axis=-1)
+    return Q, K, V
 
-# %% right project: einsum after a check of the sizes
-def project(X, W):
-    if X.shape[-1] != W.shape[-2]:
-        raise ValueError("inner sizes differ")
-    return np.einsum("...c,cd->...d", X, W)
+# %% right qkv: flattened words, a helper and an own check
+def qkv(X, W_q, W_k, W_v):
+    words = X.reshape(-1, X.shape[-1])
+
+    def view(W):
+        if len(W) != words.shape[1]:
+            raise ValueError(f"{len(W)} rows for vectors of {words.shape[1]} numbers")
+        return words.dot(W).reshape(X.shape[:-1] + W.shape[1:])
+
+    return view(W_q), view(W_k), view(W_v)
 
 # %% wrong qkv: keys and queries come in the other order
 def qkv(X, W_q, W_k, W_v):
@@ -137,28 +160,23 @@ def qkv(X, W_q, W_k, W_v):
     V = X
     return Q, K, V
 
-# %% right qkv: a comprehension that returns a list
-def qkv(X, W_q, W_k, W_v):
-    return [project(X, W) for W in (W_q, W_k, W_v)]
+# %% right scores: matmul with moved axes
+def scores(Q, K):
+    return np.matmul(Q, np.moveaxis(K, -1, -2))
 
-# %% right qkv: one wide matrix, split where the parts end
-def qkv(X, W_q, W_k, W_v):
-    W = np.concatenate([W_q, W_k, W_v], axis=1)
-    d_k = W_q.shape[1]
-    both = np.matmul(X, W)
-    Q, K, V = np.split(both, [d_k, 2 * d_k], axis=-1)
-    return Q, K, V
+# %% right scores: einsum after a check
+def scores(Q, K):
+    if Q.shape[-1] != K.shape[-1]:
+        raise ValueError(f"queries of {Q.shape[-1]} numbers, keys of {K.shape[-1]}")
+    return np.einsum("...qc,...kc->...qk", Q, K)
 
-# %% right qkv: flattened words, a helper and an own check
-def qkv(X, W_q, W_k, W_v):
-    words = X.reshape(-1, X.shape[-1])
-
-    def view(W):
-        if len(W) != words.shape[1]:
-            raise ValueError(f"{len(W)} rows for vectors of {words.shape[1]} numbers")
-        return words.dot(W).reshape(X.shape[:-1] + W.shape[1:])
-
-    return view(W_q), view(W_k), view(W_v)
+# %% right scores: one key at a time, stacked as columns
+def scores(Q, K):
+    n_k, d_k = K.shape[-2:]
+    if Q.shape[-1] != d_k:
+        raise ValueError("d_k")
+    columns = [np.matmul(Q, K[..., j, :, None])[..., 0] for j in range(n_k)]
+    return np.stack(columns, axis=-1)
 
 # %% wrong scores: the keys are not transposed
 def scores(Q, K):
@@ -216,23 +234,22 @@ def scores(Q, K):
 def scores(Q, K):
     return np.tensordot(Q, K, axes=(-1, -1))
 
-# %% right scores: matmul with moved axes
-def scores(Q, K):
-    return np.matmul(Q, np.moveaxis(K, -1, -2))
+# %% right weighted_sum: the matmul function
+def weighted_sum(A, V):
+    return np.matmul(A, V)
 
-# %% right scores: einsum after a check
-def scores(Q, K):
-    if Q.shape[-1] != K.shape[-1]:
-        raise ValueError(f"queries of {Q.shape[-1]} numbers, keys of {K.shape[-1]}")
-    return np.einsum("...qc,...kc->...qk", Q, K)
+# %% right weighted_sum: broadcast product, summed over the keys
+def weighted_sum(A, V):
+    n_k = A.shape[-1]
+    if n_k != V.shape[-2]:
+        raise ValueError(f"{n_k} weights, {V.shape[-2]} values")
+    products = np.expand_dims(A, -1) * np.expand_dims(V, -3)
+    return np.sum(products, axis=-2)
 
-# %% right scores: one key at a time, stacked as columns
-def scores(Q, K):
-    n_k, d_k = K.shape[-2:]
-    if Q.shape[-1] != d_k:
-        raise ValueError("d_k")
-    columns = [np.matmul(Q, K[..., j, :, None])[..., 0] for j in range(n_k)]
-    return np.stack(columns, axis=-1)
+# %% right weighted_sum: from the transposed product
+def weighted_sum(A, V):
+    turned = np.swapaxes(V, -1, -2) @ np.swapaxes(A, -1, -2)
+    return np.swapaxes(turned, -1, -2)
 
 # %% wrong weighted_sum: puts the weights through softmax first
 def weighted_sum(A, V):
@@ -295,22 +312,30 @@ def weighted_sum(A, V):
         Z = Z + A[..., :, j, None] * V[..., None, j, :]
     return Z
 
-# %% right weighted_sum: the matmul function
-def weighted_sum(A, V):
-    return np.matmul(A, V)
+# %% right soft_lookup: two einsums and own checks
+def soft_lookup(Q, K, V):
+    if Q.shape[-1] != K.shape[-1]:
+        raise ValueError("d_k differs")
+    if K.shape[-2] != V.shape[-2]:
+        raise ValueError("there must be as many values as keys")
+    A = softmax(np.einsum("...ic,...jc->...ij", Q, K))
+    return np.einsum("...ij,...jd->...id", A, V)
 
-# %% right weighted_sum: broadcast product, summed over the keys
-def weighted_sum(A, V):
-    n_k = A.shape[-1]
-    if n_k != V.shape[-2]:
-        raise ValueError(f"{n_k} weights, {V.shape[-2]} values")
-    products = np.expand_dims(A, -1) * np.expand_dims(V, -3)
-    return np.sum(products, axis=-2)
+# %% right soft_lookup: divides by the sums after mixing
+def soft_lookup(Q, K, V):
+    S = Q @ K.swapaxes(-2, -1)
+    E = np.exp(S - np.max(S, axis=-1, keepdims=True))
+    return weighted_sum(E, V) / E.sum(axis=-1, keepdims=True)
 
-# %% right weighted_sum: from the transposed product
-def weighted_sum(A, V):
-    turned = np.swapaxes(V, -1, -2) @ np.swapaxes(A, -1, -2)
-    return np.swapaxes(turned, -1, -2)
+# %% right soft_lookup: goes through the queries one by one
+def soft_lookup(Q, K, V):
+    if K.shape[-2] != V.shape[-2]:
+        raise ValueError("the numbers of keys and values differ")
+    rows = []
+    for i in range(Q.shape[-2]):
+        query = Q[..., i : i + 1, :]
+        rows.append(weighted_sum(softmax(scores(query, K)), V))
+    return np.concatenate(rows, axis=-2)
 
 # %% wrong soft_lookup: the scores are scaled by the root of d_k
 def soft_lookup(Q, K, V):
@@ -367,28 +392,3 @@ def soft_lookup(Q, K, V):
     E = np.exp(S - S.max(axis=-1, keepdims=True))
     A = E / E.sum(axis=-1)
     return weighted_sum(A, V)
-
-# %% right soft_lookup: two einsums and own checks
-def soft_lookup(Q, K, V):
-    if Q.shape[-1] != K.shape[-1]:
-        raise ValueError("d_k differs")
-    if K.shape[-2] != V.shape[-2]:
-        raise ValueError("there must be as many values as keys")
-    A = softmax(np.einsum("...ic,...jc->...ij", Q, K))
-    return np.einsum("...ij,...jd->...id", A, V)
-
-# %% right soft_lookup: divides by the sums after mixing
-def soft_lookup(Q, K, V):
-    S = Q @ K.swapaxes(-2, -1)
-    E = np.exp(S - np.max(S, axis=-1, keepdims=True))
-    return weighted_sum(E, V) / E.sum(axis=-1, keepdims=True)
-
-# %% right soft_lookup: goes through the queries one by one
-def soft_lookup(Q, K, V):
-    if K.shape[-2] != V.shape[-2]:
-        raise ValueError("the numbers of keys and values differ")
-    rows = []
-    for i in range(Q.shape[-2]):
-        query = Q[..., i : i + 1, :]
-        rows.append(weighted_sum(softmax(scores(query, K)), V))
-    return np.concatenate(rows, axis=-2)

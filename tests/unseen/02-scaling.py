@@ -1,5 +1,34 @@
 """Answers to notebook 2, scaling and temperature."""
 
+# %% right score_variance: one pair at a time, with the standard library's variance
+def score_variance(d_k, num_pairs, rng):
+    import statistics
+
+    dots = []
+    for _ in range(num_pairs):
+        q = rng.normal(size=d_k)
+        k = rng.normal(size=d_k)
+        dots.append(float(q @ k))
+    return statistics.variance(dots)
+
+# %% right score_variance: a generator each for queries and keys, spawned from the one given
+def score_variance(d_k, num_pairs, rng):
+    for_queries, for_keys = rng.spawn(2)
+    Q = for_queries.standard_normal((num_pairs, d_k))
+    K = for_keys.standard_normal((num_pairs, d_k))
+    dots = np.einsum("pc,pc->p", Q, K)
+    return dots.var(ddof=1)
+
+# %% right score_variance: normal numbers made of uniform ones, variance by the sum of squares
+def score_variance(d_k, num_pairs, rng):
+    u = 1.0 - rng.random((num_pairs, d_k))
+    angle = 2 * math.pi * rng.random((num_pairs, d_k))
+    radius = np.sqrt(-2 * np.log(u))
+    Q, K = radius * np.cos(angle), radius * np.sin(angle)
+    dots = (Q * K).sum(axis=1)
+    distance = dots - dots.sum() / num_pairs
+    return float(distance @ distance / num_pairs)
+
 # %% wrong score_variance: one key for all queries
 def score_variance(d_k, num_pairs, rng):
     Q = rng.standard_normal((num_pairs, d_k))
@@ -62,34 +91,27 @@ def score_variance(d_k, num_pairs, rng):
     S = Q @ K.T
     return float(S.var())
 
-# %% right score_variance: one pair at a time, with the standard library's variance
-def score_variance(d_k, num_pairs, rng):
-    import statistics
+# %% right scaled_scores: einsum, and a power of minus one half
+def scaled_scores(Q, K):
+    d_k = K.shape[-1]
+    if Q.shape[-1] != d_k:
+        raise ValueError("the two sizes d_k differ")
+    return np.einsum("...qc,...kc->...qk", Q, K) * d_k**-0.5
 
-    dots = []
-    for _ in range(num_pairs):
-        q = rng.normal(size=d_k)
-        k = rng.normal(size=d_k)
-        dots.append(float(q @ k))
-    return statistics.variance(dots)
+# %% right scaled_scores: the fourth root on both sides
+def scaled_scores(Q, K):
+    factor = Q.shape[-1] ** -0.25
+    return np.matmul(factor * Q, np.moveaxis(factor * K, -2, -1))
 
-# %% right score_variance: a generator each for queries and keys, spawned from the one given
-def score_variance(d_k, num_pairs, rng):
-    for_queries, for_keys = rng.spawn(2)
-    Q = for_queries.standard_normal((num_pairs, d_k))
-    K = for_keys.standard_normal((num_pairs, d_k))
-    dots = np.einsum("pc,pc->p", Q, K)
-    return dots.var(ddof=1)
-
-# %% right score_variance: normal numbers made of uniform ones, variance by the sum of squares
-def score_variance(d_k, num_pairs, rng):
-    u = 1.0 - rng.random((num_pairs, d_k))
-    angle = 2 * math.pi * rng.random((num_pairs, d_k))
-    radius = np.sqrt(-2 * np.log(u))
-    Q, K = radius * np.cos(angle), radius * np.sin(angle)
-    dots = (Q * K).sum(axis=1)
-    distance = dots - dots.sum() / num_pairs
-    return float(distance @ distance / num_pairs)
+# %% right scaled_scores: filled in key by key, root in the dtype of the array
+def scaled_scores(Q, K):
+    if Q.shape[-1] != K.shape[-1]:
+        raise ValueError(f"widths {Q.shape[-1]} and {K.shape[-1]}")
+    S = np.empty(Q.shape[:-1] + (K.shape[-2],), dtype=Q.dtype)
+    root = np.sqrt(np.array(Q.shape[-1], dtype=Q.dtype))
+    for j in range(K.shape[-2]):
+        S[..., j] = (Q * K[..., None, j, :]).sum(axis=-1) / root
+    return S
 
 # %% wrong scaled_scores: not scaled
 def scaled_scores(Q, K):
@@ -136,27 +158,25 @@ def scaled_scores(Q, K):
     d_k = Q.shape[-1]
     return Q @ np.swapaxes(K, -1, -2) / math.isqrt(d_k)
 
-# %% right scaled_scores: einsum, and a power of minus one half
-def scaled_scores(Q, K):
-    d_k = K.shape[-1]
-    if Q.shape[-1] != d_k:
-        raise ValueError("the two sizes d_k differ")
-    return np.einsum("...qc,...kc->...qk", Q, K) * d_k**-0.5
+# %% right weights_entropy: log with a where argument
+def weights_entropy(A):
+    logs = np.log(A, out=np.zeros_like(A), where=A > 0)
+    return -np.einsum("...k,...k->...", A, logs)
 
-# %% right scaled_scores: the fourth root on both sides
-def scaled_scores(Q, K):
-    factor = Q.shape[-1] ** -0.25
-    return np.matmul(factor * Q, np.moveaxis(factor * K, -2, -1))
+# %% right weights_entropy: zeros become ones, since ln 1 is 0
+def weights_entropy(A):
+    B = A + (A == 0).astype(A.dtype)
+    return np.sum(-B * np.log(B), axis=-1)
 
-# %% right scaled_scores: filled in key by key, root in the dtype of the array
-def scaled_scores(Q, K):
-    if Q.shape[-1] != K.shape[-1]:
-        raise ValueError(f"widths {Q.shape[-1]} and {K.shape[-1]}")
-    S = np.empty(Q.shape[:-1] + (K.shape[-2],), dtype=Q.dtype)
-    root = np.sqrt(np.array(Q.shape[-1], dtype=Q.dtype))
-    for j in range(K.shape[-2]):
-        S[..., j] = (Q * K[..., None, j, :]).sum(axis=-1) / root
-    return S
+# %% right weights_entropy: row by row over the positive weights
+def weights_entropy(A):
+    def row_entropy(a):
+        a = a[a > 0]
+        return sum(-a * np.log(a))
+
+    rows = A.reshape(-1, A.shape[-1])
+    H = np.array([row_entropy(a) for a in rows], dtype=A.dtype)
+    return H.reshape(A.shape[:-1])
 
 # %% wrong weights_entropy: a weight of 0 makes NaN
 def weights_entropy(A):
@@ -208,23 +228,3 @@ def weights_entropy(A):
         a = A[..., j]
         H -= a * np.log(np.where(a == 0, 1, a))
     return H
-
-# %% right weights_entropy: log with a where argument
-def weights_entropy(A):
-    logs = np.log(A, out=np.zeros_like(A), where=A > 0)
-    return -np.einsum("...k,...k->...", A, logs)
-
-# %% right weights_entropy: zeros become ones, since ln 1 is 0
-def weights_entropy(A):
-    B = A + (A == 0).astype(A.dtype)
-    return np.sum(-B * np.log(B), axis=-1)
-
-# %% right weights_entropy: row by row over the positive weights
-def weights_entropy(A):
-    def row_entropy(a):
-        a = a[a > 0]
-        return sum(-a * np.log(a))
-
-    rows = A.reshape(-1, A.shape[-1])
-    H = np.array([row_entropy(a) for a in rows], dtype=A.dtype)
-    return H.reshape(A.shape[:-1])

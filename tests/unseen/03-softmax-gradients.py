@@ -1,5 +1,27 @@
 """Answers to notebook 3, softmax and its gradients."""
 
+# %% right softmax: by way of the logarithm of the sum
+def softmax(S):
+    highest = S.max(axis=-1, keepdims=True)
+    shifted = S - highest
+    return np.exp(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
+
+# %% right softmax: row by row with apply_along_axis
+def softmax(S):
+    def one_row(s):
+        e = np.exp(s - max(s))
+        return e / np.sum(e)
+
+    return np.apply_along_axis(one_row, -1, S)
+
+# %% right softmax: works on a copy, in place, with the axis in front
+def softmax(S):
+    W = np.moveaxis(S, -1, 0).copy()
+    W -= np.maximum.reduce(W)
+    np.exp(W, out=W)
+    W /= np.add.reduce(W)
+    return np.moveaxis(W, 0, -1)
+
 # %% wrong softmax: large scores overflow, since no number is subtracted
 def softmax(S):
     E = np.exp(S)
@@ -54,27 +76,25 @@ def softmax(S):
     E = np.exp(S - highest)
     return E / E.sum(axis=1, keepdims=True)
 
-# %% right softmax: by way of the logarithm of the sum
-def softmax(S):
-    highest = S.max(axis=-1, keepdims=True)
-    shifted = S - highest
-    return np.exp(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
+# %% right softmax_jacobian: diag minus einsum
+def softmax_jacobian(a):
+    return np.diag(a) - np.einsum("i,j->ij", a, a)
 
-# %% right softmax: row by row with apply_along_axis
-def softmax(S):
-    def one_row(s):
-        e = np.exp(s - max(s))
-        return e / np.sum(e)
+# %% right softmax_jacobian: two loops with the bracket as a comparison
+def softmax_jacobian(a):
+    n = a.size
+    J = np.empty((n, n), a.dtype)
+    for i in range(n):
+        for j in range(n):
+            J[i, j] = a[i] * ((i == j) - a[j])
+    return J
 
-    return np.apply_along_axis(one_row, -1, S)
-
-# %% right softmax: works on a copy, in place, with the axis in front
-def softmax(S):
-    W = np.moveaxis(S, -1, 0).copy()
-    W -= np.maximum.reduce(W)
-    np.exp(W, out=W)
-    W /= np.add.reduce(W)
-    return np.moveaxis(W, 0, -1)
+# %% right softmax_jacobian: negative products, then the weights added on the diagonal
+def softmax_jacobian(a):
+    column = a.reshape(-1, 1)
+    J = column @ -column.T
+    J.flat[:: len(a) + 1] += a
+    return J
 
 # %% wrong softmax_jacobian: the diagonal alone, as for a sigmoid
 def softmax_jacobian(a):
@@ -128,25 +148,26 @@ def softmax_jacobian(a):
             J[i, j] = -a[i] * a[j]
     return J
 
-# %% right softmax_jacobian: diag minus einsum
-def softmax_jacobian(a):
-    return np.diag(a) - np.einsum("i,j->ij", a, a)
+# %% right softmax_backward: einsum for the sums
+def softmax_backward(A, dA):
+    if A.shape[-1] != dA.shape[-1]:
+        raise ValueError("n differs")
+    inner = np.einsum("...j,...j->...", A, dA)
+    return A * (dA - inner[..., None])
 
-# %% right softmax_jacobian: two loops with the bracket as a comparison
-def softmax_jacobian(a):
-    n = a.size
-    J = np.empty((n, n), a.dtype)
-    for i in range(n):
-        for j in range(n):
-            J[i, j] = a[i] * ((i == j) - a[j])
-    return J
+# %% right softmax_backward: a Jacobian for every row, all at once
+def softmax_backward(A, dA):
+    n = A.shape[-1]
+    if dA.shape[-1] != n:
+        raise ValueError(f"{n} weights in a row, {dA.shape[-1]} gradients")
+    J = -A[..., :, None] * A[..., None, :]
+    J[..., np.arange(n), np.arange(n)] += A
+    return (J @ dA[..., None])[..., 0]
 
-# %% right softmax_jacobian: negative products, then the weights added on the diagonal
-def softmax_jacobian(a):
-    column = a.reshape(-1, 1)
-    J = column @ -column.T
-    J.flat[:: len(a) + 1] += a
-    return J
+# %% right softmax_backward: multiplied out, with matmul for the row sums
+def softmax_backward(A, dA):
+    row_sum = np.matmul(A[..., None, :], dA[..., :, None])[..., 0]
+    return np.multiply(A, dA) - np.multiply(A, row_sum)
 
 # %% wrong softmax_backward: the diagonal of the Jacobian alone
 def softmax_backward(A, dA):
@@ -194,26 +215,32 @@ def softmax_backward(A, dA):
     product = A * dA
     return product - product.sum(axis=-1, keepdims=True)
 
-# %% right softmax_backward: einsum for the sums
-def softmax_backward(A, dA):
-    if A.shape[-1] != dA.shape[-1]:
-        raise ValueError("n differs")
-    inner = np.einsum("...j,...j->...", A, dA)
-    return A * (dA - inner[..., None])
+# %% right attention_forward: einsum twice and a list
+def attention_forward(Q, K, V):
+    if Q.shape[-1] != K.shape[-1] or K.shape[-2] != V.shape[-2]:
+        raise ValueError("sizes differ")
+    A = softmax(np.einsum("...ic,...jc->...ij", Q, K) * Q.shape[-1] ** -0.5)
+    return [np.einsum("...ij,...jd->...id", A, V), A]
 
-# %% right softmax_backward: a Jacobian for every row, all at once
-def softmax_backward(A, dA):
-    n = A.shape[-1]
-    if dA.shape[-1] != n:
-        raise ValueError(f"{n} weights in a row, {dA.shape[-1]} gradients")
-    J = -A[..., :, None] * A[..., None, :]
-    J[..., np.arange(n), np.arange(n)] += A
-    return (J @ dA[..., None])[..., 0]
+# %% right attention_forward: the scaled copy of the keys comes first
+def attention_forward(Q, K, V):
+    scaled = K * float(K.shape[-1]) ** -0.5
+    weights = softmax(np.matmul(Q, np.moveaxis(scaled, -1, -2)))
+    return np.matmul(weights, V), weights
 
-# %% right softmax_backward: multiplied out, with matmul for the row sums
-def softmax_backward(A, dA):
-    row_sum = np.matmul(A[..., None, :], dA[..., :, None])[..., 0]
-    return np.multiply(A, dA) - np.multiply(A, row_sum)
+# %% right attention_forward: query by query into prepared arrays
+def attention_forward(Q, K, V):
+    if V.shape[-2] != K.shape[-2]:
+        raise ValueError(f"{K.shape[-2]} keys, {V.shape[-2]} values")
+    A = np.empty(Q.shape[:-1] + (K.shape[-2],), dtype=Q.dtype)
+    Z = np.empty(Q.shape[:-1] + (V.shape[-1],), dtype=V.dtype)
+    root = Q.shape[-1] ** 0.5
+    for i in range(Q.shape[-2]):
+        s = (K @ Q[..., i, :, None])[..., 0]
+        a = softmax(s / root)
+        A[..., i, :] = a
+        Z[..., i, :] = (a[..., None] * V).sum(axis=-2)
+    return Z, A
 
 # %% wrong attention_forward: the scores are not scaled
 def attention_forward(Q, K, V):
@@ -274,32 +301,41 @@ def attention_forward(Q, K, V):
     A = softmax(S)
     return A @ V, A
 
-# %% right attention_forward: einsum twice and a list
-def attention_forward(Q, K, V):
-    if Q.shape[-1] != K.shape[-1] or K.shape[-2] != V.shape[-2]:
-        raise ValueError("sizes differ")
-    A = softmax(np.einsum("...ic,...jc->...ij", Q, K) * Q.shape[-1] ** -0.5)
-    return [np.einsum("...ij,...jd->...id", A, V), A]
-
-# %% right attention_forward: the scaled copy of the keys comes first
-def attention_forward(Q, K, V):
-    scaled = K * float(K.shape[-1]) ** -0.5
-    weights = softmax(np.matmul(Q, np.moveaxis(scaled, -1, -2)))
-    return np.matmul(weights, V), weights
-
-# %% right attention_forward: query by query into prepared arrays
-def attention_forward(Q, K, V):
-    if V.shape[-2] != K.shape[-2]:
-        raise ValueError(f"{K.shape[-2]} keys, {V.shape[-2]} values")
-    A = np.empty(Q.shape[:-1] + (K.shape[-2],), dtype=Q.dtype)
-    Z = np.empty(Q.shape[:-1] + (V.shape[-1],), dtype=V.dtype)
+# %% right attention_backward: einsum for every product
+def attention_backward(Q, K, V, dZ):
+    Z, A = attention_forward(Q, K, V)
+    if dZ.shape != Z.shape:
+        raise ValueError(f"dZ of shape {dZ.shape}, Z of shape {Z.shape}")
     root = Q.shape[-1] ** 0.5
+    dA = np.einsum("...id,...jd->...ij", dZ, V)
+    dS = softmax_backward(A, dA)
+    dQ = np.einsum("...ij,...jc->...ic", dS, K) / root
+    dK = np.einsum("...ij,...ic->...jc", dS, Q) / root
+    return dQ, dK, np.einsum("...ij,...id->...jd", A, dZ)
+
+# %% right attention_backward: the row sums taken from Z, and scaled copies of Q and K
+def attention_backward(Q, K, V, dZ):
+    def turn(M):
+        return np.moveaxis(M, -1, -2)
+
+    Z, A = attention_forward(Q, K, V)
+    factor = Q.shape[-1] ** -0.5
+    row_sums = np.sum(dZ * Z, axis=-1, keepdims=True)
+    dS = A * (np.matmul(dZ, turn(V)) - row_sums)
+    return [np.matmul(dS, factor * K), np.matmul(turn(dS), factor * Q), np.matmul(turn(A), dZ)]
+
+# %% right attention_backward: one query at a time, added up for keys and values
+def attention_backward(Q, K, V, dZ):
+    dQ, dK, dV = np.zeros_like(Q), np.zeros_like(K), np.zeros_like(V)
+    scale = 1 / Q.shape[-1] ** 0.5
     for i in range(Q.shape[-2]):
-        s = (K @ Q[..., i, :, None])[..., 0]
-        a = softmax(s / root)
-        A[..., i, :] = a
-        Z[..., i, :] = (a[..., None] * V).sum(axis=-2)
-    return Z, A
+        q, dz = Q[..., i, :], dZ[..., i, :]
+        a = softmax((K * q[..., None, :]).sum(-1) * scale)
+        ds = softmax_backward(a, (V * dz[..., None, :]).sum(-1)) * scale
+        dQ[..., i, :] = (ds[..., None] * K).sum(-2)
+        dK += ds[..., None] * q[..., None, :]
+        dV += a[..., None] * dz[..., None, :]
+    return dQ, dK, dV
 
 # %% wrong attention_backward: the root of d_k does not divide on the way back
 def attention_backward(Q, K, V, dZ):
@@ -379,39 +415,3 @@ def attention_backward(Q, K, V, dZ):
     dA = dZ @ np.swapaxes(K, -1, -2)
     dS = softmax_backward(A, dA) / Q.shape[-1] ** 0.5
     return dS @ K, np.swapaxes(dS, -1, -2) @ Q, dV
-
-# %% right attention_backward: einsum for every product
-def attention_backward(Q, K, V, dZ):
-    Z, A = attention_forward(Q, K, V)
-    if dZ.shape != Z.shape:
-        raise ValueError(f"dZ of shape {dZ.shape}, Z of shape {Z.shape}")
-    root = Q.shape[-1] ** 0.5
-    dA = np.einsum("...id,...jd->...ij", dZ, V)
-    dS = softmax_backward(A, dA)
-    dQ = np.einsum("...ij,...jc->...ic", dS, K) / root
-    dK = np.einsum("...ij,...ic->...jc", dS, Q) / root
-    return dQ, dK, np.einsum("...ij,...id->...jd", A, dZ)
-
-# %% right attention_backward: the row sums taken from Z, and scaled copies of Q and K
-def attention_backward(Q, K, V, dZ):
-    def turn(M):
-        return np.moveaxis(M, -1, -2)
-
-    Z, A = attention_forward(Q, K, V)
-    factor = Q.shape[-1] ** -0.5
-    row_sums = np.sum(dZ * Z, axis=-1, keepdims=True)
-    dS = A * (np.matmul(dZ, turn(V)) - row_sums)
-    return [np.matmul(dS, factor * K), np.matmul(turn(dS), factor * Q), np.matmul(turn(A), dZ)]
-
-# %% right attention_backward: one query at a time, added up for keys and values
-def attention_backward(Q, K, V, dZ):
-    dQ, dK, dV = np.zeros_like(Q), np.zeros_like(K), np.zeros_like(V)
-    scale = 1 / Q.shape[-1] ** 0.5
-    for i in range(Q.shape[-2]):
-        q, dz = Q[..., i, :], dZ[..., i, :]
-        a = softmax((K * q[..., None, :]).sum(-1) * scale)
-        ds = softmax_backward(a, (V * dz[..., None, :]).sum(-1)) * scale
-        dQ[..., i, :] = (ds[..., None] * K).sum(-2)
-        dK += ds[..., None] * q[..., None, :]
-        dV += a[..., None] * dz[..., None, :]
-    return dQ, dK, dV

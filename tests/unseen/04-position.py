@@ -1,5 +1,31 @@
 """Answers to notebook 4, position."""
 
+# %% right permutation_gap: the first output is put back into the old order
+def permutation_gap(attend, X, permutation):
+    if len(permutation) != len(X):
+        raise ValueError("the permutation has another length than X has rows")
+    turned = attend(X[permutation])
+    back = np.empty_like(turned)
+    back[permutation] = turned
+    return np.max(np.abs(back - attend(X)))
+
+# %% right permutation_gap: row by row in plain Python
+def permutation_gap(attend, X, permutation):
+    before = attend(X.copy())
+    after = attend(np.array([X[p] for p in permutation], dtype=X.dtype))
+    gap = 0.0
+    for i, p in enumerate(permutation):
+        for a, b in zip(after[i], before[p]):
+            gap = max(gap, abs(float(a) - float(b)))
+    return gap
+
+# %% right permutation_gap: np.take and the largest of both signs
+def permutation_gap(attend, X, permutation):
+    if np.shape(permutation) != (X.shape[0],):
+        raise ValueError(f"expected {X.shape[0]} places")
+    D = attend(np.take(X, permutation, axis=0)) - np.take(attend(X), permutation, axis=0)
+    return float(max(D.max(), -D.min()))
+
 # %% wrong permutation_gap: the sign is kept, so a large negative difference is overlooked
 def permutation_gap(attend, X, permutation):
     return float((attend(X[permutation]) - attend(X)[permutation]).max())
@@ -48,31 +74,37 @@ def permutation_gap(attend, X, permutation):
     before = self_attention(X)[permutation]
     return float(np.max(np.abs(after - before)))
 
-# %% right permutation_gap: the first output is put back into the old order
-def permutation_gap(attend, X, permutation):
-    if len(permutation) != len(X):
-        raise ValueError("the permutation has another length than X has rows")
-    turned = attend(X[permutation])
-    back = np.empty_like(turned)
-    back[permutation] = turned
-    return np.max(np.abs(back - attend(X)))
+# %% right sinusoidal_encoding: stacked pairs, reshaped
+def sinusoidal_encoding(n, d_model):
+    if d_model % 2:
+        raise ValueError("d_model must be even")
+    speeds = np.float64(10000) ** (-np.arange(0, d_model, 2) / d_model)
+    angles = np.outer(np.arange(n), speeds)
+    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(n, d_model)
 
-# %% right permutation_gap: row by row in plain Python
-def permutation_gap(attend, X, permutation):
-    before = attend(X.copy())
-    after = attend(np.array([X[p] for p in permutation], dtype=X.dtype))
-    gap = 0.0
-    for i, p in enumerate(permutation):
-        for a, b in zip(after[i], before[p]):
-            gap = max(gap, abs(float(a) - float(b)))
-    return gap
+# %% right sinusoidal_encoding: plain loops over rows and pairs, result in float32
+def sinusoidal_encoding(n, d_model):
+    import math
 
-# %% right permutation_gap: np.take and the largest of both signs
-def permutation_gap(attend, X, permutation):
-    if np.shape(permutation) != (X.shape[0],):
-        raise ValueError(f"expected {X.shape[0]} places")
-    D = attend(np.take(X, permutation, axis=0)) - np.take(attend(X), permutation, axis=0)
-    return float(max(D.max(), -D.min()))
+    if d_model % 2 != 0:
+        raise ValueError(f"{d_model} is odd")
+    rows = []
+    for p in range(n):
+        row = []
+        for i in range(d_model // 2):
+            t = p / math.pow(10000.0, 2 * i / d_model)
+            row += [math.sin(t), math.cos(t)]
+        rows.append(row)
+    return np.array(rows, dtype=np.float32)
+
+# %% right sinusoidal_encoding: real and imaginary part of a turning complex number
+def sinusoidal_encoding(n, d_model):
+    pair = np.arange(d_model) // 2
+    angles = np.arange(n).reshape(n, 1) * np.exp(-2 * pair * np.log(10000.0) / d_model)
+    turned = np.exp(1j * angles)
+    E = turned.real
+    E[:, 0::2] = turned.imag[:, 0::2]
+    return E.copy()
 
 # %% wrong sinusoidal_encoding: all sines in the left half, all cosines in the right
 def sinusoidal_encoding(n, d_model):
@@ -158,37 +190,43 @@ def sinusoidal_encoding(n, d_model):
         E[:, 2 * i + 1] = np.cos(angle)
     return E
 
-# %% right sinusoidal_encoding: stacked pairs, reshaped
-def sinusoidal_encoding(n, d_model):
-    if d_model % 2:
-        raise ValueError("d_model must be even")
-    speeds = np.float64(10000) ** (-np.arange(0, d_model, 2) / d_model)
-    angles = np.outer(np.arange(n), speeds)
-    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(n, d_model)
+# %% right rotary: pairs as complex numbers, turned by a product
+def rotary(X, positions, base=10000.0):
+    d = X.shape[-1]
+    if d % 2 or len(positions) != X.shape[-2]:
+        raise ValueError("an even d and a position for each row are needed")
+    angles = np.outer(positions, np.power(float(base), -np.arange(0, d, 2) / d))
+    wide = X.astype(np.float64)
+    turned = (wide[..., 0::2] + 1j * wide[..., 1::2]) * np.exp(1j * angles)
+    return np.stack([turned.real, turned.imag], axis=-1).reshape(X.shape).astype(X.dtype)
 
-# %% right sinusoidal_encoding: plain loops over rows and pairs, result in float32
-def sinusoidal_encoding(n, d_model):
-    import math
+# %% right rotary: the vector times cosines plus the swapped vector times sines
+def rotary(X, positions, base=10000.0):
+    d = X.shape[-1]
+    if d % 2:
+        raise ValueError(f"{d} is odd")
+    if X.shape[-2] != len(positions):
+        raise ValueError("positions do not fit the rows")
+    exponents = np.repeat(np.arange(0, d, 2), 2) / d
+    t = np.asarray(positions, dtype=np.float64)[:, np.newaxis] / base**exponents
+    swapped = np.empty_like(X)
+    swapped[..., ::2] = -X[..., 1::2]
+    swapped[..., 1::2] = X[..., ::2]
+    return (X * np.cos(t) + swapped * np.sin(t)).astype(X.dtype)
 
-    if d_model % 2 != 0:
-        raise ValueError(f"{d_model} is odd")
-    rows = []
-    for p in range(n):
-        row = []
-        for i in range(d_model // 2):
-            t = p / math.pow(10000.0, 2 * i / d_model)
-            row += [math.sin(t), math.cos(t)]
-        rows.append(row)
-    return np.array(rows, dtype=np.float32)
-
-# %% right sinusoidal_encoding: real and imaginary part of a turning complex number
-def sinusoidal_encoding(n, d_model):
-    pair = np.arange(d_model) // 2
-    angles = np.arange(n).reshape(n, 1) * np.exp(-2 * pair * np.log(10000.0) / d_model)
-    turned = np.exp(1j * angles)
-    E = turned.real
-    E[:, 0::2] = turned.imag[:, 0::2]
-    return E.copy()
+# %% right rotary: a 2 by 2 matrix for each position and pair, applied with einsum
+def rotary(X, positions, base=10000.0):
+    *leading, n, d = X.shape
+    if d % 2 == 1 or np.shape(positions) != (n,):
+        raise ValueError("sizes do not fit")
+    R = np.empty((n, d // 2, 2, 2))
+    for row, position in enumerate(positions):
+        for i in range(d // 2):
+            t = float(position) * float(base) ** (-2 * i / d)
+            c, s = np.cos(t), np.sin(t)
+            R[row, i] = [[c, -s], [s, c]]
+    pairs = X.reshape(*leading, n, d // 2, 2)
+    return np.einsum("niab,...nib->...nia", R, pairs).reshape(X.shape).astype(X.dtype)
 
 # %% wrong rotary: pairs column i with column i + d/2
 def rotary(X, positions, base=10000.0):
@@ -281,41 +319,3 @@ def rotary(X, positions, base=10000.0):
     result[..., 0::2] = X[..., 0::2] * np.cos(t) - X[..., 1::2] * np.sin(t)
     result[..., 1::2] = X[..., 0::2] * np.sin(t) + X[..., 1::2] * np.cos(t)
     return result
-
-# %% right rotary: pairs as complex numbers, turned by a product
-def rotary(X, positions, base=10000.0):
-    d = X.shape[-1]
-    if d % 2 or len(positions) != X.shape[-2]:
-        raise ValueError("an even d and a position for each row are needed")
-    angles = np.outer(positions, np.power(float(base), -np.arange(0, d, 2) / d))
-    wide = X.astype(np.float64)
-    turned = (wide[..., 0::2] + 1j * wide[..., 1::2]) * np.exp(1j * angles)
-    return np.stack([turned.real, turned.imag], axis=-1).reshape(X.shape).astype(X.dtype)
-
-# %% right rotary: the vector times cosines plus the swapped vector times sines
-def rotary(X, positions, base=10000.0):
-    d = X.shape[-1]
-    if d % 2:
-        raise ValueError(f"{d} is odd")
-    if X.shape[-2] != len(positions):
-        raise ValueError("positions do not fit the rows")
-    exponents = np.repeat(np.arange(0, d, 2), 2) / d
-    t = np.asarray(positions, dtype=np.float64)[:, np.newaxis] / base**exponents
-    swapped = np.empty_like(X)
-    swapped[..., ::2] = -X[..., 1::2]
-    swapped[..., 1::2] = X[..., ::2]
-    return (X * np.cos(t) + swapped * np.sin(t)).astype(X.dtype)
-
-# %% right rotary: a 2 by 2 matrix for each position and pair, applied with einsum
-def rotary(X, positions, base=10000.0):
-    *leading, n, d = X.shape
-    if d % 2 == 1 or np.shape(positions) != (n,):
-        raise ValueError("sizes do not fit")
-    R = np.empty((n, d // 2, 2, 2))
-    for row, position in enumerate(positions):
-        for i in range(d // 2):
-            t = float(position) * float(base) ** (-2 * i / d)
-            c, s = np.cos(t), np.sin(t)
-            R[row, i] = [[c, -s], [s, c]]
-    pairs = X.reshape(*leading, n, d // 2, 2)
-    return np.einsum("niab,...nib->...nia", R, pairs).reshape(X.shape).astype(X.dtype)

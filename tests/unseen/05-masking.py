@@ -1,5 +1,22 @@
 """Answers to notebook 5, masking."""
 
+# %% right causal_mask: np.tri with an offset
+def causal_mask(n_q, n_k):
+    return np.tri(n_q, n_k, k=n_k - n_q, dtype=bool)
+
+# %% right causal_mask: distances from the end, compared
+def causal_mask(n_q, n_k):
+    query_from_end = np.arange(n_q, 0, -1)
+    key_from_end = np.arange(n_k, 0, -1)
+    return np.greater_equal.outer(key_from_end, query_from_end).T
+
+# %% right causal_mask: from a function of the indices
+def causal_mask(n_q, n_k):
+    def allowed(i, j):
+        return ~(j - n_k > i - n_q)
+
+    return np.fromfunction(allowed, (n_q, n_k), dtype=int)
+
 # %% wrong causal_mask: counted from the start
 def causal_mask(n_q, n_k):
     return np.tril(np.ones((n_q, n_k), dtype=bool))
@@ -52,22 +69,29 @@ def causal_mask(n_q, n_k):
         mask[i, : max(i + n_k - n_q + 2, 0)] = True
     return mask
 
-# %% right causal_mask: np.tri with an offset
-def causal_mask(n_q, n_k):
-    return np.tri(n_q, n_k, k=n_k - n_q, dtype=bool)
+# %% right padding_mask: slices in a loop
+def padding_mask(lengths, n):
+    mask = np.zeros((len(lengths), 1, n), dtype=bool)
+    for s, length in enumerate(lengths):
+        if length > n:
+            raise ValueError(f"sequence {s} has {length} tokens, more than {n}")
+        mask[s, :, :length] = True
+    return mask
 
-# %% right causal_mask: distances from the end, compared
-def causal_mask(n_q, n_k):
-    query_from_end = np.arange(n_q, 0, -1)
-    key_from_end = np.arange(n_k, 0, -1)
-    return np.greater_equal.outer(key_from_end, query_from_end).T
+# %% right padding_mask: rows of a triangle, picked out by length
+def padding_mask(lengths, n):
+    lengths = np.asarray(lengths)
+    if lengths.max() > n:
+        raise ValueError("a length is above n")
+    triangle = np.tri(n + 1, n, k=-1, dtype=bool)
+    return triangle[lengths][:, np.newaxis]
 
-# %% right causal_mask: from a function of the indices
-def causal_mask(n_q, n_k):
-    def allowed(i, j):
-        return ~(j - n_k > i - n_q)
-
-    return np.fromfunction(allowed, (n_q, n_k), dtype=int)
+# %% right padding_mask: an outer comparison, reshaped
+def padding_mask(lengths, n):
+    lengths = np.array(lengths)
+    if (lengths > n).any():
+        raise ValueError("n is too small")
+    return np.greater.outer(lengths, np.arange(n)).reshape(-1, 1, n)
 
 # %% wrong padding_mask: True on the padding
 def padding_mask(lengths, n):
@@ -121,29 +145,38 @@ def padding_mask(lengths, n):
     lengths -= 1
     return np.arange(n) <= lengths[:, None, None]
 
-# %% right padding_mask: slices in a loop
-def padding_mask(lengths, n):
-    mask = np.zeros((len(lengths), 1, n), dtype=bool)
-    for s, length in enumerate(lengths):
-        if length > n:
-            raise ValueError(f"sequence {s} has {length} tokens, more than {n}")
-        mask[s, :, :length] = True
-    return mask
+# %% right masked_softmax: reductions and division with where arguments
+def masked_softmax(S, mask):
+    M = np.broadcast_to(mask, S.shape)
+    lowest = np.finfo(S.dtype).min
+    highest = np.max(S, axis=-1, keepdims=True, where=M, initial=lowest)
+    shifted = np.subtract(S, highest, out=np.zeros_like(S), where=M)
+    E = np.exp(shifted, out=np.zeros_like(S), where=M)
+    total = E.sum(axis=-1, keepdims=True)
+    return np.divide(E, total, out=np.zeros_like(S), where=M)
 
-# %% right padding_mask: rows of a triangle, picked out by length
-def padding_mask(lengths, n):
-    lengths = np.asarray(lengths)
-    if lengths.max() > n:
-        raise ValueError("a length is above n")
-    triangle = np.tri(n + 1, n, k=-1, dtype=bool)
-    return triangle[lengths][:, np.newaxis]
+# %% right masked_softmax: row by row over the chosen scores alone
+def masked_softmax(S, mask):
+    mask = np.broadcast_to(mask, S.shape)
+    A = np.zeros(S.shape, dtype=S.dtype)
+    for place in np.ndindex(*S.shape[:-1]):
+        chosen = mask[place]
+        if chosen.any():
+            s = S[place][chosen]
+            e = np.exp(s - s.max())
+            A[place][chosen] = e / e.sum()
+    return A
 
-# %% right padding_mask: an outer comparison, reshaped
-def padding_mask(lengths, n):
-    lengths = np.array(lengths)
-    if (lengths > n).any():
-        raise ValueError("n is too small")
-    return np.greater.outer(lengths, np.arange(n)).reshape(-1, 1, n)
+# %% right masked_softmax: -inf for hidden keys, and an empty row gets 0 for its maximum and 1 for its sum
+def masked_softmax(S, mask):
+    allowed = np.logical_and(mask, np.ones(S.shape, dtype=bool))
+    if allowed.shape != S.shape:
+        raise ValueError("the mask is larger than the scores")
+    some = allowed.any(axis=-1, keepdims=True)
+    T = np.where(allowed, S, S.dtype.type(-np.inf))
+    highest = np.where(some, T.max(axis=-1, keepdims=True), S.dtype.type(0))
+    E = np.exp(T - highest)
+    return E / (E.sum(axis=-1, keepdims=True) + ~some)
 
 # %% wrong masked_softmax: a row that may attend to nothing becomes NaN
 def masked_softmax(S, mask):
@@ -220,38 +253,34 @@ def masked_softmax(S, mask):
     total = E.sum(axis=-1, keepdims=True)
     return E / np.where(total == 0, 1, total)
 
-# %% right masked_softmax: reductions and division with where arguments
-def masked_softmax(S, mask):
-    M = np.broadcast_to(mask, S.shape)
-    lowest = np.finfo(S.dtype).min
-    highest = np.max(S, axis=-1, keepdims=True, where=M, initial=lowest)
-    shifted = np.subtract(S, highest, out=np.zeros_like(S), where=M)
-    E = np.exp(shifted, out=np.zeros_like(S), where=M)
+# %% right masked_attention: a mask of one truth value for none, and matmul
+def masked_attention(Q, K, V, mask=None):
+    S = scaled_scores(Q, K)
+    A = masked_softmax(S, np.array([True]) if mask is None else mask)
+    Z = np.matmul(A, V)
+    return Z, A
+
+# %% right masked_attention: einsum, and a list
+def masked_attention(Q, K, V, mask=None):
+    if Q.shape[-1] != K.shape[-1] or K.shape[-2] != V.shape[-2]:
+        raise ValueError("sizes differ")
+    S = np.einsum("...qc,...kc->...qk", Q, K) * Q.shape[-1] ** -0.5
+    if mask is None:
+        mask = np.full(S.shape, True)
+    A = masked_softmax(S, mask)
+    return [np.einsum("...qk,...kd->...qd", A, V), A]
+
+# %% right masked_attention: without masked_softmax, exponentials of allowed scores alone
+def masked_attention(Q, K, V, mask=None):
+    S = scaled_scores(Q, K)
+    open_ = np.broadcast_to(True if mask is None else mask, S.shape)
+    highest = np.where(open_, S, np.finfo(S.dtype).min).max(axis=-1, keepdims=True)
+    E = np.zeros_like(S)
+    E[open_] = np.exp((S - highest)[open_])
     total = E.sum(axis=-1, keepdims=True)
-    return np.divide(E, total, out=np.zeros_like(S), where=M)
-
-# %% right masked_softmax: row by row over the chosen scores alone
-def masked_softmax(S, mask):
-    mask = np.broadcast_to(mask, S.shape)
-    A = np.zeros(S.shape, dtype=S.dtype)
-    for place in np.ndindex(*S.shape[:-1]):
-        chosen = mask[place]
-        if chosen.any():
-            s = S[place][chosen]
-            e = np.exp(s - s.max())
-            A[place][chosen] = e / e.sum()
-    return A
-
-# %% right masked_softmax: -inf for hidden keys, and an empty row gets 0 for its maximum and 1 for its sum
-def masked_softmax(S, mask):
-    allowed = np.logical_and(mask, np.ones(S.shape, dtype=bool))
-    if allowed.shape != S.shape:
-        raise ValueError("the mask is larger than the scores")
-    some = allowed.any(axis=-1, keepdims=True)
-    T = np.where(allowed, S, S.dtype.type(-np.inf))
-    highest = np.where(some, T.max(axis=-1, keepdims=True), S.dtype.type(0))
-    E = np.exp(T - highest)
-    return E / (E.sum(axis=-1, keepdims=True) + ~some)
+    total[total == 0] = 1
+    A = E / total
+    return A @ V, A
 
 # %% wrong masked_attention: a missing mask goes on to softmax as None, where it hides every key
 def masked_attention(Q, K, V, mask=None):
@@ -330,33 +359,4 @@ def masked_attention(Q, K, V, mask=None):
     if mask is None:
         mask = causal_mask(Q.shape[-2], K.shape[-2])
     A = masked_softmax(scaled_scores(Q, K), mask)
-    return A @ V, A
-
-# %% right masked_attention: a mask of one truth value for none, and matmul
-def masked_attention(Q, K, V, mask=None):
-    S = scaled_scores(Q, K)
-    A = masked_softmax(S, np.array([True]) if mask is None else mask)
-    Z = np.matmul(A, V)
-    return Z, A
-
-# %% right masked_attention: einsum, and a list
-def masked_attention(Q, K, V, mask=None):
-    if Q.shape[-1] != K.shape[-1] or K.shape[-2] != V.shape[-2]:
-        raise ValueError("sizes differ")
-    S = np.einsum("...qc,...kc->...qk", Q, K) * Q.shape[-1] ** -0.5
-    if mask is None:
-        mask = np.full(S.shape, True)
-    A = masked_softmax(S, mask)
-    return [np.einsum("...qk,...kd->...qd", A, V), A]
-
-# %% right masked_attention: without masked_softmax, exponentials of allowed scores alone
-def masked_attention(Q, K, V, mask=None):
-    S = scaled_scores(Q, K)
-    open_ = np.broadcast_to(True if mask is None else mask, S.shape)
-    highest = np.where(open_, S, np.finfo(S.dtype).min).max(axis=-1, keepdims=True)
-    E = np.zeros_like(S)
-    E[open_] = np.exp((S - highest)[open_])
-    total = E.sum(axis=-1, keepdims=True)
-    total[total == 0] = 1
-    A = E / total
     return A @ V, A

@@ -1,5 +1,29 @@
 """Answers to notebook 06."""
 
+# %% right split_heads: slices in a loop, stacked
+def split_heads(X, num_heads):
+    width, rest = divmod(X.shape[-1], num_heads)
+    if rest:
+        raise ValueError(f"{X.shape[-1]} columns cannot be shared by {num_heads} heads")
+    heads = []
+    for start in range(0, num_heads * width, width):
+        heads.append(X[:, :, start : start + width])
+    return torch.stack(heads, dim=1)
+
+# %% right split_heads: unfold along the last axis, then permute
+def split_heads(X, num_heads):
+    d = X.size(2)
+    if d % num_heads != 0:
+        raise ValueError("num_heads must divide d")
+    d_head = d // num_heads
+    return X.unfold(2, d_head, d_head).permute(0, 2, 1, 3)
+
+# %% right split_heads: reshape of the transposed columns, which refuses what does not divide
+def split_heads(X, num_heads):
+    b, n, d = X.shape
+    columns_first = X.mT.reshape(b, num_heads, d // num_heads, n)
+    return columns_first.transpose(-2, -1).contiguous()
+
 # %% wrong split_heads: one reshape straight to (b, h, n, d/h), so tokens and heads are mixed up
 def split_heads(X, num_heads):
     b, n, d = X.shape
@@ -71,29 +95,19 @@ def split_heads(X, num_heads):
     assert d % num_heads == 0, "d must be divisible by num_heads"
     return X.view(b, n, num_heads, d // num_heads).transpose(1, 2)
 
-# %% right split_heads: slices in a loop, stacked
-def split_heads(X, num_heads):
-    width, rest = divmod(X.shape[-1], num_heads)
-    if rest:
-        raise ValueError(f"{X.shape[-1]} columns cannot be shared by {num_heads} heads")
-    heads = []
-    for start in range(0, num_heads * width, width):
-        heads.append(X[:, :, start : start + width])
-    return torch.stack(heads, dim=1)
+# %% right merge_heads: the heads are taken apart with unbind and put side by side with cat
+def merge_heads(X):
+    return torch.cat(X.unbind(dim=1), dim=2)
 
-# %% right split_heads: unfold along the last axis, then permute
-def split_heads(X, num_heads):
-    d = X.size(2)
-    if d % num_heads != 0:
-        raise ValueError("num_heads must divide d")
-    d_head = d // num_heads
-    return X.unfold(2, d_head, d_head).permute(0, 2, 1, 3)
+# %% right merge_heads: einsum changes the order of the axes, then flatten
+def merge_heads(X):
+    return torch.einsum("bhnd->bnhd", X).flatten(-2)
 
-# %% right split_heads: reshape of the transposed columns, which refuses what does not divide
-def split_heads(X, num_heads):
-    b, n, d = X.shape
-    columns_first = X.mT.reshape(b, num_heads, d // num_heads, n)
-    return columns_first.transpose(-2, -1).contiguous()
+# %% right merge_heads: token by token, in two list comprehensions
+def merge_heads(X):
+    b, h, n, d_head = X.shape
+    tokens = [X[:, :, i].reshape(b, h * d_head) for i in range(n)]
+    return torch.stack(tokens, dim=1)
 
 # %% wrong merge_heads: reshape without bringing the tokens' axis to the front first
 def merge_heads(X):
@@ -148,411 +162,6 @@ def merge_heads(X):
 def merge_heads(X):
     X.transpose_(1, 2)
     return X.flatten(start_dim=2)
-
-# %% right merge_heads: the heads are taken apart with unbind and put side by side with cat
-def merge_heads(X):
-    return torch.cat(X.unbind(dim=1), dim=2)
-
-# %% right merge_heads: einsum changes the order of the axes, then flatten
-def merge_heads(X):
-    return torch.einsum("bhnd->bnhd", X).flatten(-2)
-
-# %% right merge_heads: token by token, in two list comprehensions
-def merge_heads(X):
-    b, h, n, d_head = X.shape
-    tokens = [X[:, :, i].reshape(b, h * d_head) for i in range(n)]
-    return torch.stack(tokens, dim=1)
-
-# %% wrong MultiHeadAttentionLoop: the scores are divided by the root of d_model, the width of the inputs
-class Head(nn.Module):
-    def __init__(self, d_model, d_head, bias):
-        super().__init__()
-        self.W_q = nn.Linear(d_model, d_head, bias=bias)
-        self.W_k = nn.Linear(d_model, d_head, bias=bias)
-        self.W_v = nn.Linear(d_model, d_head, bias=bias)
-
-    def forward(self, query, key, value, mask):
-        q, k, v = self.W_q(query), self.W_k(key), self.W_v(value)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(query.shape[-1])
-        weights = masked_softmax(scores, mask)
-        return weights @ v, weights
-
-
-class MultiHeadAttentionLoop(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__()
-        if d_model % num_heads != 0:
-            raise ValueError("d_model must be a multiple of num_heads")
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.heads = nn.ModuleList([Head(d_model, d_model // num_heads, bias) for _ in range(num_heads)])
-        self.W_o = nn.Linear(d_model, d_model, bias=bias)
-
-    def forward(self, query, key=None, value=None, mask=None):
-        if key is None:
-            key = query
-        if value is None:
-            value = key
-        outs, weights = [], []
-        for i, head in enumerate(self.heads):
-            head_mask = mask
-            if mask is not None and mask.dim() == 4:
-                head_mask = mask[:, 0] if mask.shape[1] == 1 else mask[:, i]
-            z, A = head(query, key, value, head_mask)
-            outs.append(z)
-            weights.append(A)
-        return self.W_o(torch.cat(outs, dim=-1)), torch.stack(weights, dim=1)
-
-# %% wrong MultiHeadAttentionLoop: the heads are in a plain Python list, so their parameters are not registered
-class Head(nn.Module):
-    def __init__(self, d_model, d_head, bias):
-        super().__init__()
-        self.W_q = nn.Linear(d_model, d_head, bias=bias)
-        self.W_k = nn.Linear(d_model, d_head, bias=bias)
-        self.W_v = nn.Linear(d_model, d_head, bias=bias)
-
-    def forward(self, query, key, value, mask):
-        q, k, v = self.W_q(query), self.W_k(key), self.W_v(value)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-        weights = masked_softmax(scores, mask)
-        return weights @ v, weights
-
-
-class MultiHeadAttentionLoop(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__()
-        if d_model % num_heads != 0:
-            raise ValueError("d_model must be a multiple of num_heads")
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.heads = [Head(d_model, d_model // num_heads, bias) for _ in range(num_heads)]
-        self.W_o = nn.Linear(d_model, d_model, bias=bias)
-
-    def forward(self, query, key=None, value=None, mask=None):
-        if key is None:
-            key = query
-        if value is None:
-            value = key
-        outs, weights = [], []
-        for i, head in enumerate(self.heads):
-            head_mask = mask
-            if mask is not None and mask.dim() == 4:
-                head_mask = mask[:, 0] if mask.shape[1] == 1 else mask[:, i]
-            z, A = head(query, key, value, head_mask)
-            outs.append(z)
-            weights.append(A)
-        return self.W_o(torch.cat(outs, dim=-1)), torch.stack(weights, dim=1)
-
-# %% wrong MultiHeadAttentionLoop: the list holds the same head num_heads times, so all share their weights
-class Head(nn.Module):
-    def __init__(self, d_model, d_head, bias):
-        super().__init__()
-        self.W_q = nn.Linear(d_model, d_head, bias=bias)
-        self.W_k = nn.Linear(d_model, d_head, bias=bias)
-        self.W_v = nn.Linear(d_model, d_head, bias=bias)
-
-    def forward(self, query, key, value, mask):
-        q, k, v = self.W_q(query), self.W_k(key), self.W_v(value)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-        weights = masked_softmax(scores, mask)
-        return weights @ v, weights
-
-
-class MultiHeadAttentionLoop(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__()
-        if d_model % num_heads != 0:
-            raise ValueError("d_model must be a multiple of num_heads")
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.heads = nn.ModuleList([Head(d_model, d_model // num_heads, bias)] * num_heads)
-        self.W_o = nn.Linear(d_model, d_model, bias=bias)
-
-    def forward(self, query, key=None, value=None, mask=None):
-        if key is None:
-            key = query
-        if value is None:
-            value = key
-        outs, weights = [], []
-        for i, head in enumerate(self.heads):
-            head_mask = mask
-            if mask is not None and mask.dim() == 4:
-                head_mask = mask[:, 0] if mask.shape[1] == 1 else mask[:, i]
-            z, A = head(query, key, value, head_mask)
-            outs.append(z)
-            weights.append(A)
-        return self.W_o(torch.cat(outs, dim=-1)), torch.stack(weights, dim=1)
-
-# %% wrong MultiHeadAttentionLoop: of a mask with four axes every head takes entry 0
-class Head(nn.Module):
-    def __init__(self, d_model, d_head, bias):
-        super().__init__()
-        self.W_q = nn.Linear(d_model, d_head, bias=bias)
-        self.W_k = nn.Linear(d_model, d_head, bias=bias)
-        self.W_v = nn.Linear(d_model, d_head, bias=bias)
-
-    def forward(self, query, key, value, mask):
-        q, k, v = self.W_q(query), self.W_k(key), self.W_v(value)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-        weights = masked_softmax(scores, mask)
-        return weights @ v, weights
-
-
-class MultiHeadAttentionLoop(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__()
-        if d_model % num_heads != 0:
-            raise ValueError("d_model must be a multiple of num_heads")
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.heads = nn.ModuleList([Head(d_model, d_model // num_heads, bias) for _ in range(num_heads)])
-        self.W_o = nn.Linear(d_model, d_model, bias=bias)
-
-    def forward(self, query, key=None, value=None, mask=None):
-        if key is None:
-            key = query
-        if value is None:
-            value = key
-        outs, weights = [], []
-        for i, head in enumerate(self.heads):
-            head_mask = mask
-            if mask is not None and mask.dim() == 4:
-                head_mask = mask[:, 0]
-            z, A = head(query, key, value, head_mask)
-            outs.append(z)
-            weights.append(A)
-        return self.W_o(torch.cat(outs, dim=-1)), torch.stack(weights, dim=1)
-
-# %% wrong MultiHeadAttentionLoop: a mask (b, 1, n_q, n_k) is indexed with the head's number, which fails
-class Head(nn.Module):
-    def __init__(self, d_model, d_head, bias):
-        super().__init__()
-        self.W_q = nn.Linear(d_model, d_head, bias=bias)
-        self.W_k = nn.Linear(d_model, d_head, bias=bias)
-        self.W_v = nn.Linear(d_model, d_head, bias=bias)
-
-    def forward(self, query, key, value, mask):
-        q, k, v = self.W_q(query), self.W_k(key), self.W_v(value)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-        weights = masked_softmax(scores, mask)
-        return weights @ v, weights
-
-
-class MultiHeadAttentionLoop(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__()
-        if d_model % num_heads != 0:
-            raise ValueError("d_model must be a multiple of num_heads")
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.heads = nn.ModuleList([Head(d_model, d_model // num_heads, bias) for _ in range(num_heads)])
-        self.W_o = nn.Linear(d_model, d_model, bias=bias)
-
-    def forward(self, query, key=None, value=None, mask=None):
-        if key is None:
-            key = query
-        if value is None:
-            value = key
-        outs, weights = [], []
-        for i, head in enumerate(self.heads):
-            if mask is not None and mask.dim() == 4:
-                z, A = head(query, key, value, mask[:, i])
-            else:
-                z, A = head(query, key, value, mask)
-            outs.append(z)
-            weights.append(A)
-        return self.W_o(torch.cat(outs, dim=-1)), torch.stack(weights, dim=1)
-
-# %% wrong MultiHeadAttentionLoop: each head projects only its own slice of the input, from d_head to d_head
-class MultiHeadAttentionLoop(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__()
-        if d_model % num_heads:
-            raise ValueError("d_model is no multiple of num_heads")
-        self.d_model, self.num_heads = d_model, num_heads
-        self.d_head = d_model // num_heads
-        self.heads = nn.ModuleList(
-            nn.ModuleDict({name: nn.Linear(self.d_head, self.d_head, bias=bias) for name in ("W_q", "W_k", "W_v")})
-            for _ in range(num_heads)
-        )
-        self.W_o = nn.Linear(d_model, d_model, bias=bias)
-
-    def forward(self, query, key=None, value=None, mask=None):
-        key = query if key is None else key
-        value = key if value is None else value
-        results, weights = [], []
-        for i, head in enumerate(self.heads):
-            part = slice(i * self.d_head, (i + 1) * self.d_head)
-            q, k, v = head["W_q"](query[..., part]), head["W_k"](key[..., part]), head["W_v"](value[..., part])
-            m = mask
-            if m is not None and m.dim() == 4:
-                m = m[:, i if m.shape[1] > 1 else 0]
-            A = masked_softmax(q @ k.mT / math.sqrt(self.d_head), m)
-            results.append(A @ v)
-            weights.append(A)
-        return self.W_o(torch.cat(results, -1)), torch.stack(weights, 1)
-
-# %% wrong MultiHeadAttentionLoop: W_o keeps its bias with bias=False
-class Head(nn.Module):
-    def __init__(self, d_model, d_head, bias):
-        super().__init__()
-        self.W_q = nn.Linear(d_model, d_head, bias=bias)
-        self.W_k = nn.Linear(d_model, d_head, bias=bias)
-        self.W_v = nn.Linear(d_model, d_head, bias=bias)
-
-    def forward(self, query, key, value, mask):
-        q, k, v = self.W_q(query), self.W_k(key), self.W_v(value)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-        weights = masked_softmax(scores, mask)
-        return weights @ v, weights
-
-
-class MultiHeadAttentionLoop(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__()
-        if d_model % num_heads != 0:
-            raise ValueError("d_model must be a multiple of num_heads")
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.heads = nn.ModuleList([Head(d_model, d_model // num_heads, bias) for _ in range(num_heads)])
-        self.W_o = nn.Linear(d_model, d_model)
-
-    def forward(self, query, key=None, value=None, mask=None):
-        if key is None:
-            key = query
-        if value is None:
-            value = key
-        outs, weights = [], []
-        for i, head in enumerate(self.heads):
-            head_mask = mask
-            if mask is not None and mask.dim() == 4:
-                head_mask = mask[:, 0] if mask.shape[1] == 1 else mask[:, i]
-            z, A = head(query, key, value, head_mask)
-            outs.append(z)
-            weights.append(A)
-        return self.W_o(torch.cat(outs, dim=-1)), torch.stack(weights, dim=1)
-
-# %% wrong MultiHeadAttentionLoop: the values default to the queries, even where keys are given
-class Head(nn.Module):
-    def __init__(self, d_model, d_head, bias):
-        super().__init__()
-        self.W_q = nn.Linear(d_model, d_head, bias=bias)
-        self.W_k = nn.Linear(d_model, d_head, bias=bias)
-        self.W_v = nn.Linear(d_model, d_head, bias=bias)
-
-    def forward(self, query, key, value, mask):
-        q, k, v = self.W_q(query), self.W_k(key), self.W_v(value)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-        weights = masked_softmax(scores, mask)
-        return weights @ v, weights
-
-
-class MultiHeadAttentionLoop(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__()
-        if d_model % num_heads != 0:
-            raise ValueError("d_model must be a multiple of num_heads")
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.heads = nn.ModuleList([Head(d_model, d_model // num_heads, bias) for _ in range(num_heads)])
-        self.W_o = nn.Linear(d_model, d_model, bias=bias)
-
-    def forward(self, query, key=None, value=None, mask=None):
-        key = query if key is None else key
-        value = query if value is None else value
-        outs, weights = [], []
-        for i, head in enumerate(self.heads):
-            head_mask = mask
-            if mask is not None and mask.dim() == 4:
-                head_mask = mask[:, 0] if mask.shape[1] == 1 else mask[:, i]
-            z, A = head(query, key, value, head_mask)
-            outs.append(z)
-            weights.append(A)
-        return self.W_o(torch.cat(outs, dim=-1)), torch.stack(weights, dim=1)
-
-# %% wrong MultiHeadAttentionLoop: own masking with minus infinity, so a query that may attend to nothing gets NaN
-class Head(nn.Module):
-    def __init__(self, d_model, d_head, bias):
-        super().__init__()
-        self.W_q = nn.Linear(d_model, d_head, bias=bias)
-        self.W_k = nn.Linear(d_model, d_head, bias=bias)
-        self.W_v = nn.Linear(d_model, d_head, bias=bias)
-
-    def forward(self, query, key, value, mask):
-        q, k, v = self.W_q(query), self.W_k(key), self.W_v(value)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-        if mask is not None:
-            if mask.shape[-1] != scores.shape[-1]:
-                raise ValueError("the mask does not fit")
-            scores = scores.masked_fill(~mask.expand(scores.shape), float("-inf"))
-        weights = torch.softmax(scores, dim=-1)
-        return weights @ v, weights
-
-
-class MultiHeadAttentionLoop(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__()
-        if d_model % num_heads != 0:
-            raise ValueError("d_model must be a multiple of num_heads")
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.heads = nn.ModuleList([Head(d_model, d_model // num_heads, bias) for _ in range(num_heads)])
-        self.W_o = nn.Linear(d_model, d_model, bias=bias)
-
-    def forward(self, query, key=None, value=None, mask=None):
-        if key is None:
-            key = query
-        if value is None:
-            value = key
-        outs, weights = [], []
-        for i, head in enumerate(self.heads):
-            head_mask = mask
-            if mask is not None and mask.dim() == 4:
-                head_mask = mask[:, 0] if mask.shape[1] == 1 else mask[:, i]
-            z, A = head(query, key, value, head_mask)
-            outs.append(z)
-            weights.append(A)
-        return self.W_o(torch.cat(outs, dim=-1)), torch.stack(weights, dim=1)
-
-# %% wrong MultiHeadAttentionLoop: the weights are averaged over the heads, as PyTorch's layer does
-class Head(nn.Module):
-    def __init__(self, d_model, d_head, bias):
-        super().__init__()
-        self.W_q = nn.Linear(d_model, d_head, bias=bias)
-        self.W_k = nn.Linear(d_model, d_head, bias=bias)
-        self.W_v = nn.Linear(d_model, d_head, bias=bias)
-
-    def forward(self, query, key, value, mask):
-        q, k, v = self.W_q(query), self.W_k(key), self.W_v(value)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-        weights = masked_softmax(scores, mask)
-        return weights @ v, weights
-
-
-class MultiHeadAttentionLoop(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__()
-        if d_model % num_heads != 0:
-            raise ValueError("d_model must be a multiple of num_heads")
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.heads = nn.ModuleList([Head(d_model, d_model // num_heads, bias) for _ in range(num_heads)])
-        self.W_o = nn.Linear(d_model, d_model, bias=bias)
-
-    def forward(self, query, key=None, value=None, mask=None):
-        if key is None:
-            key = query
-        if value is None:
-            value = key
-        outs, weights = [], []
-        for i, head in enumerate(self.heads):
-            head_mask = mask
-            if mask is not None and mask.dim() == 4:
-                head_mask = mask[:, 0] if mask.shape[1] == 1 else mask[:, i]
-            z, A = head(query, key, value, head_mask)
-            outs.append(z)
-            weights.append(A)
-        return self.W_o(torch.cat(outs, dim=-1)), torch.stack(weights, dim=1).mean(dim=1)
 
 # %% right MultiHeadAttentionLoop: ModuleDicts for the heads, einsum for scores and results
 class MultiHeadAttentionLoop(nn.Module):
@@ -674,45 +283,29 @@ class MultiHeadAttentionLoop(nn.Module):
             out = out + self.W_o.bias
         return out, torch.cat(all_weights, dim=1)
 
-# %% wrong MultiHeadAttention: a mask of three axes gets no axis for the heads, so its b meets h
-class MultiHeadAttention(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
+# %% wrong MultiHeadAttentionLoop: the scores are divided by the root of d_model, the width of the inputs
+class Head(nn.Module):
+    def __init__(self, d_model, d_head, bias):
         super().__init__()
-        if d_model % num_heads:
-            raise ValueError("d_model must be divisible by num_heads")
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.d_head = d_model // num_heads
-        self.W_q = nn.Linear(d_model, d_model, bias=bias)
-        self.W_k = nn.Linear(d_model, d_model, bias=bias)
-        self.W_v = nn.Linear(d_model, d_model, bias=bias)
-        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+        self.W_q = nn.Linear(d_model, d_head, bias=bias)
+        self.W_k = nn.Linear(d_model, d_head, bias=bias)
+        self.W_v = nn.Linear(d_model, d_head, bias=bias)
 
-    def forward(self, query, key=None, value=None, mask=None):
-        if key is None:
-            key = query
-        if value is None:
-            value = key
-        q = split_heads(self.W_q(query), self.num_heads)
-        k = split_heads(self.W_k(key), self.num_heads)
-        v = split_heads(self.W_v(value), self.num_heads)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_head)
+    def forward(self, query, key, value, mask):
+        q, k, v = self.W_q(query), self.W_k(key), self.W_v(value)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(query.shape[-1])
         weights = masked_softmax(scores, mask)
-        out = self.W_o(merge_heads(weights @ v))
-        return out, weights
+        return weights @ v, weights
 
-# %% wrong MultiHeadAttention: queries and keys are both divided by the root of d_head, so the scores by d_head
-class MultiHeadAttention(nn.Module):
+
+class MultiHeadAttentionLoop(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
         super().__init__()
-        if d_model % num_heads:
-            raise ValueError("d_model must be divisible by num_heads")
+        if d_model % num_heads != 0:
+            raise ValueError("d_model must be a multiple of num_heads")
         self.d_model = d_model
         self.num_heads = num_heads
-        self.d_head = d_model // num_heads
-        self.W_q = nn.Linear(d_model, d_model, bias=bias)
-        self.W_k = nn.Linear(d_model, d_model, bias=bias)
-        self.W_v = nn.Linear(d_model, d_model, bias=bias)
+        self.heads = nn.ModuleList([Head(d_model, d_model // num_heads, bias) for _ in range(num_heads)])
         self.W_o = nn.Linear(d_model, d_model, bias=bias)
 
     def forward(self, query, key=None, value=None, mask=None):
@@ -720,252 +313,128 @@ class MultiHeadAttention(nn.Module):
             key = query
         if value is None:
             value = key
-        q = split_heads(self.W_q(query), self.num_heads) / math.sqrt(self.d_head)
-        k = split_heads(self.W_k(key), self.num_heads) / math.sqrt(self.d_head)
-        v = split_heads(self.W_v(value), self.num_heads)
-        if mask is not None and mask.dim() == 3:
-            mask = mask.unsqueeze(1)
-        scores = q @ k.transpose(-2, -1)
-        weights = masked_softmax(scores, mask)
-        out = self.W_o(merge_heads(weights @ v))
-        return out, weights
+        outs, weights = [], []
+        for i, head in enumerate(self.heads):
+            head_mask = mask
+            if mask is not None and mask.dim() == 4:
+                head_mask = mask[:, 0] if mask.shape[1] == 1 else mask[:, i]
+            z, A = head(query, key, value, head_mask)
+            outs.append(z)
+            weights.append(A)
+        return self.W_o(torch.cat(outs, dim=-1)), torch.stack(weights, dim=1)
 
-# %% wrong MultiHeadAttention: the mask is read as PyTorch's layer does: True means may not attend
-class MultiHeadAttention(nn.Module):
+# %% wrong MultiHeadAttentionLoop: the heads are in a plain Python list, so their parameters are not registered
+# As: the scores are divided by the root of d_model, the width of the inputs
+# @@
+# -         scores = q @ k.transpose(-2, -1) / math.sqrt(query.shape[-1])
+# +         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+# @@
+# -         self.heads = nn.ModuleList([Head(d_model, d_model // num_heads, bias) for _ in range(num_heads)])
+# +         self.heads = [Head(d_model, d_model // num_heads, bias) for _ in range(num_heads)]
+
+# %% wrong MultiHeadAttentionLoop: the list holds the same head num_heads times, so all share their weights
+# As: the scores are divided by the root of d_model, the width of the inputs
+# @@
+# -         scores = q @ k.transpose(-2, -1) / math.sqrt(query.shape[-1])
+# +         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+# @@
+# -         self.heads = nn.ModuleList([Head(d_model, d_model // num_heads, bias) for _ in range(num_heads)])
+# +         self.heads = nn.ModuleList([Head(d_model, d_model // num_heads, bias)] * num_heads)
+
+# %% wrong MultiHeadAttentionLoop: of a mask with four axes every head takes entry 0
+# As: the scores are divided by the root of d_model, the width of the inputs
+# @@
+# -         scores = q @ k.transpose(-2, -1) / math.sqrt(query.shape[-1])
+# +         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+# @@
+# -                 head_mask = mask[:, 0] if mask.shape[1] == 1 else mask[:, i]
+# +                 head_mask = mask[:, 0]
+
+# %% wrong MultiHeadAttentionLoop: a mask (b, 1, n_q, n_k) is indexed with the head's number, which fails
+# As: the scores are divided by the root of d_model, the width of the inputs
+# @@
+# -         scores = q @ k.transpose(-2, -1) / math.sqrt(query.shape[-1])
+# +         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+# @@
+# -             head_mask = mask
+# @@
+# -                 head_mask = mask[:, 0] if mask.shape[1] == 1 else mask[:, i]
+# -             z, A = head(query, key, value, head_mask)
+# +                 z, A = head(query, key, value, mask[:, i])
+# +             else:
+# +                 z, A = head(query, key, value, mask)
+
+# %% wrong MultiHeadAttentionLoop: each head projects only its own slice of the input, from d_head to d_head
+class MultiHeadAttentionLoop(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
         super().__init__()
         if d_model % num_heads:
-            raise ValueError("d_model must be divisible by num_heads")
-        self.d_model = d_model
-        self.num_heads = num_heads
+            raise ValueError("d_model is no multiple of num_heads")
+        self.d_model, self.num_heads = d_model, num_heads
         self.d_head = d_model // num_heads
-        self.W_q = nn.Linear(d_model, d_model, bias=bias)
-        self.W_k = nn.Linear(d_model, d_model, bias=bias)
-        self.W_v = nn.Linear(d_model, d_model, bias=bias)
+        self.heads = nn.ModuleList(
+            nn.ModuleDict({name: nn.Linear(self.d_head, self.d_head, bias=bias) for name in ("W_q", "W_k", "W_v")})
+            for _ in range(num_heads)
+        )
         self.W_o = nn.Linear(d_model, d_model, bias=bias)
 
     def forward(self, query, key=None, value=None, mask=None):
-        if key is None:
-            key = query
-        if value is None:
-            value = key
-        q = split_heads(self.W_q(query), self.num_heads)
-        k = split_heads(self.W_k(key), self.num_heads)
-        v = split_heads(self.W_v(value), self.num_heads)
-        if mask is not None and mask.dim() == 3:
-            mask = mask[:, None]
-        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_head)
-        weights = masked_softmax(scores, None if mask is None else ~mask)
-        out = self.W_o(merge_heads(weights @ v))
-        return out, weights
+        key = query if key is None else key
+        value = key if value is None else value
+        results, weights = [], []
+        for i, head in enumerate(self.heads):
+            part = slice(i * self.d_head, (i + 1) * self.d_head)
+            q, k, v = head["W_q"](query[..., part]), head["W_k"](key[..., part]), head["W_v"](value[..., part])
+            m = mask
+            if m is not None and m.dim() == 4:
+                m = m[:, i if m.shape[1] > 1 else 0]
+            A = masked_softmax(q @ k.mT / math.sqrt(self.d_head), m)
+            results.append(A @ v)
+            weights.append(A)
+        return self.W_o(torch.cat(results, -1)), torch.stack(weights, 1)
 
-# %% wrong MultiHeadAttention: masked scores become -1e9, so a query that may attend to nothing gets even weights
-class MultiHeadAttention(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__()
-        if d_model % num_heads:
-            raise ValueError("d_model must be divisible by num_heads")
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.d_head = d_model // num_heads
-        self.W_q = nn.Linear(d_model, d_model, bias=bias)
-        self.W_k = nn.Linear(d_model, d_model, bias=bias)
-        self.W_v = nn.Linear(d_model, d_model, bias=bias)
-        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+# %% wrong MultiHeadAttentionLoop: W_o keeps its bias with bias=False
+# As: the scores are divided by the root of d_model, the width of the inputs
+# @@
+# -         scores = q @ k.transpose(-2, -1) / math.sqrt(query.shape[-1])
+# +         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+# @@
+# -         self.W_o = nn.Linear(d_model, d_model, bias=bias)
+# +         self.W_o = nn.Linear(d_model, d_model)
 
-    def forward(self, query, key=None, value=None, mask=None):
-        if key is None:
-            key = query
-        if value is None:
-            value = key
-        q = split_heads(self.W_q(query), self.num_heads)
-        k = split_heads(self.W_k(key), self.num_heads)
-        v = split_heads(self.W_v(value), self.num_heads)
-        if mask is not None and mask.dim() == 3:
-            mask = mask.unsqueeze(1)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_head)
-        if mask is not None:
-            if mask.shape[-1] != scores.shape[-1]:
-                raise ValueError("mask does not fit")
-            scores = scores.masked_fill(mask.expand(scores.shape) == 0, -1e9)
-        weights = torch.softmax(scores, dim=-1)
-        out = self.W_o(merge_heads(weights @ v))
-        return out, weights
+# %% wrong MultiHeadAttentionLoop: the values default to the queries, even where keys are given
+# As: the scores are divided by the root of d_model, the width of the inputs
+# @@
+# -         scores = q @ k.transpose(-2, -1) / math.sqrt(query.shape[-1])
+# +         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+# @@
+# -         if key is None:
+# -             key = query
+# -         if value is None:
+# -             value = key
+# +         key = query if key is None else key
+# +         value = query if value is None else value
 
-# %% wrong MultiHeadAttention: the weights that are returned are those without the mask
-class MultiHeadAttention(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__()
-        if d_model % num_heads:
-            raise ValueError("d_model must be divisible by num_heads")
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.d_head = d_model // num_heads
-        self.W_q = nn.Linear(d_model, d_model, bias=bias)
-        self.W_k = nn.Linear(d_model, d_model, bias=bias)
-        self.W_v = nn.Linear(d_model, d_model, bias=bias)
-        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+# %% wrong MultiHeadAttentionLoop: own masking with minus infinity, so a query that may attend to nothing gets NaN
+# As: the scores are divided by the root of d_model, the width of the inputs
+# @@
+# -         scores = q @ k.transpose(-2, -1) / math.sqrt(query.shape[-1])
+# -         weights = masked_softmax(scores, mask)
+# +         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+# +         if mask is not None:
+# +             if mask.shape[-1] != scores.shape[-1]:
+# +                 raise ValueError("the mask does not fit")
+# +             scores = scores.masked_fill(~mask.expand(scores.shape), float("-inf"))
+# +         weights = torch.softmax(scores, dim=-1)
 
-    def forward(self, query, key=None, value=None, mask=None):
-        if key is None:
-            key = query
-        if value is None:
-            value = key
-        q = split_heads(self.W_q(query), self.num_heads)
-        k = split_heads(self.W_k(key), self.num_heads)
-        v = split_heads(self.W_v(value), self.num_heads)
-        if mask is not None and mask.dim() == 3:
-            mask = mask.unsqueeze(1)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_head)
-        weights = scores.softmax(dim=-1)
-        attended = masked_softmax(scores, mask) @ v
-        return self.W_o(merge_heads(attended)), weights
-
-# %% wrong MultiHeadAttention: the weights go through dropout in training mode
-class MultiHeadAttention(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__()
-        if d_model % num_heads:
-            raise ValueError("d_model must be divisible by num_heads")
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.d_head = d_model // num_heads
-        self.W_q = nn.Linear(d_model, d_model, bias=bias)
-        self.W_k = nn.Linear(d_model, d_model, bias=bias)
-        self.W_v = nn.Linear(d_model, d_model, bias=bias)
-        self.W_o = nn.Linear(d_model, d_model, bias=bias)
-        self.dropout = nn.Dropout(0.1)
-
-    def forward(self, query, key=None, value=None, mask=None):
-        if key is None:
-            key = query
-        if value is None:
-            value = key
-        q = split_heads(self.W_q(query), self.num_heads)
-        k = split_heads(self.W_k(key), self.num_heads)
-        v = split_heads(self.W_v(value), self.num_heads)
-        if mask is not None and mask.dim() == 3:
-            mask = mask.unsqueeze(1)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_head)
-        weights = self.dropout(masked_softmax(scores, mask))
-        out = self.W_o(merge_heads(weights @ v))
-        return out, weights
-
-# %% wrong MultiHeadAttention: the heads are merged by a reshape, without transposing back
-class MultiHeadAttention(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__()
-        if d_model % num_heads:
-            raise ValueError("d_model must be divisible by num_heads")
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.d_head = d_model // num_heads
-        self.W_q = nn.Linear(d_model, d_model, bias=bias)
-        self.W_k = nn.Linear(d_model, d_model, bias=bias)
-        self.W_v = nn.Linear(d_model, d_model, bias=bias)
-        self.W_o = nn.Linear(d_model, d_model, bias=bias)
-
-    def forward(self, query, key=None, value=None, mask=None):
-        if key is None:
-            key = query
-        if value is None:
-            value = key
-        q = split_heads(self.W_q(query), self.num_heads)
-        k = split_heads(self.W_k(key), self.num_heads)
-        v = split_heads(self.W_v(value), self.num_heads)
-        if mask is not None and mask.dim() == 3:
-            mask = mask.unsqueeze(1)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_head)
-        weights = masked_softmax(scores, mask)
-        b, n_q, d = query.shape
-        out = self.W_o((weights @ v).reshape(b, n_q, d))
-        return out, weights
-
-# %% wrong MultiHeadAttention: keys and values are reshaped with the number of queries
-class MultiHeadAttention(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__()
-        if d_model % num_heads:
-            raise ValueError("d_model must be divisible by num_heads")
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.d_head = d_model // num_heads
-        self.W_q = nn.Linear(d_model, d_model, bias=bias)
-        self.W_k = nn.Linear(d_model, d_model, bias=bias)
-        self.W_v = nn.Linear(d_model, d_model, bias=bias)
-        self.W_o = nn.Linear(d_model, d_model, bias=bias)
-
-    def forward(self, query, key=None, value=None, mask=None):
-        if key is None:
-            key = query
-        if value is None:
-            value = key
-        b, n, _ = query.shape
-        q = self.W_q(query).view(b, n, self.num_heads, self.d_head).transpose(1, 2)
-        k = self.W_k(key).view(b, n, self.num_heads, self.d_head).transpose(1, 2)
-        v = self.W_v(value).view(b, n, self.num_heads, self.d_head).transpose(1, 2)
-        if mask is not None and mask.dim() == 3:
-            mask = mask.unsqueeze(1)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_head)
-        weights = masked_softmax(scores, mask)
-        out = self.W_o(merge_heads(weights @ v))
-        return out, weights
-
-# %% wrong MultiHeadAttention: one linear layer W_qkv for all three projections, in place of W_q, W_k and W_v
-class MultiHeadAttention(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__()
-        if d_model % num_heads:
-            raise ValueError("d_model must be divisible by num_heads")
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.d_head = d_model // num_heads
-        self.W_qkv = nn.Linear(d_model, 3 * d_model, bias=bias)
-        self.W_o = nn.Linear(d_model, d_model, bias=bias)
-
-    def forward(self, query, key=None, value=None, mask=None):
-        if key is None:
-            key = query
-        if value is None:
-            value = key
-        q = split_heads(self.W_qkv(query).chunk(3, dim=-1)[0], self.num_heads)
-        k = split_heads(self.W_qkv(key).chunk(3, dim=-1)[1], self.num_heads)
-        v = split_heads(self.W_qkv(value).chunk(3, dim=-1)[2], self.num_heads)
-        if mask is not None and mask.dim() == 3:
-            mask = mask.unsqueeze(1)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_head)
-        weights = masked_softmax(scores, mask)
-        out = self.W_o(merge_heads(weights @ v))
-        return out, weights
-
-# %% wrong MultiHeadAttention: unsqueeze_ changes the mask that was handed in
-class MultiHeadAttention(nn.Module):
-    def __init__(self, d_model, num_heads, bias=True):
-        super().__init__()
-        if d_model % num_heads:
-            raise ValueError("d_model must be divisible by num_heads")
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.d_head = d_model // num_heads
-        self.W_q = nn.Linear(d_model, d_model, bias=bias)
-        self.W_k = nn.Linear(d_model, d_model, bias=bias)
-        self.W_v = nn.Linear(d_model, d_model, bias=bias)
-        self.W_o = nn.Linear(d_model, d_model, bias=bias)
-
-    def forward(self, query, key=None, value=None, mask=None):
-        if key is None:
-            key = query
-        if value is None:
-            value = key
-        q = split_heads(self.W_q(query), self.num_heads)
-        k = split_heads(self.W_k(key), self.num_heads)
-        v = split_heads(self.W_v(value), self.num_heads)
-        if mask is not None and mask.dim() == 3:
-            mask.unsqueeze_(1)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_head)
-        weights = masked_softmax(scores, mask)
-        out = self.W_o(merge_heads(weights @ v))
-        return out, weights
+# %% wrong MultiHeadAttentionLoop: the weights are averaged over the heads, as PyTorch's layer does
+# As: the scores are divided by the root of d_model, the width of the inputs
+# @@
+# -         scores = q @ k.transpose(-2, -1) / math.sqrt(query.shape[-1])
+# +         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+# @@
+# -         return self.W_o(torch.cat(outs, dim=-1)), torch.stack(weights, dim=1)
+# +         return self.W_o(torch.cat(outs, dim=-1)), torch.stack(weights, dim=1).mean(dim=1)
 
 # %% right MultiHeadAttention: einsum over five letters, heads as an axis of the projections, no split_heads
 class MultiHeadAttention(nn.Module):
@@ -1067,6 +536,219 @@ class MultiHeadAttention(nn.Module):
         z = torch.stack([pair[0] for pair in pairs])
         A = torch.stack([pair[1] for pair in pairs])
         return self.W_o(merge_heads(z)), A
+
+# %% wrong MultiHeadAttention: a mask of three axes gets no axis for the heads, so its b meets h
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("d_model must be divisible by num_heads")
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.d_head = d_model // num_heads
+        self.W_q = nn.Linear(d_model, d_model, bias=bias)
+        self.W_k = nn.Linear(d_model, d_model, bias=bias)
+        self.W_v = nn.Linear(d_model, d_model, bias=bias)
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        if key is None:
+            key = query
+        if value is None:
+            value = key
+        q = split_heads(self.W_q(query), self.num_heads)
+        k = split_heads(self.W_k(key), self.num_heads)
+        v = split_heads(self.W_v(value), self.num_heads)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_head)
+        weights = masked_softmax(scores, mask)
+        out = self.W_o(merge_heads(weights @ v))
+        return out, weights
+
+# %% wrong MultiHeadAttention: queries and keys are both divided by the root of d_head, so the scores by d_head
+# As: a mask of three axes gets no axis for the heads, so its b meets h
+# @@
+# -         q = split_heads(self.W_q(query), self.num_heads)
+# -         k = split_heads(self.W_k(key), self.num_heads)
+# +         q = split_heads(self.W_q(query), self.num_heads) / math.sqrt(self.d_head)
+# +         k = split_heads(self.W_k(key), self.num_heads) / math.sqrt(self.d_head)
+# @@
+# -         scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_head)
+# +         if mask is not None and mask.dim() == 3:
+# +             mask = mask.unsqueeze(1)
+# +         scores = q @ k.transpose(-2, -1)
+
+# %% wrong MultiHeadAttention: the mask is read as PyTorch's layer does: True means may not attend
+# As: a mask of three axes gets no axis for the heads, so its b meets h
+# @@
+#           v = split_heads(self.W_v(value), self.num_heads)
+# +         if mask is not None and mask.dim() == 3:
+# +             mask = mask[:, None]
+# @@
+# -         weights = masked_softmax(scores, mask)
+# +         weights = masked_softmax(scores, None if mask is None else ~mask)
+
+# %% wrong MultiHeadAttention: masked scores become -1e9, so a query that may attend to nothing gets even weights
+# As: a mask of three axes gets no axis for the heads, so its b meets h
+# @@
+#           v = split_heads(self.W_v(value), self.num_heads)
+# +         if mask is not None and mask.dim() == 3:
+# +             mask = mask.unsqueeze(1)
+# @@
+# -         weights = masked_softmax(scores, mask)
+# +         if mask is not None:
+# +             if mask.shape[-1] != scores.shape[-1]:
+# +                 raise ValueError("mask does not fit")
+# +             scores = scores.masked_fill(mask.expand(scores.shape) == 0, -1e9)
+# +         weights = torch.softmax(scores, dim=-1)
+
+# %% wrong MultiHeadAttention: the weights that are returned are those without the mask
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("d_model must be divisible by num_heads")
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.d_head = d_model // num_heads
+        self.W_q = nn.Linear(d_model, d_model, bias=bias)
+        self.W_k = nn.Linear(d_model, d_model, bias=bias)
+        self.W_v = nn.Linear(d_model, d_model, bias=bias)
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        if key is None:
+            key = query
+        if value is None:
+            value = key
+        q = split_heads(self.W_q(query), self.num_heads)
+        k = split_heads(self.W_k(key), self.num_heads)
+        v = split_heads(self.W_v(value), self.num_heads)
+        if mask is not None and mask.dim() == 3:
+            mask = mask.unsqueeze(1)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_head)
+        weights = scores.softmax(dim=-1)
+        attended = masked_softmax(scores, mask) @ v
+        return self.W_o(merge_heads(attended)), weights
+
+# %% wrong MultiHeadAttention: the weights go through dropout in training mode
+# As: a mask of three axes gets no axis for the heads, so its b meets h
+# @@
+#           self.W_o = nn.Linear(d_model, d_model, bias=bias)
+# +         self.dropout = nn.Dropout(0.1)
+# @@
+#           v = split_heads(self.W_v(value), self.num_heads)
+# +         if mask is not None and mask.dim() == 3:
+# +             mask = mask.unsqueeze(1)
+# @@
+# -         weights = masked_softmax(scores, mask)
+# +         weights = self.dropout(masked_softmax(scores, mask))
+
+# %% wrong MultiHeadAttention: the heads are merged by a reshape, without transposing back
+# As: a mask of three axes gets no axis for the heads, so its b meets h
+# @@
+#           v = split_heads(self.W_v(value), self.num_heads)
+# +         if mask is not None and mask.dim() == 3:
+# +             mask = mask.unsqueeze(1)
+# @@
+# -         out = self.W_o(merge_heads(weights @ v))
+# +         b, n_q, d = query.shape
+# +         out = self.W_o((weights @ v).reshape(b, n_q, d))
+
+# %% wrong MultiHeadAttention: keys and values are reshaped with the number of queries
+# As: a mask of three axes gets no axis for the heads, so its b meets h
+# @@
+# -         q = split_heads(self.W_q(query), self.num_heads)
+# -         k = split_heads(self.W_k(key), self.num_heads)
+# -         v = split_heads(self.W_v(value), self.num_heads)
+# +         b, n, _ = query.shape
+# +         q = self.W_q(query).view(b, n, self.num_heads, self.d_head).transpose(1, 2)
+# +         k = self.W_k(key).view(b, n, self.num_heads, self.d_head).transpose(1, 2)
+# +         v = self.W_v(value).view(b, n, self.num_heads, self.d_head).transpose(1, 2)
+# +         if mask is not None and mask.dim() == 3:
+# +             mask = mask.unsqueeze(1)
+
+# %% wrong MultiHeadAttention: one linear layer W_qkv for all three projections, in place of W_q, W_k and W_v
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("d_model must be divisible by num_heads")
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.d_head = d_model // num_heads
+        self.W_qkv = nn.Linear(d_model, 3 * d_model, bias=bias)
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        if key is None:
+            key = query
+        if value is None:
+            value = key
+        q = split_heads(self.W_qkv(query).chunk(3, dim=-1)[0], self.num_heads)
+        k = split_heads(self.W_qkv(key).chunk(3, dim=-1)[1], self.num_heads)
+        v = split_heads(self.W_qkv(value).chunk(3, dim=-1)[2], self.num_heads)
+        if mask is not None and mask.dim() == 3:
+            mask = mask.unsqueeze(1)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_head)
+        weights = masked_softmax(scores, mask)
+        out = self.W_o(merge_heads(weights @ v))
+        return out, weights
+
+# %% wrong MultiHeadAttention: unsqueeze_ changes the mask that was handed in
+# As: a mask of three axes gets no axis for the heads, so its b meets h
+# @@
+#           v = split_heads(self.W_v(value), self.num_heads)
+# +         if mask is not None and mask.dim() == 3:
+# +             mask.unsqueeze_(1)
+
+# %% right fuse: a state_dict is put together by name and loaded
+def fuse(loop):
+    with_bias = loop.W_o.bias is not None
+    kinds = ["weight", "bias"] if with_bias else ["weight"]
+    state = {f"W_o.{kind}": getattr(loop.W_o, kind).detach().clone() for kind in kinds}
+    for name in ["W_q", "W_k", "W_v"]:
+        for kind in kinds:
+            rows = [getattr(getattr(head, name), kind).detach() for head in loop.heads]
+            state[f"{name}.{kind}"] = torch.vstack(rows) if kind == "weight" else torch.hstack(rows)
+    fused = MultiHeadAttention(loop.d_model, loop.num_heads, bias=with_bias)
+    fused.to(dtype=loop.W_o.weight.dtype)
+    fused.load_state_dict(state)
+    return fused
+
+# %% right fuse: rows are written head by head into slices of the new parameters
+def fuse(loop):
+    d_head = loop.d_model // loop.num_heads
+    bias = loop.heads[0].W_q.bias is not None
+    fused = MultiHeadAttention(loop.d_model, loop.num_heads, bias=bias).to(loop.heads[0].W_q.weight)
+
+    @torch.no_grad()
+    def move(source, target, first):
+        last = first + source.weight.shape[0]
+        target.weight[first:last] = source.weight
+        if source.bias is not None:
+            target.bias[first:last] = source.bias
+
+    for i, head in enumerate(loop.heads):
+        move(head.W_q, fused.W_q, i * d_head)
+        move(head.W_k, fused.W_k, i * d_head)
+        move(head.W_v, fused.W_v, i * d_head)
+    move(loop.W_o, fused.W_o, 0)
+    return fused
+
+# %% right fuse: new nn.Parameters are put in place of the old ones
+def fuse(loop):
+    def parameter(tensors):
+        return None if tensors[0] is None else nn.Parameter(torch.cat([t.detach().clone() for t in tensors], 0))
+
+    layer = MultiHeadAttention(loop.d_model, loop.num_heads, bias=loop.W_o.bias is not None)
+    groups = {"W_o": [loop.W_o]}
+    for name in ("W_q", "W_k", "W_v"):
+        groups[name] = [getattr(head, name) for head in loop.heads]
+    for name, linears in groups.items():
+        new = getattr(layer, name)
+        new.weight = parameter([linear.weight for linear in linears])
+        new.bias = parameter([linear.bias for linear in linears])
+    return layer
 
 # %% wrong fuse: the heads' weights are put side by side and then reshaped to a square
 def fuse(loop):
@@ -1202,68 +884,61 @@ def fuse(loop):
     return layer
 
 # %% wrong fuse: asks for loop.bias, which the list of heads need not have
-def fuse(loop):
-    bias = loop.bias
-    layer = MultiHeadAttention(loop.d_model, loop.num_heads, bias=bias).to(loop.W_o.weight.dtype)
-    with torch.no_grad():
-        for name in ("W_q", "W_k", "W_v"):
-            linears = [getattr(head, name) for head in loop.heads]
-            getattr(layer, name).weight.copy_(torch.cat([linear.weight for linear in linears], dim=0))
-            if bias:
-                getattr(layer, name).bias.copy_(torch.cat([linear.bias for linear in linears]))
-        layer.W_o.weight.copy_(loop.W_o.weight)
-        if bias:
-            layer.W_o.bias.copy_(loop.W_o.bias)
+# As: the new layer stays in float32
+# @@
+# -     bias = loop.W_o.bias is not None
+# -     layer = MultiHeadAttention(loop.d_model, loop.num_heads, bias=bias)
+# +     bias = loop.bias
+# +     layer = MultiHeadAttention(loop.d_model, loop.num_heads, bias=bias).to(loop.W_o.weight.dtype)
+
+# %% right from_torch: slices of rows go into a state_dict
+def from_torch(module):
+    d = module.embed_dim
+    state = {"W_o.weight": module.out_proj.weight}
+    for i, name in enumerate("qkv"):
+        state[f"W_{name}.weight"] = module.in_proj_weight[i * d : (i + 1) * d, :]
+    has_bias = module.in_proj_bias is not None
+    if has_bias:
+        state["W_o.bias"] = module.out_proj.bias
+        for i, name in enumerate("qkv"):
+            state[f"W_{name}.bias"] = module.in_proj_bias[i * d : (i + 1) * d]
+    mine = MultiHeadAttention(d, module.num_heads, bias=has_bias).type(module.in_proj_weight.dtype)
+    mine.load_state_dict(state)  # this copies the numbers
+    return mine
+
+# %% right from_torch: unflatten to (3, d, d), and new parameters that are clones
+def from_torch(module):
+    d, h = module.embed_dim, module.num_heads
+    biased = module.in_proj_bias is not None
+    layer = MultiHeadAttention(d, h, bias=biased)
+    targets = [layer.W_q, layer.W_k, layer.W_v, layer.W_o]
+    weights = [*module.in_proj_weight.detach().unflatten(0, (3, d)), module.out_proj.weight.detach()]
+    for linear, weight in zip(targets, weights, strict=True):
+        linear.weight = nn.Parameter(weight.clone())
+    if biased:
+        biases = [*module.in_proj_bias.detach().unflatten(0, (3, d)), module.out_proj.bias.detach()]
+        for linear, bias in zip(targets, biases, strict=True):
+            linear.bias = nn.Parameter(bias.clone())
     return layer
 
-# %% right fuse: a state_dict is put together by name and loaded
-def fuse(loop):
-    with_bias = loop.W_o.bias is not None
-    kinds = ["weight", "bias"] if with_bias else ["weight"]
-    state = {f"W_o.{kind}": getattr(loop.W_o, kind).detach().clone() for kind in kinds}
-    for name in ["W_q", "W_k", "W_v"]:
-        for kind in kinds:
-            rows = [getattr(getattr(head, name), kind).detach() for head in loop.heads]
-            state[f"{name}.{kind}"] = torch.vstack(rows) if kind == "weight" else torch.hstack(rows)
-    fused = MultiHeadAttention(loop.d_model, loop.num_heads, bias=with_bias)
-    fused.to(dtype=loop.W_o.weight.dtype)
-    fused.load_state_dict(state)
-    return fused
+# %% right from_torch: each head is cut out for itself, gathered in a stand-in for a list of heads, and fused
+def from_torch(module):
+    from types import SimpleNamespace
 
-# %% right fuse: rows are written head by head into slices of the new parameters
-def fuse(loop):
-    d_head = loop.d_model // loop.num_heads
-    bias = loop.heads[0].W_q.bias is not None
-    fused = MultiHeadAttention(loop.d_model, loop.num_heads, bias=bias).to(loop.heads[0].W_q.weight)
+    def cut(which, head):
+        d_head = module.embed_dim // module.num_heads
+        first = which * module.embed_dim + head * d_head
+        rows = slice(first, first + d_head)
+        bias = None if module.in_proj_bias is None else module.in_proj_bias[rows].detach()
+        return SimpleNamespace(weight=module.in_proj_weight[rows].detach(), bias=bias)
 
-    @torch.no_grad()
-    def move(source, target, first):
-        last = first + source.weight.shape[0]
-        target.weight[first:last] = source.weight
-        if source.bias is not None:
-            target.bias[first:last] = source.bias
-
-    for i, head in enumerate(loop.heads):
-        move(head.W_q, fused.W_q, i * d_head)
-        move(head.W_k, fused.W_k, i * d_head)
-        move(head.W_v, fused.W_v, i * d_head)
-    move(loop.W_o, fused.W_o, 0)
-    return fused
-
-# %% right fuse: new nn.Parameters are put in place of the old ones
-def fuse(loop):
-    def parameter(tensors):
-        return None if tensors[0] is None else nn.Parameter(torch.cat([t.detach().clone() for t in tensors], 0))
-
-    layer = MultiHeadAttention(loop.d_model, loop.num_heads, bias=loop.W_o.bias is not None)
-    groups = {"W_o": [loop.W_o]}
-    for name in ("W_q", "W_k", "W_v"):
-        groups[name] = [getattr(head, name) for head in loop.heads]
-    for name, linears in groups.items():
-        new = getattr(layer, name)
-        new.weight = parameter([linear.weight for linear in linears])
-        new.bias = parameter([linear.bias for linear in linears])
-    return layer
+    heads = [
+        SimpleNamespace(W_q=cut(0, head), W_k=cut(1, head), W_v=cut(2, head)) for head in range(module.num_heads)
+    ]
+    loop = SimpleNamespace(
+        heads=heads, W_o=module.out_proj, d_model=module.embed_dim, num_heads=module.num_heads
+    )
+    return fuse(loop)
 
 # %% wrong from_torch: takes the rows in the order keys, queries, values
 def from_torch(module):
@@ -1285,23 +960,13 @@ def from_torch(module):
     return layer
 
 # %% wrong from_torch: rows of queries, keys and values are thought to alternate
-def from_torch(module):
-    bias = module.in_proj_bias is not None
-    layer = MultiHeadAttention(module.embed_dim, module.num_heads, bias=bias)
-    layer = layer.to(module.in_proj_weight.dtype)
-    with torch.no_grad():
-        q, k, v = module.in_proj_weight.view(module.embed_dim, 3, -1).unbind(1)
-        layer.W_q.weight.copy_(q)
-        layer.W_k.weight.copy_(k)
-        layer.W_v.weight.copy_(v)
-        layer.W_o.weight.copy_(module.out_proj.weight)
-        if bias:
-            bq, bk, bv = module.in_proj_bias.view(module.embed_dim, 3).unbind(1)
-            layer.W_q.bias.copy_(bq)
-            layer.W_k.bias.copy_(bk)
-            layer.W_v.bias.copy_(bv)
-            layer.W_o.bias.copy_(module.out_proj.bias)
-    return layer
+# As: takes the rows in the order keys, queries, values
+# @@
+# -         k, q, v = module.in_proj_weight.chunk(3, dim=0)
+# +         q, k, v = module.in_proj_weight.view(module.embed_dim, 3, -1).unbind(1)
+# @@
+# -             bk, bq, bv = module.in_proj_bias.chunk(3)
+# +             bq, bk, bv = module.in_proj_bias.view(module.embed_dim, 3).unbind(1)
 
 # %% wrong from_torch: the three projections are transposed
 def from_torch(module):
@@ -1397,25 +1062,14 @@ def from_torch(module):
     return layer
 
 # %% wrong from_torch: batch_first of the module that is handed in is set to True, and it is left in evaluation mode
-def from_torch(module):
-    module.batch_first = True
-    module.eval()
-    bias = module.in_proj_bias is not None
-    layer = MultiHeadAttention(module.embed_dim, module.num_heads, bias=bias)
-    layer = layer.to(module.in_proj_weight.dtype)
-    with torch.no_grad():
-        q, k, v = module.in_proj_weight.chunk(3, dim=0)
-        layer.W_q.weight.copy_(q)
-        layer.W_k.weight.copy_(k)
-        layer.W_v.weight.copy_(v)
-        layer.W_o.weight.copy_(module.out_proj.weight)
-        if bias:
-            bq, bk, bv = module.in_proj_bias.chunk(3)
-            layer.W_q.bias.copy_(bq)
-            layer.W_k.bias.copy_(bk)
-            layer.W_v.bias.copy_(bv)
-            layer.W_o.bias.copy_(module.out_proj.bias)
-    return layer
+# As: a float64 layer becomes a float32 one
+# @@
+#   def from_torch(module):
+# +     module.batch_first = True
+# +     module.eval()
+# @@
+#       layer = MultiHeadAttention(module.embed_dim, module.num_heads, bias=bias)
+# +     layer = layer.to(module.in_proj_weight.dtype)
 
 # %% wrong from_torch: loads the state_dict with strict=False, and no name fits, so nothing is moved
 def from_torch(module):
@@ -1425,69 +1079,8 @@ def from_torch(module):
     return layer
 
 # %% wrong from_torch: the width of a head is handed on as the number of heads
-def from_torch(module):
-    bias = module.in_proj_bias is not None
-    layer = MultiHeadAttention(module.embed_dim, module.head_dim, bias=bias)
-    layer = layer.to(module.in_proj_weight.dtype)
-    with torch.no_grad():
-        q, k, v = module.in_proj_weight.chunk(3, dim=0)
-        layer.W_q.weight.copy_(q)
-        layer.W_k.weight.copy_(k)
-        layer.W_v.weight.copy_(v)
-        layer.W_o.weight.copy_(module.out_proj.weight)
-        if bias:
-            bq, bk, bv = module.in_proj_bias.chunk(3)
-            layer.W_q.bias.copy_(bq)
-            layer.W_k.bias.copy_(bk)
-            layer.W_v.bias.copy_(bv)
-            layer.W_o.bias.copy_(module.out_proj.bias)
-    return layer
-
-# %% right from_torch: slices of rows go into a state_dict
-def from_torch(module):
-    d = module.embed_dim
-    state = {"W_o.weight": module.out_proj.weight}
-    for i, name in enumerate("qkv"):
-        state[f"W_{name}.weight"] = module.in_proj_weight[i * d : (i + 1) * d, :]
-    has_bias = module.in_proj_bias is not None
-    if has_bias:
-        state["W_o.bias"] = module.out_proj.bias
-        for i, name in enumerate("qkv"):
-            state[f"W_{name}.bias"] = module.in_proj_bias[i * d : (i + 1) * d]
-    mine = MultiHeadAttention(d, module.num_heads, bias=has_bias).type(module.in_proj_weight.dtype)
-    mine.load_state_dict(state)  # this copies the numbers
-    return mine
-
-# %% right from_torch: unflatten to (3, d, d), and new parameters that are clones
-def from_torch(module):
-    d, h = module.embed_dim, module.num_heads
-    biased = module.in_proj_bias is not None
-    layer = MultiHeadAttention(d, h, bias=biased)
-    targets = [layer.W_q, layer.W_k, layer.W_v, layer.W_o]
-    weights = [*module.in_proj_weight.detach().unflatten(0, (3, d)), module.out_proj.weight.detach()]
-    for linear, weight in zip(targets, weights, strict=True):
-        linear.weight = nn.Parameter(weight.clone())
-    if biased:
-        biases = [*module.in_proj_bias.detach().unflatten(0, (3, d)), module.out_proj.bias.detach()]
-        for linear, bias in zip(targets, biases, strict=True):
-            linear.bias = nn.Parameter(bias.clone())
-    return layer
-
-# %% right from_torch: each head is cut out for itself, gathered in a stand-in for a list of heads, and fused
-def from_torch(module):
-    from types import SimpleNamespace
-
-    def cut(which, head):
-        d_head = module.embed_dim // module.num_heads
-        first = which * module.embed_dim + head * d_head
-        rows = slice(first, first + d_head)
-        bias = None if module.in_proj_bias is None else module.in_proj_bias[rows].detach()
-        return SimpleNamespace(weight=module.in_proj_weight[rows].detach(), bias=bias)
-
-    heads = [
-        SimpleNamespace(W_q=cut(0, head), W_k=cut(1, head), W_v=cut(2, head)) for head in range(module.num_heads)
-    ]
-    loop = SimpleNamespace(
-        heads=heads, W_o=module.out_proj, d_model=module.embed_dim, num_heads=module.num_heads
-    )
-    return fuse(loop)
+# As: a float64 layer becomes a float32 one
+# @@
+# -     layer = MultiHeadAttention(module.embed_dim, module.num_heads, bias=bias)
+# +     layer = MultiHeadAttention(module.embed_dim, module.head_dim, bias=bias)
+# +     layer = layer.to(module.in_proj_weight.dtype)

@@ -1,5 +1,43 @@
 """Answers to notebook 07."""
 
+# %% right FeedForward: nn.GELU as a module, kept beside the linear layers
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.linear1 = nn.Linear(in_features=d_model, out_features=d_ff, bias=True)
+        self.activation = nn.GELU()
+        self.linear2 = nn.Linear(in_features=d_ff, out_features=d_model, bias=True)
+
+    def forward(self, x):
+        x = self.linear1(x)
+        x = self.activation(x)
+        return self.linear2(x)
+
+# %% right FeedForward: t times the normal distribution function of torch.special
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.linear1 = nn.Linear(d_model, d_ff)
+        self.linear2 = nn.Linear(d_ff, d_model)
+
+    @staticmethod
+    def _bend(t):
+        return t * torch.special.ndtr(t)
+
+    def forward(self, x):
+        return self.linear2(self._bend(self.linear1(x)))
+
+# %% right FeedForward: matrix products written out, GELU with erf
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.linear1, self.linear2 = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+
+    def forward(self, x):
+        hidden = torch.matmul(x, self.linear1.weight.transpose(0, 1)) + self.linear1.bias
+        hidden = hidden * (1 + torch.erf(hidden / math.sqrt(2))) / 2
+        return hidden @ self.linear2.weight.T + self.linear2.bias
+
 # %% wrong FeedForward: the tanh approximation of GELU
 class FeedForward(nn.Module):
     def __init__(self, d_model, d_ff):
@@ -11,24 +49,16 @@ class FeedForward(nn.Module):
         return self.linear2(nn.functional.gelu(self.linear1(x), approximate="tanh"))
 
 # %% wrong FeedForward: ReLU, as in the first transformer
-class FeedForward(nn.Module):
-    def __init__(self, d_model, d_ff):
-        super().__init__()
-        self.linear1 = nn.Linear(d_model, d_ff)
-        self.linear2 = nn.Linear(d_ff, d_model)
-
-    def forward(self, x):
-        return self.linear2(torch.relu(self.linear1(x)))
+# As: the tanh approximation of GELU
+# @@
+# -         return self.linear2(nn.functional.gelu(self.linear1(x), approximate="tanh"))
+# +         return self.linear2(torch.relu(self.linear1(x)))
 
 # %% wrong FeedForward: the residual connection is added in here already
-class FeedForward(nn.Module):
-    def __init__(self, d_model, d_ff):
-        super().__init__()
-        self.linear1 = nn.Linear(d_model, d_ff)
-        self.linear2 = nn.Linear(d_ff, d_model)
-
-    def forward(self, x):
-        return x + self.linear2(nn.functional.gelu(self.linear1(x)))
+# As: the tanh approximation of GELU
+# @@
+# -         return self.linear2(nn.functional.gelu(self.linear1(x), approximate="tanh"))
+# +         return x + self.linear2(nn.functional.gelu(self.linear1(x)))
 
 # %% wrong FeedForward: GELU comes after the second linear layer, and nothing bends between the two
 class FeedForward(nn.Module):
@@ -104,43 +134,62 @@ class FeedForward(nn.Module):
     def forward(self, x):
         return self.linear2(nn.functional.gelu(self.linear1(x)))
 
-# %% right FeedForward: nn.GELU as a module, kept beside the linear layers
-class FeedForward(nn.Module):
-    def __init__(self, d_model, d_ff):
+# %% right EncoderLayer: a loop over pairs of a norm and a part
+class EncoderLayer(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
         super().__init__()
-        self.linear1 = nn.Linear(in_features=d_model, out_features=d_ff, bias=True)
-        self.activation = nn.GELU()
-        self.linear2 = nn.Linear(in_features=d_ff, out_features=d_model, bias=True)
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+        self.feed_forward = FeedForward(d_model, d_ff)
 
-    def forward(self, x):
-        x = self.linear1(x)
-        x = self.activation(x)
-        return self.linear2(x)
+    def forward(self, x, mask=None):
+        def attend(y):
+            result, _ = self.self_attn(y, mask=mask)
+            return result
 
-# %% right FeedForward: t times the normal distribution function of torch.special
-class FeedForward(nn.Module):
-    def __init__(self, d_model, d_ff):
+        for norm, part in ((self.norm1, attend), (self.norm2, self.feed_forward)):
+            x = torch.add(part(norm(x)), x)
+        return x
+
+# %% right EncoderLayer: two private methods, one for each part, in the manner of PyTorch's layer
+class EncoderLayer(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
         super().__init__()
-        self.linear1 = nn.Linear(d_model, d_ff)
-        self.linear2 = nn.Linear(d_ff, d_model)
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.feed_forward = FeedForward(d_model, d_ff)
+        self.norm2 = nn.LayerNorm(d_model)
+
+    def _sa_block(self, x, mask):
+        return self.self_attn(x, x, x, mask=mask)[0]
+
+    def _ff_block(self, x):
+        return self.feed_forward(x)
+
+    def forward(self, x, mask=None):
+        stream = x
+        stream = stream + self._sa_block(self.norm1(stream), mask)
+        stream = stream + self._ff_block(self.norm2(stream))
+        return stream
+
+# %% right EncoderLayer: the norms are written out with mean and variance from the modules' parameters
+class EncoderLayer(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.feed_forward = FeedForward(d_model, d_ff)
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+        self.norm2 = nn.LayerNorm(d_model)
+        self.norm1 = nn.LayerNorm(d_model)
 
     @staticmethod
-    def _bend(t):
-        return t * torch.special.ndtr(t)
+    def _normed(norm, x):
+        variance, mean = torch.var_mean(x, dim=-1, correction=0, keepdim=True)
+        return (x - mean) * torch.rsqrt(variance + norm.eps) * norm.weight + norm.bias
 
-    def forward(self, x):
-        return self.linear2(self._bend(self.linear1(x)))
-
-# %% right FeedForward: matrix products written out, GELU with erf
-class FeedForward(nn.Module):
-    def __init__(self, d_model, d_ff):
-        super().__init__()
-        self.linear1, self.linear2 = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
-
-    def forward(self, x):
-        hidden = torch.matmul(x, self.linear1.weight.transpose(0, 1)) + self.linear1.bias
-        hidden = hidden * (1 + torch.erf(hidden / math.sqrt(2))) / 2
-        return hidden @ self.linear2.weight.T + self.linear2.bias
+    def forward(self, x, mask=None):
+        found, _weights = self.self_attn(self._normed(self.norm1, x), mask=mask)
+        after = found + x
+        return self.feed_forward(self._normed(self.norm2, after)) + after
 
 # %% wrong EncoderLayer: post-norm: the norms come after the sums
 class EncoderLayer(nn.Module):
@@ -201,19 +250,11 @@ class EncoderLayer(nn.Module):
         return x
 
 # %% wrong EncoderLayer: the mask is accepted and not handed on
-class EncoderLayer(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.self_attn = MultiHeadAttention(d_model, num_heads)
-        self.feed_forward = FeedForward(d_model, d_ff)
-        self.norm1 = nn.LayerNorm(d_model)
-        self.norm2 = nn.LayerNorm(d_model)
-
-    def forward(self, x, mask=None):
-        attended, _ = self.self_attn(self.norm1(x))
-        x = x + attended
-        x = x + self.feed_forward(self.norm2(x))
-        return x
+# As: only the queries are normed, keys and values are the raw stream
+# @@
+# -         x = x + self.self_attn(self.norm1(x), x, x, mask)[0]
+# +         attended, _ = self.self_attn(self.norm1(x))
+# +         x = x + attended
 
 # %% wrong EncoderLayer: the second sum goes back to the x that came in, without what attention found
 class EncoderLayer(nn.Module):
@@ -271,251 +312,12 @@ class EncoderLayer(nn.Module):
         return x
 
 # %% wrong EncoderLayer: every mask gets one more axis for the heads here, also one of two axes
-class EncoderLayer(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.self_attn = MultiHeadAttention(d_model, num_heads)
-        self.feed_forward = FeedForward(d_model, d_ff)
-        self.norm1 = nn.LayerNorm(d_model)
-        self.norm2 = nn.LayerNorm(d_model)
-
-    def forward(self, x, mask=None):
-        if mask is not None:
-            mask = mask.unsqueeze(1)
-        x = x + self.self_attn(self.norm1(x), mask=mask)[0]
-        x = x + self.feed_forward(self.norm2(x))
-        return x
-
-# %% right EncoderLayer: a loop over pairs of a norm and a part
-class EncoderLayer(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-        self.self_attn = MultiHeadAttention(d_model, num_heads)
-        self.feed_forward = FeedForward(d_model, d_ff)
-
-    def forward(self, x, mask=None):
-        def attend(y):
-            result, _ = self.self_attn(y, mask=mask)
-            return result
-
-        for norm, part in ((self.norm1, attend), (self.norm2, self.feed_forward)):
-            x = torch.add(part(norm(x)), x)
-        return x
-
-# %% right EncoderLayer: two private methods, one for each part, in the manner of PyTorch's layer
-class EncoderLayer(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.self_attn = MultiHeadAttention(d_model, num_heads)
-        self.norm1 = nn.LayerNorm(d_model)
-        self.feed_forward = FeedForward(d_model, d_ff)
-        self.norm2 = nn.LayerNorm(d_model)
-
-    def _sa_block(self, x, mask):
-        return self.self_attn(x, x, x, mask=mask)[0]
-
-    def _ff_block(self, x):
-        return self.feed_forward(x)
-
-    def forward(self, x, mask=None):
-        stream = x
-        stream = stream + self._sa_block(self.norm1(stream), mask)
-        stream = stream + self._ff_block(self.norm2(stream))
-        return stream
-
-# %% right EncoderLayer: the norms are written out with mean and variance from the modules' parameters
-class EncoderLayer(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.feed_forward = FeedForward(d_model, d_ff)
-        self.self_attn = MultiHeadAttention(d_model, num_heads)
-        self.norm2 = nn.LayerNorm(d_model)
-        self.norm1 = nn.LayerNorm(d_model)
-
-    @staticmethod
-    def _normed(norm, x):
-        variance, mean = torch.var_mean(x, dim=-1, correction=0, keepdim=True)
-        return (x - mean) * torch.rsqrt(variance + norm.eps) * norm.weight + norm.bias
-
-    def forward(self, x, mask=None):
-        found, _weights = self.self_attn(self._normed(self.norm1, x), mask=mask)
-        after = found + x
-        return self.feed_forward(self._normed(self.norm2, after)) + after
-
-# %% wrong DecoderLayer: the two masks are exchanged
-class DecoderLayer(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.self_attn = MultiHeadAttention(d_model, num_heads)
-        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
-        self.feed_forward = FeedForward(d_model, d_ff)
-        self.norm1 = nn.LayerNorm(d_model)
-        self.norm2 = nn.LayerNorm(d_model)
-        self.norm3 = nn.LayerNorm(d_model)
-
-    def forward(self, x, memory, mask=None, memory_mask=None):
-        x = x + self.self_attn(self.norm1(x), mask=memory_mask)[0]
-        x = x + self.multihead_attn(self.norm2(x), memory, mask=mask)[0]
-        x = x + self.feed_forward(self.norm3(x))
-        return x
-
-# %% wrong DecoderLayer: the memory is normed as well, with norm2
-class DecoderLayer(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.self_attn = MultiHeadAttention(d_model, num_heads)
-        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
-        self.feed_forward = FeedForward(d_model, d_ff)
-        self.norm1 = nn.LayerNorm(d_model)
-        self.norm2 = nn.LayerNorm(d_model)
-        self.norm3 = nn.LayerNorm(d_model)
-
-    def forward(self, x, memory, mask=None, memory_mask=None):
-        x = x + self.self_attn(self.norm1(x), mask=mask)[0]
-        x = x + self.multihead_attn(self.norm2(x), self.norm2(memory), mask=memory_mask)[0]
-        x = x + self.feed_forward(self.norm3(x))
-        return x
-
-# %% wrong DecoderLayer: the layer makes a causal mask of its own where it is given none
-class DecoderLayer(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.self_attn = MultiHeadAttention(d_model, num_heads)
-        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
-        self.feed_forward = FeedForward(d_model, d_ff)
-        self.norm1 = nn.LayerNorm(d_model)
-        self.norm2 = nn.LayerNorm(d_model)
-        self.norm3 = nn.LayerNorm(d_model)
-
-    def forward(self, x, memory, mask=None, memory_mask=None):
-        if mask is None:
-            n = x.shape[1]
-            mask = torch.ones(n, n, dtype=torch.bool, device=x.device).tril()
-        x = x + self.self_attn(self.norm1(x), mask=mask)[0]
-        x = x + self.multihead_attn(self.norm2(x), memory, mask=memory_mask)[0]
-        x = x + self.feed_forward(self.norm3(x))
-        return x
-
-# %% wrong DecoderLayer: the memory asks and the stream answers, queries and keys are exchanged
-class DecoderLayer(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.self_attn = MultiHeadAttention(d_model, num_heads)
-        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
-        self.feed_forward = FeedForward(d_model, d_ff)
-        self.norm1 = nn.LayerNorm(d_model)
-        self.norm2 = nn.LayerNorm(d_model)
-        self.norm3 = nn.LayerNorm(d_model)
-
-    def forward(self, x, memory, mask=None, memory_mask=None):
-        x = x + self.self_attn(self.norm1(x), mask=mask)[0]
-        x = x + self.multihead_attn(memory, self.norm2(x), mask=memory_mask)[0]
-        x = x + self.feed_forward(self.norm3(x))
-        return x
-
-# %% wrong DecoderLayer: cross-attention comes before self-attention
-class DecoderLayer(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.self_attn = MultiHeadAttention(d_model, num_heads)
-        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
-        self.feed_forward = FeedForward(d_model, d_ff)
-        self.norm1 = nn.LayerNorm(d_model)
-        self.norm2 = nn.LayerNorm(d_model)
-        self.norm3 = nn.LayerNorm(d_model)
-
-    def forward(self, x, memory, mask=None, memory_mask=None):
-        x = x + self.multihead_attn(self.norm2(x), memory, mask=memory_mask)[0]
-        x = x + self.self_attn(self.norm1(x), mask=mask)[0]
-        x = x + self.feed_forward(self.norm3(x))
-        return x
-
-# %% wrong DecoderLayer: norm2 and norm3 are exchanged
-class DecoderLayer(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.self_attn = MultiHeadAttention(d_model, num_heads)
-        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
-        self.feed_forward = FeedForward(d_model, d_ff)
-        self.norm1 = nn.LayerNorm(d_model)
-        self.norm2 = nn.LayerNorm(d_model)
-        self.norm3 = nn.LayerNorm(d_model)
-
-    def forward(self, x, memory, mask=None, memory_mask=None):
-        x = x + self.self_attn(self.norm1(x), mask=mask)[0]
-        x = x + self.multihead_attn(self.norm3(x), memory, mask=memory_mask)[0]
-        x = x + self.feed_forward(self.norm2(x))
-        return x
-
-# %% wrong DecoderLayer: no residual connection around cross-attention
-class DecoderLayer(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.self_attn = MultiHeadAttention(d_model, num_heads)
-        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
-        self.feed_forward = FeedForward(d_model, d_ff)
-        self.norm1 = nn.LayerNorm(d_model)
-        self.norm2 = nn.LayerNorm(d_model)
-        self.norm3 = nn.LayerNorm(d_model)
-
-    def forward(self, x, memory, mask=None, memory_mask=None):
-        x = x + self.self_attn(self.norm1(x), mask=mask)[0]
-        x = self.multihead_attn(self.norm2(x), memory, mask=memory_mask)[0]
-        x = x + self.feed_forward(self.norm3(x))
-        return x
-
-# %% wrong DecoderLayer: the queries are un-normed in cross-attention
-class DecoderLayer(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.self_attn = MultiHeadAttention(d_model, num_heads)
-        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
-        self.feed_forward = FeedForward(d_model, d_ff)
-        self.norm1 = nn.LayerNorm(d_model)
-        self.norm2 = nn.LayerNorm(d_model)
-        self.norm3 = nn.LayerNorm(d_model)
-
-    def forward(self, x, memory, mask=None, memory_mask=None):
-        x = x + self.self_attn(self.norm1(x), mask=mask)[0]
-        x = x + self.multihead_attn(x, memory, mask=memory_mask)[0]
-        x = x + self.feed_forward(self.norm3(x))
-        return x
-
-# %% wrong DecoderLayer: one attention module serves for both, under two names
-class DecoderLayer(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.self_attn = MultiHeadAttention(d_model, num_heads)
-        self.multihead_attn = self.self_attn
-        self.feed_forward = FeedForward(d_model, d_ff)
-        self.norm1 = nn.LayerNorm(d_model)
-        self.norm2 = nn.LayerNorm(d_model)
-        self.norm3 = nn.LayerNorm(d_model)
-
-    def forward(self, x, memory, mask=None, memory_mask=None):
-        x = x + self.self_attn(self.norm1(x), mask=mask)[0]
-        x = x + self.multihead_attn(self.norm2(x), memory, mask=memory_mask)[0]
-        x = x + self.feed_forward(self.norm3(x))
-        return x
-
-# %% wrong DecoderLayer: the values are the stream, only the keys come from the memory
-class DecoderLayer(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.self_attn = MultiHeadAttention(d_model, num_heads)
-        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
-        self.feed_forward = FeedForward(d_model, d_ff)
-        self.norm1 = nn.LayerNorm(d_model)
-        self.norm2 = nn.LayerNorm(d_model)
-        self.norm3 = nn.LayerNorm(d_model)
-
-    def forward(self, x, memory, mask=None, memory_mask=None):
-        x = x + self.self_attn(self.norm1(x), mask=mask)[0]
-        y = self.norm2(x)
-        x = x + self.multihead_attn(y, memory, y, mask=memory_mask)[0]
-        x = x + self.feed_forward(self.norm3(x))
-        return x
+# As: only the queries are normed, keys and values are the raw stream
+# @@
+# -         x = x + self.self_attn(self.norm1(x), x, x, mask)[0]
+# +         if mask is not None:
+# +             mask = mask.unsqueeze(1)
+# +         x = x + self.self_attn(self.norm1(x), mask=mask)[0]
 
 # %% right DecoderLayer: names of the steps in the text: three streams one after the other
 class DecoderLayer(nn.Module):
@@ -575,235 +377,125 @@ class DecoderLayer(nn.Module):
             added.append(part(sum(added)))
         return sum(added)
 
-# %% wrong TinyGPT: no causal mask
-class TinyGPT(nn.Module):
-    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+# %% wrong DecoderLayer: the two masks are exchanged
+class DecoderLayer(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
         super().__init__()
-        self.max_len = max_len
-        self.token_embedding = nn.Embedding(vocab_size, d_model)
-        self.position_embedding = nn.Embedding(max_len, d_model)
-        self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)])
-        self.norm = nn.LayerNorm(d_model)
-        self.head = nn.Linear(d_model, vocab_size)
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
+        self.feed_forward = FeedForward(d_model, d_ff)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.norm2 = nn.LayerNorm(d_model)
+        self.norm3 = nn.LayerNorm(d_model)
 
-    def forward(self, tokens):
-        b, n = tokens.shape
-        if n > self.max_len:
-            raise ValueError("too many tokens")
-        positions = torch.arange(n, device=tokens.device)
-        x = self.token_embedding(tokens) + self.position_embedding(positions)
-        for layer in self.layers:
-            x = layer(x)
-        return self.head(self.norm(x))
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        x = x + self.self_attn(self.norm1(x), mask=memory_mask)[0]
+        x = x + self.multihead_attn(self.norm2(x), memory, mask=mask)[0]
+        x = x + self.feed_forward(self.norm3(x))
+        return x
 
-# %% wrong TinyGPT: no positions, so that with one layer the order of the earlier tokens does not matter
-class TinyGPT(nn.Module):
-    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+# %% wrong DecoderLayer: the memory is normed as well, with norm2
+# As: the two masks are exchanged
+# @@
+# -         x = x + self.self_attn(self.norm1(x), mask=memory_mask)[0]
+# -         x = x + self.multihead_attn(self.norm2(x), memory, mask=mask)[0]
+# +         x = x + self.self_attn(self.norm1(x), mask=mask)[0]
+# +         x = x + self.multihead_attn(self.norm2(x), self.norm2(memory), mask=memory_mask)[0]
+
+# %% wrong DecoderLayer: the layer makes a causal mask of its own where it is given none
+class DecoderLayer(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
         super().__init__()
-        self.max_len = max_len
-        self.token_embedding = nn.Embedding(vocab_size, d_model)
-        self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)])
-        self.norm = nn.LayerNorm(d_model)
-        self.head = nn.Linear(d_model, vocab_size)
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
+        self.feed_forward = FeedForward(d_model, d_ff)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.norm2 = nn.LayerNorm(d_model)
+        self.norm3 = nn.LayerNorm(d_model)
 
-    def forward(self, tokens):
-        b, n = tokens.shape
-        if n > self.max_len:
-            raise ValueError("too many tokens")
-        x = self.token_embedding(tokens)
-        mask = torch.tril(torch.ones(n, n, dtype=torch.bool, device=tokens.device))
-        for layer in self.layers:
-            x = layer(x, mask)
-        return self.head(self.norm(x))
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        if mask is None:
+            n = x.shape[1]
+            mask = torch.ones(n, n, dtype=torch.bool, device=x.device).tril()
+        x = x + self.self_attn(self.norm1(x), mask=mask)[0]
+        x = x + self.multihead_attn(self.norm2(x), memory, mask=memory_mask)[0]
+        x = x + self.feed_forward(self.norm3(x))
+        return x
 
-# %% wrong TinyGPT: one layer is put into the list num_layers times
-class TinyGPT(nn.Module):
-    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+# %% wrong DecoderLayer: the memory asks and the stream answers, queries and keys are exchanged
+# As: the two masks are exchanged
+# @@
+# -         x = x + self.self_attn(self.norm1(x), mask=memory_mask)[0]
+# -         x = x + self.multihead_attn(self.norm2(x), memory, mask=mask)[0]
+# +         x = x + self.self_attn(self.norm1(x), mask=mask)[0]
+# +         x = x + self.multihead_attn(memory, self.norm2(x), mask=memory_mask)[0]
+
+# %% wrong DecoderLayer: cross-attention comes before self-attention
+# As: the two masks are exchanged
+# @@
+# -         x = x + self.self_attn(self.norm1(x), mask=memory_mask)[0]
+# -         x = x + self.multihead_attn(self.norm2(x), memory, mask=mask)[0]
+# +         x = x + self.multihead_attn(self.norm2(x), memory, mask=memory_mask)[0]
+# +         x = x + self.self_attn(self.norm1(x), mask=mask)[0]
+
+# %% wrong DecoderLayer: norm2 and norm3 are exchanged
+class DecoderLayer(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
         super().__init__()
-        self.max_len = max_len
-        self.token_embedding = nn.Embedding(vocab_size, d_model)
-        self.position_embedding = nn.Embedding(max_len, d_model)
-        self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model)] * num_layers)
-        self.norm = nn.LayerNorm(d_model)
-        self.head = nn.Linear(d_model, vocab_size)
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
+        self.feed_forward = FeedForward(d_model, d_ff)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.norm2 = nn.LayerNorm(d_model)
+        self.norm3 = nn.LayerNorm(d_model)
 
-    def forward(self, tokens):
-        b, n = tokens.shape
-        if n > self.max_len:
-            raise ValueError("too many tokens")
-        positions = torch.arange(n, device=tokens.device)
-        x = self.token_embedding(tokens) + self.position_embedding(positions)
-        mask = torch.tril(torch.ones(n, n, dtype=torch.bool, device=tokens.device))
-        for layer in self.layers:
-            x = layer(x, mask)
-        return self.head(self.norm(x))
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        x = x + self.self_attn(self.norm1(x), mask=mask)[0]
+        x = x + self.multihead_attn(self.norm3(x), memory, mask=memory_mask)[0]
+        x = x + self.feed_forward(self.norm2(x))
+        return x
 
-# %% wrong TinyGPT: the layers are in a plain list, and parameters() misses them
-class TinyGPT(nn.Module):
-    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+# %% wrong DecoderLayer: no residual connection around cross-attention
+# As: the two masks are exchanged
+# @@
+# -         x = x + self.self_attn(self.norm1(x), mask=memory_mask)[0]
+# -         x = x + self.multihead_attn(self.norm2(x), memory, mask=mask)[0]
+# +         x = x + self.self_attn(self.norm1(x), mask=mask)[0]
+# +         x = self.multihead_attn(self.norm2(x), memory, mask=memory_mask)[0]
+
+# %% wrong DecoderLayer: the queries are un-normed in cross-attention
+# As: the two masks are exchanged
+# @@
+# -         x = x + self.self_attn(self.norm1(x), mask=memory_mask)[0]
+# -         x = x + self.multihead_attn(self.norm2(x), memory, mask=mask)[0]
+# +         x = x + self.self_attn(self.norm1(x), mask=mask)[0]
+# +         x = x + self.multihead_attn(x, memory, mask=memory_mask)[0]
+
+# %% wrong DecoderLayer: one attention module serves for both, under two names
+class DecoderLayer(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
         super().__init__()
-        self.max_len = max_len
-        self.token_embedding = nn.Embedding(vocab_size, d_model)
-        self.position_embedding = nn.Embedding(max_len, d_model)
-        self.layers = [EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)]
-        self.norm = nn.LayerNorm(d_model)
-        self.head = nn.Linear(d_model, vocab_size)
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+        self.multihead_attn = self.self_attn
+        self.feed_forward = FeedForward(d_model, d_ff)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.norm2 = nn.LayerNorm(d_model)
+        self.norm3 = nn.LayerNorm(d_model)
 
-    def forward(self, tokens):
-        b, n = tokens.shape
-        if n > self.max_len:
-            raise ValueError("too many tokens")
-        positions = torch.arange(n, device=tokens.device)
-        x = self.token_embedding(tokens) + self.position_embedding(positions)
-        mask = torch.tril(torch.ones(n, n, dtype=torch.bool, device=tokens.device))
-        for layer in self.layers:
-            x = layer(x, mask)
-        return self.head(self.norm(x))
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        x = x + self.self_attn(self.norm1(x), mask=mask)[0]
+        x = x + self.multihead_attn(self.norm2(x), memory, mask=memory_mask)[0]
+        x = x + self.feed_forward(self.norm3(x))
+        return x
 
-# %% wrong TinyGPT: returns probabilities, softmax of the logits
-class TinyGPT(nn.Module):
-    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
-        super().__init__()
-        self.max_len = max_len
-        self.token_embedding = nn.Embedding(vocab_size, d_model)
-        self.position_embedding = nn.Embedding(max_len, d_model)
-        self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)])
-        self.norm = nn.LayerNorm(d_model)
-        self.head = nn.Linear(d_model, vocab_size)
-
-    def forward(self, tokens):
-        b, n = tokens.shape
-        if n > self.max_len:
-            raise ValueError("too many tokens")
-        positions = torch.arange(n, device=tokens.device)
-        x = self.token_embedding(tokens) + self.position_embedding(positions)
-        mask = torch.tril(torch.ones(n, n, dtype=torch.bool, device=tokens.device))
-        for layer in self.layers:
-            x = layer(x, mask)
-        return torch.softmax(self.head(self.norm(x)), dim=-1)
-
-# %% wrong TinyGPT: the mask is of size max_len and not cut to the tokens that there are
-class TinyGPT(nn.Module):
-    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
-        super().__init__()
-        self.max_len = max_len
-        self.register_buffer("mask", torch.tril(torch.ones(max_len, max_len, dtype=torch.bool)))
-        self.token_embedding = nn.Embedding(vocab_size, d_model)
-        self.position_embedding = nn.Embedding(max_len, d_model)
-        self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)])
-        self.norm = nn.LayerNorm(d_model)
-        self.head = nn.Linear(d_model, vocab_size)
-
-    def forward(self, tokens):
-        b, n = tokens.shape
-        if n > self.max_len:
-            raise ValueError("too many tokens")
-        positions = torch.arange(n, device=tokens.device)
-        x = self.token_embedding(tokens) + self.position_embedding(positions)
-        for layer in self.layers:
-            x = layer(x, self.mask)
-        return self.head(self.norm(x))
-
-# %% wrong TinyGPT: the last layer has the embedding's weights, so large that a new model does not guess
-class TinyGPT(nn.Module):
-    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
-        super().__init__()
-        self.max_len = max_len
-        self.token_embedding = nn.Embedding(vocab_size, d_model)
-        self.position_embedding = nn.Embedding(max_len, d_model)
-        self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)])
-        self.norm = nn.LayerNorm(d_model)
-        self.head = nn.Linear(d_model, vocab_size, bias=False)
-        self.head.weight = self.token_embedding.weight
-
-    def forward(self, tokens):
-        b, n = tokens.shape
-        if n > self.max_len:
-            raise ValueError("too many tokens")
-        positions = torch.arange(n, device=tokens.device)
-        x = self.token_embedding(tokens) + self.position_embedding(positions)
-        mask = torch.tril(torch.ones(n, n, dtype=torch.bool, device=tokens.device))
-        for layer in self.layers:
-            x = layer(x, mask)
-        return self.head(self.norm(x))
-
-# %% wrong TinyGPT: positions are counted from the last token, so they depend on how many tokens there are
-class TinyGPT(nn.Module):
-    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
-        super().__init__()
-        self.max_len = max_len
-        self.token_embedding = nn.Embedding(vocab_size, d_model)
-        self.position_embedding = nn.Embedding(max_len, d_model)
-        self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)])
-        self.norm = nn.LayerNorm(d_model)
-        self.head = nn.Linear(d_model, vocab_size)
-
-    def forward(self, tokens):
-        b, n = tokens.shape
-        if n > self.max_len:
-            raise ValueError("too many tokens")
-        positions = torch.arange(n - 1, -1, -1, device=tokens.device)
-        x = self.token_embedding(tokens) + self.position_embedding(positions)
-        mask = torch.tril(torch.ones(n, n, dtype=torch.bool, device=tokens.device))
-        for layer in self.layers:
-            x = layer(x, mask)
-        return self.head(self.norm(x))
-
-# %% wrong TinyGPT: the last norm goes over tokens and columns together, and tells earlier tokens of later ones
-class TinyGPT(nn.Module):
-    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
-        super().__init__()
-        self.max_len = max_len
-        self.token_embedding = nn.Embedding(vocab_size, d_model)
-        self.position_embedding = nn.Embedding(max_len, d_model)
-        self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)])
-        self.head = nn.Linear(d_model, vocab_size)
-
-    def forward(self, tokens):
-        b, n = tokens.shape
-        if n > self.max_len:
-            raise ValueError("too many tokens")
-        positions = torch.arange(n, device=tokens.device)
-        x = self.token_embedding(tokens) + self.position_embedding(positions)
-        mask = torch.tril(torch.ones(n, n, dtype=torch.bool, device=tokens.device))
-        for layer in self.layers:
-            x = layer(x, mask)
-        x = nn.functional.layer_norm(x, x.shape[1:])
-        return self.head(x)
-
-# %% wrong TinyGPT: a sinusoidal table for (n, b, d) is added along the batch, as in a tutorial with tokens first
-class PositionalEncoding(nn.Module):
-    def __init__(self, d_model, max_len=5000):
-        super().__init__()
-        position = torch.arange(max_len).unsqueeze(1)
-        div_term = torch.exp(torch.arange(0, d_model, 2) * (-math.log(10000.0) / d_model))
-        pe = torch.zeros(max_len, 1, d_model)
-        pe[:, 0, 0::2] = torch.sin(position * div_term)
-        pe[:, 0, 1::2] = torch.cos(position * div_term)
-        self.register_buffer("pe", pe)
-
-    def forward(self, x):
-        return x + self.pe[: x.size(0)]
-
-
-class TinyGPT(nn.Module):
-    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
-        super().__init__()
-        self.max_len = max_len
-        self.embedding = nn.Embedding(vocab_size, d_model)
-        self.positions = PositionalEncoding(d_model)
-        self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)])
-        self.head = nn.Linear(d_model, vocab_size)
-
-    def forward(self, tokens):
-        n = tokens.size(1)
-        if n > self.max_len:
-            raise ValueError("sequence too long")
-        x = self.positions(self.embedding(tokens))
-        mask = torch.ones(n, n, dtype=torch.bool, device=tokens.device).tril()
-        for layer in self.layers:
-            x = layer(x, mask=mask)
-        return self.head(x)
+# %% wrong DecoderLayer: the values are the stream, only the keys come from the memory
+# As: the two masks are exchanged
+# @@
+# -         x = x + self.self_attn(self.norm1(x), mask=memory_mask)[0]
+# -         x = x + self.multihead_attn(self.norm2(x), memory, mask=mask)[0]
+# +         x = x + self.self_attn(self.norm1(x), mask=mask)[0]
+# +         y = self.norm2(x)
+# +         x = x + self.multihead_attn(y, memory, y, mask=memory_mask)[0]
 
 # %% right TinyGPT: learned positions as a parameter, small weights, mask by comparing places
 class TinyGPT(nn.Module):
@@ -902,6 +594,205 @@ class TinyGPT(nn.Module):
             x = layer(x, causal)
         return self.last(x)
 
+# %% wrong TinyGPT: no causal mask
+class TinyGPT(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.max_len = max_len
+        self.token_embedding = nn.Embedding(vocab_size, d_model)
+        self.position_embedding = nn.Embedding(max_len, d_model)
+        self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)])
+        self.norm = nn.LayerNorm(d_model)
+        self.head = nn.Linear(d_model, vocab_size)
+
+    def forward(self, tokens):
+        b, n = tokens.shape
+        if n > self.max_len:
+            raise ValueError("too many tokens")
+        positions = torch.arange(n, device=tokens.device)
+        x = self.token_embedding(tokens) + self.position_embedding(positions)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x))
+
+# %% wrong TinyGPT: no positions, so that with one layer the order of the earlier tokens does not matter
+class TinyGPT(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.max_len = max_len
+        self.token_embedding = nn.Embedding(vocab_size, d_model)
+        self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)])
+        self.norm = nn.LayerNorm(d_model)
+        self.head = nn.Linear(d_model, vocab_size)
+
+    def forward(self, tokens):
+        b, n = tokens.shape
+        if n > self.max_len:
+            raise ValueError("too many tokens")
+        x = self.token_embedding(tokens)
+        mask = torch.tril(torch.ones(n, n, dtype=torch.bool, device=tokens.device))
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.head(self.norm(x))
+
+# %% wrong TinyGPT: one layer is put into the list num_layers times
+class TinyGPT(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.max_len = max_len
+        self.token_embedding = nn.Embedding(vocab_size, d_model)
+        self.position_embedding = nn.Embedding(max_len, d_model)
+        self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model)] * num_layers)
+        self.norm = nn.LayerNorm(d_model)
+        self.head = nn.Linear(d_model, vocab_size)
+
+    def forward(self, tokens):
+        b, n = tokens.shape
+        if n > self.max_len:
+            raise ValueError("too many tokens")
+        positions = torch.arange(n, device=tokens.device)
+        x = self.token_embedding(tokens) + self.position_embedding(positions)
+        mask = torch.tril(torch.ones(n, n, dtype=torch.bool, device=tokens.device))
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.head(self.norm(x))
+
+# %% wrong TinyGPT: the layers are in a plain list, and parameters() misses them
+# As: one layer is put into the list num_layers times
+# @@
+# -         self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model)] * num_layers)
+# +         self.layers = [EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)]
+
+# %% wrong TinyGPT: returns probabilities, softmax of the logits
+# As: one layer is put into the list num_layers times
+# @@
+# -         self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model)] * num_layers)
+# +         self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)])
+# @@
+# -         return self.head(self.norm(x))
+# +         return torch.softmax(self.head(self.norm(x)), dim=-1)
+
+# %% wrong TinyGPT: the mask is of size max_len and not cut to the tokens that there are
+# As: no causal mask
+# @@
+#           self.max_len = max_len
+# +         self.register_buffer("mask", torch.tril(torch.ones(max_len, max_len, dtype=torch.bool)))
+# @@
+# -             x = layer(x)
+# +             x = layer(x, self.mask)
+
+# %% wrong TinyGPT: the last layer has the embedding's weights, so large that a new model does not guess
+# As: one layer is put into the list num_layers times
+# @@
+# -         self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model)] * num_layers)
+# +         self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)])
+# @@
+# -         self.head = nn.Linear(d_model, vocab_size)
+# +         self.head = nn.Linear(d_model, vocab_size, bias=False)
+# +         self.head.weight = self.token_embedding.weight
+
+# %% wrong TinyGPT: positions are counted from the last token, so they depend on how many tokens there are
+# As: one layer is put into the list num_layers times
+# @@
+# -         self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model)] * num_layers)
+# +         self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)])
+# @@
+# -         positions = torch.arange(n, device=tokens.device)
+# +         positions = torch.arange(n - 1, -1, -1, device=tokens.device)
+
+# %% wrong TinyGPT: the last norm goes over tokens and columns together, and tells earlier tokens of later ones
+class TinyGPT(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.max_len = max_len
+        self.token_embedding = nn.Embedding(vocab_size, d_model)
+        self.position_embedding = nn.Embedding(max_len, d_model)
+        self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)])
+        self.head = nn.Linear(d_model, vocab_size)
+
+    def forward(self, tokens):
+        b, n = tokens.shape
+        if n > self.max_len:
+            raise ValueError("too many tokens")
+        positions = torch.arange(n, device=tokens.device)
+        x = self.token_embedding(tokens) + self.position_embedding(positions)
+        mask = torch.tril(torch.ones(n, n, dtype=torch.bool, device=tokens.device))
+        for layer in self.layers:
+            x = layer(x, mask)
+        x = nn.functional.layer_norm(x, x.shape[1:])
+        return self.head(x)
+
+# %% wrong TinyGPT: a sinusoidal table for (n, b, d) is added along the batch, as in a tutorial with tokens first
+class PositionalEncoding(nn.Module):
+    def __init__(self, d_model, max_len=5000):
+        super().__init__()
+        position = torch.arange(max_len).unsqueeze(1)
+        div_term = torch.exp(torch.arange(0, d_model, 2) * (-math.log(10000.0) / d_model))
+        pe = torch.zeros(max_len, 1, d_model)
+        pe[:, 0, 0::2] = torch.sin(position * div_term)
+        pe[:, 0, 1::2] = torch.cos(position * div_term)
+        self.register_buffer("pe", pe)
+
+    def forward(self, x):
+        return x + self.pe[: x.size(0)]
+
+
+class TinyGPT(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.max_len = max_len
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.positions = PositionalEncoding(d_model)
+        self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)])
+        self.head = nn.Linear(d_model, vocab_size)
+
+    def forward(self, tokens):
+        n = tokens.size(1)
+        if n > self.max_len:
+            raise ValueError("sequence too long")
+        x = self.positions(self.embedding(tokens))
+        mask = torch.ones(n, n, dtype=torch.bool, device=tokens.device).tril()
+        for layer in self.layers:
+            x = layer(x, mask=mask)
+        return self.head(x)
+
+# %% right generate: a table of the final size is filled column by column
+def generate(model, prompt, num_new_tokens):
+    b, n = prompt.shape
+    tokens = prompt.new_zeros(b, n + num_new_tokens)
+    tokens[:, :n] = prompt
+    with torch.inference_mode():
+        for end in range(n, n + num_new_tokens):
+            start = max(0, end - model.max_len)
+            logits = model(tokens[:, start:end])
+            tokens[:, end] = logits[:, -1, :].max(dim=-1).indices
+    return tokens
+
+# %% right generate: recursion, one token each call
+def generate(model, prompt, num_new_tokens):
+    if num_new_tokens <= 0:
+        return prompt.clone()
+    with torch.no_grad():
+        logits = model(prompt[:, -model.max_len :]).select(1, -1)
+    best = torch.topk(logits, k=1, dim=-1).indices
+    return generate(model, torch.hstack((prompt, best)), num_new_tokens - 1)
+
+# %% right generate: sequence by sequence in lists, in evaluation mode, with the old mode restored
+def generate(model, prompt, num_new_tokens):
+    modes = [(part, part.training) for part in model.modules()]
+    model.eval()
+    try:
+        rows = prompt.tolist()
+        with torch.no_grad():
+            for _ in range(num_new_tokens):
+                window = torch.tensor([row[-model.max_len :] for row in rows], device=prompt.device)
+                for row, scores in zip(rows, model(window)):
+                    row.append(int(torch.argmax(scores[-1])))
+        return torch.tensor(rows, dtype=prompt.dtype, device=prompt.device)
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
 # %% wrong generate: all tokens are shown, also when there are more than max_len
 @torch.no_grad()
 def generate(model, prompt, num_new_tokens):
@@ -913,25 +804,16 @@ def generate(model, prompt, num_new_tokens):
     return tokens
 
 # %% wrong generate: the first max_len tokens are shown, not the last
-@torch.no_grad()
-def generate(model, prompt, num_new_tokens):
-    tokens = prompt
-    for _ in range(num_new_tokens):
-        logits = model(tokens[:, : model.max_len])
-        new = logits[:, -1].argmax(dim=-1, keepdim=True)
-        tokens = torch.cat([tokens, new], dim=1)
-    return tokens
+# As: all tokens are shown, also when there are more than max_len
+# @@
+# -         logits = model(tokens)
+# +         logits = model(tokens[:, : model.max_len])
 
 # %% wrong generate: the tokens that no longer fit are missing from what is returned
-@torch.no_grad()
-def generate(model, prompt, num_new_tokens):
-    tokens = prompt
-    for _ in range(num_new_tokens):
-        tokens = tokens[:, -model.max_len :]
-        logits = model(tokens)
-        new = logits[:, -1].argmax(dim=-1, keepdim=True)
-        tokens = torch.cat([tokens, new], dim=1)
-    return tokens
+# As: all tokens are shown, also when there are more than max_len
+# @@
+#       for _ in range(num_new_tokens):
+# +         tokens = tokens[:, -model.max_len :]
 
 # %% wrong generate: the next token is drawn from softmax
 @torch.no_grad()
@@ -1003,40 +885,3 @@ def generate(model, prompt, num_new_tokens):
             new.append(logits.argmax(-1, keepdim=True))
             seen = torch.cat([seen, new[-1]], dim=1)
     return torch.cat([prompt, torch.cat(new, dim=1)], dim=1)
-
-# %% right generate: a table of the final size is filled column by column
-def generate(model, prompt, num_new_tokens):
-    b, n = prompt.shape
-    tokens = prompt.new_zeros(b, n + num_new_tokens)
-    tokens[:, :n] = prompt
-    with torch.inference_mode():
-        for end in range(n, n + num_new_tokens):
-            start = max(0, end - model.max_len)
-            logits = model(tokens[:, start:end])
-            tokens[:, end] = logits[:, -1, :].max(dim=-1).indices
-    return tokens
-
-# %% right generate: recursion, one token each call
-def generate(model, prompt, num_new_tokens):
-    if num_new_tokens <= 0:
-        return prompt.clone()
-    with torch.no_grad():
-        logits = model(prompt[:, -model.max_len :]).select(1, -1)
-    best = torch.topk(logits, k=1, dim=-1).indices
-    return generate(model, torch.hstack((prompt, best)), num_new_tokens - 1)
-
-# %% right generate: sequence by sequence in lists, in evaluation mode, with the old mode restored
-def generate(model, prompt, num_new_tokens):
-    modes = [(part, part.training) for part in model.modules()]
-    model.eval()
-    try:
-        rows = prompt.tolist()
-        with torch.no_grad():
-            for _ in range(num_new_tokens):
-                window = torch.tensor([row[-model.max_len :] for row in rows], device=prompt.device)
-                for row, scores in zip(rows, model(window)):
-                    row.append(int(torch.argmax(scores[-1])))
-        return torch.tensor(rows, dtype=prompt.dtype, device=prompt.device)
-    finally:
-        for part, mode in modes:
-            part.training = mode

@@ -1,5 +1,37 @@
 """Answers to notebook 08."""
 
+# %% right previous_token_score: advanced indices of rows and columns
+def previous_token_score(A):
+    n = A.shape[-1]
+    if A.shape[-2] != n or n < 2:
+        raise ValueError("square tables of at least two tokens are needed")
+    rows = torch.arange(1, n, device=A.device)
+    on_previous = A.reshape(-1, *A.shape[-3:])[:, :, rows, rows - 1]  # (b, h, n - 1)
+    return on_previous.mean(dim=(0, 2))
+
+# %% right previous_token_score: einsum takes the trace of the table without its first row and its last column
+def previous_token_score(A):
+    if A.size(-1) != A.size(-2):
+        raise ValueError("A is not square")
+    if A.size(-1) == 1:
+        raise ValueError("a single token has none before it")
+    shifted = A[..., 1:, :-1]
+    score = torch.einsum("...ii->...", shifted) / shifted.shape[-1]
+    while score.dim() > 1:
+        score = score.mean(dim=0)
+    return score
+
+# %% right previous_token_score: a mask below the diagonal selects the weights, the rest counts 0
+def previous_token_score(A):
+    *batch, h, n, m = A.shape
+    if n != m or n == 1:
+        raise ValueError(f"no previous tokens in tables of {n} by {m}")
+    below = torch.eye(n + 1, dtype=A.dtype, device=A.device)[:n, 1:]  # 1 at [i, i - 1]
+    total = (A * below).sum(dim=(-2, -1))
+    if batch:
+        total = total.sum(dim=0) / batch[0]
+    return total / (n - 1)
+
 # %% wrong previous_token_score: the diagonal above the main one, which is the word after
 def previous_token_score(A):
     scores = A.diagonal(1, -2, -1).mean(-1)
@@ -65,37 +97,40 @@ def previous_token_score(A):
     scores = A.diagonal(-1, -2, -1).mean(-1)
     return scores.mean(0) if scores.dim() == 2 else scores
 
-# %% right previous_token_score: advanced indices of rows and columns
-def previous_token_score(A):
-    n = A.shape[-1]
-    if A.shape[-2] != n or n < 2:
-        raise ValueError("square tables of at least two tokens are needed")
-    rows = torch.arange(1, n, device=A.device)
-    on_previous = A.reshape(-1, *A.shape[-3:])[:, :, rows, rows - 1]  # (b, h, n - 1)
-    return on_previous.mean(dim=(0, 2))
+# %% right effective_rank: a while loop over Python floats in double precision
+def effective_rank(A, energy=0.9):
+    if A.ndim != 2:
+        raise ValueError(f"one matrix is needed, not {A.ndim} axes")
+    squares = [s * s for s in torch.linalg.svdvals(A.detach().double()).tolist()]
+    needed = energy * math.fsum(squares) * (1 - 1e-12)
+    count, total = 1, squares[0]
+    while total < needed and count < len(squares):
+        total += squares[count]
+        count += 1
+    return count
 
-# %% right previous_token_score: einsum takes the trace of the table without its first row and its last column
-def previous_token_score(A):
-    if A.size(-1) != A.size(-2):
-        raise ValueError("A is not square")
-    if A.size(-1) == 1:
-        raise ValueError("a single token has none before it")
-    shifted = A[..., 1:, :-1]
-    score = torch.einsum("...ii->...", shifted) / shifted.shape[-1]
-    while score.dim() > 1:
-        score = score.mean(dim=0)
-    return score
+# %% right effective_rank: searchsorted in the cumulative sums
+def effective_rank(A, energy=0.9):
+    if A.dim() != 2:
+        raise ValueError("A has to have two axes")
+    sigma = torch.linalg.svd(A.detach().to(torch.float64), full_matrices=False).S
+    cumulated = torch.cumsum(sigma * sigma, dim=0)
+    threshold = energy * cumulated[-1:] * (1 - 1e-12)
+    first = torch.searchsorted(cumulated, threshold, right=False)
+    return min(int(first.item()) + 1, sigma.numel())
 
-# %% right previous_token_score: a mask below the diagonal selects the weights, the rest counts 0
-def previous_token_score(A):
-    *batch, h, n, m = A.shape
-    if n != m or n == 1:
-        raise ValueError(f"no previous tokens in tables of {n} by {m}")
-    below = torch.eye(n + 1, dtype=A.dtype, device=A.device)[:n, 1:]  # 1 at [i, i - 1]
-    total = (A * below).sum(dim=(-2, -1))
-    if batch:
-        total = total.sum(dim=0) / batch[0]
-    return total / (n - 1)
+# %% right effective_rank: by what is left out: the tail may hold at most 1 - energy
+def effective_rank(A, energy=0.9):
+    n, m = A.shape if A.dim() == 2 else (None, None)
+    if n is None:
+        raise ValueError("two axes, please")
+    squares = torch.linalg.svdvals(A.double()).pow(2)
+    total = squares.sum().item()
+    for count in range(1, min(n, m)):
+        left_out = squares[count:].sum().item()
+        if left_out <= (1 - energy) * total + 1e-12 * total:
+            return count
+    return min(n, m)
 
 # %% wrong effective_rank: sums the singular values, not their squares
 def effective_rank(A, energy=0.9):
@@ -183,40 +218,52 @@ def effective_rank(A, energy=0.9):
     share = squares.cumsum(0) / squares.sum()
     return min(int((share < energy).sum()) + 1, len(squares))
 
-# %% right effective_rank: a while loop over Python floats in double precision
-def effective_rank(A, energy=0.9):
-    if A.ndim != 2:
-        raise ValueError(f"one matrix is needed, not {A.ndim} axes")
-    squares = [s * s for s in torch.linalg.svdvals(A.detach().double()).tolist()]
-    needed = energy * math.fsum(squares) * (1 - 1e-12)
-    count, total = 1, squares[0]
-    while total < needed and count < len(squares):
-        total += squares[count]
-        count += 1
-    return count
+# %% right ablate_head: the values are silenced: rows of W_v and their biases
+def ablate_head(layer, head):
+    h = layer.num_heads
+    if head < 0 or head >= h:
+        raise ValueError(f"head {head} of {h}")
+    silent = copy.deepcopy(layer)
+    with torch.no_grad():
+        silent.W_v.weight.unflatten(0, (h, -1))[head].zero_()
+        if silent.W_v.bias is not None:
+            silent.W_v.bias.unflatten(0, (h, -1))[head].zero_()
+    return silent
 
-# %% right effective_rank: searchsorted in the cumulative sums
-def effective_rank(A, energy=0.9):
-    if A.dim() != 2:
-        raise ValueError("A has to have two axes")
-    sigma = torch.linalg.svd(A.detach().to(torch.float64), full_matrices=False).S
-    cumulated = torch.cumsum(sigma * sigma, dim=0)
-    threshold = energy * cumulated[-1:] * (1 - 1e-12)
-    first = torch.searchsorted(cumulated, threshold, right=False)
-    return min(int(first.item()) + 1, sigma.numel())
+# %% right ablate_head: the columns are multiplied by a mask of zeros and ones made with repeat_interleave
+def ablate_head(layer, head):
+    heads = range(layer.num_heads)
+    if head not in heads:
+        raise IndexError(f"heads go from 0 to {layer.num_heads - 1}")
+    keep = torch.tensor([float(t != head) for t in heads], device=layer.W_o.weight.device)
+    keep = keep.repeat_interleave(layer.d_model // layer.num_heads).to(layer.W_o.weight.dtype)
+    new = copy.deepcopy(layer)
+    with torch.no_grad():
+        new.W_o.weight.mul_(keep)
+    return new
 
-# %% right effective_rank: by what is left out: the tail may hold at most 1 - energy
-def effective_rank(A, energy=0.9):
-    n, m = A.shape if A.dim() == 2 else (None, None)
-    if n is None:
-        raise ValueError("two axes, please")
-    squares = torch.linalg.svdvals(A.double()).pow(2)
-    total = squares.sum().item()
-    for count in range(1, min(n, m)):
-        left_out = squares[count:].sum().item()
-        if left_out <= (1 - energy) * total + 1e-12 * total:
-            return count
-    return min(n, m)
+# %% right ablate_head: a wrapper multiplies what the head found by 0, before W_o of a private copy
+class WithoutHead(nn.Module):
+    def __init__(self, layer, head):
+        super().__init__()
+        self.layer = copy.deepcopy(layer)
+        self.d_model, self.num_heads, self.head = layer.d_model, layer.num_heads, head
+        self.training = layer.training
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        _, weights = self.layer(query, key, value, mask)
+        v = self.layer.W_v(value).chunk(self.num_heads, dim=-1)
+        found = [weights[:, t] @ v[t] for t in range(self.num_heads)]
+        found[self.head] = found[self.head] * 0
+        return self.layer.W_o(torch.cat(found, dim=-1)), weights
+
+
+def ablate_head(layer, head):
+    if head < 0 or head > layer.num_heads - 1:
+        raise IndexError("there is no such head")
+    return WithoutHead(layer, head)
 
 # %% wrong ablate_head: zeros in the rows of W_o.weight, not in its columns
 def ablate_head(layer, head):
@@ -238,14 +285,10 @@ def ablate_head(layer, head):
     return layer
 
 # %% wrong ablate_head: zeros in the rows of W_v.weight, the head's bias is forgotten and still speaks
-def ablate_head(layer, head):
-    if not 0 <= head < layer.num_heads:
-        raise IndexError("no such head")
-    new = copy.deepcopy(layer)
-    d_head = layer.d_model // layer.num_heads
-    with torch.no_grad():
-        new.W_v.weight[head * d_head : (head + 1) * d_head, :] = 0.0
-    return new
+# As: zeros in the rows of W_o.weight, not in its columns
+# @@
+# -         new.W_o.weight[head * d_head : (head + 1) * d_head] = 0
+# +         new.W_v.weight[head * d_head : (head + 1) * d_head, :] = 0.0
 
 # %% wrong ablate_head: zeros in the queries' and keys' weights, which make even weights and no silence
 def ablate_head(layer, head):
@@ -326,52 +369,42 @@ def ablate_head(layer, head):
         new.W_o.weight[:, head * h : (head + 1) * h] = 0
     return new
 
-# %% right ablate_head: the values are silenced: rows of W_v and their biases
-def ablate_head(layer, head):
+# %% right head_importance: a preallocated tensor in double precision, filled head by head
+def head_importance(layer, loss):
     h = layer.num_heads
-    if head < 0 or head >= h:
-        raise ValueError(f"head {head} of {h}")
-    silent = copy.deepcopy(layer)
-    with torch.no_grad():
-        silent.W_v.weight.unflatten(0, (h, -1))[head].zero_()
-        if silent.W_v.bias is not None:
-            silent.W_v.bias.unflatten(0, (h, -1))[head].zero_()
-    return silent
+    result = torch.empty(h, dtype=torch.float64)
+    for t in range(h):
+        result[t] = float(loss(ablate_head(layer, t)))
+    result -= float(loss(layer))
+    return result
 
-# %% right ablate_head: the columns are multiplied by a mask of zeros and ones made with repeat_interleave
-def ablate_head(layer, head):
-    heads = range(layer.num_heads)
-    if head not in heads:
-        raise IndexError(f"heads go from 0 to {layer.num_heads - 1}")
-    keep = torch.tensor([float(t != head) for t in heads], device=layer.W_o.weight.device)
-    keep = keep.repeat_interleave(layer.d_model // layer.num_heads).to(layer.W_o.weight.dtype)
-    new = copy.deepcopy(layer)
-    with torch.no_grad():
-        new.W_o.weight.mul_(keep)
-    return new
+# %% right head_importance: as_tensor and stack, without gradients
+def head_importance(layer, loss):
+    def number(some_layer):
+        return torch.as_tensor(loss(some_layer)).detach()
 
-# %% right ablate_head: a wrapper multiplies what the head found by 0, before W_o of a private copy
-class WithoutHead(nn.Module):
-    def __init__(self, layer, head):
-        super().__init__()
-        self.layer = copy.deepcopy(layer)
-        self.d_model, self.num_heads, self.head = layer.d_model, layer.num_heads, head
-        self.training = layer.training
+    base = number(layer)
+    return torch.stack([number(ablate_head(layer, t)) - base for t in range(layer.num_heads)])
 
-    def forward(self, query, key=None, value=None, mask=None):
-        key = query if key is None else key
-        value = key if value is None else value
-        _, weights = self.layer(query, key, value, mask)
-        v = self.layer.W_v(value).chunk(self.num_heads, dim=-1)
-        found = [weights[:, t] @ v[t] for t in range(self.num_heads)]
-        found[self.head] = found[self.head] * 0
-        return self.layer.W_o(torch.cat(found, dim=-1)), weights
+# %% right head_importance: its own cuts in one working copy, restored after each head
+def head_importance(layer, loss):
+    work = copy.deepcopy(layer)
+    kept = work.W_o.weight.detach().clone()
+    d_head = layer.d_model // layer.num_heads
 
+    def put(weight):
+        with torch.no_grad():
+            work.W_o.weight.copy_(weight)
 
-def ablate_head(layer, head):
-    if head < 0 or head > layer.num_heads - 1:
-        raise IndexError("there is no such head")
-    return WithoutHead(layer, head)
+    whole = float(loss(layer))
+    differences = []
+    for t in range(layer.num_heads):
+        cut = kept.clone()
+        cut[:, t * d_head : (t + 1) * d_head] = 0
+        put(cut)
+        differences.append(float(loss(work)) - whole)
+        put(kept)
+    return torch.tensor(differences)
 
 # %% wrong head_importance: the sign is turned round: loss of the layer minus loss without the head
 def head_importance(layer, loss):
@@ -451,40 +484,3 @@ def head_importance(layer, loss):
 def head_importance(layer, loss):
     whole = float(loss(layer))
     return [float(loss(ablate_head(layer, t))) - whole for t in range(layer.num_heads)]
-
-# %% right head_importance: a preallocated tensor in double precision, filled head by head
-def head_importance(layer, loss):
-    h = layer.num_heads
-    result = torch.empty(h, dtype=torch.float64)
-    for t in range(h):
-        result[t] = float(loss(ablate_head(layer, t)))
-    result -= float(loss(layer))
-    return result
-
-# %% right head_importance: as_tensor and stack, without gradients
-def head_importance(layer, loss):
-    def number(some_layer):
-        return torch.as_tensor(loss(some_layer)).detach()
-
-    base = number(layer)
-    return torch.stack([number(ablate_head(layer, t)) - base for t in range(layer.num_heads)])
-
-# %% right head_importance: its own cuts in one working copy, restored after each head
-def head_importance(layer, loss):
-    work = copy.deepcopy(layer)
-    kept = work.W_o.weight.detach().clone()
-    d_head = layer.d_model // layer.num_heads
-
-    def put(weight):
-        with torch.no_grad():
-            work.W_o.weight.copy_(weight)
-
-    whole = float(loss(layer))
-    differences = []
-    for t in range(layer.num_heads):
-        cut = kept.clone()
-        cut[:, t * d_head : (t + 1) * d_head] = 0
-        put(cut)
-        differences.append(float(loss(work)) - whole)
-        put(kept)
-    return torch.tensor(differences)

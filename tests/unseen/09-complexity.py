@@ -1,5 +1,36 @@
 """Answers to 09-complexity."""
 
+# %% right attention_flops: the closed formula without the heads
+def attention_flops(n, d_model, num_heads):
+    if d_model % num_heads:
+        raise ValueError("num_heads does not divide d_model")
+    return 4 * n * d_model * (2 * d_model + n)
+
+# %% right attention_flops: a helper for one product, and a loop over the heads
+def matmul_flops(a, k, b):
+    return 2 * a * k * b
+
+
+def attention_flops(n, d_model, num_heads):
+    width, left_over = divmod(d_model, num_heads)
+    if left_over != 0:
+        raise ValueError(f"{num_heads} heads do not divide {d_model}")
+    total = 0
+    for _ in ("queries", "keys", "values", "output"):
+        total += matmul_flops(n, d_model, d_model)
+    for _ in range(num_heads):
+        total += matmul_flops(n, width, n) + matmul_flops(n, n, width)
+    return total
+
+# %% right attention_flops: a list of all shapes, multiplied with math.prod
+def attention_flops(n, d_model, num_heads):
+    heads = int(num_heads)
+    d_head = int(d_model) // heads
+    if d_head * heads != d_model:
+        raise ValueError("d_model is no multiple of num_heads")
+    shapes = 4 * [(1, n, d_model, d_model)] + [(heads, n, d_head, n), (heads, n, n, d_head)]
+    return sum(2 * math.prod(int(size) for size in shape) for shape in shapes)
+
 # %% wrong attention_flops: counts multiplications only, without the factor 2 for the additions
 def attention_flops(n, d_model, num_heads):
     d_head = d_model // num_heads
@@ -72,36 +103,24 @@ def attention_flops(n, d_model, num_heads):
     weighted = 2 * n * n * d_head
     return projections + scores + weighted
 
-# %% right attention_flops: the closed formula without the heads
-def attention_flops(n, d_model, num_heads):
-    if d_model % num_heads:
-        raise ValueError("num_heads does not divide d_model")
-    return 4 * n * d_model * (2 * d_model + n)
+# %% right attention_bytes: one product
+def attention_bytes(n, d_model, num_heads, bytes_per_value):
+    if d_model % num_heads != 0:
+        raise ValueError("num_heads must divide d_model")
+    return num_heads * n * n * bytes_per_value
 
-# %% right attention_flops: a helper for one product, and a loop over the heads
-def matmul_flops(a, k, b):
-    return 2 * a * k * b
+# %% right attention_bytes: math.prod of the shape, without refusing heads
+def attention_bytes(n, d_model, num_heads, bytes_per_value):
+    shape = (num_heads, n, n)
+    return bytes_per_value * math.prod(shape)
 
-
-def attention_flops(n, d_model, num_heads):
-    width, left_over = divmod(d_model, num_heads)
-    if left_over != 0:
-        raise ValueError(f"{num_heads} heads do not divide {d_model}")
-    total = 0
-    for _ in ("queries", "keys", "values", "output"):
-        total += matmul_flops(n, d_model, d_model)
-    for _ in range(num_heads):
-        total += matmul_flops(n, width, n) + matmul_flops(n, n, width)
-    return total
-
-# %% right attention_flops: a list of all shapes, multiplied with math.prod
-def attention_flops(n, d_model, num_heads):
-    heads = int(num_heads)
-    d_head = int(d_model) // heads
-    if d_head * heads != d_model:
-        raise ValueError("d_model is no multiple of num_heads")
-    shapes = 4 * [(1, n, d_model, d_model)] + [(heads, n, d_head, n), (heads, n, n, d_head)]
-    return sum(2 * math.prod(int(size) for size in shape) for shape in shapes)
+# %% right attention_bytes: summed head by head
+def attention_bytes(n, d_model, num_heads, bytes_per_value):
+    if d_model // num_heads * num_heads != d_model:
+        raise ValueError(f"d_model = {d_model} cannot be shared by {num_heads} heads")
+    row = n * bytes_per_value
+    head = n * row
+    return sum(head for _ in range(num_heads))
 
 # %% wrong attention_bytes: one head only
 def attention_bytes(n, d_model, num_heads, bytes_per_value):
@@ -151,24 +170,24 @@ def attention_bytes(n, d_model, num_heads, bytes_per_value):
     per_head = n * bytes_per_value
     return num_heads * per_head
 
-# %% right attention_bytes: one product
-def attention_bytes(n, d_model, num_heads, bytes_per_value):
-    if d_model % num_heads != 0:
-        raise ValueError("num_heads must divide d_model")
-    return num_heads * n * n * bytes_per_value
+# %% right parameter_count: the truth value as a number
+def parameter_count(d_model, bias=True):
+    return 4 * d_model * (d_model + bool(bias))
 
-# %% right attention_bytes: math.prod of the shape, without refusing heads
-def attention_bytes(n, d_model, num_heads, bytes_per_value):
-    shape = (num_heads, n, n)
-    return bytes_per_value * math.prod(shape)
+# %% right parameter_count: summed over the names of the projections
+def parameter_count(d_model, bias=True):
+    total = 0
+    for _name in ["W_q", "W_k", "W_v", "W_o"]:
+        total += d_model**2
+        if bias:
+            total += d_model
+    return total
 
-# %% right attention_bytes: summed head by head
-def attention_bytes(n, d_model, num_heads, bytes_per_value):
-    if d_model // num_heads * num_heads != d_model:
-        raise ValueError(f"d_model = {d_model} cannot be shared by {num_heads} heads")
-    row = n * bytes_per_value
-    head = n * row
-    return sum(head for _ in range(num_heads))
+# %% right parameter_count: sizes of shapes
+def parameter_count(d_model, bias=True):
+    shapes = [(d_model, d_model)] * 4
+    shapes += [(d_model,)] * 4 if bias else []
+    return sum(math.prod(shape) for shape in shapes)
 
 # %% wrong parameter_count: biases are never counted
 def parameter_count(d_model, bias=True):
@@ -228,24 +247,30 @@ def parameter_count(d_model, bias=True):
     matrix = d_model + d_model
     return 4 * (matrix + (d_model if bias else 0))
 
-# %% right parameter_count: the truth value as a number
-def parameter_count(d_model, bias=True):
-    return 4 * d_model * (d_model + bool(bias))
+# %% right crossover_length: the formula
+def crossover_length(d_model):
+    return 2 * d_model
 
-# %% right parameter_count: summed over the names of the projections
-def parameter_count(d_model, bias=True):
-    total = 0
-    for _name in ["W_q", "W_k", "W_v", "W_o"]:
-        total += d_model**2
-        if bias:
-            total += d_model
-    return total
+# %% right crossover_length: from two values of attention_flops
+def crossover_length(d_model):
+    # attention_flops(n) = a n + b n^2
+    one, two = attention_flops(1, d_model, 1), attention_flops(2, d_model, 1)
+    b = (two - 2 * one) // 2
+    a = one - b
+    return a // b
 
-# %% right parameter_count: sizes of shapes
-def parameter_count(d_model, bias=True):
-    shapes = [(d_model, d_model)] * 4
-    shapes += [(d_model,)] * 4 if bias else []
-    return sum(math.prod(shape) for shape in shapes)
+# %% right crossover_length: halving an interval
+def crossover_length(d_model):
+    low, high = 1, 4 * d_model
+    while low < high:
+        middle = (low + high) // 2
+        projections = 2 * middle * parameter_count(d_model, bias=False)
+        products = attention_flops(middle, d_model, 1) - projections
+        if products < projections:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 # %% wrong crossover_length: equal to the width
 def crossover_length(d_model):
@@ -307,30 +332,31 @@ def crossover_length(d_model):
     d_head = d_model / num_heads
     return 2 * d_head
 
-# %% right crossover_length: the formula
-def crossover_length(d_model):
-    return 2 * d_model
+# %% right fit_exponent: the formula with plain Python sums
+def fit_exponent(lengths, seconds):
+    if len(lengths) != len(seconds):
+        raise ValueError("not as many seconds as lengths")
+    u = [math.log(length) for length in lengths]
+    w = [math.log(taken) for taken in seconds]
+    mean = math.fsum(u) / len(u)
+    above = math.fsum((a - mean) * b for a, b in zip(u, w))
+    return above / math.fsum((a - mean) ** 2 for a in u)
 
-# %% right crossover_length: from two values of attention_flops
-def crossover_length(d_model):
-    # attention_flops(n) = a n + b n^2
-    one, two = attention_flops(1, d_model, 1), attention_flops(2, d_model, 1)
-    b = (two - 2 * one) // 2
-    a = one - b
-    return a // b
+# %% right fit_exponent: np.linalg.lstsq with a column of ones
+def fit_exponent(lengths, seconds):
+    u = np.log(np.asarray(lengths, dtype=np.float64))
+    w = np.log(np.asarray(seconds, dtype=np.float64))
+    if u.shape != w.shape:
+        raise ValueError(f"{u.shape} and {w.shape} differ")
+    columns = np.stack([u, np.ones_like(u)], axis=1)
+    (slope, _), *_ = np.linalg.lstsq(columns, w, rcond=None)
+    return float(slope)
 
-# %% right crossover_length: halving an interval
-def crossover_length(d_model):
-    low, high = 1, 4 * d_model
-    while low < high:
-        middle = (low + high) // 2
-        projections = 2 * middle * parameter_count(d_model, bias=False)
-        products = attention_flops(middle, d_model, 1) - projections
-        if products < projections:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+# %% right fit_exponent: covariance over variance, with logarithms to base 2
+def fit_exponent(lengths, seconds):
+    points = np.log2([(float(a), float(b)) for a, b in zip(lengths, seconds, strict=True)])
+    covariance = np.cov(points, rowvar=False)
+    return float(covariance[0, 1] / covariance[0, 0])
 
 # %% wrong fit_exponent: no logarithms, the slope in seconds per token
 def fit_exponent(lengths, seconds):
@@ -388,29 +414,3 @@ def fit_exponent(lengths, seconds):
 def fit_exponent(lengths, seconds):
     weight = np.asarray(lengths, dtype=float)
     return float(np.polyfit(np.log(lengths), np.log(seconds), 1, w=weight)[0])
-
-# %% right fit_exponent: the formula with plain Python sums
-def fit_exponent(lengths, seconds):
-    if len(lengths) != len(seconds):
-        raise ValueError("not as many seconds as lengths")
-    u = [math.log(length) for length in lengths]
-    w = [math.log(taken) for taken in seconds]
-    mean = math.fsum(u) / len(u)
-    above = math.fsum((a - mean) * b for a, b in zip(u, w))
-    return above / math.fsum((a - mean) ** 2 for a in u)
-
-# %% right fit_exponent: np.linalg.lstsq with a column of ones
-def fit_exponent(lengths, seconds):
-    u = np.log(np.asarray(lengths, dtype=np.float64))
-    w = np.log(np.asarray(seconds, dtype=np.float64))
-    if u.shape != w.shape:
-        raise ValueError(f"{u.shape} and {w.shape} differ")
-    columns = np.stack([u, np.ones_like(u)], axis=1)
-    (slope, _), *_ = np.linalg.lstsq(columns, w, rcond=None)
-    return float(slope)
-
-# %% right fit_exponent: covariance over variance, with logarithms to base 2
-def fit_exponent(lengths, seconds):
-    points = np.log2([(float(a), float(b)) for a, b in zip(lengths, seconds, strict=True)])
-    covariance = np.cov(points, rowvar=False)
-    return float(covariance[0, 1] / covariance[0, 0])

@@ -1,5 +1,91 @@
 """Answers to 10-efficient."""
 
+# %% right chunked_attention: two passes, first the log-sum-exp, then the weights
+def chunked_attention(Q, K, V, chunk_size, causal=False):
+    if chunk_size < 1 or K.shape[-2] != V.shape[-2] or Q.shape[-1] != K.shape[-1]:
+        raise ValueError("sizes do not fit")
+    n_q, n_k = Q.shape[-2], K.shape[-2]
+    q = Q * Q.shape[-1] ** -0.5
+
+    def chunks():
+        for start in range(0, n_k, chunk_size):
+            stop = min(start + chunk_size, n_k)
+            s = torch.einsum("...id,...jd->...ij", q, K[..., start:stop, :])
+            if causal:
+                j = torch.arange(start, stop, device=Q.device)
+                last = torch.arange(n_q, device=Q.device) + (n_k - n_q)
+                s = s.masked_fill(j[None, :] > last[:, None], -torch.inf)
+            yield s, V[..., start:stop, :]
+
+    top = None
+    for s, _ in chunks():
+        here = s.amax(-1, keepdim=True)
+        top = here if top is None else torch.maximum(top, here)
+    top = top.masked_fill(top == -torch.inf, 0)
+    total = sum((s - top).exp().sum(-1, keepdim=True) for s, _ in chunks())
+    total = total.masked_fill(total == 0, 1)
+    return sum(((s - top).exp() / total) @ v for s, v in chunks())
+
+# %% right chunked_attention: results of blocks of queries, which see all keys at once
+def chunked_attention(Q, K, V, chunk_size, causal=False):
+    n_q, n_k = Q.shape[-2], K.shape[-2]
+    if chunk_size < 1:
+        raise ValueError("chunk_size is below 1")
+    if K.shape[-2] != V.shape[-2]:
+        raise ValueError("not as many values as keys")
+    if K.shape[-1] != Q.shape[-1]:
+        raise ValueError("queries and keys differ in width")
+    columns = torch.arange(n_k, device=Q.device)
+    out = []
+    for first in range(0, n_q, chunk_size):
+        block = Q[..., first : first + chunk_size, :] / math.sqrt(Q.shape[-1])
+        scores = torch.matmul(block, K.transpose(-2, -1))
+        if not causal:
+            out.append(torch.softmax(scores, -1) @ V)
+            continue
+        last = torch.arange(first, first + block.shape[-2], device=Q.device) + n_k - n_q
+        hidden = columns > last.unsqueeze(-1)
+        blind = (last < 0).unsqueeze(-1)
+        weights = scores.masked_fill(hidden & ~blind, -torch.inf).softmax(-1)
+        out.append(weights.masked_fill(blind, 0) @ V)
+    return torch.cat(out, -2)
+
+# %% right chunked_attention: the result and the log-sum-exp of each chunk are merged
+def merge_two(out_a, lse_a, out_b, lse_b):
+    top = torch.maximum(lse_a, lse_b)
+    top = torch.where(top == -torch.inf, torch.zeros_like(top), top)
+    a, b = torch.exp(lse_a - top), torch.exp(lse_b - top)
+    total = a + b
+    one = torch.where(total == 0, torch.ones_like(total), total)
+    merged = (a / one) * out_a + (b / one) * out_b
+    lse = torch.where(total == 0, torch.full_like(total, -torch.inf), top + torch.log(one))
+    return merged, lse
+
+
+def chunked_attention(Q, K, V, chunk_size, causal=False):
+    if chunk_size < 1:
+        raise ValueError(f"chunk_size = {chunk_size}")
+    if K.size(-2) != V.size(-2) or Q.size(-1) != K.size(-1):
+        raise ValueError("shapes do not fit")
+    shift = K.size(-2) - Q.size(-2)
+    q = Q.div(math.sqrt(Q.size(-1)))
+    out = q.new_zeros(q.shape[:-1] + V.shape[-1:])
+    lse = q.new_full(q.shape[:-1] + (1,), -torch.inf)
+    position = 0
+    for k, v in zip(torch.split(K, chunk_size, -2), torch.split(V, chunk_size, -2)):
+        s = q @ k.transpose(-1, -2)
+        if causal:
+            seen = s.new_ones(s.shape[-2:], dtype=torch.bool).tril(shift - position)
+            blind = ~seen.any(-1, keepdim=True)
+            weights = s.masked_fill(~(seen | blind), -torch.inf)
+            part = weights.softmax(-1).masked_fill(blind, 0) @ v
+            here = weights.logsumexp(-1, keepdim=True).masked_fill(blind, -torch.inf)
+        else:
+            part, here = s.softmax(-1) @ v, s.logsumexp(-1, keepdim=True)
+        out, lse = merge_two(out, lse, part, here)
+        position += k.size(-2)
+    return out
+
 # %% wrong chunked_attention: the old sums are not scaled when the largest score changes
 def chunked_attention(Q, K, V, chunk_size, causal=False):
     n_q, n_k = Q.shape[-2], K.shape[-2]
@@ -193,91 +279,60 @@ def chunked_attention(Q, K, V, chunk_size, causal=False):
         mu = new
     return u / ell.masked_fill(ell == 0, 1)
 
-# %% right chunked_attention: two passes, first the log-sum-exp, then the weights
-def chunked_attention(Q, K, V, chunk_size, causal=False):
-    if chunk_size < 1 or K.shape[-2] != V.shape[-2] or Q.shape[-1] != K.shape[-1]:
+# %% right local_attention: query by query, with einsum
+def local_attention(Q, K, V, window):
+    n, d_k = Q.shape[-2:]
+    if window < 0 or K.shape[-2] != n or V.shape[-2] != n or K.shape[-1] != d_k:
         raise ValueError("sizes do not fit")
-    n_q, n_k = Q.shape[-2], K.shape[-2]
-    q = Q * Q.shape[-1] ** -0.5
+    rows = []
+    for i in range(n):
+        near = slice(max(i - window, 0), i + window + 1)
+        s = torch.einsum("...d,...jd->...j", Q[..., i, :] / d_k**0.5, K[..., near, :])
+        rows.append(torch.einsum("...j,...jv->...v", torch.softmax(s, dim=-1), V[..., near, :]))
+    return torch.stack(rows, dim=-2)
 
-    def chunks():
-        for start in range(0, n_k, chunk_size):
-            stop = min(start + chunk_size, n_k)
-            s = torch.einsum("...id,...jd->...ij", q, K[..., start:stop, :])
-            if causal:
-                j = torch.arange(start, stop, device=Q.device)
-                last = torch.arange(n_q, device=Q.device) + (n_k - n_q)
-                s = s.masked_fill(j[None, :] > last[:, None], -torch.inf)
-            yield s, V[..., start:stop, :]
-
-    top = None
-    for s, _ in chunks():
-        here = s.amax(-1, keepdim=True)
-        top = here if top is None else torch.maximum(top, here)
-    top = top.masked_fill(top == -torch.inf, 0)
-    total = sum((s - top).exp().sum(-1, keepdim=True) for s, _ in chunks())
-    total = total.masked_fill(total == 0, 1)
-    return sum(((s - top).exp() / total) @ v for s, v in chunks())
-
-# %% right chunked_attention: results of blocks of queries, which see all keys at once
-def chunked_attention(Q, K, V, chunk_size, causal=False):
-    n_q, n_k = Q.shape[-2], K.shape[-2]
-    if chunk_size < 1:
-        raise ValueError("chunk_size is below 1")
-    if K.shape[-2] != V.shape[-2]:
-        raise ValueError("not as many values as keys")
-    if K.shape[-1] != Q.shape[-1]:
-        raise ValueError("queries and keys differ in width")
-    columns = torch.arange(n_k, device=Q.device)
-    out = []
-    for first in range(0, n_q, chunk_size):
-        block = Q[..., first : first + chunk_size, :] / math.sqrt(Q.shape[-1])
-        scores = torch.matmul(block, K.transpose(-2, -1))
-        if not causal:
-            out.append(torch.softmax(scores, -1) @ V)
-            continue
-        last = torch.arange(first, first + block.shape[-2], device=Q.device) + n_k - n_q
-        hidden = columns > last.unsqueeze(-1)
-        blind = (last < 0).unsqueeze(-1)
-        weights = scores.masked_fill(hidden & ~blind, -torch.inf).softmax(-1)
-        out.append(weights.masked_fill(blind, 0) @ V)
-    return torch.cat(out, -2)
-
-# %% right chunked_attention: the result and the log-sum-exp of each chunk are merged
-def merge_two(out_a, lse_a, out_b, lse_b):
-    top = torch.maximum(lse_a, lse_b)
-    top = torch.where(top == -torch.inf, torch.zeros_like(top), top)
-    a, b = torch.exp(lse_a - top), torch.exp(lse_b - top)
-    total = a + b
-    one = torch.where(total == 0, torch.ones_like(total), total)
-    merged = (a / one) * out_a + (b / one) * out_b
-    lse = torch.where(total == 0, torch.full_like(total, -torch.inf), top + torch.log(one))
-    return merged, lse
-
-
-def chunked_attention(Q, K, V, chunk_size, causal=False):
-    if chunk_size < 1:
-        raise ValueError(f"chunk_size = {chunk_size}")
-    if K.size(-2) != V.size(-2) or Q.size(-1) != K.size(-1):
-        raise ValueError("shapes do not fit")
-    shift = K.size(-2) - Q.size(-2)
-    q = Q.div(math.sqrt(Q.size(-1)))
-    out = q.new_zeros(q.shape[:-1] + V.shape[-1:])
-    lse = q.new_full(q.shape[:-1] + (1,), -torch.inf)
-    position = 0
-    for k, v in zip(torch.split(K, chunk_size, -2), torch.split(V, chunk_size, -2)):
-        s = q @ k.transpose(-1, -2)
-        if causal:
-            seen = s.new_ones(s.shape[-2:], dtype=torch.bool).tril(shift - position)
-            blind = ~seen.any(-1, keepdim=True)
-            weights = s.masked_fill(~(seen | blind), -torch.inf)
-            part = weights.softmax(-1).masked_fill(blind, 0) @ v
-            here = weights.logsumexp(-1, keepdim=True).masked_fill(blind, -torch.inf)
-        else:
-            part, here = s.softmax(-1) @ v, s.logsumexp(-1, keepdim=True)
-        out, lse = merge_two(out, lse, part, here)
-        position += k.size(-2)
+# %% right local_attention: diagonals of the band
+def local_attention(Q, K, V, window):
+    n, d_k = Q.shape[-2], Q.shape[-1]
+    if window < 0:
+        raise ValueError("window is below 0")
+    if not n == K.shape[-2] == V.shape[-2] or d_k != K.shape[-1]:
+        raise ValueError("queries, keys and values do not fit")
+    window = min(window, n - 1)
+    scaled = Q / math.sqrt(d_k)
+    band = []
+    for offset in range(-window, window + 1):
+        a, b = max(0, -offset), n - max(0, offset)
+        diagonal = (scaled[..., a:b, :] * K[..., a + offset : b + offset, :]).sum(-1)
+        band.append(nn.functional.pad(diagonal, (a, n - b), value=-torch.inf))
+    weights = torch.stack(band, -1).softmax(-1)
+    out = 0
+    for column, offset in enumerate(range(-window, window + 1)):
+        a, b = max(0, -offset), n - max(0, offset)
+        part = weights[..., a:b, column : column + 1] * V[..., a + offset : b + offset, :]
+        out = out + nn.functional.pad(part, (0, 0, a, n - b))
     return out
+
+# %% right local_attention: blocks of queries with the keys that they reach
+def local_attention(Q, K, V, window):
+    n = Q.size(-2)
+    if window < 0:
+        raise ValueError(f"window = {window}")
+    for other in (K, V):
+        if other.size(-2) != n:
+            raise ValueError("not as many queries as keys and values")
+    if Q.size(-1) != K.size(-1):
+        raise ValueError("widths differ")
+    block = 16
+    done = []
+    for first in range(0, n, block):
+        after = min(first + block, n)
+        low, high = max(first - window, 0), min(after + window, n)
+        i = torch.arange(first, after, device=Q.device).view(-1, 1)
+        j = torch.arange(low, high, device=Q.device).view(1, -1)
+        near = (j >= i - window) & (j <= i + window)
+        done.append(full_attention(Q[..., first:after, :], K[..., low:high, :], V[..., low:high, :], near))
+    return torch.cat(done, dim=-2)
 
 # %% wrong local_attention: a mask over all scores
 def local_attention(Q, K, V, window):
@@ -366,60 +421,41 @@ def local_attention(Q, K, V, window):
         out[i] = torch.softmax(s, dim=0) @ V[a:b]
     return out
 
-# %% right local_attention: query by query, with einsum
-def local_attention(Q, K, V, window):
-    n, d_k = Q.shape[-2:]
-    if window < 0 or K.shape[-2] != n or V.shape[-2] != n or K.shape[-1] != d_k:
+# %% right linear_attention: einsum, and the feature map with torch.where
+def linear_attention(Q, K, V):
+    if Q.shape[-1] != K.shape[-1] or K.shape[-2] != V.shape[-2]:
         raise ValueError("sizes do not fit")
-    rows = []
-    for i in range(n):
-        near = slice(max(i - window, 0), i + window + 1)
-        s = torch.einsum("...d,...jd->...j", Q[..., i, :] / d_k**0.5, K[..., near, :])
-        rows.append(torch.einsum("...j,...jv->...v", torch.softmax(s, dim=-1), V[..., near, :]))
-    return torch.stack(rows, dim=-2)
 
-# %% right local_attention: diagonals of the band
-def local_attention(Q, K, V, window):
-    n, d_k = Q.shape[-2], Q.shape[-1]
-    if window < 0:
-        raise ValueError("window is below 0")
-    if not n == K.shape[-2] == V.shape[-2] or d_k != K.shape[-1]:
-        raise ValueError("queries, keys and values do not fit")
-    window = min(window, n - 1)
-    scaled = Q / math.sqrt(d_k)
-    band = []
-    for offset in range(-window, window + 1):
-        a, b = max(0, -offset), n - max(0, offset)
-        diagonal = (scaled[..., a:b, :] * K[..., a + offset : b + offset, :]).sum(-1)
-        band.append(nn.functional.pad(diagonal, (a, n - b), value=-torch.inf))
-    weights = torch.stack(band, -1).softmax(-1)
-    out = 0
-    for column, offset in enumerate(range(-window, window + 1)):
-        a, b = max(0, -offset), n - max(0, offset)
-        part = weights[..., a:b, column : column + 1] * V[..., a + offset : b + offset, :]
-        out = out + nn.functional.pad(part, (0, 0, a, n - b))
-    return out
+    def phi(x):
+        return torch.where(x > 0, x + 1, torch.exp(torch.clamp(x, max=0)))
 
-# %% right local_attention: blocks of queries with the keys that they reach
-def local_attention(Q, K, V, window):
-    n = Q.size(-2)
-    if window < 0:
-        raise ValueError(f"window = {window}")
-    for other in (K, V):
-        if other.size(-2) != n:
-            raise ValueError("not as many queries as keys and values")
+    q, k = phi(Q), phi(K)
+    kv = torch.einsum("...jd,...jv->...dv", k, V)
+    below = torch.einsum("...id,...jd->...i", q, k.sum(-2, keepdim=True))
+    return torch.einsum("...id,...dv->...iv", q, kv) / below[..., None]
+
+# %% right linear_attention: a column of ones beside the values gives the denominator
+def linear_attention(Q, K, V):
     if Q.size(-1) != K.size(-1):
-        raise ValueError("widths differ")
-    block = 16
-    done = []
-    for first in range(0, n, block):
-        after = min(first + block, n)
-        low, high = max(first - window, 0), min(after + window, n)
-        i = torch.arange(first, after, device=Q.device).view(-1, 1)
-        j = torch.arange(low, high, device=Q.device).view(1, -1)
-        near = (j >= i - window) & (j <= i + window)
-        done.append(full_attention(Q[..., first:after, :], K[..., low:high, :], V[..., low:high, :], near))
-    return torch.cat(done, dim=-2)
+        raise ValueError("queries and keys differ in width")
+    if K.size(-2) != V.size(-2):
+        raise ValueError("keys and values differ in number")
+    elu = nn.ELU()
+    ones = V.new_ones(V.shape[:-1] + (1,))
+    both = (elu(Q) + 1) @ ((elu(K) + 1).mT @ torch.cat([V, ones], dim=-1))
+    return both[..., :-1] / both[..., -1:]
+
+# %% right linear_attention: a loop over the keys
+def linear_attention(Q, K, V):
+    n_k, d_k = K.shape[-2:]
+    if V.shape[-2] != n_k or Q.shape[-1] != d_k:
+        raise ValueError("keys do not fit to queries or values")
+    q, k = nn.functional.elu(Q) + 1.0, nn.functional.elu(K) + 1.0
+    matrix, vector = 0, 0
+    for j in range(n_k):
+        matrix = matrix + k[..., j, :, None] * V[..., j, None, :]
+        vector = vector + k[..., j, :]
+    return torch.matmul(q, matrix) / torch.matmul(q, vector[..., None])
 
 # %% wrong linear_attention: queries with keys first, which holds n x n
 def linear_attention(Q, K, V):
@@ -487,41 +523,52 @@ def linear_attention(Q, K, V):
     below = (q * k.sum(0)).sum(-1, keepdim=True)
     return q @ kv / below
 
-# %% right linear_attention: einsum, and the feature map with torch.where
-def linear_attention(Q, K, V):
-    if Q.shape[-1] != K.shape[-1] or K.shape[-2] != V.shape[-2]:
+# %% right causal_linear_attention: cumsum and einsum
+def causal_linear_attention(Q, K, V):
+    n, d_k = Q.shape[-2:]
+    if K.shape[-2] != n or V.shape[-2] != n or K.shape[-1] != d_k:
         raise ValueError("sizes do not fit")
+    q, k = nn.functional.elu(Q) + 1, nn.functional.elu(K) + 1
+    matrices = torch.cumsum(torch.einsum("...jd,...jv->...jdv", k, V), dim=-3)
+    vectors = torch.cumsum(k, dim=-2)
+    above = torch.einsum("...id,...idv->...iv", q, matrices)
+    below = torch.einsum("...id,...id->...i", q, vectors)
+    return above / below.unsqueeze(-1)
 
-    def phi(x):
-        return torch.where(x > 0, x + 1, torch.exp(torch.clamp(x, max=0)))
-
-    q, k = phi(Q), phi(K)
-    kv = torch.einsum("...jd,...jv->...dv", k, V)
-    below = torch.einsum("...id,...jd->...i", q, k.sum(-2, keepdim=True))
-    return torch.einsum("...id,...dv->...iv", q, kv) / below[..., None]
-
-# %% right linear_attention: a column of ones beside the values gives the denominator
-def linear_attention(Q, K, V):
+# %% right causal_linear_attention: token by token with a column of ones
+def causal_linear_attention(Q, K, V):
+    if not Q.size(-2) == K.size(-2) == V.size(-2):
+        raise ValueError("queries, keys and values are not equally many")
     if Q.size(-1) != K.size(-1):
         raise ValueError("queries and keys differ in width")
-    if K.size(-2) != V.size(-2):
-        raise ValueError("keys and values differ in number")
-    elu = nn.ELU()
-    ones = V.new_ones(V.shape[:-1] + (1,))
-    both = (elu(Q) + 1) @ ((elu(K) + 1).mT @ torch.cat([V, ones], dim=-1))
-    return both[..., :-1] / both[..., -1:]
+    elu = nn.functional.elu
+    features = zip((elu(Q) + 1).unbind(-2), (elu(K) + 1).unbind(-2), V.unbind(-2))
+    state, rows = None, []
+    for q, k, v in features:
+        one = torch.ones_like(v[..., :1])
+        term = k.unsqueeze(-1) @ torch.cat([v, one], -1).unsqueeze(-2)
+        state = term if state is None else state + term
+        both = (q.unsqueeze(-2) @ state).squeeze(-2)
+        rows.append(both[..., :-1] / both[..., -1:])
+    return torch.stack(rows, dim=-2)
 
-# %% right linear_attention: a loop over the keys
-def linear_attention(Q, K, V):
-    n_k, d_k = K.shape[-2:]
-    if V.shape[-2] != n_k or Q.shape[-1] != d_k:
-        raise ValueError("keys do not fit to queries or values")
-    q, k = nn.functional.elu(Q) + 1.0, nn.functional.elu(K) + 1.0
-    matrix, vector = 0, 0
-    for j in range(n_k):
-        matrix = matrix + k[..., j, :, None] * V[..., j, None, :]
-        vector = vector + k[..., j, :]
-    return torch.matmul(q, matrix) / torch.matmul(q, vector[..., None])
+# %% right causal_linear_attention: blocks, a state before the block and a small triangle within it
+def causal_linear_attention(Q, K, V):
+    if Q.shape[-2] != K.shape[-2] or K.shape[-2] != V.shape[-2] or Q.shape[-1] != K.shape[-1]:
+        raise ValueError("sizes do not fit")
+    size = 8
+    matrix = vector = 0
+    out = []
+    for q, k, v in zip(Q.split(size, -2), K.split(size, -2), V.split(size, -2)):
+        q, k = nn.functional.elu(q) + 1, nn.functional.elu(k) + 1
+        inside = torch.tril(q @ k.transpose(-1, -2))
+        above, below = inside @ v, inside.sum(-1, keepdim=True)
+        if out:
+            above, below = above + q @ matrix, below + q @ vector
+        matrix = matrix + k.transpose(-1, -2) @ v
+        vector = vector + k.sum(-2).unsqueeze(-1)
+        out.append(above / below)
+    return torch.cat(out, -2)
 
 # %% wrong causal_linear_attention: a token does not see itself
 def causal_linear_attention(Q, K, V):
@@ -625,52 +672,34 @@ def causal_linear_attention(Q, K, V):
         out[..., i, :] = (q[..., i, None, :] @ S).squeeze(-2) / (q[..., i, :] * z).sum(-1, keepdim=True)
     return out
 
-# %% right causal_linear_attention: cumsum and einsum
-def causal_linear_attention(Q, K, V):
-    n, d_k = Q.shape[-2:]
-    if K.shape[-2] != n or V.shape[-2] != n or K.shape[-1] != d_k:
+# %% right grouped_query_attention: one more axis for the groups, and einsum
+def grouped_query_attention(Q, K, V):
+    if Q.shape[1] % K.shape[1]:
+        raise ValueError("h_q is no multiple of h_kv")
+    if K.shape[:3] != V.shape[:3] or Q.shape[-1] != K.shape[-1]:
         raise ValueError("sizes do not fit")
-    q, k = nn.functional.elu(Q) + 1, nn.functional.elu(K) + 1
-    matrices = torch.cumsum(torch.einsum("...jd,...jv->...jdv", k, V), dim=-3)
-    vectors = torch.cumsum(k, dim=-2)
-    above = torch.einsum("...id,...idv->...iv", q, matrices)
-    below = torch.einsum("...id,...id->...i", q, vectors)
-    return above / below.unsqueeze(-1)
+    grouped = Q.unflatten(1, (K.shape[1], -1))
+    scores = torch.einsum("bhgid,bhjd->bhgij", grouped, K) * Q.shape[-1] ** -0.5
+    return torch.einsum("bhgij,bhjv->bhgiv", torch.softmax(scores, -1), V).flatten(1, 2)
 
-# %% right causal_linear_attention: token by token with a column of ones
-def causal_linear_attention(Q, K, V):
-    if not Q.size(-2) == K.size(-2) == V.size(-2):
-        raise ValueError("queries, keys and values are not equally many")
-    if Q.size(-1) != K.size(-1):
-        raise ValueError("queries and keys differ in width")
-    elu = nn.functional.elu
-    features = zip((elu(Q) + 1).unbind(-2), (elu(K) + 1).unbind(-2), V.unbind(-2))
-    state, rows = None, []
-    for q, k, v in features:
-        one = torch.ones_like(v[..., :1])
-        term = k.unsqueeze(-1) @ torch.cat([v, one], -1).unsqueeze(-2)
-        state = term if state is None else state + term
-        both = (q.unsqueeze(-2) @ state).squeeze(-2)
-        rows.append(both[..., :-1] / both[..., -1:])
-    return torch.stack(rows, dim=-2)
+# %% right grouped_query_attention: a loop over the query heads
+def grouped_query_attention(Q, K, V):
+    h_q, h_kv = Q.size(1), K.size(1)
+    if h_q < h_kv or h_q % h_kv != 0:
+        raise ValueError(f"{h_q} query heads, {h_kv} key heads")
+    if V.size(1) != h_kv or V.size(2) != K.size(2) or Q.size(3) != K.size(3):
+        raise ValueError("keys do not fit to queries or values")
+    share = h_q // h_kv
+    return torch.stack([full_attention(Q[:, i], K[:, i // share], V[:, i // share]) for i in range(h_q)], dim=1)
 
-# %% right causal_linear_attention: blocks, a state before the block and a small triangle within it
-def causal_linear_attention(Q, K, V):
-    if Q.shape[-2] != K.shape[-2] or K.shape[-2] != V.shape[-2] or Q.shape[-1] != K.shape[-1]:
-        raise ValueError("sizes do not fit")
-    size = 8
-    matrix = vector = 0
-    out = []
-    for q, k, v in zip(Q.split(size, -2), K.split(size, -2), V.split(size, -2)):
-        q, k = nn.functional.elu(q) + 1, nn.functional.elu(k) + 1
-        inside = torch.tril(q @ k.transpose(-1, -2))
-        above, below = inside @ v, inside.sum(-1, keepdim=True)
-        if out:
-            above, below = above + q @ matrix, below + q @ vector
-        matrix = matrix + k.transpose(-1, -2) @ v
-        vector = vector + k.sum(-2).unsqueeze(-1)
-        out.append(above / below)
-    return torch.cat(out, -2)
+# %% right grouped_query_attention: the queries of a group one below the other, as more rows
+def grouped_query_attention(Q, K, V):
+    b, h_q, n_q, d_k = Q.shape
+    b, h_kv, n_k, d_v = V.shape
+    if h_q % h_kv or K.shape[1] != h_kv or K.shape[2] != n_k or K.shape[3] != d_k:
+        raise ValueError("heads or sizes do not fit")
+    rows = Q.reshape(b, h_kv, h_q // h_kv * n_q, d_k)
+    return nn.functional.scaled_dot_product_attention(rows, K, V).reshape(b, h_q, n_q, d_v)
 
 # %% wrong grouped_query_attention: key heads are repeated in turn, so that neighbours do not share
 def grouped_query_attention(Q, K, V):
@@ -764,34 +793,54 @@ def grouped_query_attention(Q, K, V):
     mask = torch.ones(Q.shape[-2], K.shape[-2], dtype=torch.bool).tril(K.shape[-2] - Q.shape[-2])
     return full_attention(Q, K, V, mask)
 
-# %% right grouped_query_attention: one more axis for the groups, and einsum
-def grouped_query_attention(Q, K, V):
-    if Q.shape[1] % K.shape[1]:
-        raise ValueError("h_q is no multiple of h_kv")
-    if K.shape[:3] != V.shape[:3] or Q.shape[-1] != K.shape[-1]:
-        raise ValueError("sizes do not fit")
-    grouped = Q.unflatten(1, (K.shape[1], -1))
-    scores = torch.einsum("bhgid,bhjd->bhgij", grouped, K) * Q.shape[-1] ** -0.5
-    return torch.einsum("bhgij,bhjv->bhgiv", torch.softmax(scores, -1), V).flatten(1, 2)
+# %% right KVCache: a list of copies for each, joined anew in each call
+class KVCache:
+    def __init__(self):
+        self.keys, self.values = [], []
 
-# %% right grouped_query_attention: a loop over the query heads
-def grouped_query_attention(Q, K, V):
-    h_q, h_kv = Q.size(1), K.size(1)
-    if h_q < h_kv or h_q % h_kv != 0:
-        raise ValueError(f"{h_q} query heads, {h_kv} key heads")
-    if V.size(1) != h_kv or V.size(2) != K.size(2) or Q.size(3) != K.size(3):
-        raise ValueError("keys do not fit to queries or values")
-    share = h_q // h_kv
-    return torch.stack([full_attention(Q[:, i], K[:, i // share], V[:, i // share]) for i in range(h_q)], dim=1)
+    def append(self, k, v):
+        if k.shape[:-1] != v.shape[:-1]:
+            raise ValueError("keys and values differ in number")
+        for kept, new in ((self.keys, k), (self.values, v)):
+            if kept and (kept[0].shape[:-2] != new.shape[:-2] or kept[0].shape[-1] != new.shape[-1]):
+                raise ValueError("does not fit to what is kept")
+        self.keys.append(k.clone())
+        self.values.append(v.clone())
+        return torch.cat(self.keys, dim=-2), torch.cat(self.values, dim=-2)
 
-# %% right grouped_query_attention: the queries of a group one below the other, as more rows
-def grouped_query_attention(Q, K, V):
-    b, h_q, n_q, d_k = Q.shape
-    b, h_kv, n_k, d_v = V.shape
-    if h_q % h_kv or K.shape[1] != h_kv or K.shape[2] != n_k or K.shape[3] != d_k:
-        raise ValueError("heads or sizes do not fit")
-    rows = Q.reshape(b, h_kv, h_q // h_kv * n_q, d_k)
-    return nn.functional.scaled_dot_product_attention(rows, K, V).reshape(b, h_q, n_q, d_v)
+# %% right KVCache: a pair of tensors that torch.cat makes anew, the first time from nothing
+class KVCache:
+    def __init__(self):
+        self._kept = None
+
+    @staticmethod
+    def _join(old, new):
+        if old.dim() != new.dim():
+            raise ValueError("not as many axes as before")
+        return torch.cat([old, new], -2)
+
+    def append(self, k, v):
+        if k.size(-2) != v.size(-2):
+            raise ValueError("more keys than values, or fewer")
+        old_k, old_v = self._kept or (k[..., :0, :], v[..., :0, :])
+        joined = self._join(old_k, k), self._join(old_v, v)
+        self._kept = joined
+        return joined
+
+# %% right KVCache: token by token in lists, stacked for each answer
+class KVCache:
+    def __init__(self):
+        self.tokens_k = ()
+        self.tokens_v = ()
+
+    def append(self, k, v):
+        if k.shape[-2] != v.shape[-2]:
+            raise ValueError(f"{k.shape[-2]} keys and {v.shape[-2]} values")
+        tokens_k = self.tokens_k + tuple(token.clone() for token in k.unbind(-2))
+        tokens_v = self.tokens_v + tuple(token.clone() for token in v.unbind(-2))
+        result = torch.stack(tokens_k, -2), torch.stack(tokens_v, -2)
+        self.tokens_k, self.tokens_v = tokens_k, tokens_v
+        return result
 
 # %% wrong KVCache: what is appended first is kept itself, and changes with it
 class KVCache:
@@ -908,52 +957,3 @@ class KVCache:
         self.keys.append(k[..., -1:, :].clone())
         self.values.append(v[..., -1:, :].clone())
         return torch.cat(self.keys, dim=-2), torch.cat(self.values, dim=-2)
-
-# %% right KVCache: a list of copies for each, joined anew in each call
-class KVCache:
-    def __init__(self):
-        self.keys, self.values = [], []
-
-    def append(self, k, v):
-        if k.shape[:-1] != v.shape[:-1]:
-            raise ValueError("keys and values differ in number")
-        for kept, new in ((self.keys, k), (self.values, v)):
-            if kept and (kept[0].shape[:-2] != new.shape[:-2] or kept[0].shape[-1] != new.shape[-1]):
-                raise ValueError("does not fit to what is kept")
-        self.keys.append(k.clone())
-        self.values.append(v.clone())
-        return torch.cat(self.keys, dim=-2), torch.cat(self.values, dim=-2)
-
-# %% right KVCache: a pair of tensors that torch.cat makes anew, the first time from nothing
-class KVCache:
-    def __init__(self):
-        self._kept = None
-
-    @staticmethod
-    def _join(old, new):
-        if old.dim() != new.dim():
-            raise ValueError("not as many axes as before")
-        return torch.cat([old, new], -2)
-
-    def append(self, k, v):
-        if k.size(-2) != v.size(-2):
-            raise ValueError("more keys than values, or fewer")
-        old_k, old_v = self._kept or (k[..., :0, :], v[..., :0, :])
-        joined = self._join(old_k, k), self._join(old_v, v)
-        self._kept = joined
-        return joined
-
-# %% right KVCache: token by token in lists, stacked for each answer
-class KVCache:
-    def __init__(self):
-        self.tokens_k = ()
-        self.tokens_v = ()
-
-    def append(self, k, v):
-        if k.shape[-2] != v.shape[-2]:
-            raise ValueError(f"{k.shape[-2]} keys and {v.shape[-2]} values")
-        tokens_k = self.tokens_k + tuple(token.clone() for token in k.unbind(-2))
-        tokens_v = self.tokens_v + tuple(token.clone() for token in v.unbind(-2))
-        result = torch.stack(tokens_k, -2), torch.stack(tokens_v, -2)
-        self.tokens_k, self.tokens_v = tokens_k, tokens_v
-        return result

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from autograder.sandbox.inside.torch_modules import parameters_of
+
 MODULE = "a module of torch"
 """The key of a dict that stands for a module on the way: what is noted on it, its own parameters and its parts."""
 
@@ -84,7 +86,7 @@ def _class(name: str, ask: Ask) -> Any:
                 for part, its in of["parts"].items():
                     module.add_module(part, Part.part(its, (*made[:2], [*made[2], part])))
                 return module
-            taken = maker.__init__.__code__.co_varnames[1 : maker.__init__.__code__.co_argcount]
+            taken = parameters_of(maker)
             arguments = {own: of["noted"][own] for own in taken if own in of["noted"]}
             return maker(**arguments, **({"bias": of["biased"]} if "bias" in taken else {}))
 

@@ -31,7 +31,7 @@ def recipe(module: Any) -> dict[str, Any]:
         parts = {name: recipe(part) for name, part in module.named_children()}
         return {"class": f"{kind.__module__}.{kind.__name__}", "parts": parts, "noted": noted}
     arguments = {}
-    for name in _parameters(kind):  # type: ignore[arg-type]
+    for name in parameters_of(kind):  # type: ignore[arg-type]
         argument = getattr(module, name, None)
         if name == "bias":
             argument = any(path.endswith("bias") for path, _ in module.named_parameters())
@@ -47,7 +47,7 @@ def recipe(module: Any) -> dict[str, Any]:
 
 
 @functools.cache
-def _parameters(kind: Any) -> list[str]:
+def parameters_of(kind: Any) -> list[str]:
     """Return the names of the arguments that a class takes."""
     return list(inspect.signature(kind.__init__).parameters)[1:]
 
