@@ -2,7 +2,8 @@
 
     .venv/bin/python .ci/pythons.py [--list]
 
-The newest Python runs `python course.py` in a fresh clone. Each but .venv's own solves the exercises, as
+The newest Python runs `python course.py` in a fresh clone, whose folder has a space, an & and Chinese in its name, with
+LANG=C. Each but .venv's own solves the exercises, as
 tests/student.py does: one that is old enough with the least versions that pyproject.toml allows (.venv's, if no other
 is), the others with the newest that pip finds. For a Python that is promised and not here, each pin needs a wheel.
 Each part has a folder of its own, up to 10 GB, until it ends. What fails is shown with its log's end; status 1.
@@ -21,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OLD = "3.12"  # the last Python for which NumPy 2.0 has wheels
 PURE = ("jieba",)  # has no wheel, and nothing to compile
+ODD = "Kurs & Übung 注意力"
 SHOWN = 60  # lines of the log of what failed
 MAKES_ENVIRONMENTS = "import ensurepip, sys, venv; print('%d.%d.%d' % sys.version_info[:3])"
 
@@ -67,10 +69,11 @@ def least():
     return [f"{name}=={version}" for name, version in (match.groups() for match in found)]
 
 
-def run(name, place, *commands):
+def run(name, place, *commands, **variables):
     """Run commands in a folder, one after another; say how long it took, or what failed. Return whether all went."""
     begun, log = time.monotonic(), place / "log"
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment |= variables
     with log.open("w", encoding="utf-8") as out:
         fine = all(
             subprocess.run(command, cwd=place, env=environment, stdout=out, stderr=subprocess.STDOUT).returncode == 0
@@ -83,15 +86,15 @@ def run(name, place, *commands):
     return fine
 
 
-def clone(place):
-    """Return the commands that make a fresh clone in a folder."""
-    return ["git", "clone", "--quiet", str(ROOT), str(place / "course")]
+def clone(place, name="course"):
+    """Return the command that makes a fresh clone in a folder."""
+    return ["git", "clone", "--quiet", str(ROOT), str(place / name)]
 
 
 def as_newcomer(python, place):
-    """Run `python course.py` from nothing."""
-    script = ["-c", 'cd course && exec "$0" course.py', str(python)]
-    return run(f"python course.py with {python}", place, clone(place), ["sh", *script])
+    """Run `python course.py` from nothing, where names are not plain."""
+    script = ["-c", 'cd "$1" && exec "$0" course.py', str(python), ODD]
+    return run(f"python course.py with {python}", place, clone(place, ODD), ["sh", *script], LANG="C", LC_ALL="C")
 
 
 def as_student(python, constraints, what, place):

@@ -1,12 +1,19 @@
 """Each chapter downloads as a notebook, which runs where the course is not."""
 
+import builtins
 import re
+import symtable
 import sys
 
 import nbformat
 import pytest
 from conftest import ROOT
 from jupyter_cache.executors.utils import single_nb_execution
+
+sys.path.insert(0, str(ROOT / "book"))
+
+import records  # noqa: E402
+import run_pages  # noqa: E402
 
 CHAPTERS = [path.stem for path in sorted((ROOT / "book").glob("*.md")) if "{notebook-link}" in path.read_text("utf8")]
 
@@ -32,7 +39,29 @@ def test_the_page_leads_to_it_and_nothing_of_the_books_own_is_in_it(html, name):
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", CHAPTERS)
-def test_it_runs(html, name, tmp_path):
+def test_it_runs(html, name, tmp_path, monkeypatch):
+    """Each cell, but for long experiments: tests/test_records.py makes them anew, by the page's code, which is the same."""
     notebook = nbformat.read(html / "notebooks" / f"{file_of(name)}", 4)
+    page = run_pages.read(ROOT / "book" / f"{name}.md")
+    kept = {
+        cell.source.strip(): records.as_run(page, name)[number]
+        for number, cell in records.cells_of(page).items()
+        if not {"remove-input", "remove-cell"} & records.tags(cell)
+    }
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert kept.keys() <= {cell.source for cell in code}
+    for cell in code:
+        cell.source = kept.get(cell.source, cell.source)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "book"))  # of records alone: the notebook has nothing of the book's
     done = single_nb_execution(notebook, cwd=str(tmp_path), timeout=120, allow_errors=False)
     assert done.err is None, done.exc_string
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_each_name_is_the_notebooks_own(html, name):
+    """An experiment reads nothing that only a hidden cell of the page binds."""
+    cells = nbformat.read(html / "notebooks" / f"{file_of(name)}", 4).cells
+    code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+    table = symtable.symtable(code, name, "exec")
+    bound = {own.get_name() for own in table.get_symbols() if own.is_assigned() or own.is_imported()}
+    assert records.read_by(code) - bound - set(dir(builtins)) == set()
