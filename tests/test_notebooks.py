@@ -12,8 +12,8 @@ from jupyter_cache.executors.utils import single_nb_execution
 
 sys.path.insert(0, str(ROOT / "book"))
 
-import records  # noqa: E402
-import run_pages  # noqa: E402
+import records
+import run_pages
 
 CHAPTERS = [path.stem for path in sorted((ROOT / "book").glob("*.md")) if "{notebook-link}" in path.read_text("utf8")]
 
@@ -40,7 +40,7 @@ def test_the_page_leads_to_it_and_nothing_of_the_books_own_is_in_it(html, name):
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_it_runs(html, name, tmp_path, monkeypatch):
-    """Each cell, but for long experiments: tests/test_records.py makes them anew, by the page's code, which is the same."""
+    """Each cell runs, but for long experiments: tests/test_records.py makes them again, by the same code."""
     notebook = nbformat.read(html / "notebooks" / f"{file_of(name)}", 4)
     page = run_pages.read(ROOT / "book" / f"{name}.md")
     kept = {

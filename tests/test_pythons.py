@@ -166,7 +166,7 @@ def test_readmes_table_has_the_pythons_that_are_promised():
 @pytest.mark.sweep
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root, to be another user")
 def test_an_ordinary_user_gets_the_exercises_and_grades_the_sample_class():
-    """From nothing, with the system's own Python, in a folder with an odd name; `.ci/pythons.py` builds the book so."""
+    """From nothing, with the system's own Python, in an odd folder; `.ci/pythons.py` builds the book in one."""
     python, owner = Path("/usr/bin/python3"), pwd.getpwnam("nobody")
     said = subprocess.run([python, "-c", ci.MAKES_ENVIRONMENTS], capture_output=True, text=True)
     if said.returncode or ci.numbers(said.stdout)[:2] < ci.numbers(ci.promised()[0]):
