@@ -15,8 +15,8 @@ is newer than its record, a reader's build takes the record and says so; a stric
 
 Behind it, torch and NumPy draw as after a seed of their own: draws of later cells are the same, recorded or not.
 
-A page that records times is recorded only while other programs leave the machine alone: before and during, they may use
-half of its cores. What they used stands in the record, and the page says it.
+A page that measures time is refused while other programs use more than half of the machine's cores, before or during
+the run: its record stays as it was. The record says how many they used (`others`), and the page says it.
 """
 
 import ast
@@ -47,6 +47,7 @@ NO_MATTER = {"drawing", "gpu_record", "prose", "widget"}  # modules of `figures`
 SMALL = 64  # arrays of more numbers are kept as bytes
 MARK = "__recorded__"  # what values that JSON has not are named by
 BUSY = 0.5  # the most that other programs may use where times are recorded, as a share of the machine's cores
+LOOK = 2  # the seconds for which they are watched before
 
 
 # A page's cells.
@@ -460,41 +461,35 @@ def watch_others():
     return lambda: max(0.0, (worked() - began) / (time.perf_counter() - start))
 
 
-def make(page, notebook, console):
-    """Make the experiments of a page anew; return whether they are recorded."""
+def make(page, notebook):
+    """Make the experiments of a page anew; return whether they are recorded, and what there is to say, in lines."""
     import run_pages
 
-    cores, timed = os.cpu_count(), records_time(notebook)
+    cores = os.cpu_count()
 
-    def too_busy(used, when):
-        if timed and used > BUSY * cores:
-            said = f"{page.stem} measures time, and other programs {when} {used:.1f} of {cores} cores, more than "
-            said += f"{BUSY * cores:g}. Nothing was recorded. End them, or wait, and run it again."
-            console.print(said, markup=False, soft_wrap=True)
-            return True
-        return False
+    def refused(used):
+        said = f"{page.stem} measures time, and other programs use {used:.1f} of {cores} cores, more than "
+        return f"{said}{BUSY * cores:g}. Its record is as it was. Wait, or end them, and run this again."
 
+    timed, used = records_time(notebook), watch_others()
+    time.sleep(LOOK if timed else 0)
+    if timed and used() > BUSY * cores:
+        return False, [refused(used())]
     used = watch_others()
-    time.sleep(2 if timed else 0.1)
-    if too_busy(used(), "use"):
-        return False
-    with tempfile.TemporaryDirectory() as folder, console.status(f"{page.stem} …"):
-        used = watch_others()
+    with tempfile.TemporaryDirectory() as folder:
         made, seconds, fault = run_pages.execute(page, anew=True, into=folder)
         others = used()
-        if not fault and too_busy(others, "used"):
-            return False
-        if not fault:
-            kept = read(page.stem, folder)
-            kept["made"]["others"] = round(others, 2)
-            put(page.stem, kept)
-    console.print(fault.said if fault else f"{page.stem}: {seconds:.0f} s", markup=False, soft_wrap=True)
-    for cell in () if fault else cells_of(made).values():
+        if fault or (timed and others > BUSY * cores):
+            return False, [fault.said if fault else refused(others)]
+        kept = read(page.stem, folder)
+    kept["made"]["others"] = round(others, 2)
+    put(page.stem, kept)
+    said = [f"{page.stem}: {seconds:.0f} s"]
+    for cell in cells_of(made).values():
         if wrote := printed(cell, "stderr").strip():
             where = run_pages.place(page, made, cell)
-            said = f"{where}: it also wrote to stderr, which is not kept: {wrote.splitlines()[0]}"
-            console.print(said, markup=False, soft_wrap=True)
-    return not fault
+            said.append(f"{where}: it also wrote to stderr, which is not kept: {wrote.splitlines()[0]}")
+    return True, said
 
 
 def main():
@@ -508,8 +503,14 @@ def main():
     if unknown := [name for name in named if name not in having]:
         console.print(f"{unknown[0]} has no recorded cell; those that have: {', '.join(having) or 'none'}.")
         return 2
-    done = [make(having[name], run_pages.read(having[name]), console) for name in named or having]
-    return 0 if all(done) else 1
+    fine = True
+    for name in named or having:
+        with console.status(f"{name} …"):
+            done, said = make(having[name], run_pages.read(having[name]))
+        fine = fine and done
+        for line in said:
+            console.print(line, markup=False, soft_wrap=True)
+    return 0 if fine else 1
 
 
 if __name__ == "__main__":
