@@ -14,6 +14,9 @@ is newer than its record, a reader's build takes the record and says so; a stric
 - prints, if it likes, and shows nothing else.
 
 Behind it, torch and NumPy draw as after a seed of their own: draws of later cells are the same, recorded or not.
+
+A page that measures time is refused while other programs use more than half of the machine's cores, before or during
+the run: its record stays as it was. The record says how many they used (`others`), and the page says it.
 """
 
 import ast
@@ -27,6 +30,7 @@ import platform
 import re
 import symtable
 import sys
+import tempfile
 import time
 import zlib
 from datetime import UTC, datetime
@@ -42,6 +46,8 @@ MODULES = "figures"
 NO_MATTER = {"drawing", "gpu_record", "prose", "widget"}  # modules of `figures` that no result depends on
 SMALL = 64  # arrays of more numbers are kept as bytes
 MARK = "__recorded__"  # what values that JSON has not are named by
+BUSY = 0.5  # the most that other programs may use where times are recorded, as a share of the machine's cores
+LOOK = 2  # the seconds for which they are watched before
 
 
 # A page's cells.
@@ -401,9 +407,13 @@ def write(page, notebook, folder, records=FOLDER):
     for number, cell in cells_of(notebook).items():
         kept = json.loads((Path(folder) / f"{number}.json").read_text(encoding="utf8"))
         cells.append({"code": digest_of(cell.source), "seconds": kept["seconds"], "printed": printed(cell), **kept})
+    put(page, {"digest": digest(notebook), "made": made_with(), "cells": cells}, records)
+
+
+def put(page, made, records=FOLDER):
+    """Write a page's record into a folder of records."""
     path = path_of(page, records)
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = {"digest": digest(notebook), "made": made_with(), "cells": cells}
     path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
 
 
@@ -427,6 +437,61 @@ def processor():
     return found[1].strip() if found else platform.processor() or platform.machine()
 
 
+# How busy the machine is.
+
+
+def records_time(notebook):
+    """Tell whether a page records times: with a cell tagged `clock` and `recorded`."""
+    return any({"clock", TAG} <= tags(cell) for cell in notebook.cells)
+
+
+def watch_others():
+    """Return a function that returns how many cores other programs have used since now, on average.
+
+    The load average says it only minutes later, and counts this program as well.
+    """
+    import psutil
+
+    def worked():
+        spent = psutil.cpu_times()
+        waited = [getattr(spent, name, 0.0) for name in ("idle", "iowait", "guest", "guest_nice")]
+        return sum(spent) - sum(waited) - sum(os.times()[:4])  # `os.times`: our own, and our children's that ended
+
+    began, start = worked(), time.perf_counter()
+    return lambda: max(0.0, (worked() - began) / (time.perf_counter() - start))
+
+
+def make(page, notebook):
+    """Make the experiments of a page anew; return whether they are recorded, and what there is to say, in lines."""
+    import run_pages
+
+    cores = os.cpu_count()
+
+    def refused(used):
+        said = f"{page.stem} measures time, and other programs use {used:.1f} of {cores} cores, more than "
+        return f"{said}{BUSY * cores:g}. Its record is as it was. Wait, or end them, and run this again."
+
+    timed, used = records_time(notebook), watch_others()
+    time.sleep(LOOK if timed else 0)
+    if timed and used() > BUSY * cores:
+        return False, [refused(used())]
+    used = watch_others()
+    with tempfile.TemporaryDirectory() as folder:
+        made, seconds, fault = run_pages.execute(page, anew=True, into=folder)
+        others = used()
+        if fault or (timed and others > BUSY * cores):
+            return False, [fault.said if fault else refused(others)]
+        kept = read(page.stem, folder)
+    kept["made"]["others"] = round(others, 2)
+    put(page.stem, kept)
+    said = [f"{page.stem}: {seconds:.0f} s"]
+    for cell in cells_of(made).values():
+        if wrote := printed(cell, "stderr").strip():
+            where = run_pages.place(page, made, cell)
+            said.append(f"{where}: it also wrote to stderr, which is not kept: {wrote.splitlines()[0]}")
+    return True, said
+
+
 def main():
     """Make the experiments anew; return the exit status."""
     import run_pages
@@ -441,14 +506,10 @@ def main():
     fine = True
     for name in named or having:
         with console.status(f"{name} …"):
-            notebook, seconds, fault = run_pages.execute(having[name], anew=True)
-        fine = fine and not fault
-        console.print(fault.said if fault else f"{name}: {seconds:.0f} s", markup=False, soft_wrap=True)
-        for cell in () if fault else cells_of(notebook).values():
-            if wrote := printed(cell, "stderr").strip():
-                where = run_pages.place(having[name], notebook, cell)
-                said = f"{where}: it also wrote to stderr, which is not kept: {wrote.splitlines()[0]}"
-                console.print(said, markup=False, soft_wrap=True)
+            done, said = make(having[name], run_pages.read(having[name]))
+        fine = fine and done
+        for line in said:
+            console.print(line, markup=False, soft_wrap=True)
     return 0 if fine else 1
 
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jupytext
@@ -236,6 +237,70 @@ def test_what_a_recorded_cell_may_not_do(book, code, complaint):
     said = run(book, "anew")
     assert said.startswith("book/page.md, cell 2 (line 24): ") and complaint in said and "\n" not in said
     assert not (book / "data").exists()
+
+
+def spin():
+    """A program that keeps a core busy."""
+    return subprocess.Popen([sys.executable, "-c", "while True: pass"])
+
+
+def test_work_of_others_is_seen():
+    """That of a program which runs beside; not what this one has waited for."""
+    busy = spin()
+    try:
+        used = records.watch_others()
+        time.sleep(1.5)
+        assert used() > 0.3
+    finally:
+        busy.kill()
+        busy.wait()
+
+
+@pytest.mark.parametrize(
+    ("tags", "before", "during", "recorded"),
+    [
+        (":tags: [clock, recorded]", 0.4, 0.9, True),
+        (":tags: [clock, recorded]", 1.6, 0.1, False),
+        (":tags: [clock, recorded]", 0.1, 1.6, False),
+        (":tags: [recorded]", 1.6, 1.6, True),
+    ],
+    ids=["quiet", "busy before", "busy during", "no clock"],
+)
+def test_a_clock_is_not_recorded_on_a_busy_machine(tags, before, during, recorded, tmp_path, monkeypatch, capsys):
+    """One line says how busy, and what to do; nothing is run in vain, and the record stays."""
+    page, kept = tmp_path / "page.md", tmp_path / "page.json"
+    page.write_text(PAGE.replace(":tags: [recorded]", tags), encoding="utf8")
+    kept.write_text('{"old": 1}', encoding="utf8")
+    loads, runs = iter([before, during]), []
+
+    def watch():
+        load = next(loads)
+        return lambda: load
+
+    def execute(page, anew, into):
+        runs.append(page)
+        records.put("page", {"made": {}, "cells": []}, into)
+        return notebook(), 1.0, None
+
+    for module, name, value in (
+        (records, "FOLDER", tmp_path),
+        (records, "LOOK", 0),
+        (records, "watch_others", watch),
+        (records.os, "cpu_count", lambda: 2),
+        (run_pages, "pages", lambda: [page]),
+        (run_pages, "execute", execute),
+        (records.put, "__defaults__", (tmp_path,)),
+        (sys, "argv", ["records.py", "page"]),
+    ):
+        monkeypatch.setattr(module, name, value)
+    assert records.main() == (0 if recorded else 1)
+    said = capsys.readouterr().out
+    made = json.loads(kept.read_text(encoding="utf8"))
+    if recorded:
+        assert made["made"] == {"others": during} and said == "page: 1 s\n"
+    else:
+        assert made == {"old": 1} and "other programs use 1.6 of 2 cores" in said and "run this again" in said
+    assert bool(runs) == (recorded or before < 1)
 
 
 def test_a_chapters_code_is_what_jupytext_reads():

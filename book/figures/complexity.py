@@ -48,17 +48,18 @@ def what():
 
 
 def conditions():
-    """Return when and where times are taken now, as sentences have it: `date`, `machine`, `load`, `cores`.
-
-    The load is how many programs at a time wanted a core in the last minute.
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    """Return when and where times are taken now, as sentences have it: `date`, `machine`, `cores`."""
     return {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "machine": f"{records.processor()}, {what()}",
-        "load": f"{os.getloadavg()[0]:.1f}",
-        "cores": str(cores),
+        "cores": str(os.cpu_count()),
     }
+
+
+def others(page):
+    """Return how many cores other programs used while a page was recorded, as a sentence has it."""
+    kept = records.read(page) or {}
+    return f"{kept['made']['others']:.1f}" if "others" in kept.get("made", {}) else "(not known)"
 
 
 def here(speed, bandwidth):
