@@ -13,6 +13,7 @@ import zipfile
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
+import nbformat
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -383,8 +384,14 @@ def test_the_newest_is_kept_and_the_others_are_named(collect, tmp_path):
     ],
     ids=["Blackboard", "Brightspace"],
 )
-def test_of_several_attempts_the_last_is_kept(collect, tmp_path, path):
-    files = {path.format(day): notebook("project", note=f"day {day}") for day in (9, 10, 8)}
+def test_of_several_attempts_the_last_is_kept(collect, course, tmp_path, path):
+    def written(answer):
+        marks = {"nbgrader": {"grade_id": "project", "solution": True}}
+        cells = [nbformat.v4.new_code_cell(answer, metadata=marks)]
+        return nbformat.writes(nbformat.v4.new_notebook(cells=cells)).encode()
+
+    (course.root / "exercises" / "01-qkv" / "01-qkv.ipynb").write_bytes(written("..."))
+    files = {path.format(day): written(f"day = {day}") for day in (9, 10, 8)}
     extra = {"index.html": b"<html>", "HW1_al1_attempt_2026-11-10-09-17-36.txt": b"Name: Ada Lovelace"}
     plan = collect(zip_of(tmp_path / "class.zip", files | extra), people=PEOPLE)
     assert [hand_in.notebook.path for hand_in, _ in plan.chosen] == [path.format(10)]

@@ -45,9 +45,9 @@ from autograder.sanitize import text
 HERE = "local:"
 """How an address begins that asks for workers on this machine: `local:4`."""
 GPU = "GPU"
-"""The Dask resource that a worker with a GPU declares: `dask worker ADDRESS --resources GPU=1`."""
-PRIVATE = "--dashboard-address 127.0.0.1"
-"""What a scheduler or worker is started with: its web server asks nobody who they are, and would listen everywhere."""
+"""The Dask resource that a worker with a GPU declares: `dask worker ... --resources GPU=1`."""
+PRIVATE = "--host ITS-ADDRESS --dashboard-address 127.0.0.1"
+"""What a scheduler or worker is started with: without it, its web server listens everywhere, for anybody."""
 COMPARED = ("numpy", "torch", "distributed")
 """Packages of which a worker must have the version that is here; of `2.13.0+cpu`, what stands before the plus."""
 SETTING = "setting.json"

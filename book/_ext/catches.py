@@ -8,7 +8,7 @@
   ones are rejected: as `benchmarks/accuracy.py` and `autograder mutants` wrote it down.
 * `{catches-unseen}` counts the same for answers that were never listed: as `benchmarks/unseen.py` wrote it down.
 * `{catches-told}` says of the same answers, in a sentence, what share gets what, and which exercise is the weakest.
-* `{catches-pages}` leads to a page for each exercise, `catches/NN-name`, and to each of its functions there.
+* `{catches-pages}` leads to a page for each exercise, `catches/exercise-NN-name`, and to each of its functions there.
 * `{catches} NN-name` has a table for each function of an exercise, folded into a <details>.
 
 The pages of the exercises are written before the book is read, from the listing of the exercises: nobody keeps them,
@@ -207,7 +207,7 @@ class ToldDirective(AccuracyDirective):
         average = everything["nothing"] / everything["wrong"]
         said = (
             f"**In short:** of {everything['wrong']:,} wrong answers that no list has, {cause} get a likely cause, "
-            f"{relation} a relation, {own_words} the check's own words, and {nothing} nothing but that a check failed. "
+            f"{relation} a relation, {own_words} the check's own words, and {nothing} only that a check failed. "
             f"Exercise {int(weakest[:2])} is the weakest: {share[weakest]:.0%} of its wrong answers get nothing, "
             f"{share[weakest] / average:.1f} times the average. "
             "[Below](#how-often-checks-are-wrong) is how this was counted."
@@ -245,8 +245,11 @@ class PagesDirective(_Directive):
         listed = nodes.bullet_list(classes=["abh-catches-pages"])
         for name in FOLDERS:
             line = nodes.paragraph()
-            line += self.link("doc", f"/book/catches/{name}", nodes.Text(f"Exercise {int(name[:2])}"))
-            line += nodes.Text(f", {title_of(name)}: ")
+            exercise = nodes.Text(f"Exercise {int(name[:2])}")
+            line += [
+                self.link("doc", f"/book/catches/exercise-{name}", exercise),
+                nodes.Text(f", {title_of(name)}: "),
+            ]
             for number, own in enumerate(self.of(name)):
                 target = f"catches-{name}-{own.subject}"
                 link = self.link("ref", target.lower(), nodes.literal("", own.subject))
@@ -318,10 +321,11 @@ def write_pages(app, config):
     folder = Path(app.srcdir) / "book" / "catches"
     folder.mkdir(exist_ok=True)
     for path in folder.glob("*.md"):
-        if path.stem not in FOLDERS:
+        if path.stem.removeprefix("exercise-") not in FOLDERS or path.stem in FOLDERS:
             path.unlink()
     for name in FOLDERS:
-        page, text = folder / f"{name}.md", PAGE.format(number=int(name[:2]), name=name, title=title_of(name))
+        page = folder / f"exercise-{name}.md"
+        text = PAGE.format(number=int(name[:2]), name=name, title=title_of(name))
         if not page.exists() or page.read_text(encoding="utf8") != text:
             page.write_text(text, encoding="utf8")
 
