@@ -1,7 +1,7 @@
 """Takes pictures of what `make course` made, for README.md and for the book's pages for instructors.
 
-README.md has the figure of chapter 1 and a student's feedback, in this folder. The pages have a student's feedback and
-the report, in book/_static/pictures/, light and dark: a reader's machine need not have Chromium.
+README.md has the figure of chapter 1 and a student's feedback, in this folder. The pages have a student's feedback
+and the report, in book/_static/pictures/, light and dark: a reader's machine need not have Chromium.
 """
 
 import shutil
@@ -30,7 +30,8 @@ def of_page(browser, path, name, first, last):
         top = page.locator(first).first.evaluate("part => part.getBoundingClientRect().top + scrollY")
         bottom = page.locator(last).first.evaluate("part => part.getBoundingClientRect().bottom + scrollY")
         target = PICTURES / f"{name}-{theme}.png"
-        area = {"x": 0, "y": max(0, top - 20), "width": 900, "height": bottom - top + 40}
+        above = max(0, top - 20)
+        area = {"x": 0, "y": above, "width": 900, "height": bottom + 14 - above}
         page.screenshot(path=target, clip=area, full_page=True)
         with Image.open(target) as picture:
             picture.convert("RGB").quantize(COLOURS).save(target, optimize=True)
