@@ -31,7 +31,7 @@ def test_every_wrong_answer_stands_there_with_its_check(html, folder):
 
 
 def test_the_first_page_leads_to_each_exercise_by_the_old_addresses(html, page):
-    assert len({path.name for path in (html / "book" / "catches").glob("*.html")}) == len(loader.FOLDERS)
+    assert len(re.findall(r'<li[^>]*id="exercise-', page)) == len(loader.FOLDERS)
     for folder in loader.FOLDERS:
         line = re.search(rf'<li[^>]*id="exercise-{int(folder.name[:2])}".*?</li>', page, re.S)[0]
         address = f"catches/exercise-{folder.name}.html"
