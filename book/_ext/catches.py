@@ -48,7 +48,7 @@ myst:
     description: "Exercise {number}, {title}: which wrong answer is caught by which check, and with which hint."
 ---
 
-# Exercise {number}: what its checks catch
+# Exercise {number}: wrong answers
 
 These are the listed answers to exercise {number}, *{title}*. Open a function to see its wrong answers.
 *Caught by* is the first check that fails, in the words that the student reads; *also* names the others that fail.
@@ -210,7 +210,7 @@ class ToldDirective(AccuracyDirective):
             f"{relation} a relation, {own_words} the check's own words, and {nothing} only that a check failed. "
             f"Exercise {int(weakest[:2])} is the weakest: {share[weakest]:.0%} of its wrong answers get nothing, "
             f"{share[weakest] / average:.1f} times the average. "
-            "[Below](#how-often-checks-are-wrong) is how this was counted."
+            "The section [below](#how-often-checks-are-wrong) says how this was counted."
         )
         return self.parsed(said)
 
