@@ -35,7 +35,8 @@ def built(tmp_path_factory):
             (root / "book").mkdir()
             (root / "exercises" / "99-new").mkdir(parents=True)
             (root / "exercises" / "99-new" / "99-new.ipynb").touch()
-            myst = 'myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]\nexclude_patterns = ["benchmarks"]\n'
+            myst = 'myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]\n'
+            myst += 'exclude_patterns = ["benchmarks"]\n'
             (root / "conf.py").write_text(f"extensions = ['myst_parser', 'corpus', 'grading']\n{myst}")
             (root / "index.md").write_text(
                 "# Book\n\n```{toctree}\nbook/grading\nbook/collecting\nbook/hostile\n```\n"
