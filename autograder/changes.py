@@ -138,8 +138,11 @@ class Sum(NamedTuple):
 
     def __str__(self) -> str:
         parts = [
-            f"{count} {verb}{'s' * (count == 1)} {points:.4g} point{'s' * (points != 1)}{' in all' * (count > 1)}"
-            for count, verb, points in ((self.gain, "gain", self.gained), (self.lose, "lose", self.lost))
+            f"{count} {verb}{'s' * (count == 1)} {points:g} point{'s' * (points != 1)}{' in all' * (count > 1)}"
+            for count, verb, points in (
+                (self.gain, "gain", round(self.gained, 2)),
+                (self.lose, "lose", round(self.lost, 2)),
+            )
             if count
         ]
         return f"{self.name}: {', '.join(parts) or 'nobody gains or loses'}"

@@ -1,6 +1,6 @@
 """Measure grading on Dask's workers beside grading without Dask: `python benchmarks/cluster.py`.
 
-Three parts, in at most six minutes on a machine of two cores that does nothing else:
+Three parts, in about eight minutes on a machine of two cores that does nothing else:
 
 * `beside`: the same class with as many processes, without Dask and with it, in turn;
 * `kill`: workers are killed in the middle, and every grade is compared with those of a run without;
@@ -13,7 +13,6 @@ Results go to `benchmarks/results.json`, under `cluster`; `--table` prints what 
 import argparse
 import contextlib
 import json
-import os
 import random
 import shutil
 import signal
@@ -82,6 +81,11 @@ def expect_same(ours, theirs, count):
         raise SystemExit(f"{len(ours)} and {len(theirs)} records for {count}, and these differ: {differing[:10]}")
 
 
+def busy():
+    """Return how much of the processors other programs use, in per cent: the load still counts the row before."""
+    return psutil.cpu_percent(interval=2)
+
+
 def command(name, submitted, into, *more):
     """Return the arguments that grade an exercise of a class into a folder."""
     return ["-m", "autograder", "grade", name, "--submitted", submitted, "--into", into, *more]
@@ -108,13 +112,12 @@ def rate_of(into, start):
 
 def measure_beside(options, known):
     """Grade the same class with as many processes, without Dask and with it, in turn."""
-    for name, whole in SIZES.items():
-        count = max(4, round(whole * options.scale))
+    for name in options.exercises:
+        count = max(4, round(SIZES[name] * options.scale))
         submitted = make_class(options.work, name, count)
         found = known.setdefault(name, {})
-        found.clear()
-        for workers in WORKERS:
-            own = found[str(workers)] = {"n": count, "local": [], "cluster": [], "load": os.getloadavg()[0]}
+        for workers in options.workers:
+            own = found[str(workers)] = {"n": count, "local": [], "cluster": [], "busy": busy()}
             for _ in range(2 if workers == TWICE else 1):
                 one, other = options.work / "local", options.work / "cluster"
                 own["local"].append(timed(name, submitted, one, "--jobs", workers))
@@ -230,7 +233,7 @@ def measure_writer(options, known):
     answers = measured(options, name)
     each = {method: statistics.mean(seconds for _, seconds in own) for method, own in answers.items()}
     known.clear()
-    known.update(exercise=name, n=count, workers=SIMULATED, each=each, runs=[])
+    known.update(exercise=name, n=count, workers=SIMULATED, each=each, runs=[], busy=busy())
     cluster.work = replayed
     for share in SHARES:
         course, start = Course(root=ROOT, into=fresh(options.work / "writer")), time.time()
@@ -260,6 +263,8 @@ def main():
     """Measure the parts that are named, and keep what was measured before of the others."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
+    parser.add_argument("--exercises", nargs="+", choices=list(SIZES), default=list(SIZES), help="which (beside)")
+    parser.add_argument("--workers", nargs="+", type=int, default=WORKERS, help="numbers of processes (beside)")
     parser.add_argument("--kills", type=int, default=3, help="workers that are killed (kill)")
     parser.add_argument("--scale", type=float, default=1.0, help="classes of this part of their size, for a trial")
     parser.add_argument("--table", action="store_true", help="only print the results there are, as Markdown")

@@ -62,7 +62,7 @@ def measure_class(options, known):
 
 def one_class(options, name, kind):
     """Return what grading one class took, with ours and with nbgrader; end with an error if the grades are wrong."""
-    n, m = options.n, min(options.m, options.n)
+    n, m, load = options.n, min(options.m, options.n), os.getloadavg()[0]
     submitted, students = make_class(options, name, kind, n)
     folders = [submitted / student.name for student in students]
     into, folder = options.work / "ours", options.work / "stock"
@@ -98,7 +98,7 @@ def one_class(options, name, kind):
     best = min(parallel, key=lambda number: parallel[number]["of_n"]) if parallel else None
     return {
         "n": n, "jobs": options.jobs, "ours_seconds": ours, "stock": stock, "parallel": parallel, "best": best,
-        "cells": len(points), "date": _today(), "load": os.getloadavg()[0],
+        "cells": len(points), "date": _today(), "load": load,
     }  # fmt: skip
 
 

@@ -38,8 +38,9 @@ def _class(part):
         row = [name, f"{own['n']}, {KINDS[kind]}", f"{ours:.1f} s ({own['n'] / ours:.1f}/s)"]
         row += [f"{stock:.0f} s", _times(stock / ours), "", ""]
         if best:
-            parallel = own["parallel"][best]["of_n"]
-            row[-2:] = [f"{parallel:.0f} s, {best} processes", _times(parallel / ours)]
+            several = own["parallel"][best]["of_n"]
+            seconds, count = min((stock, "1 process"), (several, f"{best} processes"))
+            row[-2:] = [f"{seconds:.0f} s, {count}", _times(seconds / ours)]
         rows.append(row)
         graded += own["stock"]["count"]
         partial += len(own["stock"]["partial"])
@@ -187,10 +188,10 @@ def _beside(part):
                     f"{local['rate']:.1f}/s, from {local['first_after']:.0f} s on",
                     f"{dask['rate']:.1f}/s, from {dask['first_after']:.0f} s on",
                     f"{more:+.0f} %",
-                    f"{own['load']:.1f}",
+                    f"{own['busy']:.0f} %",
                 )
             )
-    head = ("grading", "without Dask", "on `local:N`", "time for each", "load before")
+    head = ("grading", "without Dask", "on `local:N`", "time for each", "processors busy before")
     return _table(head, rows, right=range(1, len(head)))
 
 

@@ -1,12 +1,41 @@
-"""Takes the README's two pictures of what `make course` made: the figure of chapter 1, and a student's feedback."""
+"""Takes pictures of what `make course` made, for README.md and for the book's pages for instructors.
+
+README.md has the figure of chapter 1 and a student's feedback, in this folder. The pages have a student's feedback
+and the report, in book/_static/pictures/, light and dark: a reader's machine need not have Chromium.
+"""
 
 import shutil
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
 FEEDBACK = ROOT / "_build/sample/feedback/dalia/01-qkv/01-qkv.html"
+REPORT = ROOT / "_build/sample/report.html"
+PICTURES = ROOT / "book/_static/pictures"
+COLOURS = 64  # of a palette: a page of text needs no more
+
+
+def of_page(browser, path, name, first, last):
+    """Write a picture of a page, from the top of one element to the bottom of another, in both themes."""
+    PICTURES.mkdir(exist_ok=True)
+    for theme in ("light", "dark"):
+        context = browser.new_context(
+            viewport={"width": 900, "height": 1200}, color_scheme=theme, device_scale_factor=1.5
+        )
+        page = context.new_page()
+        page.goto(path.as_uri(), wait_until="domcontentloaded")
+        page.wait_for_timeout(800)
+        top = page.locator(first).first.evaluate("part => part.getBoundingClientRect().top + scrollY")
+        bottom = page.locator(last).first.evaluate("part => part.getBoundingClientRect().bottom + scrollY")
+        target = PICTURES / f"{name}-{theme}.png"
+        above = max(0, top - 20)
+        area = {"x": 0, "y": above, "width": 900, "height": bottom + 14 - above}
+        page.screenshot(path=target, clip=area, full_page=True)
+        with Image.open(target) as picture:
+            picture.convert("RGB").quantize(COLOURS).save(target, optimize=True)
+        context.close()
 
 
 def main():
@@ -37,6 +66,8 @@ def main():
         page.screenshot(
             path=ROOT / "examples/feedback.png", clip={"x": 0, "y": 0, "width": 900, "height": height + 20}
         )
+        of_page(browser, FEEDBACK, "feedback", "body", ".cards")
+        of_page(browser, REPORT, "report", 'h3:has-text("Who failed what")', "table.met")
         browser.close()
     server.shutdown()
 

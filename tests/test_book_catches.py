@@ -1,8 +1,10 @@
-"""The page on what the checks catch has every exercise, every listed wrong answer, and a check for each."""
+"""The pages on what the checks catch have every exercise, every listed wrong answer, and a check for each."""
 
+import json
 import re
 
 import pytest
+from conftest import ROOT
 
 from autograder.authoring import loader, mutants
 
@@ -13,8 +15,9 @@ def page(html):
 
 
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
-def test_every_wrong_answer_stands_there_with_its_check(page, folder):
+def test_every_wrong_answer_stands_there_with_its_check(html, folder):
     exercise = loader.load(folder)
+    page = (html / "book" / "catches" / f"exercise-{folder.name}.html").read_text(encoding="utf8")
     for subject in exercise.subjects:
         part = re.search(rf'<details[^>]*id="catches-{folder.name}-{subject}".*?</details>', page, re.S)
         assert part, f"the page has no table of {folder.name}"
@@ -27,11 +30,23 @@ def test_every_wrong_answer_stands_there_with_its_check(page, folder):
             assert answer and caught and hint
 
 
-def test_each_exercise_has_its_heading(page):
-    sections = page.split('<section id="')[1:]
-    found = [(part.partition('"')[0], set(re.findall(r'id="catches-(\d\d-[\w-]+?)-\w+"', part))) for part in sections]
+def test_the_first_page_leads_to_each_exercise_by_the_old_addresses(html, page):
+    assert len(re.findall(r'<li[^>]*id="exercise-', page)) == len(loader.FOLDERS)
     for folder in loader.FOLDERS:
-        assert (f"exercise-{int(folder.name[:2])}", {folder.name}) in found
+        line = re.search(rf'<li[^>]*id="exercise-{int(folder.name[:2])}".*?</li>', page, re.S)[0]
+        address = f"catches/exercise-{folder.name}.html"
+        assert f'href="{address}"' in line
+        for subject in loader.load(folder).subjects:
+            own = f"catches-{folder.name}-{subject}"
+            assert f'id="{own}"' in line and f'href="{address}#{own}"' in line
+
+
+def test_the_first_page_says_how_many_are_told_why(page):
+    said = re.sub(r"<[^>]+>", "", re.search(r"<p><strong>In short:.*?</p>", page, re.S)[0])
+    shares = [int(share) for share in re.findall(r"(\d+)%", said)]
+    assert len(shares) == 5 and 99 <= sum(shares[:4]) <= 101
+    counted = json.loads((ROOT / "book" / "data" / "accuracy.json").read_text(encoding="utf8"))
+    assert int(re.search(r"Exercise (\d+) is the weakest", said)[1]) in {int(name[:2]) for name in counted}
 
 
 def cells(table):

@@ -35,11 +35,14 @@ def built(tmp_path_factory):
             (root / "book").mkdir()
             (root / "exercises" / "99-new").mkdir(parents=True)
             (root / "exercises" / "99-new" / "99-new.ipynb").touch()
-            myst = 'myst_enable_extensions = ["colon_fence", "deflist"]\nexclude_patterns = ["benchmarks"]\n'
+            myst = 'myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]\n'
+            myst += 'exclude_patterns = ["benchmarks"]\n'
             (root / "conf.py").write_text(f"extensions = ['myst_parser', 'corpus', 'grading']\n{myst}")
             (root / "index.md").write_text(
                 "# Book\n\n```{toctree}\nbook/grading\nbook/collecting\nbook/hostile\n```\n"
             )
+            pictures = "book/_static/pictures"
+            shutil.copytree(ROOT / pictures, root / pictures)
             own = ("grading", "collecting", "hostile")
             linked = set()
             for name in own:
@@ -196,3 +199,19 @@ def test_the_pages_are_in_the_book_and_unfold_without_network(page, site):
         assert frame.evaluate("e => e.scrollWidth > e.clientWidth && e.tabIndex === 0")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert not trouble
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_cases_can_be_narrowed_down(page, site):
+    visit(page, site, "hostile")
+    seen = page.locator(".abh-corpus tbody tr:visible")
+    assert seen.count() == 0
+    page.get_by_label("Kind here").select_option("limit")
+    limits = sum("limit" in (case.kind, case.may) for case in CASES)
+    assert seen.count() == limits and f"{limits} of {len(CASES)}" in page.locator(".abh-filter output").inner_text()
+    page.get_by_label("Text", exact=True).fill(CASES[0].name)
+    page.get_by_label("Kind here").select_option("")
+    assert CASES[0].name in seen.first.inner_text()
+    page.get_by_label("Text", exact=True).fill("")
+    assert seen.count() == 0

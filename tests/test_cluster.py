@@ -164,7 +164,7 @@ class ByHand:
         log = (self.folder / f"{len(self.started)}.log").open("w")
         with log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "dask", *arguments, "--no-dashboard", *self.options],
+                [sys.executable, "-m", "dask", *arguments, "--dashboard-address", "127.0.0.1:0", *self.options],
                 stdout=log, stderr=log, cwd=self.folder, env={**os.environ, **environment}, process_group=0,
             )  # fmt: skip
         self.started.append(process)
@@ -181,7 +181,16 @@ class ByHand:
         raise AssertionError("no scheduler")
 
     def start_worker(self, *more, **environment):
-        arguments = [self.address, "--nthreads", "1", "--local-directory", str(self.folder), *more]
+        arguments = [
+            self.address,
+            "--host",
+            "127.0.0.1",
+            "--nthreads",
+            "1",
+            "--local-directory",
+            str(self.folder),
+            *more,
+        ]
         return self.start("worker", *arguments, **environment)
 
     def close(self):
@@ -205,6 +214,56 @@ def by_hand(tmp_path):
     yield make
     for own in made:
         own.close()
+
+
+PAGE = (ROOT / "book" / "cluster.md").read_text(encoding="utf8")
+COMMANDS = [line.strip() for line in PAGE.splitlines() if re.match(r"[ \w=]*dask (scheduler|worker) ", line)]
+
+
+def listening(*processes):
+    """Return the addresses at which processes, and those below them, listen."""
+    below = [one for process in processes for one in (process, *process.children(recursive=True))]
+    found = [place for one in below for place in one.net_connections("tcp") if place.status == psutil.CONN_LISTEN]
+    return {place.laddr.ip for place in found}
+
+
+def test_what_the_page_starts_listens_nowhere_else(tmp_path):
+    """Dask's web server would listen on all addresses; so would a worker without --host."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = str(probe.getsockname()[1])
+    here = {"grader": "127.0.0.1", "8786": port, "8787": "0", "m1": "127.0.0.1", "--nworkers 8": "--nworkers 1"}
+    started = []
+    try:
+        for line in COMMANDS[:2]:
+            words = re.sub(r"--nworkers 8|\b(?:grader|8786|8787|m1)\b", lambda found: here[found[0]], line).split()
+            words = [
+                sys.executable,
+                "-m",
+                *words,
+                *(["--local-directory", str(tmp_path)] if "worker" in words else []),
+            ]
+            started.append(subprocess.Popen(words, stderr=subprocess.DEVNULL, cwd=tmp_path, process_group=0))
+            deadline = time.monotonic() + 60
+            while "scheduler" in words and time.monotonic() < deadline:
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", int(port)), 1):
+                    break
+                time.sleep(0.2)
+        worker = worker_process(started[1])
+        deadline = time.monotonic() + 60
+        while len(worker.net_connections("tcp")) < 3 and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert listening(*(psutil.Process(process.pid) for process in started)) == {"127.0.0.1"}
+    finally:
+        for process in started:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def test_every_command_keeps_its_web_server_to_the_machine():
+    assert len(COMMANDS) >= 3
+    for line in COMMANDS:
+        assert "--dashboard-address 127.0.0.1:" in line and "--host " in line, line
+    assert "--dashboard-address 127.0.0.1" in cluster.PRIVATE
 
 
 def begun(course, into, *more, **environment):

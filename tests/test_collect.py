@@ -13,6 +13,7 @@ import zipfile
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
+import nbformat
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -127,6 +128,10 @@ PEOPLE = (
         ("lovelaceada_12345_67890_01-qkv.ipynb", "Canvas"),
         ("lovelaceada_LATE_12345_67890_01-qkv.ipynb", "Canvas"),
         ("submissions/lovelaceada_12345_67890_01-qkv-2.ipynb", "Canvas"),
+        ("HW1_al1_attempt_2026-11-02-09-17-36_01-qkv.ipynb", "Blackboard"),
+        ("gradebook_x/Week 2_first_al1_attempt_2026-11-02-09-17-36_Untitled.ipynb", "Blackboard"),
+        ("397063-2557369 - Ada Lovelace - Nov 2, 2026 926 PM/01-qkv.ipynb", "Brightspace"),
+        ("Week 2 Download/397063-2557369 - Ada Lovelace - Nov 2, 2026 1126 AM/Untitled.ipynb", "Brightspace"),
         ("al1_01-qkv.ipynb", "by name"),
         ("01-qkv_al1 (2).ipynb", "by name"),
         ("Ada Lovelace - 01-qkv-Copy1.ipynb", "by name"),
@@ -369,6 +374,28 @@ def test_the_newest_is_kept_and_the_others_are_named(collect, tmp_path):
     plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
     assert (tmp_path / "course/submitted/al1/01-qkv/01-qkv.ipynb").read_bytes() == newer
     assert "01-qkv-1.ipynb" in reasons(plan)["lovelaceada_5_90_01-qkv.ipynb"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "HW1_al1_attempt_2026-11-{:02}-09-17-36_01-qkv.ipynb",
+        "397063-2557369 - Ada Lovelace - Nov {}, 2026 926 PM/01-qkv.ipynb",
+    ],
+    ids=["Blackboard", "Brightspace"],
+)
+def test_of_several_attempts_the_last_is_kept(collect, course, tmp_path, path):
+    def written(answer):
+        marks = {"nbgrader": {"grade_id": "project", "solution": True}}
+        cells = [nbformat.v4.new_code_cell(answer, metadata=marks)]
+        return nbformat.writes(nbformat.v4.new_notebook(cells=cells)).encode()
+
+    (course.root / "exercises" / "01-qkv" / "01-qkv.ipynb").write_bytes(written("..."))
+    files = {path.format(day): written(f"day = {day}") for day in (9, 10, 8)}
+    extra = {"index.html": b"<html>", "HW1_al1_attempt_2026-11-10-09-17-36.txt": b"Name: Ada Lovelace"}
+    plan = collect(zip_of(tmp_path / "class.zip", files | extra), people=PEOPLE)
+    assert [hand_in.notebook.path for hand_in, _ in plan.chosen] == [path.format(10)]
+    assert [(hand_in.student, hand_in.exercise) for hand_in, _ in plan.chosen] == [("al1", "01-qkv")]
 
 
 def test_of_what_canvas_counts_the_last_is_kept(collect, tmp_path):

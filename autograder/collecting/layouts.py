@@ -74,6 +74,14 @@ LAYOUTS = (
     )),
     # Gradescope, "Export Submissions": folders by number; who it is stands in a file beside them.
     ("Gradescope", re.compile(r"(?:.*?/)??(?P<folder>submission_\d+)/(?P<rest>.+)")),
+    # Blackboard, "Assignment File Download": the assignment, the user's name, and when, before the file's own name.
+    ("Blackboard", re.compile(
+        r"(?:.*?/)??[^/]+?_(?P<id>[^/_]+)_attempt_(?P<order>\d{4}(?:-\d\d){5})_(?P<rest>[^/]+)"
+    )),
+    # Brightspace, "Download" of submissions: a folder for each of them, with two numbers, the name, and when.
+    ("Brightspace", re.compile(
+        r"(?:.*?/)??\d+-\d+ - (?P<name>[^/]+?) - (?P<when>[A-Z][a-z]+ \d+, \d{4} \d{3,4} [AP]M)/(?P<rest>.+)"
+    )),
 )  # fmt: skip
 """The layouts that tell an author. Of several that fit a path, the one counts that does so nearest to its beginning.
 
@@ -92,18 +100,29 @@ def authors_of(file: File, exercises: "Exercises", submitters: dict[str, list[Au
     if layout == "Gradescope":
         named = [replace(author, rest=part["rest"]) for author in submitters.get(part["folder"], [])]
         return named, "" if named else f"no {METADATA} says who handed in {part['folder']}"
-    name, number = part["name"] or part.get("hidden", ""), part["number"]
+    name, number = part.get("name") or part.get("hidden") or part.get("id", ""), part.get("number", "")
+    ids = (part["id"],) if "id" in part else ()
     author = Author(
         layout=layout,
-        clues=Clues((layout.lower(), number), names=(part["name"],)),
+        clues=Clues((layout.lower(), number), ids, names=(part.get("name", ""),)),
         # Moodle numbers a class anew for each assignment; a number of Canvas's is one student's.
         own=f"{name}_{number}" if layout == "Canvas" and number else name,
         rest=part["rest"],
         number=number,
-        order=int(part.get("order") or 0),
+        order=int(part.get("order", "").replace("-", "") or 0) or _moment(part.get("when", "")),
         late=bool(part.get("late") or part.get("first")),
     )
     return [author], ""
+
+
+def _moment(said: str) -> int:
+    """Return a moment as Brightspace writes it, such as `Sep 24, 2024 926 PM`, as a number; 0 for others."""
+    day, _, clock = said.rpartition(", ")
+    year, time, half = [*clock.split(" "), "", "", ""][:3]
+    try:
+        return int(datetime.strptime(f"{day} {year} {time:0>4} {half}", "%b %d %Y %I%M %p").strftime("%Y%m%d%H%M"))
+    except ValueError:
+        return 0
 
 
 def _begin(found: re.Match[str]) -> int:

@@ -45,7 +45,9 @@ from autograder.sanitize import text
 HERE = "local:"
 """How an address begins that asks for workers on this machine: `local:4`."""
 GPU = "GPU"
-"""The Dask resource that a worker with a GPU declares: `dask worker ADDRESS --resources GPU=1`."""
+"""The Dask resource that a worker with a GPU declares: `dask worker ... --resources GPU=1`."""
+PRIVATE = "--host ITS-ADDRESS --dashboard-address 127.0.0.1"
+"""What a scheduler or worker is started with: without it, its web server listens everywhere, for anybody."""
 COMPARED = ("numpy", "torch", "distributed")
 """Packages of which a worker must have the version that is here; of `2.13.0+cpu`, what stands before the plus."""
 SETTING = "setting.json"
@@ -575,7 +577,7 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise UserError(
                     f"No worker came to the scheduler at {self.address} in {patience:g} seconds. "
-                    f"Start one: dask worker {self.address}. {KEPT}"
+                    f"Start one: dask worker {self.address} {PRIVATE}:0. {KEPT}"
                 )
             if self.own is not None and time.monotonic() > deadline - patience + OWN_SECONDS:
                 self._renew()  # Dask watches over them, and gives up one that dies as it starts
@@ -616,7 +618,8 @@ class Cluster:
             reason = text.line(str(error)) or type(error).__name__
             raise UserError(
                 f"There is no Dask scheduler to be reached at {self.address} ({reason}). Start one with "
-                f"`dask scheduler`, and name the address that it prints, or {HERE}N for N workers on this machine."
+                f"`dask scheduler {PRIVATE}:8787`, and name the address that it prints, or {HERE}N for N workers on "
+                "this machine."
             ) from None
 
     def _reconnect(self) -> None:

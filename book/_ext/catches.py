@@ -7,7 +7,12 @@
 * `{catches-accuracy}` counts, for each exercise, what is told to wrong answers that nobody listed, and how many right
   ones are rejected: as `benchmarks/accuracy.py` and `autograder mutants` wrote it down.
 * `{catches-unseen}` counts the same for answers that were never listed: as `benchmarks/unseen.py` wrote it down.
-* `{catches}` is a heading for each exercise, and below it a table for each function, folded into a <details>.
+* `{catches-told}` says of the same answers, in a sentence, what share gets what, and which exercise is the weakest.
+* `{catches-pages}` leads to a page for each exercise, `catches/exercise-NN-name`, and to each of its functions there.
+* `{catches} NN-name` has a table for each function of an exercise, folded into a <details>.
+
+The pages of the exercises are written before the book is read, from the listing of the exercises: nobody keeps them,
+and _toc.yml has all of them in one line.
 
 What became of each answer is `autograder.authoring.answer_trials`'s: as each exercise's record has it, or tried where
 none holds.
@@ -21,10 +26,12 @@ import json
 import multiprocessing
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 from corpus import corpus_details, table
 from docutils import nodes
 from docutils.statemachine import StringList
+from sphinx import addnodes
 from sphinx.locale import get_translation
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
@@ -35,6 +42,21 @@ from autograder.authoring import answer_trials, chapters, loader, mutants, unsee
 logger = logging.getLogger(__name__)
 _ = get_translation("extensions")
 FOLDERS = {folder.name: folder for folder in loader.FOLDERS}
+PAGE = """---
+myst:
+  html_meta:
+    description: "Exercise {number}, {title}: which wrong answer is caught by which check, and with which hint."
+---
+
+# Exercise {number}: wrong answers
+
+These are the listed answers to exercise {number}, *{title}*. Open a function to see its wrong answers.
+*Caught by* is the first check that fails, in the words that the student reads; *also* names the others that fail.
+*Hint* is what the student reads besides. [What the checks catch](../catches.md) has the counts of all exercises.
+
+```{{catches}} {name}
+```
+"""
 
 
 @functools.cache
@@ -128,21 +150,25 @@ class MutantsDirective(_Directive):
 class AccuracyDirective(_Directive):
     """How often checks are wrong, and how often they say why: counts that were written down."""
 
+    RECORD = loader.ROOT / "book" / "data" / "accuracy.json"
+
     def run(self):
-        path = loader.ROOT / "book" / "data" / "accuracy.json"
-        for file in (path, loader.ROOT / mutants.RECORD):
-            self.env.note_dependency(str(file))
-        found = json.loads(path.read_text(encoding="utf8")) if path.exists() else {}
-        body, total = [], Counter()
-        for name, functions in found.items():
-            counts = sum(map(self.counts, functions.values()), Counter())
-            counts += sum(map(self.of_mutants, mutants.recorded().get(name, {}).values()), Counter())
-            body.append(self.row(name, counts))
-            total += counts
-        body.append(self.row(_("All"), total))
+        by_exercise = self.by_exercise()
+        body = [self.row(name, counts) for name, counts in by_exercise.items()]
+        body.append(self.row(_("All"), sum(by_exercise.values(), Counter())))
         head = [_("Exercise"), _("Wrong"), _("Cause"), _("Relation"), _("Own words"), _("Nothing"), _("Cause astray")]
         head += [_("Accepted"), _("Right"), _("Rejected")]
         return [table(head, body, (19, 9, 9, 9, 9, 9, 9, 9, 9, 9), "abh-counts", "abh-summed")]
+
+    def by_exercise(self):
+        """What was counted, for each exercise."""
+        for file in (self.RECORD, loader.ROOT / mutants.RECORD):
+            self.env.note_dependency(str(file))
+        counted = {}
+        for name, functions in json.loads(self.RECORD.read_text(encoding="utf8")).items():
+            counts = sum(map(self.counts, functions.values()), Counter())
+            counted[name] = counts + sum(map(self.of_mutants, mutants.recorded().get(name, {}).values()), Counter())
+        return counted
 
     @staticmethod
     def counts(own):
@@ -168,6 +194,27 @@ class AccuracyDirective(_Directive):
         return [name, *(str(counts[kind]) for kind in kinds)]
 
 
+class ToldDirective(AccuracyDirective):
+    """The same in a sentence: what share of the wrong answers gets what, and which exercise is the weakest."""
+
+    def run(self):
+        by_exercise = self.by_exercise()
+        everything = sum(by_exercise.values(), Counter())
+        share = {name: own["nothing"] / own["wrong"] for name, own in by_exercise.items()}
+        weakest = max(share, key=share.get)
+        kinds = ("cause", "relation", "words", "nothing")
+        cause, relation, own_words, nothing = (f"{everything[kind] / everything['wrong']:.0%}" for kind in kinds)
+        average = everything["nothing"] / everything["wrong"]
+        said = (
+            f"**In short:** of {everything['wrong']:,} wrong answers that no list has, {cause} get a likely cause, "
+            f"{relation} a relation, {own_words} the check's own words, and {nothing} only that a check failed. "
+            f"Exercise {int(weakest[:2])} is the weakest: {share[weakest]:.0%} of its wrong answers get nothing, "
+            f"{share[weakest] / average:.1f} times the average. "
+            "The section [below](#how-often-checks-are-wrong) says how this was counted."
+        )
+        return self.parsed(said)
+
+
 class UnseenDirective(_Directive):
     """What became of answers that were never listed: counts that were written down."""
 
@@ -187,25 +234,54 @@ class UnseenDirective(_Directive):
         return [table(head, body, (28, 10, 11, 11, 10, 10, 10, 10), "abh-counts", "abh-summed")]
 
 
-class CatchesDirective(_Directive):
-    """Each exercise, and each of its functions: the wrong answers, who catches them, and what the student reads."""
+class PagesDirective(_Directive):
+    """A line for each exercise, which leads to its page, and to each of its functions there.
+
+    Lines and links have the ids that exercises and functions had when all of them were on this page.
+    """
 
     def run(self):
         self.env.note_dependency(str(loader.ROOT / chapters.SOURCE))  # a new chapter may bring a new exercise
-        return [self.section(name) for name in FOLDERS]
+        listed = nodes.bullet_list(classes=["abh-catches-pages"])
+        for name in FOLDERS:
+            line = nodes.paragraph()
+            exercise = nodes.Text(f"Exercise {int(name[:2])}")
+            line += [
+                self.link("doc", f"/book/catches/exercise-{name}", exercise),
+                nodes.Text(f", {title_of(name)}: "),
+            ]
+            for number, own in enumerate(self.of(name)):
+                target = f"catches-{name}-{own.subject}"
+                link = self.link("ref", target.lower(), nodes.literal("", own.subject))
+                line += [nodes.Text(", " if number else ""), nodes.inline("", "", link, ids=[target])]
+            listed += nodes.list_item("", line, ids=[f"exercise-{int(name[:2])}"])
+        return [listed]
 
-    def section(self, name):
-        """One exercise, under its own heading."""
-        title = _("Exercise %d") % int(name[:2])
-        section = nodes.section("", nodes.title("", title), names=[nodes.fully_normalize_name(title)])
-        self.state.document.note_implicit_target(section, section)
-        section += [self.function(name, own) for own in self.of(name)]
-        return section
+    def link(self, kind, target, shown):
+        """A link that Sphinx resolves when it has read all pages."""
+        found = addnodes.pending_xref(
+            "", nodes.inline("", "", shown), refdomain="std", reftype=kind, reftarget=target, refexplicit=True,
+            refdoc=self.env.docname, refwarn=True,
+        )  # fmt: skip
+        self.set_source_info(found)
+        return found
+
+
+class CatchesDirective(_Directive):
+    """Each function of an exercise: the wrong answers, who catches them, and what the student reads."""
+
+    required_arguments = 1
+
+    def run(self):
+        name = self.arguments[0]
+        return [self.function(name, own) for own in self.of(name)]
 
     def function(self, name, own):
         """The table of one function."""
         summary = _("%s: %d wrong answers, %d checks") % (own.subject, len(own.wrong), len(own.checks))
-        details = corpus_details(summary=summary, ids=[f"catches-{name}-{own.subject}"])
+        target = f"catches-{name}-{own.subject}"
+        details = corpus_details(summary=summary, ids=[target], names=[target.lower()])
+        self.state.document.note_explicit_target(details)
         head = [_("Wrong answer"), _("Caught by"), _("Hint")]
         body = [self.row(own.subject, wrong) for wrong in own.wrong]
         details += table(head, body, (22, 36, 42), "abh-corpus", "abh-catches")
@@ -234,10 +310,33 @@ class CatchesDirective(_Directive):
         return [answer, caught, self.parsed(wrong.hint)]
 
 
+def title_of(name):
+    """An exercise's title: that of its chapter, or else its name."""
+    known = chapters.read(loader.ROOT)
+    return known[name].title if name in known else name
+
+
+def write_pages(app, config):
+    """Write a page for each exercise, where it is not there already as it should be; remove others."""
+    folder = Path(app.srcdir) / "book" / "catches"
+    folder.mkdir(exist_ok=True)
+    for path in folder.glob("*.md"):
+        if path.stem.removeprefix("exercise-") not in FOLDERS or path.stem in FOLDERS:
+            path.unlink()
+    for name in FOLDERS:
+        page = folder / f"exercise-{name}.md"
+        text = PAGE.format(number=int(name[:2]), name=name, title=title_of(name))
+        if not page.exists() or page.read_text(encoding="utf8") != text:
+            page.write_text(text, encoding="utf8")
+
+
 def setup(app):
+    app.connect("config-inited", write_pages)  # before _toc.yml is read, which names them
     app.add_directive("catches-summary", SummaryDirective)
     app.add_directive("catches-mutants", MutantsDirective)
     app.add_directive("catches-accuracy", AccuracyDirective)
+    app.add_directive("catches-told", ToldDirective)
     app.add_directive("catches-unseen", UnseenDirective)
+    app.add_directive("catches-pages", PagesDirective)
     app.add_directive("catches", CatchesDirective)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

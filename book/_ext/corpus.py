@@ -2,6 +2,7 @@
 
 * `{corpus-summary}` counts: what each group must get here, and what nbgrader's plain settings made of it.
 * `{corpus} forging` is one group, row by row, folded into a <details>.
+* `{corpus-filter}` is the place where corpus.js, in a browser, puts a filter for all groups.
 
 What has no recording in stock.json, and a group that the corpus doesn't have, are warnings.
 """
@@ -112,6 +113,17 @@ class SummaryDirective(_Directive):
         ]
 
 
+class corpus_filter(nodes.General, nodes.Element):  # noqa: N801 (docutils names its nodes so)
+    """Where the filter is to be."""
+
+
+class FilterDirective(_Directive):
+    """An empty place: whoever has no JavaScript sees nothing there."""
+
+    def run(self):
+        return [corpus_filter()]
+
+
 class CorpusDirective(_Directive):
     """One group of cases, a row for each."""
 
@@ -197,6 +209,11 @@ def depart_details(self, node):
     self.body.append("</details>\n")
 
 
+def visit_filter(self, node):
+    self.body.append("<div data-corpus-filter></div>\n")
+    raise nodes.SkipNode
+
+
 def nothing(self, node):
     """Other builders show the table as it is."""
 
@@ -204,7 +221,10 @@ def nothing(self, node):
 def setup(app):
     others = dict.fromkeys(("latex", "text", "man", "texinfo"), (nothing, nothing))
     app.add_node(corpus_details, html=(visit_details, depart_details), **others)
+    app.add_node(corpus_filter, html=(visit_filter, None), **others)
+    app.add_directive("corpus-filter", FilterDirective)
     app.add_directive("corpus-summary", SummaryDirective)
     app.add_directive("corpus", CorpusDirective)
     app.add_css_file("grading.css")
+    app.add_js_file("corpus.js", loading_method="defer")
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

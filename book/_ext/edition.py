@@ -129,6 +129,7 @@ def before(app, config):
         config.exclude_patterns += [
             f"{name}.*" for name in app.config.external_site_map if name not in wanted | {config.root_doc}
         ]
+        config.exclude_patterns += app.config.external_site_map.globs()
     app.add_role_to_domain("glue", "text", Pasted(), override=True)
     if config.language != editions.SOURCE:
         app.add_builder(EditionBuilder, override=True)
