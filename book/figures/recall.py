@@ -53,7 +53,7 @@ def mixed(Q, K, V, decay=None, beta=None):
     else:
         erase = K
     if beta is not None:
-        system = torch.eye(n) + beta * (erase @ K.mT).tril(-1)  # (..., n, n)
+        system = torch.eye(n, dtype=Q.dtype) + beta * (erase @ K.mT).tril(-1)  # (..., n, n)
         V = torch.linalg.solve_triangular(system, beta * V, upper=False, unitriangular=True)
     return (Q @ K.mT).tril() @ V
 
@@ -99,7 +99,8 @@ class Recall(nn.Module):
         if self.kind == "DeltaNet":
             return None
         if self.kind == "RetNet":
-            return torch.log(1 - 2.0 ** -torch.arange(2, 2 + HEADS))[:, None, None].expand(-1, X.shape[1], 1)
+            rates = torch.log(1 - 2.0 ** -torch.arange(2, 2 + HEADS)).to(X)  # from 3/4 to 31/32
+            return rates[:, None, None].expand(-1, X.shape[1], 1)
         return F.logsigmoid(split(X @ self.W_g) + 3).clamp(min=-1)  # at first nearly all
 
 
