@@ -9,7 +9,7 @@ import math
 import torch
 from figures.course import as_the_page
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812 (as PyTorch’s own pages do)
 
 LETTERS, CARDS, DIGITS, WIDTH, HEADS = 16, 32, 5, 32, 4
 NONE = DIGITS  # the answer where no twin came before
