@@ -45,25 +45,30 @@ def attend(Q, K, V):
 
 
 class Cards(nn.Module):
-    """Multi-head attention between embeddings and two answers, with as many key and value heads as wanted."""
+    """Multi-head attention between embeddings and two answers, with as many key and value heads as wanted.
 
-    def __init__(self, num_kv_heads=HEADS):
+    With `latent`, all keys and values of a card are made from one short vector of so many numbers.
+    """
+
+    def __init__(self, num_kv_heads=HEADS, latent=None):
         super().__init__()
-        self.num_kv_heads = num_kv_heads
+        self.num_kv_heads, self.latent = num_kv_heads, latent
         self.letters = nn.Parameter(torch.randn(CARDS, WIDTH))
         self.digits = nn.Parameter(torch.randn(DIGITS, WIDTH))
         self.places = nn.Parameter(torch.randn(CARDS, WIDTH))
         narrow = WIDTH // HEADS * num_kv_heads
-        for name, columns in (("W_q", WIDTH), ("W_k", narrow), ("W_v", narrow), ("W_o", WIDTH)):
-            setattr(self, name, nn.Parameter(torch.empty(WIDTH, columns).uniform_(-1, 1) / WIDTH**0.5))
+        sizes = {"W_q": (WIDTH, WIDTH), "W_k": (latent or WIDTH, narrow), "W_v": (latent or WIDTH, narrow)}
+        sizes |= {"W_o": (WIDTH, WIDTH)} | ({"W_c": (WIDTH, latent)} if latent else {})
+        for name, size in sizes.items():
+            setattr(self, name, nn.Parameter(torch.empty(size).uniform_(-1, 1) / size[0] ** 0.5))
         self.readout = nn.Parameter(torch.empty(WIDTH, 2 * DIGITS).uniform_(-1, 1) / WIDTH**0.5)
 
     def qkv(self, letters, digits):
         """Return Q (..., 4, n, 8), K and V (..., h_kv, n, 8)."""
         X = self.letters[letters] + self.digits[digits] + self.places
-        counts = HEADS, self.num_kv_heads, self.num_kv_heads
-        matrices = self.W_q, self.W_k, self.W_v
-        return [(X @ W).unflatten(-1, (h, -1)).transpose(-2, -3) for W, h in zip(matrices, counts, strict=True)]
+        C = X @ self.W_c if self.latent else X
+        made = (X @ self.W_q, HEADS), (C @ self.W_k, self.num_kv_heads), (C @ self.W_v, self.num_kv_heads)
+        return [Y.unflatten(-1, (h, -1)).transpose(-2, -3) for Y, h in made]
 
     def forward(self, letters, digits, core=attend):
         """Return scores of the answers (..., n, 2, 5); `core` does what attention does with Q, K and V."""
@@ -81,10 +86,10 @@ def correct(model, core=attend, number=500, seed=1):
     return right[:, 1:, 0].double().mean().item(), right[..., 1].double().mean().item()
 
 
-def train(num_kv_heads=HEADS, core=attend, steps=400, batch=64, rate=0.01, seed=0):
+def train(num_kv_heads=HEADS, core=attend, steps=400, batch=64, rate=0.01, seed=0, latent=None):
     """Return a model that was trained for some seconds, in float64, with rounded numbers."""
     with as_the_page(seed, torch.float32):
-        model = Cards(num_kv_heads)
+        model = Cards(num_kv_heads, latent)
         optimizer = torch.optim.Adam(model.parameters(), rate)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, max(steps, 2))
         for step in range(steps):
@@ -96,7 +101,7 @@ def train(num_kv_heads=HEADS, core=attend, steps=400, batch=64, rate=0.01, seed=
             loss.backward()
             optimizer.step()
             schedule.step()
-    model = rebuilt(model.state_dict(), num_kv_heads)
+    model = rebuilt(model.state_dict(), num_kv_heads, latent)
     if num_kv_heads == HEADS:
         left, twin = looks(model)
         order = (twin - left).argsort()  # who looks left first, who looks for twins last: nothing else changes
@@ -107,10 +112,10 @@ def train(num_kv_heads=HEADS, core=attend, steps=400, batch=64, rate=0.01, seed=
     return model
 
 
-def rebuilt(numbers, num_kv_heads=HEADS):
+def rebuilt(numbers, num_kv_heads=HEADS, latent=None):
     """Return the model with such numbers, by name, as `state_dict` has them; in float64, and rounded."""
     with as_the_page(seed=0):
-        model = Cards(num_kv_heads)
+        model = Cards(num_kv_heads, latent)
     model.load_state_dict({name: value.double().round(decimals=3) for name, value in numbers.items()})
     return model.requires_grad_(False)
 
@@ -167,6 +172,13 @@ def averaged(M, count):
 def grouped(Q, K, V, count):
     """Attention with the average keys and values of each group of heads."""
     return attend(Q, averaged(K, count), averaged(V, count))
+
+
+def rounded(X, bits):
+    """Numbers (..., d) as a cache of so many bits keeps them: integers, times one factor for each vector."""
+    top = 2 ** (bits - 1) - 1
+    scale = X.abs().amax(-1, keepdim=True) / top
+    return (X / scale).round() * scale
 
 
 def apart(Z, right):
