@@ -5,6 +5,7 @@ import re
 import figure_tools
 import numpy as np
 import pytest
+import records
 import torch
 from figures import beyond as figure
 
@@ -85,6 +86,12 @@ def test_the_pictures_have_two_shapes_beside_each_other(course):
                 here = image[top : top + size, x : x + size]
                 best = max(best, (here == shape).mean())
         assert best > 0.85
+
+
+def test_going_deeper_has_the_chapters_code_as_it_stands():
+    """Its notebook runs by itself, so the code is there twice."""
+    page = (records.BOOK / "12-beyond-deeper.md").read_text(encoding="utf8")
+    assert records.chapter_code("12-beyond") in page
 
 
 def test_training_is_the_same_each_time_and_leaves_the_generator_alone():

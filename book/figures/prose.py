@@ -32,3 +32,10 @@ def scientific(x):
 def vector(x, digits=2):
     """A few numbers, to read in a sentence: (8.47, −11.91)."""
     return f"({', '.join(f'{number:.{digits}f}' for number in x)})".replace("-", "−")
+
+
+def spread(values, unit="", digits=1):
+    """What several runs gave, from the least to the greatest, to read in a sentence: 96.2–97.0%."""
+    scale = 100 if unit == "%" else 1
+    low, high = (f"{scale * value:.{digits}f}" for value in (min(values), max(values)))
+    return f"{low}{unit}" if low == high else f"{low}–{high}{unit}"
