@@ -531,8 +531,9 @@ def told(record):
     """Return what the pages say in sentences of a recorded GPU, by name, or that it was not measured."""
     names = ["card", "copy", "faster", "tuned_forward_64", "tuned_rows", "tuned_roof", "tuned_share"]
     names += [f"{what}_{name}" for what in ("speed", "ridge") for name in ("float32", "tf32", "float16", "bfloat16")]
-    names += ["roof_softmax", "roof_naive", "roof_tiles", "roof_l2", "l2", "l2_ridge", "table_ps", "again_ps"]
+    names += ["roof_softmax", "roof_naive", "roof_tiles", "roof_l2", "l2", "l2_said", "l2_ridge", "table_ps", "again_ps"]
     names += ["exponentials_64", "exponentials_128", "backward_rate_64"]
+    names += [f"wide_{name}{end}" for name in MAIN for end in ("", "_back")]
     names += ["queries_rate", "keys_rate", "above_datasheet"]
     told_of = (_told_of_ceilings, _told_of_attention, _told_of_layers, _told_of_goals, _told_of_the_rest)
     said = {"card": measured_on(record)}
@@ -573,7 +574,10 @@ def _told_of_ceilings(record):
     said |= {f"ridge_{name}": f"{value / slope:.0f}" for name, value in speed.items()}
     intensities = {"softmax": 5 / 4, "naive": WIDTH / 2, "tiles": 128}
     said |= {f"roof_{name}": f"{min(speed['bfloat16'], slope * a):.0f}" for name, a in intensities.items()}
-    cache, _ = cache_speed(record)
+    cache, own = cache_speed(record)
+    said["l2_said"] = "measured on the same GPU" if own else (
+        "not yet measured on this GPU; the figure takes what was published for an H100 PCIe, which has fewer SMs"
+    )
     said |= {"l2": f"{cache / 1e3:.1f}", "l2_ridge": f"{1e3 * speed['bfloat16'] / cache:.0f}"}
     said["roof_l2"] = f"{min(speed['bfloat16'], cache / 1e3 * 128):.0f}"
     said |= {"table_ps": f"{4 / slope:.2f}", "again_ps": f"{4 * WIDTH / speed['bfloat16']:.2f}"}
@@ -618,6 +622,10 @@ def _told_of_attention(record):
     short = [attention(record, "forward", name, 1024) for name in ("kernel", "cudnn")]
     full = [attention(record, "backward", name, 4096, 128, "float32") for name in ("kernel", "naive")]
     said = {}
+    for end, way in (("", "forward"), ("_back", "backward")):
+        for name in MAIN:
+            if row := attention(record, way, name, 16_384, width=128):
+                said[f"wide_{name}{end}"] = f"{row['milliseconds']:.1f}"
     if naive and own and other and wide:
         said |= {"naive_ms": f"{naive['milliseconds']:.1f}", "naive_mib": f"{naive['peak_bytes'] / 2**20:,.0f}"}
         said |= {"kernel_ms": f"{own['milliseconds']:.2f}", "kernel_mib": f"{own['peak_bytes'] / 2**20:.0f}"}
