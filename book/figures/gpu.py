@@ -386,7 +386,6 @@ def places():
 
 LOOKS = {
     "naive": ("naive", drawing.QUIET, "-", "^"),
-    "math": ("math", drawing.INK, ":", "v"),
     "efficient": ("efficient", drawing.VALUE, "-", "P"),
     "flash": ("FlashAttention", drawing.KEY, "-", "s"),
     "cudnn": ("cuDNN", drawing.QUERY, "--", "D"),
@@ -433,14 +432,25 @@ def times(record, width=64, names=MAIN, ways=("forward", "forward+backward"), he
             points = sorted((n, row["milliseconds"]) for n, row in found[name].items())
             axes.plot(*zip(*points, strict=True), line, color=colour, marker=marker, ms=4.5, label=label)
         lengths(axes, sorted(found["kernel"]))
-        axes.set(title=title, ylim=(0.003, 200))
+        axes.set(title=title, ylim=(0.003, 300))
         axes.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
         axes.minorticks_off()
-        last = axes.get_lines()[0].get_xydata()[-1]  # naive, far above the others
-        axes.annotate("naive", last, xytext=(-8, 2), textcoords="offset points", ha="right")
+        named(axes, apart=10 ** (85 / height))
     made[0].set(ylabel="milliseconds")
-    made[0].legend(handles=made[0].get_lines()[1:], loc="upper left")
     return drawing.show(*made)
+
+
+def named(axes, apart):
+    """Write each line's name at its right end, or above an end that comes early; names are so many times apart."""
+    ends = [line.get_xydata()[-1] for line in axes.get_lines()]
+    last, before = max(x for x, _ in ends), float("inf")
+    for (x, y), line in sorted(zip(ends, axes.get_lines(), strict=True), key=lambda pair: -pair[0][1]):
+        early = x < last
+        before = before if early else min(y * 1.15, before / apart)
+        axes.annotate(line.get_label(), (x, y if early else before), xytext=(-8, 2) if early else (7, 0),
+                      textcoords="offset points", ha="right" if early else "left", color=line.get_color(),
+                      va="baseline" if early else "center", fontsize=9)  # fmt: skip
+    axes.set_xlim(axes.get_xlim()[0], 9 * last)
 
 
 L2 = {"gb_s": 6900, "what": "published for an H100 PCIe"}
@@ -473,7 +483,7 @@ def roofs(record, n=16_384, rows=128):
     marks = [
         ("softmax of a table", 5 / 4, slope, drawing.KEY, (8, -4), "left"),
         ("naive", WIDTH / 2, slope, drawing.KEY, (8, -4), "left"),
-        (f"tiles of {rows}, from L2", rows, cache, drawing.QUERY, (4, -14), "left"),
+        (f"tiles of {rows}, from L2", rows, cache, drawing.QUERY, (2, 11), "left"),
         ("traffic once", n / 2, slope, drawing.KEY, (0, -16), "center"),
     ]
     for label, intensity, speed, colour, offset, side in marks:
@@ -533,7 +543,7 @@ def told(record):
     names += [f"{what}_{name}" for what in ("speed", "ridge") for name in ("float32", "tf32", "float16", "bfloat16")]
     names += ["roof_softmax", "roof_naive", "roof_tiles", "roof_l2", "l2", "l2_said", "l2_ridge", "table_ps", "again_ps"]
     names += ["exponentials_64", "exponentials_128", "backward_rate_64"]
-    names += [f"wide_{name}{end}" for name in MAIN for end in ("", "_back")]
+    names += [f"wide_{name}{end}" for name in (*MAIN, "math") for end in ("", "_back")]
     names += ["queries_rate", "keys_rate", "above_datasheet"]
     told_of = (_told_of_ceilings, _told_of_attention, _told_of_layers, _told_of_goals, _told_of_the_rest)
     said = {"card": measured_on(record)}
@@ -623,7 +633,7 @@ def _told_of_attention(record):
     full = [attention(record, "backward", name, 4096, 128, "float32") for name in ("kernel", "naive")]
     said = {}
     for end, way in (("", "forward"), ("_back", "backward")):
-        for name in MAIN:
+        for name in (*MAIN, "math"):
             if row := attention(record, way, name, 16_384, width=128):
                 said[f"wide_{name}{end}"] = f"{row['milliseconds']:.1f}"
     if naive and own and other and wide:
