@@ -117,7 +117,8 @@ def _read_again(x, out, blocks, times, BLOCK: tl.constexpr):
     """Each program adds up blocks of x, one after the other, from its own number on, round and round."""
     here, total = tl.program_id(0), tl.zeros((BLOCK,), tl.float32)
     for k in range(0, times):
-        total += tl.load(x + ((here + k) % blocks) * BLOCK + tl.arange(0, BLOCK))
+        places = ((here + k) % blocks) * BLOCK + tl.arange(0, BLOCK)
+        total += tl.load(x + places, cache_modifier=".cg")  # not kept beside the SM
     tl.store(out + here, tl.sum(total, 0))
 
 

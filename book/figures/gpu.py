@@ -464,7 +464,7 @@ def cache_speed(record):
 
 
 def roofs(record, n=16_384, rows=128):
-    """Draw the ceiling of products and the slopes of memory and L2, with the marks of attention; None of no record."""
+    """Draw the ceiling of products, the slopes of memory and L2, and attention's marks; None of no record."""
     ceilings = record.get("ceilings")
     if not ceilings:
         return None
@@ -541,10 +541,10 @@ def told(record):
     """Return what the pages say in sentences of a recorded GPU, by name, or that it was not measured."""
     names = ["card", "copy", "faster", "tuned_forward_64", "tuned_rows", "tuned_roof", "tuned_share"]
     names += [f"{what}_{name}" for what in ("speed", "ridge") for name in ("float32", "tf32", "float16", "bfloat16")]
-    names += ["roof_softmax", "roof_naive", "roof_tiles", "roof_l2", "l2", "l2_said", "l2_ridge", "table_ps", "again_ps"]
+    names += ["roof_softmax", "roof_naive", "roof_tiles", "l2", "l2_said", "l2_ridge", "table_ps", "again_ps"]
     names += ["exponentials_64", "exponentials_128", "backward_rate_64"]
     names += [f"wide_{name}{end}" for name in (*MAIN, "math") for end in ("", "_back")]
-    names += ["queries_rate", "keys_rate", "above_datasheet"]
+    names += ["queries_rate", "above_datasheet"]
     told_of = (_told_of_ceilings, _told_of_attention, _told_of_layers, _told_of_goals, _told_of_the_rest)
     said = {"card": measured_on(record)}
     for words in told_of:
@@ -585,11 +585,8 @@ def _told_of_ceilings(record):
     intensities = {"softmax": 5 / 4, "naive": WIDTH / 2, "tiles": 128}
     said |= {f"roof_{name}": f"{min(speed['bfloat16'], slope * a):.0f}" for name, a in intensities.items()}
     cache, own = cache_speed(record)
-    said["l2_said"] = "measured on the same GPU" if own else (
-        "not yet measured on this GPU; the figure takes what was published for an H100 PCIe, which has fewer SMs"
-    )
+    said["l2_said"] = "what was measured on this GPU" if own else "this number: on this GPU, L2 was not yet measured"
     said |= {"l2": f"{cache / 1e3:.1f}", "l2_ridge": f"{1e3 * speed['bfloat16'] / cache:.0f}"}
-    said["roof_l2"] = f"{min(speed['bfloat16'], cache / 1e3 * 128):.0f}"
     said |= {"table_ps": f"{4 / slope:.2f}", "again_ps": f"{4 * WIDTH / speed['bfloat16']:.2f}"}
     said["above_datasheet"] = f"{speed['bfloat16'] / DATASHEET:.0%}"
     for width in (64, 128):
@@ -616,9 +613,8 @@ def _told_of_tuning(record):
         key = row["kernel"], row["d_head"]
         best[key] = min(best.get(key, row), row, key=lambda own: own["milliseconds"])
     said = {}
-    for kernel in ("queries", "keys"):
-        if (kernel, WIDTH) in best:
-            said[f"{kernel}_rate"] = f"{best[kernel, WIDTH]['tflop_s']:.0f}"
+    if ("queries", WIDTH) in best:
+        said["queries_rate"] = f"{best['queries', WIDTH]['tflop_s']:.0f}"
     both = [best[kernel, WIDTH] for kernel in ("queries", "keys") if (kernel, WIDTH) in best]
     if len(both) == 2:
         work = 5 * both[0]["heads"] * WIDTH * both[0]["n"] * (both[0]["n"] + 1)
