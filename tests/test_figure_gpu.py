@@ -244,7 +244,7 @@ def test_a_backward_pass_counts_five_products():
 
 
 LOOPS = (
-    "def f(q):\n    for i in q:\n        for j in i:\n            a = j\n            b = (a +\n             1)  # c\n",
+    "def f(q):\n    for i in q:\n        for j in i:\n            a = j\n            b = (a +\n             1)\n",
     "def g(q):\n    for start in range(4):\n        places = start\n        a = 2 * places\n        b = a\n",
 )
 
