@@ -351,7 +351,7 @@ def beside(left, right):
         raise ValueError("the two loops bind the same names in different orders")
     blocks = ["\n".join(own.get(name, "") for name in longer) for own in loops]
     items = "".join(f":::{{grid-item}}\n```{{code-block}} python\n{block}\n```\n:::\n" for block in blocks)
-    return Markdown(f"::::{{grid}} 1 1 2 2\n:gutter: 2\n:class-container: abh-beside\n{items}::::")
+    return Markdown(f"::::{{grid}} 1 1 2 2\n:gutter: 2\n\n{items}::::")
 
 
 PLACES = {"rows": (2, 3), "n": 4, "d": 2}
