@@ -250,9 +250,9 @@ LOOPS = (
 
 
 def test_loops_stand_beside_each_other_line_by_line():
-    left, right = (block.split("\n```")[0] for block in figure.beside(*LOOPS).data.split("python\n")[1:])
-    assert left.splitlines() == ["for j in i:", "", "    a = j", "    b = a + 1"]
-    assert right.splitlines()[1:] == ["    places = start", "    a = 2 * places", "    b = a"]
+    lines = figure.beside(*LOOPS).data.splitlines()
+    assert lines[0] == "| `f` | `g` |" and lines[2] == "| `for j in i:` | `for start in range(4):` |"
+    assert lines[3:] == ["|  | `places = start` |", "| `a = j` | `a = 2 * places` |", "| `b = a + 1` | `b = a` |"]
     with pytest.raises(ValueError, match="different orders"):
         figure.beside(LOOPS[0], LOOPS[1].replace("        b = a\n", "").replace("places = start", "b = start"))
 

@@ -349,9 +349,9 @@ def beside(left, right):
     longer, other = sorted(loops, key=len, reverse=True)
     if [name for name in longer if name in other] != list(other):
         raise ValueError("the two loops bind the same names in different orders")
-    blocks = ["\n".join(own.get(name, "") for name in longer) for own in loops]
-    items = "".join(f":::{{grid-item}}\n```{{code-block}} python\n{block}\n```\n:::\n" for block in blocks)
-    return Markdown(f"::::{{grid}} 1 1 2 2\n:gutter: 2\n\n{items}::::")
+    heads = [f"`{ast.parse(textwrap.dedent(source)).body[0].name}`" for source in (left, right)]
+    cells = [[f"`{own[name].strip()}`" if name in own else "" for own in loops] for name in longer]
+    return Markdown(gpu_record.table(heads, cells).replace("---:", "---"))
 
 
 PLACES = {"rows": (2, 3), "n": 4, "d": 2}
