@@ -32,6 +32,7 @@ ALL = "all"
 PARTS = {  # in the order of their worth
     "check": "kernel and layer beside float64; if anything is wrong, nothing else is measured",
     "ceilings": "copying, and products of matrices",
+    "cache": "reading from the L2 cache",
     "tests": "the tests that ask something of a device",
     "exercise": "exercise 11, solved and checked",
     "pending": "a class that was graded without a device",

@@ -22,6 +22,7 @@ import gpu_course
 import numpy as np
 import torch
 import triton
+import triton.language as tl
 from flash_attention import flash_attention, flash_attention_forward
 from gpu_check import check
 from gpu_tools import (
@@ -109,6 +110,30 @@ def ceilings():
         return {"matmul_tflop_s": {name: rate(2 * SIDE**3, found)}}
 
     return {"copy": copy, **each(product, ["float32", "tf32", "float16", "bfloat16"])}
+
+
+@triton.jit
+def _read_again(x, out, blocks, times, BLOCK: tl.constexpr):
+    """Each program adds up blocks of x, one after the other, from its own number on, round and round."""
+    here, total = tl.program_id(0), tl.zeros((BLOCK,), tl.float32)
+    for k in range(0, times):
+        places = ((here + k) % blocks) * BLOCK + tl.arange(0, BLOCK)
+        total += tl.load(x + places, cache_modifier=".cg")  # not kept beside the SM
+    tl.store(out + here, tl.sum(total, 0))
+
+
+def cache():
+    """Measure reading from the L2 cache: all programs read the same megabytes, many times over."""
+    block, programs = (64, 4) if QUICK else (4096, 132 * 8)
+    size = 4 * block * (8 if QUICK else 1024)  # bytes: 16 MB, of a cache of 50
+    times = 16 if QUICK else 2048
+
+    def reading():
+        x, out = torch.randn(size // 4, device=DEVICE), torch.empty(programs, device=DEVICE)
+        found = measured(lambda: _read_again[programs,](x, out, size // 4 // block, times, BLOCK=block))
+        return {"l2_gb_s": round(4 * block * times * programs / found["milliseconds"] / 1e6, 1), "bytes": size}
+
+    return {"reading": reading}
 
 
 def timing():
@@ -510,6 +535,7 @@ def with_blocks(kernel, size, width, blocks, n):
 PARTS = {
     "check": check,
     "ceilings": ceilings,
+    "cache": cache,
     "tests": gpu_course.tests,
     "exercise": gpu_course.exercise,
     "pending": gpu_course.pending,

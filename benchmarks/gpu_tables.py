@@ -135,6 +135,8 @@ def _ceilings(record):
     if not own:
         return None
     rows = [("copying, bytes read and bytes written", f"{own['copy_gb_s']:.0f} GB/s")]
+    if cache := record.get("cache"):
+        rows.append(("reading from the L2 cache", f"{cache['l2_gb_s']:.0f} GB/s"))
     rows += [
         (f"product of matrices, {name}", f"{value:.0f} TFLOP/s") for name, value in own["matmul_tflop_s"].items()
     ]

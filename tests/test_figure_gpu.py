@@ -167,7 +167,7 @@ def test_the_figure_refuses_what_it_cannot_show():
 )
 def test_what_was_not_measured_does_not_appear_and_one_box_says_what_measures_it(record):
     assert [figure.table(record, title) for title in figure.LEADS] == [None] * len(figure.LEADS)
-    assert figure.tuned(record) is figure.times(record) is figure.layers(record) is None
+    assert figure.tuned(record) is figure.times(record) is figure.layers(record) is figure.roofs(record) is None
     assert figure.folded(record, "Numbers", figure.LEADS) is None
     assert set(figure.told(record).values()) <= {"not yet measured", figure.measured_on(record)}
     said = figure.box(record).data
@@ -226,6 +226,50 @@ def test_sentences_say_what_the_record_has():
     }  # fmt: skip
     assert {name: said[name] for name in wanted} == wanted
     assert set(figure.TOLD) <= said.keys()
+
+
+def test_the_cache_is_a_published_figure_until_it_is_measured():
+    said = figure.told(RECORD)
+    assert (said["l2"], said["l2_ridge"]) == ("6.9", "29") and "not yet measured" in said["l2_said"]
+    said = figure.told(RECORD | {"cache": {"l2_gb_s": 4000.0}})
+    assert (said["l2"], said["l2_ridge"], said["l2_said"]) == ("4.0", "50", "what was measured on this GPU")
+    assert (said["table_ps"], said["again_ps"], said["exponentials_64"]) == ("4.00", "1.28", "20%")
+
+
+def test_a_backward_pass_counts_five_products():
+    row = {"d_head": 64, "n": 4096, "heads": 16, "queries": 64, "keys": 64, "warps": 4, "stages": 1, "tflop_s": 1.0}
+    tuning = [row | {"kernel": name, "milliseconds": ms} for name, ms in (("queries", 1.0), ("keys", 2.0))]
+    flops = 5 * 2 * 16 * 64 * 4096 * 4097 / 2
+    assert figure.told(RECORD | {"tuning": tuning})["backward_rate_64"] == f"{flops / 3e-3 / 1e12:.0f}"
+
+
+LOOPS = (
+    "def f(q):\n    for i in q:\n        for j in i:\n            a = j\n            b = (a +\n             1)\n",
+    "def g(q):\n    for start in range(4):\n        places = start\n        a = 2 * places\n        b = a\n",
+)
+
+
+def test_loops_stand_beside_each_other_line_by_line():
+    lines = figure.beside(*LOOPS).data.splitlines()
+    assert lines[0] == "| `f` | `g` |" and lines[2] == "| `for j in i:` | `for start in range(4):` |"
+    assert lines[3:] == ["|  | `places = start` |", "| `a = j` | `a = 2 * places` |", "| `b = a + 1` | `b = a` |"]
+    with pytest.raises(ValueError, match="different orders"):
+        figure.beside(LOOPS[0], LOOPS[1].replace("        b = a\n", "").replace("places = start", "b = start"))
+
+
+@pytest.mark.parametrize("wrong", ["last row", "last block"])
+def test_the_check_of_the_chapter_sees_a_row_that_is_missing(course, wrong):
+    """As one distance of the whole result it would pass: 1 / sqrt(n)."""
+    import torch
+
+    def attend(q, k, v):
+        z = course["tiled"](q, k, v)
+        z[-1 if wrong == "last row" else -16 :] = 0
+        return z
+
+    sizes = {"dtype": torch.bfloat16, "n": 65, "d": 16}
+    allowed = 2 * course["gap"](course["attend"], **sizes)
+    assert course["gap"](course["tiled"], **sizes) < allowed < course["gap"](attend, **sizes)
 
 
 def test_what_is_drawn_is_what_was_measured(monkeypatch):

@@ -5,8 +5,10 @@ from `TEXT`, so that a translation passes another dictionary. Goals come from `b
 not measured does not appear, neither its table nor the sentence above it. One box names it, and what measures it.
 """
 
+import ast
 import importlib.util
 import re
+import textwrap
 from pathlib import Path
 
 import traitlets
@@ -327,12 +329,69 @@ def tuned(record, top=1):
     return Markdown("\n".join(lines))
 
 
+def loop(source):
+    """Return the lines of the innermost loop of a function, each in one line: {the name that it binds: line}."""
+    tree = ast.parse(textwrap.dedent(source))
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.For)][-1]
+    lines = {"for": f"for {ast.unparse(found.target)} in {ast.unparse(found.iter)}:"}
+    return lines | {node.targets[0].id: f"    {ast.unparse(node)}" for node in found.body}
+
+
+def beside(left, right):
+    """Return the innermost loops of two functions beside each other, what binds the same name in the same line.
+
+    Parameters
+    ----------
+    left, right : str
+        Their sources. What one of them does not bind leaves its line empty.
+    """
+    loops = loop(left), loop(right)
+    longer, other = sorted(loops, key=len, reverse=True)
+    if [name for name in longer if name in other] != list(other):
+        raise ValueError("the two loops bind the same names in different orders")
+    heads = [f"`{ast.parse(textwrap.dedent(source)).body[0].name}`" for source in (left, right)]
+    cells = [[f"`{own[name].strip()}`" if name in own else "" for own in loops] for name in longer]
+    return Markdown(gpu_record.table(heads, cells).replace("---:", "---"))
+
+
+PLACES = {"rows": (2, 3), "n": 4, "d": 2}
+
+
+def places():
+    """Draw the places of the tile of one program, and the matrix whose numbers lie there."""
+    rows, n, d = PLACES["rows"], PLACES["n"], PLACES["d"]
+    axes = drawing.panels(width=460, height=158, bare=True)
+    side = 30
+
+    def table(x, y, cells, name, lit=()):
+        for i, row in enumerate(cells):
+            for j, cell in enumerate(row):
+                at = (x + side * j, y + side * i)
+                if i in lit:
+                    axes.add_patch(drawing.plt.Rectangle(at, side, side, facecolor=drawing.KEY, alpha=0.2, lw=0))
+                axes.add_patch(drawing.plt.Rectangle(at, side, side, facecolor="none", edgecolor=drawing.QUIET))
+                axes.text(at[0] + side / 2, at[1] + side / 2, str(cell), ha="center", va="center")
+        axes.text(x + side * len(cells[0]) / 2, y + side * len(cells) + 14, name, ha="center", va="center",
+                  color=drawing.QUIET)  # fmt: skip
+
+    table(44, 45, [[i * d] for i in rows], "rows[:, None] * d")
+    axes.text(112, 75, "+", ha="center", va="center", fontsize=13)
+    table(134, 60, [list(range(d))], "entry")
+    axes.text(216, 75, "=", ha="center", va="center", fontsize=13)
+    table(238, 45, [[i * d + c for c in range(d)] for i in rows], "", lit=range(len(rows)))
+    table(364, 8, [[i * d + c for c in range(d)] for i in range(n)], "x (4, 2)", lit=rows)
+    axes.annotate("", (360, 98), (302, 78), arrowprops={"arrowstyle": "->", "color": drawing.QUIET})
+    drawing.show(axes)
+
+
 LOOKS = {
     "naive": ("naive", drawing.QUIET, "-", "^"),
+    "efficient": ("efficient", drawing.VALUE, "-", "P"),
     "flash": ("FlashAttention", drawing.KEY, "-", "s"),
     "cudnn": ("cuDNN", drawing.QUERY, "--", "D"),
     "kernel": ("ours", drawing.WEIGHT, "-", "o"),
 }
+MAIN = ("naive", "flash", "cudnn", "kernel")
 
 
 def lengths(axes, found):
@@ -341,8 +400,20 @@ def lengths(axes, found):
     axes.set_xticks(found, [f"{n:,}" if n < 1000 else f"{n // 1024}k" for n in found])
 
 
-def times(record, width=64):
-    """Draw milliseconds over the length, forward and with the backward pass, causal and bfloat16.
+def times(record, width=64, names=MAIN, ways=("forward", "forward+backward"), height=220):
+    """Draw milliseconds over the length for each way, causal and bfloat16.
+
+    Parameters
+    ----------
+    record : dict
+    width : int
+        Of a head.
+    names : tuple of str
+        Keys of `LOOKS`.
+    ways : tuple of str
+        Two of `DIRECTIONS`.
+    height : float
+        Of a panel, in CSS pixels.
 
     Returns
     -------
@@ -350,23 +421,80 @@ def times(record, width=64):
         The plot; None where not all of it was measured.
     """
     both = [gpu_record.rows(record, "attention", direction=direction, causal=True, dtype="bfloat16", d_head=width)
-            for direction in ("forward", "forward+backward")]  # fmt: skip
-    if not all(LOOKS.keys() <= found.keys() for found in both):
+            for direction in ways]  # fmt: skip
+    if not all(set(names) <= found.keys() for found in both):
         return None
-    made = drawing.panels(2, height=220)
-    for axes, found, title in zip(made, both, ("Forward", "Forward and backward"), strict=True):
-        for name, (label, colour, line, marker) in LOOKS.items():
+    made = drawing.panels(2, height=height)
+    for axes, found, way in zip(made, both, ways, strict=True):
+        title = way.capitalize().replace("+", " and ")
+        for name in names:
+            label, colour, line, marker = LOOKS[name]
             points = sorted((n, row["milliseconds"]) for n, row in found[name].items())
             axes.plot(*zip(*points, strict=True), line, color=colour, marker=marker, ms=4.5, label=label)
         lengths(axes, sorted(found["kernel"]))
-        axes.set(title=title, ylim=(0.003, 200))
+        axes.set(title=title, ylim=(0.003, 300))
         axes.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
         axes.minorticks_off()
-        last = axes.get_lines()[0].get_xydata()[-1]  # naive, far above the others
-        axes.annotate("naive", last, xytext=(-8, 2), textcoords="offset points", ha="right")
+        named(axes, apart=10 ** (85 / height))
     made[0].set(ylabel="milliseconds")
-    made[0].legend(handles=made[0].get_lines()[1:], loc="upper left")
     return drawing.show(*made)
+
+
+def named(axes, apart):
+    """Write each line's name at its right end, or above an end that comes early; names are so many times apart."""
+    ends = [line.get_xydata()[-1] for line in axes.get_lines()]
+    last, before = max(x for x, _ in ends), float("inf")
+    for (x, y), line in sorted(zip(ends, axes.get_lines(), strict=True), key=lambda pair: -pair[0][1]):
+        early = x < last
+        before = before if early else min(y * 1.15, before / apart)
+        axes.annotate(line.get_label(), (x, y if early else before), xytext=(-8, 2) if early else (7, 0),
+                      textcoords="offset points", ha="right" if early else "left", color=line.get_color(),
+                      va="baseline" if early else "center", fontsize=9)  # fmt: skip
+    axes.set_xlim(axes.get_xlim()[0], 9 * last)
+
+
+L2 = {"gb_s": 6900, "what": "published for an H100 PCIe"}
+"""What `gpu-benches` has for 10 to 33 MB (ernst2023). It stands where the record has no measurement of its own."""
+
+
+def cache_speed(record):
+    """Return GB/s of reading from the L2 cache, and whether this record's GPU was measured."""
+    own = record.get("cache", {}).get("l2_gb_s")
+    return (own, True) if own else (L2["gb_s"], False)
+
+
+def roofs(record, n=16_384, rows=128):
+    """Draw the ceiling of products, the slopes of memory and L2, and attention's marks; None of no record."""
+    ceilings = record.get("ceilings")
+    if not ceilings:
+        return None
+    top, slope = ceilings["matmul_tflop_s"]["bfloat16"], ceilings["copy_gb_s"] / 1e3
+    cache = cache_speed(record)[0] / 1e3
+    axes = drawing.panels(width=620, height=330)
+    x = [0.5, 20_000]
+    for speed, colour, label, at in ((cache, drawing.QUERY, "L2", 6.5), (slope, drawing.KEY, "memory (HBM)", 6.5)):
+        axes.plot([x[0], top / speed, x[1]], [speed * x[0], top, top], color=colour, zorder=1)
+        above = speed == cache
+        axes.annotate(f"{label}, {speed:.1f} TB/s", (at, speed * at), xytext=(-6 if above else 6, 6 if above else -6),
+                      textcoords="offset points", ha="right" if above else "left", va="bottom" if above else "top",
+                      color=colour)  # fmt: skip
+    axes.axhline(top, color=drawing.INK, zorder=2)
+    axes.annotate(f"products in bfloat16, {top:.0f} TFLOP/s", (1, top), xytext=(0, 5), textcoords="offset points")
+    marks = [
+        ("softmax of a table", 5 / 4, slope, drawing.KEY, (8, -4), "left"),
+        ("naive", WIDTH / 2, slope, drawing.KEY, (8, -4), "left"),
+        (f"tiles of {rows}, from L2", rows, cache, drawing.QUERY, (2, 11), "left"),
+        ("traffic once", n / 2, slope, drawing.KEY, (0, -16), "center"),
+    ]
+    for label, intensity, speed, colour, offset, side in marks:
+        y = min(top, speed * intensity)
+        axes.plot([intensity], [y], "o", color=colour, ms=7, zorder=3)
+        axes.annotate(label, (intensity, y), xytext=offset, textcoords="offset points", ha=side, va="center")
+    axes.set(xscale="log", yscale="log", xlim=x, ylim=(1, 2000), xlabel="operations per byte", ylabel="TFLOP/s")
+    axes.set_xticks([1, 10, 100, 1000, 10_000], ["1", "10", "100", "1,000", "10,000"])
+    axes.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
+    axes.minorticks_off()
+    return drawing.show(axes)
 
 
 def layers(record):
@@ -413,7 +541,10 @@ def told(record):
     """Return what the pages say in sentences of a recorded GPU, by name, or that it was not measured."""
     names = ["card", "copy", "faster", "tuned_forward_64", "tuned_rows", "tuned_roof", "tuned_share"]
     names += [f"{what}_{name}" for what in ("speed", "ridge") for name in ("float32", "tf32", "float16", "bfloat16")]
-    names += ["roof_softmax", "roof_naive", "roof_tiles"]
+    names += ["roof_softmax", "roof_naive", "roof_tiles", "l2", "l2_said", "l2_ridge", "table_ps", "again_ps"]
+    names += ["exponentials_64", "exponentials_128", "backward_rate_64"]
+    names += [f"wide_{name}{end}" for name in (*MAIN, "math") for end in ("", "_back")]
+    names += ["queries_rate", "above_datasheet"]
     told_of = (_told_of_ceilings, _told_of_attention, _told_of_layers, _told_of_goals, _told_of_the_rest)
     said = {"card": measured_on(record)}
     for words in told_of:
@@ -453,6 +584,14 @@ def _told_of_ceilings(record):
     said |= {f"ridge_{name}": f"{value / slope:.0f}" for name, value in speed.items()}
     intensities = {"softmax": 5 / 4, "naive": WIDTH / 2, "tiles": 128}
     said |= {f"roof_{name}": f"{min(speed['bfloat16'], slope * a):.0f}" for name, a in intensities.items()}
+    cache, own = cache_speed(record)
+    said["l2_said"] = "what was measured on this GPU" if own else "this number: on this GPU, L2 was not yet measured"
+    said |= {"l2": f"{cache / 1e3:.1f}", "l2_ridge": f"{1e3 * speed['bfloat16'] / cache:.0f}"}
+    said |= {"table_ps": f"{4 / slope:.2f}", "again_ps": f"{4 * WIDTH / speed['bfloat16']:.2f}"}
+    said["above_datasheet"] = f"{speed['bfloat16'] / DATASHEET:.0%}"
+    for width in (64, 128):
+        said[f"exponentials_{width}"] = f"{speed['bfloat16'] / (4 * width * EXPONENTIALS):.0%}"
+    said |= _told_of_tuning(record)
     found = [row for row in record.get("tuning", []) if row["kernel"] == "forward" and row["d_head"] == WIDTH]
     best = max(found, key=lambda row: row["tflop_s"], default=None)
     if best:
@@ -464,12 +603,35 @@ def _told_of_ceilings(record):
     return said
 
 
+DATASHEET, EXPONENTIALS = 989, 3.9  # 10^12 a second on an H100: operations of 16 bits (nvidia2023); exp (shah2024)
+
+
+def _told_of_tuning(record):
+    """The rates of the two backward kernels, and of both together with five products, as papers count."""
+    best = {}
+    for row in record.get("tuning", ()):
+        key = row["kernel"], row["d_head"]
+        best[key] = min(best.get(key, row), row, key=lambda own: own["milliseconds"])
+    said = {}
+    if ("queries", WIDTH) in best:
+        said["queries_rate"] = f"{best['queries', WIDTH]['tflop_s']:.0f}"
+    both = [best[kernel, WIDTH] for kernel in ("queries", "keys") if (kernel, WIDTH) in best]
+    if len(both) == 2:
+        work = 5 * both[0]["heads"] * WIDTH * both[0]["n"] * (both[0]["n"] + 1)
+        said["backward_rate_64"] = f"{work / sum(row['milliseconds'] for row in both) / 1e9:.0f}"
+    return said
+
+
 def _told_of_attention(record):
     naive, own, other = (attention(record, "forward", name, 16_384) for name in ("naive", "kernel", "cudnn"))
     wide = attention(record, "forward", "kernel", 16_384, width=128)
     short = [attention(record, "forward", name, 1024) for name in ("kernel", "cudnn")]
     full = [attention(record, "backward", name, 4096, 128, "float32") for name in ("kernel", "naive")]
     said = {}
+    for end, way in (("", "forward"), ("_back", "backward")):
+        for name in (*MAIN, "math"):
+            if row := attention(record, way, name, 16_384, width=128):
+                said[f"wide_{name}{end}"] = f"{row['milliseconds']:.1f}"
     if naive and own and other and wide:
         said |= {"naive_ms": f"{naive['milliseconds']:.1f}", "naive_mib": f"{naive['peak_bytes'] / 2**20:,.0f}"}
         said |= {"kernel_ms": f"{own['milliseconds']:.2f}", "kernel_mib": f"{own['peak_bytes'] / 2**20:.0f}"}
