@@ -1456,7 +1456,8 @@ def least_seconds_both(operations, moved_bytes, operations_per_second, bytes_per
 @misconception(
     "least_seconds",
     label="divided by the bytes",
-    hint="The operations are divided by the bytes, and a step may move none. Compute the two times, and compare them.",
+    hint="The operations are divided by the bytes, and a step may move none. Compute the two times, and compare "
+    "them.",
 )
 def least_seconds_by_intensity(operations, moved_bytes, operations_per_second, bytes_per_second):
     if operations / moved_bytes > operations_per_second / bytes_per_second:
