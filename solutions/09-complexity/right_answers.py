@@ -373,18 +373,17 @@ def allowed(batch, context, model, machine, seconds):
 @right("largest_batch")
 def largest_batch_one_more(context, model, machine, seconds):
     batch = 0
-    while allowed(batch + 1, context, model, machine, seconds):
-        batch += 1
+    for more in range(1, 20_000):
+        if not allowed(more, context, model, machine, seconds):
+            break
+        batch = more
     return batch
 
 
 @right("largest_batch")
 def largest_batch_bisection(context, model, machine, seconds):
-    high = 1
-    while allowed(high, context, model, machine, seconds):
-        high *= 2
-    low = high // 2
-    while high - low > 1:
+    low, high = 0, 2**20
+    for _ in range(20):
         middle = (low + high) // 2
         if allowed(middle, context, model, machine, seconds):
             low = middle
