@@ -1530,7 +1530,7 @@ def critical_batch_times_two(speed, bandwidth, size):
     label="upside down",
     hint="The ratio is upside down. Write down both times for b texts, set them equal, and solve for b.",
 )
-def critical_batch_upside_down(speed, bandwidth, size):
+def critical_batch_inverted(speed, bandwidth, size):
     return 2 * bandwidth / (speed * size)
 
 
@@ -1738,7 +1738,7 @@ class largest_batch_half_the_work:
 
 
 @batch_with("rounded up", "The next whole number is above the limit. Round down: `//` or `math.floor`.")
-class largest_batch_rounded_up:
+class largest_batch_one_too_many:
     def memory(self, most, parameters, cache):
         return -((parameters - most) // cache)
 
@@ -1750,7 +1750,7 @@ class largest_batch_rounded_up:
 
 
 @batch_with("not rounded", "A batch is a whole number of texts. Round down: `//` or `math.floor`.")
-class largest_batch_not_rounded:
+class largest_batch_fraction:
     def memory(self, most, parameters, cache):
         return (most - parameters) / cache
 

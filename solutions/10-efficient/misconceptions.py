@@ -1422,7 +1422,7 @@ def merging(label, hint):
     "Sums and weighted sums are added as they are. Each part subtracted a largest score of its own: bring both to "
     "the larger one first, by exp(own m - larger m).",
 )
-class merge_nothing_rescaled:
+class merge_as_they_are:
     def shrink(self, m_1, m_2, m):
         return torch.ones_like(m), torch.ones_like(m)
 
@@ -1476,7 +1476,7 @@ class merge_to_the_first:
 
 
 @merging(
-    "larger part chosen for all rows at once",
+    "larger part chosen for all rows",
     "One part is taken for the larger one in all rows: the decision is an `if`, or looks at the maximum of all rows."
     " In each row it may be the other part.",
 )
@@ -1504,7 +1504,7 @@ class merge_inverse:
     "The first part is multiplied by the factor of the second, and the second by that of the first. Each is rescaled"
     " with its own m.",
 )
-class merge_factors_exchanged:
+class merge_swapped:
     def shrink(self, m_1, m_2, m):
         return super().shrink(m_1, m_2, m)[::-1]
 
