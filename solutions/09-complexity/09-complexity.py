@@ -4,10 +4,12 @@
 # You count what one layer of attention costs, before you believe any clock: its operations (`attention_flops`), the
 # memory of its attention weights (`attention_bytes`), its parameters (`parameter_count`), and the length at which the
 # part that grows with the square of n overtakes the rest (`crossover_length`). Then you write what turns measured times into an exponent
-# (`fit_exponent`). The last figures put both side by side: what you counted, and what this machine takes. Read
+# (`fit_exponent`), and two figures put both side by side: what you counted, and what this machine takes. The last part
+# is about a model that writes text: the bytes that it reads in each step (`decode_bytes`), the least time that a machine
+# needs for a step (`least_seconds`), and how many texts it should write at a time (`critical_batch`, `largest_batch`). Read
 # chapter 9 of the book first.
 #
-# *About 65 minutes · medium ●●○*
+# *About 115 minutes · medium ●●○*
 #
 # **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your code,
 # run that cell, then run the check below it. Run the check as often as you like: it draws new inputs every time.
@@ -32,7 +34,7 @@ import time
 import numpy as np
 
 
-def self_attention(X, W_q, W_k, W_v, W_o, num_heads):
+def self_attention(X, W_q, W_k, W_v, W_o, num_heads, table=None):
     """Multi-head self-attention of one sequence, without biases (given; chapter 6 is about it).
 
     Parameters
@@ -41,6 +43,8 @@ def self_attention(X, W_q, W_k, W_v, W_o, num_heads):
     W_q, W_k, W_v, W_o : arrays, shape (d_model, d_model)
     num_heads : int
         Divides d_model.
+    table : array, shape (num_heads, n, n), optional
+        Memory for the scores, which become the weights in place. Default: a new array.
 
     Returns
     -------
@@ -49,9 +53,10 @@ def self_attention(X, W_q, W_k, W_v, W_o, num_heads):
     n, d_model = X.shape
     # (n, d_model) -> (num_heads, n, d_head)
     Q, K, V = (np.swapaxes((X @ W).reshape(n, num_heads, -1), 0, 1) for W in (W_q, W_k, W_v))
-    S = Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])  # (num_heads, n, n)
-    E = np.exp(S - S.max(axis=-1, keepdims=True))
-    A = E / E.sum(axis=-1, keepdims=True)
+    A = np.matmul(Q / math.sqrt(Q.shape[-1]), np.swapaxes(K, -1, -2), out=table)  # (num_heads, n, n)
+    A -= A.max(axis=-1, keepdims=True)
+    np.exp(A, out=A)
+    A /= A.sum(axis=-1, keepdims=True)
     Z = np.swapaxes(A @ V, 0, 1).reshape(n, d_model)  # the heads side by side again
     return Z @ W_o
 
@@ -350,7 +355,7 @@ checks.run("fit_exponent", points=5)
 # %% counted [markdown]
 # ## What you counted
 #
-# A layer with d_model = 1024 and 16 heads, from your four functions. On the left its FLOPs in two parts: a projection
+# A layer with d_model = 1024 and 16 heads, from your first four functions. On the left its FLOPs in two parts: a projection
 # takes 2 FLOPs for each number of its matrix and for each token, so that the four together take 2 n times `parameter_count`;
 # what is left of `attention_flops` are the two products. They meet at `crossover_length`. On the right its memory in
 # float16: the attention weights of one sequence, beside the parameters, which are the same for each length.
@@ -381,7 +386,8 @@ figure.tight_layout()
 # ## What the clock says
 #
 # `self_attention`, given at the top, is timed on this machine for a narrower layer, d_model = 128 with 4 heads: the
-# fastest of five runs or more for each length. Your `fit_exponent` turns the times of the shortest and of the longest
+# fastest of five runs or more for each length. The table of its weights is made once for each length: a new one in each
+# run would add the time in which the system hands out its memory. Your `fit_exponent` turns the times of the shortest and of the longest
 # sequences into exponents, and does the same with the FLOPs that you counted. Do the two agree? Where they do not,
 # something takes time that is not counted, such as softmax, memory, or the call of a function; or there is more of
 # the machine to be used than was.
@@ -396,10 +402,11 @@ W = rng.standard_normal((4, d_model, d_model), dtype=np.float32) / math.sqrt(d_m
 def fastest(n, at_least=0.05):
     """Return the seconds of the fastest run: of five, or of as many as fit into so many seconds."""
     X = rng.standard_normal((n, d_model), dtype=np.float32)
+    table = np.empty((num_heads, n, n), dtype=np.float32)
     taken = []
     while len(taken) < 5 or sum(taken) < at_least:
         begun = time.perf_counter()
-        self_attention(X, *W, num_heads)
+        self_attention(X, *W, num_heads, table)
         taken.append(time.perf_counter() - begun)
     return min(taken)
 
@@ -417,6 +424,257 @@ axes.loglog(lengths, [share * count for count in flops], "--", color="0.5", labe
 axes.set(xlabel="n (tokens)", ylabel="seconds", title=f"self_attention, d_model = {d_model}, {num_heads} heads")
 axes.legend()
 figure.tight_layout()
+
+# %% ask_decode_bytes [markdown]
+# ## 9.6 `decode_bytes`: how much does a decoding step read?
+#
+# *About 10 minutes · medium ●●○*
+#
+# From here on, a whole model writes `batch` texts at the same time. One **decoding step** gives each text one more token.
+# The step reads two things from memory:
+#
+# - all parameters of the model, **once for the whole batch**;
+# - the **cache** of each text. It holds a key and a value for each of the text's `context` positions, in each of `num_kv_heads` heads
+#   of each of `num_layers` layers. A key has `d_head` numbers, and so has a value.
+#
+# Count the bytes of both together, and nothing else. Parameters and caches have `bytes_per_number` bytes for each number.
+# Several heads of queries may share one head of keys, so num_kv_heads · d_head may be less than d_model.
+#
+# By hand: a model has 10 parameters, one layer, d_model = 8, two heads of keys with d_head = 2, and 2 bytes for each number. It writes
+# 2 texts with 3 positions each. The parameters are 20 bytes. A text's cache has 3 keys and 3 values in each of 2 heads, which are
+# 12 vectors of 2 numbers, 48 bytes. Together: $20 + 2 \cdot 48 = 116$.
+
+# %% decode_bytes
+def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    """Return the bytes that one decoding step reads: all parameters once, and the cache of each text.
+
+    Parameters
+    ----------
+    batch : int
+        The number of texts.
+    context : int
+        The number of positions in the cache of each text.
+    num_layers : int
+        The number of layers, each with a cache of its own.
+    d_model : int
+        The width of the model. It changes no byte here.
+    num_kv_heads : int
+        The number of heads of keys and values in each layer.
+    d_head : int
+        The width of a head.
+    num_parameters : int
+        The number of parameters of the whole model.
+    bytes_per_number : int
+        The bytes of one number: 4 for float32, 2 for float16, 1 for 8 bits.
+
+    Returns
+    -------
+    int
+        A number of bytes.
+    """
+    ### BEGIN SOLUTION
+    vectors = 2 * num_layers * num_kv_heads * context  # keys and values of one text
+    return bytes_per_number * (num_parameters + batch * vectors * d_head)
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# decode_bytes(2, 3, 1, 8, 2, 2, 10, 2)
+
+# %% check_decode_bytes
+import checks
+
+checks.run("decode_bytes", points=3)
+
+# %% ask_least_seconds [markdown]
+# ## 9.7 `least_seconds`: how fast can a machine be at best?
+#
+# *About 5 minutes · easy ●○○*
+#
+# A machine carries out at most so many operations per second, and moves at most so many bytes per second between memory and
+# processor. Each of the two limits gives a time. At best the machine computes and moves at the same time, from the first moment to
+# the last. Return the least time in which a step can then be done. This is the bound of the **roofline** model.
+#
+# By hand: a step has 600 operations and moves 200 bytes, on a machine with 100 operations and 50 bytes per second. The operations
+# take 6 seconds and the bytes 4. After 4 seconds the operations are not done, and after 6 seconds both are: 6.
+
+# %% least_seconds
+def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
+    """Return the least time that a machine needs for a step, by the roofline model.
+
+    Parameters
+    ----------
+    operations : int or float
+        How many operations the step has, 0 or more.
+    moved_bytes : int or float
+        How many bytes the step reads and writes, 0 or more.
+    operations_per_second : int or float
+        The machine's speed.
+    bytes_per_second : int or float
+        The machine's bandwidth.
+
+    Returns
+    -------
+    float
+        A number of seconds.
+    """
+    ### BEGIN SOLUTION
+    return max(operations / operations_per_second, moved_bytes / bytes_per_second)
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# least_seconds(600, 200, 100, 50)
+
+# %% check_least_seconds
+import checks
+
+checks.run("least_seconds", points=2)
+
+# %% ask_critical_batch [markdown]
+# ## 9.8 `critical_batch`: when does arithmetic become the limit?
+#
+# *About 10 minutes · medium ●●○*
+#
+# In a decoding step, one matrix of weights is multiplied with one row for each text. That takes 2 operations for each parameter of
+# the matrix and each text. The matrix is read **once**, whatever the batch is; the rows are small beside it, and are not counted. In a small
+# batch reading takes longer than arithmetic, in a large batch arithmetic does. Find the batch at which both take the same time. It
+# does not depend on the size of the matrix.
+#
+# Return the number as it comes out of the formula, without rounding.
+#
+# To try your formula: a machine has 100 operations and 50 bytes per second, and the matrix has 1000 parameters of 4 bytes each. With one
+# text, the operations take 20 seconds and the bytes 80. So the critical batch is above 1.
+
+# %% critical_batch
+def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
+    """Return the batch from which on a product with a matrix of weights is limited by arithmetic.
+
+    Parameters
+    ----------
+    operations_per_second : int or float
+        The machine's speed.
+    bytes_per_second : int or float
+        The machine's bandwidth.
+    bytes_per_number : int or float
+        The bytes of one parameter; 0.5 if it has 4 bits.
+
+    Returns
+    -------
+    float
+        The number of texts at which arithmetic and reading take the same time, not rounded.
+    """
+    ### BEGIN SOLUTION
+    return operations_per_second * bytes_per_number / (2 * bytes_per_second)
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# critical_batch(100, 50, 4)
+
+# %% check_critical_batch
+import checks
+
+checks.run("critical_batch", points=2)
+
+# %% ask_largest_batch [markdown]
+# ## 9.9 `largest_batch`: how many texts at a time?
+#
+# *About 25 minutes · hard ●●●*
+#
+# The more texts share the reading of the parameters, the more tokens a machine writes. So the batch should be large. Two rules limit it:
+#
+# - The parameters and the caches of all texts have to **fit into memory**. These are the bytes of `decode_bytes`.
+# - Nobody wants to wait long for the next token. The least time of a step, as `least_seconds` has it, must be **at most `seconds`**.
+#
+# A step moves the bytes of `decode_bytes`. Its operations, for **each text**, are 2 for each parameter of the model, and in each layer
+# $4 \cdot \text{context} \cdot d_\text{model}$ more for the scores and the weighted sums: all heads of queries together are d_model wide.
+#
+# Return the largest whole number of texts that keeps both rules. A batch that reaches a limit exactly keeps it. If not even one
+# text does, return 0. All texts have the same `context`. A search will do as well as a formula; the batch may be some thousands.
+#
+# `model` and `machine` are dictionaries, with the names below. `decode_bytes(batch, context, **model)` hands over all six numbers of
+# a model.
+#
+# By hand: the model of 9.6, with 3 positions for each text, reads $20 + 48\, b$ bytes for $b$ texts. Each text has
+# $2 \cdot 10 + 4 \cdot 3 \cdot 8 = 116$ operations. The machine of 9.7 has 200 bytes of memory, which are enough for $b = 3$. A step with
+# $b = 3$ moves 164 bytes, in 3.28 seconds, and has 348 operations, in 3.48 seconds. So the result is 3 if `seconds` is 10. If it is 3,
+# the result is 2.
+
+# %% largest_batch
+def largest_batch(context, model, machine, seconds):
+    """Return the largest number of texts that fit into memory and get their next token in time.
+
+    Parameters
+    ----------
+    context : int
+        The number of positions in the cache of each text.
+    model : dict
+        Numbers named "num_layers", "d_model", "num_kv_heads", "d_head", "num_parameters" and "bytes_per_number", as in
+        `decode_bytes`.
+    machine : dict
+        Numbers named "memory_bytes", "operations_per_second" and "bytes_per_second".
+    seconds : int or float
+        The longest time that a step may take.
+
+    Returns
+    -------
+    int
+        A number of texts, 0 if there is not enough memory or time for one.
+    """
+    ### BEGIN SOLUTION
+    parameters = model["num_parameters"] * model["bytes_per_number"]
+    cache = decode_bytes(1, context, **model) - parameters
+    operations = 2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"]
+    most_bytes = min(machine["memory_bytes"], seconds * machine["bytes_per_second"])
+    by_bytes = (most_bytes - parameters) // cache
+    by_operations = seconds * machine["operations_per_second"] // operations
+    return max(int(min(by_bytes, by_operations)), 0)
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# model = dict(num_layers=1, d_model=8, num_kv_heads=2, d_head=2, num_parameters=10, bytes_per_number=2)
+# machine = dict(memory_bytes=200, operations_per_second=100, bytes_per_second=50)
+# largest_batch(3, model, machine, 10), largest_batch(3, model, machine, 3)
+
+# %% check_largest_batch
+import checks
+
+checks.run("largest_batch", points=4)
+
+# %% decoding [markdown]
+# ## Tokens per second, at best
+#
+# A model of 8 billion parameters in float16, with 32 layers, d_model = 4096 and 8 heads of keys, on an imagined machine with
+# round numbers: 80 GB of memory, $10^{15}$ operations and $3 \cdot 10^{12}$ bytes per second. Each line is a length of the texts. It goes on until
+# the memory is full, and shows the batch divided by the least time of a step. The vertical line is your `critical_batch`.
+#
+# The parameters are shared by all texts, so the first texts are almost free. The caches are not shared: each text reads its own, whatever
+# the batch is. Look where each line ends. Long texts fill the memory before arithmetic could become the limit.
+
+# %% demo_decoding
+model = dict(
+    num_layers=32, d_model=4096, num_kv_heads=8, d_head=128, num_parameters=8_000_000_000, bytes_per_number=2
+)
+speed, bandwidth = 1e15, 3e12
+machine = dict(memory_bytes=80_000_000_000, operations_per_second=speed, bytes_per_second=bandwidth)
+
+figure, axes = plt.subplots(figsize=(6, 3.8), layout="constrained")
+for context, color in [(200, "#009e73"), (1000, "#0072b2"), (8000, "#d55e00"), (64000, "#cc79a7")]:
+    most = largest_batch(context, model, machine, seconds=1.0)
+    batches = np.unique(np.geomspace(1, most, 40).astype(int)).tolist()
+    operations = 2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"]
+    times = [
+        least_seconds(b * operations, decode_bytes(b, context, **model), speed, bandwidth) for b in batches
+    ]
+    rates = [b / taken for b, taken in zip(batches, times, strict=True)]
+    axes.loglog(batches, rates, ".-", color=color)
+    axes.annotate(f"{context:,} positions", (batches[-1], rates[-1]), (-4, 6), textcoords="offset points", ha="right")
+    print(f"{context:6,} positions: at most {most:5,} texts, {rates[-1]:9,.0f} tokens per second")
+axes.axvline(critical_batch(speed, bandwidth, 2), color="0.5", linestyle=":")
+axes.set(xlabel="texts at a time", ylabel="tokens per second, at best", title="8 billion parameters")
+axes.margins(y=0.15)
 
 # %% think [markdown]
 # ## To think about: nearly linear?
@@ -448,6 +706,23 @@ figure.tight_layout()
 # Llama 3: its keys and values are d_model / 4 wide, each shared by four query heads, and its MLP has three matrices, as
 # large as (d_model, 3.5 d_model). Where does its crossover lie, and what does that say about a model with
 # d_model = 4096 that reads 2000 tokens? There are no points for it, and no check.
+#
+# <details><summary>An answer</summary>
+#
+# With $f(n) = 8\, n\, d^2 + 4\, n^2 d$, where $d$ is d_model, the slope is
+#
+# $$
+# p = \frac{n\, f'(n)}{f(n)} = \frac{8\, n\, d^2 + 8\, n^2 d}{8\, n\, d^2 + 4\, n^2 d} = 1 + \frac{n}{n + 2\, d} .
+# $$
+#
+# At the crossover, $n = 2\, d$, it is 1.5. It is above 1.9 where $n > 0.9\, (n + 2\, d)$, from $n = 18\, d$ on.
+#
+# The block: queries and output take $2 \cdot 2\, n\, d^2$, keys and values $2 \cdot 2\, n\, d^2 / 4$, and the MLP
+# $3 \cdot 2 \cdot 3.5\, n\, d^2$, together $26\, n\, d^2$. Sharing keys saves nothing in the two products, $4\, n^2 d$. So the crossover
+# lies at $n = 6.5\, d$, which is 26,624 for $d = 4096$. Of 2000 tokens the products take $n / (n + 6.5\, d)$, 7% of the
+# operations: here the part with the square hardly counts.
+#
+# </details>
 
 # %%
 # Yours: the stretch task, or anything else.

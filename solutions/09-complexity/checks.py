@@ -41,12 +41,19 @@ from checking.words import joined
 from specifications import (
     BYTES_TERMS,
     COUNT_TERMS,
+    DECODE_TERMS,
     FLOPS_TERMS,
+    SECONDS_TERMS,
+    balanced,
     both,
     bytes_of_weights,
+    cached,
     four_projections,
+    limits,
+    longer,
     matrix_product,
     numbers_in,
+    read_in_a_step,
     slope,
     two_products,
 )
@@ -64,6 +71,10 @@ suite = Suite(
         "parameter_count": "chapter 9, Counting parameters",
         "crossover_length": "chapter 9, Where the two costs cross",
         "fit_exponent": "chapter 9, By the clock",
+        "decode_bytes": "chapter 9, What a machine allows",
+        "least_seconds": "chapter 9, What a machine allows",
+        "critical_batch": "chapter 9, What a machine allows",
+        "largest_batch": "chapter 9, What a machine allows",
     },
 )
 check = suite.check
@@ -716,6 +727,340 @@ def fit_exponent_inputs(fit_exponent, draw):
     expect_inputs_kept(fit_exponent, ["lengths", "seconds"], lengths[::-1].astype(float), seconds[::-1].copy())
 
 
+# decode_bytes
+
+
+MODEL_NAMES = ["num_layers", "d_model", "num_kv_heads", "d_head", "num_parameters", "bytes_per_number"]
+DECODE_NAMES = ["batch", "context", *MODEL_NAMES]
+REAL = [  # models as there are, with 8 and with 70 billion parameters
+    {"num_layers": 32, "d_model": 4096, "num_kv_heads": 8, "num_parameters": 8_030_261_248},
+    {"num_layers": 80, "d_model": 8192, "num_kv_heads": 8, "num_parameters": 70_553_706_496},
+]
+
+
+def models(draw, count):
+    """Return so many models, in which several heads of queries share one head of keys."""
+    found = []
+    for _ in range(count):
+        num_layers, num_kv_heads, d_head = draw.sizes(3)
+        d_model = num_kv_heads * d_head * int(draw.rng.choice([2, 4]))
+        numbers = int(draw.rng.integers(2000, 50000)), int(draw.rng.choice([1, 2, 4]))
+        found.append(dict(zip(MODEL_NAMES, (num_layers, d_model, num_kv_heads, d_head, *numbers), strict=True)))
+    return found
+
+
+def steps(draw, count):
+    """Return the arguments of so many decoding steps."""
+    return [(*draw.sizes(2), *model.values()) for model in models(draw, count)]
+
+
+def decode_explained(decode_bytes, draw):
+    return explained(decode_bytes, steps(draw, 30), DECODE_TERMS)
+
+
+@check(weight=0.5)
+def decode_bytes_number(decode_bytes, draw):
+    """The result is one number."""
+    as_number(decode_bytes(*steps(draw, 1)[0]))
+
+
+def expect_read(decode_bytes, draw, part_of, wanted_of, message):
+    """Fail with a message unless a part of the bytes, had from those for c and for 2 c, is what it should be."""
+    for batch, context, *model in steps(draw, 3):
+        once, twice = (as_number(decode_bytes(batch, length, *model)) for length in (context, 2 * context))
+        part, wanted = part_of(once, twice), wanted_of(batch, context, *model)
+        if abs(part - wanted) > EXACT * abs(once):
+            said = Message(
+                message,
+                arguments=named((batch, context, *model), DECODE_NAMES),
+                double=2 * context,
+                once=written(once),
+                twice=written(twice),
+                part=written(part),
+                wanted=written(wanted),
+            )
+            raise failed(said, decode_explained(decode_bytes, draw))
+
+
+@check(weight=1.5, needs=[decode_bytes_number])
+def decode_bytes_parameters(decode_bytes, draw):
+    """The part that does not depend on the context is the bytes of all parameters, once for the whole batch."""
+    expect_read(
+        decode_bytes,
+        draw,
+        lambda once, twice: 2 * once - twice,
+        lambda *call: read_in_a_step(*call) - cached(*call),
+        "For {arguments} the result is {once}, and for context = {double} it is {twice}. Of the first, {part} does "
+        "not depend on the context, and should be {wanted}.",
+    )
+
+
+@check(weight=2, needs=[decode_bytes_number])
+def decode_bytes_caches(decode_bytes, draw):
+    """The part that grows in proportion to the context is the bytes of the caches of all texts."""
+    expect_read(
+        decode_bytes,
+        draw,
+        lambda once, twice: twice - once,
+        cached,
+        "For {arguments} the result is {once}, and for context = {double} it is {twice}. Of the first, {part} grows "
+        "in proportion to the context, and should be {wanted}.",
+    )
+
+
+@check(weight=1.5, needs=[decode_bytes_parameters, decode_bytes_caches])
+def decode_bytes_values(decode_bytes, draw):
+    """The count is right for sizes that differ, for sizes that are all alike, for long texts, and for sizes of 1."""
+    (k,) = draw.sizes(1)
+    batch, context, *model = steps(draw, 1)[0]
+    calls = [
+        *steps(draw, 4),
+        (k, k, k, k, 1, k, k, 2),
+        (batch, draw.long(), *model),
+        (draw.long(), context, *model),
+        (1, context, *model),
+        (batch, 1, *model),
+        (1, 1, 1, 1, 1, 1, 1, 1),
+    ]
+    why = functools.partial(decode_explained, decode_bytes, draw)
+    expect_counts(decode_bytes, calls, read_in_a_step, DECODE_NAMES, why)
+
+
+@check(weight=0.5, needs=[decode_bytes_values])
+def decode_bytes_large(decode_bytes, draw):
+    """Models of billions of parameters are counted as well: nothing overflows, and no array is made."""
+    contexts = 1_000_000 + draw.sizes(1)[0], 8192
+    calls = [
+        (batch, context, own["num_layers"], own["d_model"], own["num_kv_heads"], 128, own["num_parameters"], 2)
+        for own, batch, context in zip(REAL, (16, 3), contexts, strict=True)
+    ]
+    expect_counts(decode_bytes, calls, read_in_a_step, DECODE_NAMES, lambda: "")
+
+
+# least_seconds
+
+
+STEP_NAMES = ["operations", "moved_bytes", "operations_per_second", "bytes_per_second"]
+
+
+def bound_by(draw, arithmetic, orders=1.0):
+    """Return a step and a machine, (operations, moved_bytes, operations_per_second, bytes_per_second).
+
+    The time of arithmetic is 1.3 to 2.5 times that of moving bytes, or the other way about; the machine's two numbers
+    differ by so many powers of ten.
+    """
+    longer_one = float(draw.rng.uniform(0.2, 5))
+    shorter = longer_one / float(draw.rng.uniform(1.3, 2.5))
+    speed = float(draw.rng.uniform(20, 90))
+    bandwidth = speed * 10 ** float(orders * draw.rng.choice([-1, 1]) * draw.rng.uniform(0.3, 0.9))
+    times = (longer_one, shorter) if arithmetic else (shorter, longer_one)
+    return times[0] * speed, times[1] * bandwidth, speed, bandwidth
+
+
+def expect_longer(least_seconds, calls):
+    why = functools.partial(explained, least_seconds, calls, SECONDS_TERMS)
+    expect_counts(least_seconds, calls, longer, STEP_NAMES, why)
+
+
+@check(weight=0.5)
+def least_seconds_number(least_seconds, draw):
+    """The result is one number."""
+    as_number(least_seconds(*bound_by(draw, True)))
+
+
+@check(weight=1, needs=[least_seconds_number])
+def least_seconds_arithmetic(least_seconds, draw):
+    """Where arithmetic takes longer than moving the bytes, the result is the time of arithmetic."""
+    expect_longer(least_seconds, [bound_by(draw, True) for _ in range(12)])
+
+
+@check(weight=1, needs=[least_seconds_number])
+def least_seconds_traffic(least_seconds, draw):
+    """Where moving the bytes takes longer than arithmetic, the result is the time of moving them."""
+    expect_longer(least_seconds, [bound_by(draw, False) for _ in range(12)])
+
+
+@check(weight=0.5, needs=[least_seconds_arithmetic, least_seconds_traffic])
+def least_seconds_machines(least_seconds, draw):
+    """Steps without operations and without bytes, whole numbers, and machines of any size give the right time too."""
+    operations, moved, speed, bandwidth = bound_by(draw, True)
+    calls = [
+        (0, moved, speed, bandwidth),
+        (operations, 0, speed, bandwidth),
+        (600, 200, 300, 50),
+        (900, 200, 300, 100),
+    ]
+    for scale in (1e12, 1e15, 1e-6):
+        calls += [
+            (scale * a, scale * b, scale * c, scale * d)
+            for a, b, c, d in [bound_by(draw, own) for own in (True, False)]
+        ]
+    calls += [(c * 1e-6, 0.5 * d * 1e-6, c, d) for _, _, c, d in [bound_by(draw, True)]]  # a microsecond
+    expect_counts(least_seconds, calls, longer, STEP_NAMES, lambda: "")
+
+
+# critical_batch
+
+
+BATCH_NAMES = ["operations_per_second", "bytes_per_second", "bytes_per_number"]
+
+
+def rates(draw, count):
+    """Return so many machines, with the bytes of a number."""
+    return [
+        (float(speed), float(bandwidth), float(draw.rng.choice([0.5, 1, 2, 4, 8])))
+        for speed, bandwidth in zip(draw.rng.uniform(500, 900, count), draw.rng.uniform(3, 90, count), strict=True)
+    ]
+
+
+@check(weight=0.5)
+def critical_batch_number(critical_batch, draw):
+    """The result is one number."""
+    as_number(critical_batch(*rates(draw, 1)[0]))
+
+
+def expect_balanced(critical_batch, calls):
+    """Fail unless each result is the batch at which the operations of a parameter take as long as reading it."""
+    for call in calls:
+        batch = as_number(critical_batch(*call))
+        arithmetic, reading = balanced(batch, *call)
+        if abs(arithmetic - reading) > EXACT * reading:
+            message = Message(
+                "For {arguments} the result is {batch}. With so many texts, the operations of each parameter take "
+                "{arithmetic} seconds, and reading it takes {reading}.",
+                arguments=named([f"{own:.6g}" for own in call], BATCH_NAMES),
+                batch=written(batch),
+                arithmetic=f"{arithmetic:.6g}",
+                reading=f"{reading:.6g}",
+            )
+            found = explained(critical_batch, calls, {"1": lambda *call: 1.0}, BATCH_NAMES) if len(calls) > 9 else ""
+            raise failed(message, found, tells=False)
+
+
+@check(weight=2, needs=[critical_batch_number])
+def critical_batch_balanced(critical_batch, draw):
+    """At that batch, the operations with a matrix take as long as reading it."""
+    expect_balanced(critical_batch, rates(draw, 24))
+
+
+@check(weight=0.5, needs=[critical_batch_balanced])
+def critical_batch_machines(critical_batch, draw):
+    """It is right for fast machines, and below 1 where even one text is limited by arithmetic."""
+    calls = [(3e12 * speed, 2e10 * bandwidth, size) for speed, bandwidth, size in rates(draw, 3)]
+    calls += [(bandwidth, speed, size) for speed, bandwidth, size in rates(draw, 3)]
+    expect_balanced(critical_batch, [*calls, (990, 30, 2), (7, 2, 1)])
+
+
+# largest_batch
+
+
+MACHINE_NAMES = ["memory_bytes", "operations_per_second", "bytes_per_second"]
+FAR = 4.0
+
+
+def limited(draw, by, batch, model=None, context=None):
+    """Return arguments of `largest_batch` for which the result is `batch`; the other limits are FAR times as large.
+
+    `by` is "memory", "bytes" or "operations". The limit lies between that batch and the next one, well off both.
+    """
+    model = model or models(draw, 1)[0]
+    context = context or draw.sizes(1)[0]
+    parameters = model["num_parameters"] * model["bytes_per_number"]
+    cache = cached(1, context, *model.values())
+    work = limits(context, model, {"operations_per_second": 1.0}, 1.0)["work"]
+    off = float(draw.rng.uniform(0.25, 0.75))
+    allowed = {own: (batch + off) * (1.0 if own == by else FAR) for own in ("memory", "bytes", "operations")}
+    seconds = float(draw.rng.uniform(0.05, 0.5))
+    machine = {
+        "memory_bytes": int(parameters + cache * allowed["memory"]),
+        "operations_per_second": work * allowed["operations"] / seconds,
+        "bytes_per_second": (parameters + cache * allowed["bytes"]) / seconds,
+    }
+    return context, model, machine, seconds
+
+
+def expect_batch(largest_batch, cases):
+    """Fail unless the result is the largest batch that all limits allow; say what each alone would allow."""
+    largest_batch.ahead(cases)
+    for context, model, machine, seconds in cases:
+        got = as_number(largest_batch(context, model, machine, seconds))
+        found = limits(context, model, machine, seconds)
+        if got != found["batch"]:
+            message = Message(
+                "For context = {context}, {model}, {machine} and seconds = {seconds} the result should be {wanted}, "
+                "and is {got}. Memory alone would allow {memory}, the bytes of a step {bytes}, and its operations "
+                "{operations}.",
+                context=context,
+                model=named(model.values(), model),
+                machine=named([f"{own:.6g}" for own in machine.values()], machine),
+                seconds=f"{seconds:.4g}",
+                wanted=found["batch"],
+                got=written(got),
+                **{own: found[own] for own in ("memory", "bytes", "operations")},
+            )
+            raise Failed(message, tells=False)
+
+
+@check(weight=0.5)
+def largest_batch_number(largest_batch, draw):
+    """The result is one number."""
+    as_number(largest_batch(*limited(draw, "memory", 7)))
+
+
+def batches(draw):
+    return [int(own) for own in draw.rng.integers(5, 40, 4)]
+
+
+@check(weight=1.5, needs=[largest_batch_number])
+def largest_batch_memory(largest_batch, draw):
+    """Where memory is the limit, the result is how many caches fit beside the parameters."""
+    expect_batch(largest_batch, [limited(draw, "memory", batch) for batch in batches(draw)])
+
+
+@check(weight=1.5, needs=[largest_batch_number])
+def largest_batch_bytes(largest_batch, draw):
+    """Where the bytes of a step take the time, the result is the largest batch whose bytes are moved in time."""
+    expect_batch(largest_batch, [limited(draw, "bytes", batch) for batch in batches(draw)])
+
+
+@check(weight=1.5, needs=[largest_batch_number])
+def largest_batch_operations(largest_batch, draw):
+    """Where the operations of a step take the time, the result is the largest batch that is computed in time."""
+    expect_batch(largest_batch, [limited(draw, "operations", batch) for batch in batches(draw)])
+
+
+@check(weight=0.5, needs=[largest_batch_memory, largest_batch_bytes, largest_batch_operations])
+def largest_batch_none(largest_batch, draw):
+    """If not even one text fits, or none gets its token in time, the result is 0; if one does, it is 1."""
+    cases = [limited(draw, by, batch) for by in ("memory", "bytes", "operations") for batch in (0, 1)]
+    for by in ("memory_bytes", "bytes_per_second"):  # the parameters alone are too much
+        context, model, machine, seconds = limited(draw, "operations", 9)
+        cases.append((context, model, {**machine, by: type(machine[by])(machine[by] / 100)}, seconds))
+    expect_batch(largest_batch, cases)
+
+
+@check(weight=0.5, needs=[largest_batch_memory])
+def largest_batch_full(largest_batch, draw):
+    """A batch that fills the memory to the last byte fits, and one byte less is too little for it."""
+    cases = []
+    for batch in batches(draw):
+        context, model, machine, seconds = limited(draw, "memory", batch)
+        full = read_in_a_step(batch, context, *model.values())
+        cases += [(context, model, {**machine, "memory_bytes": own}, seconds) for own in (full, full - 1)]
+    expect_batch(largest_batch, cases)
+
+
+@check(weight=0.5, needs=[largest_batch_memory, largest_batch_bytes, largest_batch_operations])
+def largest_batch_large(largest_batch, draw):
+    """Models of billions of parameters, thousands of texts, and long texts are right too."""
+    real = {name: {**REAL[0], "d_head": 128, "bytes_per_number": 2}[name] for name in MODEL_NAMES}
+    alike = dict.fromkeys(MODEL_NAMES, 4) | {"d_model": 16, "num_parameters": 4000}
+    cases = [limited(draw, by, 20, real, 8192) for by in ("memory", "bytes", "operations")]
+    cases += [limited(draw, by, 5 * draw.long()) for by in ("memory", "operations")]
+    cases += [limited(draw, by, 11, alike, 4 * draw.long()) for by in ("bytes", "operations")]
+    expect_batch(largest_batch, cases)
+
+
 # Counts are whole numbers
 
 
@@ -740,5 +1085,10 @@ for name, arguments in [
     ("attention_bytes", (2, 4, 2, 2)),
     ("parameter_count", (4,)),
     ("crossover_length", (4,)),
+    ("decode_bytes", (2, 3, 1, 8, 2, 2, 10, 2)),
+    (
+        "largest_batch",
+        (3, dict(zip(MODEL_NAMES, (1, 8, 2, 2, 10, 2), strict=True)), dict.fromkeys(MACHINE_NAMES, 200), 9),
+    ),
 ]:
     whole(name, *arguments)

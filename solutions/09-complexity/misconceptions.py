@@ -1107,3 +1107,729 @@ def fit_exponent_centred(lengths, seconds):
     if len(x) != len(y):
         raise ValueError(f"{len(x)} lengths and {len(y)} seconds")
     return ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
+
+
+# decode_bytes: wrong
+
+
+def step_bytes(  # in parts that a mistake can take the place of
+    batch, context, num_layers, heads, width, num_parameters, size, kinds=2, texts=None, models=1
+):
+    """Return the bytes of a decoding step: of the parameters, read so many times, and of the caches."""
+    texts = batch if texts is None else texts
+    return size * (models * num_parameters + kinds * texts * context * num_layers * heads * width)
+
+
+@misconception(
+    "decode_bytes",
+    label="keys or values left out",
+    hint="Each position has a key and a value in each head. The caches are counted for one of the two.",
+)
+def decode_bytes_one_kind(b, c, num_layers, d_model, h, w, p, size):
+    return step_bytes(b, c, num_layers, h, w, p, size, kinds=1)
+
+
+@misconception(
+    "decode_bytes",
+    label="cache as wide as the model",
+    hint="The caches are counted with d_model numbers for each key. Heads of queries share keys here: all keys of a "
+    "position together are num_kv_heads * d_head wide.",
+)
+def decode_bytes_full_width(b, c, num_layers, d_model, h, w, p, size):
+    return step_bytes(b, c, num_layers, 1, d_model, p, size)
+
+
+@misconception(
+    "decode_bytes",
+    label="width of the model in every head",
+    hint="A head is d_head wide, and not d_model.",
+)
+def decode_bytes_model_in_heads(b, c, num_layers, d_model, h, w, p, size):
+    return step_bytes(b, c, num_layers, h, d_model, p, size)
+
+
+@misconception(
+    "decode_bytes",
+    label="parameters read for each text",
+    hint="The parameters are counted once for each text. A parameter that is read serves the whole batch.",
+)
+def decode_bytes_parameters_per_text(b, c, num_layers, d_model, h, w, p, size):
+    return step_bytes(b, c, num_layers, h, w, p, size, models=b)
+
+
+@misconception(
+    "decode_bytes",
+    label="parameters counted for each layer",
+    hint="`num_parameters` is the number of the whole model: all of its layers are in it.",
+)
+def decode_bytes_parameters_per_layer(b, c, num_layers, d_model, h, w, p, size):
+    return step_bytes(b, c, num_layers, h, w, p, size, models=num_layers)
+
+
+@misconception(
+    "decode_bytes",
+    label="cache of one text only",
+    hint="Each text of the batch has a cache of its own, and the step reads all of them.",
+)
+def decode_bytes_one_cache(b, c, num_layers, d_model, h, w, p, size):
+    return step_bytes(b, c, num_layers, h, w, p, size, texts=1)
+
+
+@misconception(
+    "decode_bytes",
+    label="cache of one layer only",
+    hint="Each layer has keys and values of its own.",
+)
+def decode_bytes_one_layer(b, c, num_layers, d_model, h, w, p, size):
+    return step_bytes(b, c, 1, h, w, p, size)
+
+
+@misconception(
+    "decode_bytes",
+    label="cache of one head only",
+    hint="The caches are those of one head. There are num_kv_heads heads in each layer.",
+)
+def decode_bytes_one_head(b, c, num_layers, d_model, h, w, p, size):
+    return step_bytes(b, c, num_layers, 1, w, p, size)
+
+
+@misconception(
+    "decode_bytes",
+    label="one number for each key",
+    hint="A key is a vector with d_head numbers.",
+)
+def decode_bytes_scalar_keys(b, c, num_layers, d_model, h, w, p, size):
+    return step_bytes(b, c, num_layers, h, 1, p, size)
+
+
+@misconception(
+    "decode_bytes",
+    label="newest position only",
+    hint="The new token looks at all positions of its text: all of their keys and values are read.",
+)
+def decode_bytes_one_position(b, c, num_layers, d_model, h, w, p, size):
+    return step_bytes(b, 1, num_layers, h, w, p, size)
+
+
+@misconception(
+    "decode_bytes",
+    label="square of the context",
+    hint="A step has one query for each text, so that each key is read once: context stands once, without a square.",
+)
+def decode_bytes_square(b, c, num_layers, d_model, h, w, p, size):
+    return step_bytes(b, c**2, num_layers, h, w, p, size)
+
+
+@misconception(
+    "decode_bytes",
+    label="parameters left out",
+    hint="These are the caches alone. The step reads all parameters as well.",
+)
+def decode_bytes_without_parameters(b, c, num_layers, d_model, h, w, p, size):
+    return step_bytes(b, c, num_layers, h, w, 0, size)
+
+
+@misconception(
+    "decode_bytes",
+    label="caches left out",
+    hint="These are the parameters alone. The step reads the cache of each text as well.",
+)
+def decode_bytes_without_caches(b, c, num_layers, d_model, h, w, p, size):
+    return step_bytes(0, c, num_layers, h, w, p, size)
+
+
+@misconception(
+    "decode_bytes",
+    label="numbers counted, not bytes",
+    hint="This is how many numbers are read. Each has `bytes_per_number` bytes.",
+)
+def decode_bytes_numbers(b, c, num_layers, d_model, h, w, p, size):
+    return step_bytes(b, c, num_layers, h, w, p, 1)
+
+
+@misconception(
+    "decode_bytes",
+    label="cache counted in numbers",
+    hint="The parameters are counted in bytes, and the caches in numbers: multiply both by `bytes_per_number`.",
+)
+def decode_bytes_cache_in_numbers(b, c, num_layers, d_model, h, w, p, size):
+    return p * size + step_bytes(b, c, num_layers, h, w, 0, 1)
+
+
+@misconception(
+    "decode_bytes",
+    label="parameters counted in numbers",
+    hint="The caches are counted in bytes, and the parameters in numbers: multiply both by `bytes_per_number`.",
+)
+def decode_bytes_parameters_in_numbers(b, c, num_layers, d_model, h, w, p, size):
+    return p + step_bytes(b, c, num_layers, h, w, 0, size)
+
+
+@misconception(
+    "decode_bytes",
+    label="bits instead of bytes",
+    hint="`bytes_per_number` counts in bytes already.",
+)
+def decode_bytes_bits(b, c, num_layers, d_model, h, w, p, size):
+    return step_bytes(b, c, num_layers, h, w, p, 8 * size)
+
+
+@misconception(
+    "decode_bytes",
+    label="bytes for each token",
+    hint="The result is divided by the batch. Return the bytes of the whole step.",
+)
+def decode_bytes_per_token(b, c, num_layers, d_model, h, w, p, size):
+    return step_bytes(b, c, num_layers, h, w, p, size) / b
+
+
+@misconception(
+    "decode_bytes",
+    label="in gigabytes",
+    hint="The result is divided by 10⁹. Return the number of bytes itself.",
+)
+def decode_bytes_gigabytes(b, c, num_layers, d_model, h, w, p, size):
+    return step_bytes(b, c, num_layers, h, w, p, size) / 1e9
+
+
+@misconception(
+    "decode_bytes",
+    label="overflow of 32 bits",
+    hint="The numbers have 32 bits (`np.int32`), and from 2³¹ on they begin again below 0. Use Python's own whole "
+    "numbers, which have no end.",
+)
+def decode_bytes_in_32_bits(b, c, num_layers, d_model, h, w, p, size):
+    caches = np.prod(np.array([2, b, c, num_layers, h, w, size], dtype=np.int32), dtype=np.int32)
+    return p * size + int(caches)
+
+
+@misconception(
+    "decode_bytes",
+    label="context capped at 512",
+    hint="From 512 positions on nothing is added: a length is written into the code. Use `context`.",
+)
+def decode_bytes_512_positions(b, c, num_layers, d_model, h, w, p, size):
+    return step_bytes(b, min(c, 512), num_layers, h, w, p, size)
+
+
+# decode_bytes: right
+
+
+@families("returns nothing", "a float instead of an int")
+@right("decode_bytes")
+def decode_bytes_formula(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    numbers = num_parameters + 2 * batch * context * num_layers * num_kv_heads * d_head
+    return numbers * bytes_per_number
+
+
+# least_seconds: wrong
+
+
+@misconception(
+    "least_seconds",
+    label="both times added",
+    hint="The two times are added, as if the machine first moved all bytes and then computed. At best it does both "
+    "at the same time.",
+)
+def least_seconds_sum(operations, moved_bytes, operations_per_second, bytes_per_second):
+    return operations / operations_per_second + moved_bytes / bytes_per_second
+
+
+@misconception(
+    "least_seconds",
+    label="the shorter time",
+    hint="After the shorter of the two times, the step is not done: the other limit takes longer.",
+)
+def least_seconds_shorter(operations, moved_bytes, operations_per_second, bytes_per_second):
+    return min(operations / operations_per_second, moved_bytes / bytes_per_second)
+
+
+@misconception(
+    "least_seconds",
+    label="time of the operations alone",
+    hint="The bytes take time as well, and for some steps they take longer.",
+)
+def least_seconds_operations(operations, moved_bytes, operations_per_second, bytes_per_second):
+    return operations / operations_per_second
+
+
+@misconception(
+    "least_seconds",
+    label="time of the bytes alone",
+    hint="The operations take time as well, and for some steps they take longer.",
+)
+def least_seconds_bytes(operations, moved_bytes, operations_per_second, bytes_per_second):
+    return moved_bytes / bytes_per_second
+
+
+@misconception(
+    "least_seconds",
+    label="mean of both times",
+    hint="The mean of the two times is below the longer one, and no step can be done before both are over.",
+)
+def least_seconds_mean(operations, moved_bytes, operations_per_second, bytes_per_second):
+    return (operations / operations_per_second + moved_bytes / bytes_per_second) / 2
+
+
+@misconception(
+    "least_seconds",
+    label="ratios upside down",
+    hint="Operations per second divided by operations is how many such steps fit into a second. A time is the other "
+    "way about: operations divided by operations per second.",
+)
+def least_seconds_upside_down(operations, moved_bytes, operations_per_second, bytes_per_second):
+    return max(
+        operations_per_second / operations if operations else 0.0,
+        bytes_per_second / moved_bytes if moved_bytes else 0.0,
+    )
+
+
+@misconception(
+    "least_seconds",
+    label="speed and bandwidth exchanged",
+    hint="The operations are divided by bytes per second, and the bytes by operations per second.",
+)
+def least_seconds_exchanged(operations, moved_bytes, operations_per_second, bytes_per_second):
+    return max(operations / bytes_per_second, moved_bytes / operations_per_second)
+
+
+@misconception(
+    "least_seconds",
+    label="larger number decides, not longer time",
+    hint="The two numbers of the step are compared, operations with bytes. Compare the two times: a machine may be "
+    "slow in one of them.",
+)
+def least_seconds_by_numbers(operations, moved_bytes, operations_per_second, bytes_per_second):
+    if operations > moved_bytes:
+        return operations / operations_per_second
+    return moved_bytes / bytes_per_second
+
+
+@misconception(
+    "least_seconds",
+    label="slower rate decides, not longer time",
+    hint="The two numbers of the machine are compared. Compare the two times: a step may have many operations and "
+    "few bytes.",
+)
+def least_seconds_by_rates(operations, moved_bytes, operations_per_second, bytes_per_second):
+    if operations_per_second < bytes_per_second:
+        return operations / operations_per_second
+    return moved_bytes / bytes_per_second
+
+
+@misconception(
+    "least_seconds",
+    label="whole seconds",
+    hint="`//`, `int` or `round` makes whole seconds. Most steps take less than one.",
+)
+def least_seconds_whole(operations, moved_bytes, operations_per_second, bytes_per_second):
+    return max(operations // operations_per_second, moved_bytes // bytes_per_second)
+
+
+@misconception(
+    "least_seconds",
+    label="rounded to so many decimals",
+    hint="The time is rounded. A step of a microsecond is then 0.",
+)
+def least_seconds_rounded(operations, moved_bytes, operations_per_second, bytes_per_second):
+    return round(max(operations / operations_per_second, moved_bytes / bytes_per_second), 6)
+
+
+@misconception(
+    "least_seconds",
+    label="in milliseconds",
+    hint="The result is multiplied by 1000. Return seconds.",
+)
+def least_seconds_milliseconds(operations, moved_bytes, operations_per_second, bytes_per_second):
+    return 1000 * max(operations / operations_per_second, moved_bytes / bytes_per_second)
+
+
+@misconception(
+    "least_seconds",
+    label="both times returned",
+    hint="Both times came back together. Return the one that the step takes at least.",
+)
+def least_seconds_both(operations, moved_bytes, operations_per_second, bytes_per_second):
+    return operations / operations_per_second, moved_bytes / bytes_per_second
+
+
+@misconception(
+    "least_seconds",
+    label="divided by the bytes",
+    hint="The operations are divided by the bytes, and a step may move none. Compute the two times, and compare "
+    "them.",
+)
+def least_seconds_by_intensity(operations, moved_bytes, operations_per_second, bytes_per_second):
+    if operations / moved_bytes > operations_per_second / bytes_per_second:
+        return operations / operations_per_second
+    return moved_bytes / bytes_per_second
+
+
+# least_seconds: right
+
+
+@families("returns nothing")
+@right("least_seconds")
+def least_seconds_longer(operations, moved_bytes, operations_per_second, bytes_per_second):
+    return max(operations / operations_per_second, moved_bytes / bytes_per_second)
+
+
+# critical_batch: wrong
+
+
+@misconception(
+    "critical_batch",
+    label="bytes of a number left out",
+    hint="The two rates are compared as if each parameter had one byte. Reading a parameter moves `bytes_per_number` "
+    "bytes.",
+)
+def critical_batch_without_bytes(speed, bandwidth, size):
+    return speed / (2 * bandwidth)
+
+
+@misconception(
+    "critical_batch",
+    label="one operation for each parameter",
+    hint="Each parameter and text take 2 operations, a multiplication and an addition. One is counted.",
+)
+def critical_batch_without_two(speed, bandwidth, size):
+    return speed * size / bandwidth
+
+
+@misconception(
+    "critical_batch",
+    label="ratio of the machine alone",
+    hint="Operations per second divided by bytes per second says how many operations each byte needs. How many has a "
+    "parameter, with b texts, and how many bytes has it?",
+)
+def critical_batch_machine_alone(speed, bandwidth, size):
+    return speed / bandwidth
+
+
+@misconception(
+    "critical_batch",
+    label="divided by the bytes",
+    hint="More bytes for each number take longer to read, so that more texts are needed: `bytes_per_number` "
+    "multiplies.",
+)
+def critical_batch_divided(speed, bandwidth, size):
+    return speed / (2 * bandwidth * size)
+
+
+@misconception(
+    "critical_batch",
+    label="multiplied by 2",
+    hint="Twice the operations for each text need half as many texts: the 2 divides.",
+)
+def critical_batch_times_two(speed, bandwidth, size):
+    return 2 * speed * size / bandwidth
+
+
+@misconception(
+    "critical_batch",
+    label="upside down",
+    hint="The ratio is upside down. Write down both times for b texts, set them equal, and solve for b.",
+)
+def critical_batch_inverted(speed, bandwidth, size):
+    return 2 * bandwidth / (speed * size)
+
+
+@misconception(
+    "critical_batch",
+    label="rounded up to whole texts",
+    hint="Return the number as it comes out: `math.ceil` takes the next whole number.",
+)
+def critical_batch_rounded_up(speed, bandwidth, size):
+    return math.ceil(speed * size / (2 * bandwidth))
+
+
+@misconception(
+    "critical_batch",
+    label="decimals cut off",
+    hint="Return the number as it comes out: `//` and `int` cut it off.",
+)
+def critical_batch_rounded_down(speed, bandwidth, size):
+    return speed * size // (2 * bandwidth)
+
+
+@misconception(
+    "critical_batch",
+    label="at least one text",
+    hint="Where even one text is limited by arithmetic the number is below 1. Return it as it is.",
+)
+def critical_batch_at_least_one(speed, bandwidth, size):
+    return max(speed * size / (2 * bandwidth), 1.0)
+
+
+# critical_batch: right
+
+
+@families("returns nothing")
+@right("critical_batch")
+def critical_batch_formula(operations_per_second, bytes_per_second, bytes_per_number):
+    return operations_per_second / bytes_per_second * bytes_per_number / 2
+
+
+# largest_batch: wrong
+
+
+class Limits:
+    """The largest batch, in steps that a mistake can take the place of."""
+
+    def __call__(self, context, model, machine, seconds):
+        parameters = model["num_parameters"] * model["bytes_per_number"]
+        cache = self.cache(context, model)
+        return self.end(
+            self.memory(machine["memory_bytes"], parameters, cache),
+            self.bytes(machine["bytes_per_second"] * seconds, parameters, cache),
+            self.operations(machine["operations_per_second"] * seconds, self.work(context, model)),
+        )
+
+    def cache(self, context, model):
+        width = model["num_kv_heads"] * model["d_head"]
+        return 2 * context * model["num_layers"] * width * model["bytes_per_number"]
+
+    def work(self, context, model):
+        return 2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"]
+
+    def memory(self, most, parameters, cache):
+        return (most - parameters) // cache
+
+    def bytes(self, most, parameters, cache):
+        return (most - parameters) // cache
+
+    def operations(self, most, work):
+        return most // work
+
+    def end(self, memory, moved, operations):
+        return max(int(min(memory, moved, operations)), 0)
+
+
+def batch_with(label, hint):
+    """Declare a mistake in a step of `Limits`, as a function."""
+
+    def declare(mistake):
+        made = type(mistake.__name__, (mistake, Limits), {})()
+
+        def answer(context, model, machine, seconds):
+            return made(context, model, machine, seconds)
+
+        answer.__name__ = mistake.__name__
+        return misconception("largest_batch", label, hint)(answer)
+
+    return declare
+
+
+@batch_with("memory not looked at", "The parameters and all caches have to fit into `memory_bytes` too.")
+class largest_batch_any_memory:
+    def end(self, memory, moved, operations):
+        return super().end(math.inf, moved, operations)
+
+
+@batch_with("time not looked at", "A step may take `seconds` at most, by its bytes and by its operations.")
+class largest_batch_any_time:
+    def end(self, memory, moved, operations):
+        return super().end(memory, math.inf, math.inf)
+
+
+@batch_with(
+    "operations not looked at",
+    "The bytes are moved in time, and the operations take longer: the least time of a step is the longer of the two.",
+)
+class largest_batch_any_operations:
+    def end(self, memory, moved, operations):
+        return super().end(memory, moved, math.inf)
+
+
+@batch_with(
+    "time of the bytes not looked at",
+    "The operations are done in time, and moving the bytes takes longer: the least time of a step is the longer of "
+    "the two.",
+)
+class largest_batch_any_bytes:
+    def end(self, memory, moved, operations):
+        return super().end(memory, math.inf, operations)
+
+
+@batch_with("largest of the limits", "A batch has to keep all limits: the smallest of them decides.")
+class largest_batch_loosest:
+    def end(self, memory, moved, operations):
+        return max(int(max(memory, moved, operations)), 0)
+
+
+@batch_with(
+    "parameters don't take memory",
+    "The parameters are in the memory too: take their bytes off before the caches are counted.",
+)
+class largest_batch_memory_of_caches:
+    def memory(self, most, parameters, cache):
+        return most // cache
+
+
+@batch_with(
+    "parameters don't take time to read",
+    "A step reads all parameters as well: take the time for them off before the caches are counted.",
+)
+class largest_batch_time_of_caches:
+    def bytes(self, most, parameters, cache):
+        return (most if most >= parameters else 0) // cache
+
+
+@batch_with(
+    "parameters for each text",
+    "The parameters are in memory once, and are read once for the whole batch. They are counted for each text.",
+)
+class largest_batch_parameters_per_text:
+    def memory(self, most, parameters, cache):
+        return most // (parameters + cache)
+
+    def bytes(self, most, parameters, cache):
+        return most // (parameters + cache)
+
+
+@batch_with("keys or values left out", "A cache has a key and a value for each position and head.")
+class largest_batch_one_kind:
+    def cache(self, context, model):
+        return super().cache(context, model) // 2
+
+
+@batch_with(
+    "cache as wide as the model",
+    "All keys of a position together are num_kv_heads * d_head wide, and not d_model: heads of queries share them.",
+)
+class largest_batch_wide_cache:
+    def cache(self, context, model):
+        return 2 * context * model["num_layers"] * model["d_model"] * model["bytes_per_number"]
+
+
+@batch_with(
+    "operations of scores and sums left out",
+    "In each layer, a text has 4 context d_model operations for the scores and the weighted sums as well.",
+)
+class largest_batch_parameters_work:
+    def work(self, context, model):
+        return 2 * model["num_parameters"]
+
+
+@batch_with(
+    "scores as wide as the keys",
+    "The operations are counted with num_kv_heads * d_head for d_model. Each head of queries has scores of its own, "
+    "also where it shares its keys.",
+)
+class largest_batch_narrow_work:
+    def work(self, context, model):
+        width = model["num_kv_heads"] * model["d_head"]
+        return 2 * model["num_parameters"] + 4 * context * width * model["num_layers"]
+
+
+@batch_with(
+    "scores of one layer only",
+    "Each layer has scores and weighted sums: 4 context d_model operations in each.",
+)
+class largest_batch_work_of_one_layer:
+    def work(self, context, model):
+        return 2 * model["num_parameters"] + 4 * context * model["d_model"]
+
+
+@batch_with("one operation for each parameter", "Each parameter takes 2 operations for each text.")
+class largest_batch_half_the_work:
+    def work(self, context, model):
+        return super().work(context, model) - model["num_parameters"]
+
+
+@batch_with("rounded up", "The next whole number is above the limit. Round down: `//` or `math.floor`.")
+class largest_batch_one_too_many:
+    def memory(self, most, parameters, cache):
+        return -((parameters - most) // cache)
+
+    def bytes(self, most, parameters, cache):
+        return -((parameters - most) // cache)
+
+    def operations(self, most, work):
+        return -(-most // work)
+
+
+@batch_with("not rounded", "A batch is a whole number of texts. Round down: `//` or `math.floor`.")
+class largest_batch_fraction:
+    def memory(self, most, parameters, cache):
+        return (most - parameters) / cache
+
+    def bytes(self, most, parameters, cache):
+        return (most - parameters) / cache
+
+    def operations(self, most, work):
+        return most / work
+
+    def end(self, memory, moved, operations):
+        return max(min(memory, moved, operations), 0)
+
+
+@batch_with(
+    "a full memory refused",
+    "A batch that fills the memory to the last byte fits: compare with `<=`, not `<`.",
+)
+class largest_batch_not_full:
+    def memory(self, most, parameters, cache):
+        return (most - parameters - 1) // cache
+
+
+@batch_with(
+    "result below 0", "Where the parameters alone are too much the result is below 0. Return 0: `max(..., 0)`."
+)
+class largest_batch_below_zero:
+    def end(self, memory, moved, operations):
+        return int(min(memory, moved, operations))
+
+
+@batch_with("at least one text", "Where not even one text fits, or gets its token in time, the result is 0.")
+class largest_batch_at_least_one:
+    def end(self, memory, moved, operations):
+        return max(super().end(memory, moved, operations), 1)
+
+
+@batch_with(
+    "search that ends too early",
+    "The search ends at some number of texts. Go on until a batch breaks a limit, or use a formula.",
+)
+class largest_batch_search:
+    def end(self, memory, moved, operations):
+        return min(super().end(memory, moved, operations), 1000)
+
+
+@misconception(
+    "largest_batch",
+    label="both times added",
+    hint="The time of the bytes and that of the operations are added. `least_seconds` is the longer of the two: both "
+    "go on at the same time.",
+)
+def largest_batch_sum_of_times(context, model, machine, seconds):
+    limits = Limits()
+    parameters, cache = model["num_parameters"] * model["bytes_per_number"], limits.cache(context, model)
+    each = cache / machine["bytes_per_second"] + limits.work(context, model) / machine["operations_per_second"]
+    left = seconds - parameters / machine["bytes_per_second"]
+    return max(int(min(limits.memory(machine["memory_bytes"], parameters, cache), left // each)), 0)
+
+
+@misconception(
+    "largest_batch",
+    label="seconds for all texts, one by one",
+    hint="The time is shared out among the texts, as if one came after the other. All get their token in the same "
+    "step, which may take `seconds`.",
+)
+def largest_batch_one_by_one(context, model, machine, seconds):
+    limits = Limits()
+    parameters, cache = model["num_parameters"] * model["bytes_per_number"], limits.cache(context, model)
+    alone = max(
+        (parameters + cache) / machine["bytes_per_second"],
+        limits.work(context, model) / machine["operations_per_second"],
+    )
+    return max(int(min(limits.memory(machine["memory_bytes"], parameters, cache), seconds // alone)), 0)
+
+
+# largest_batch: right
+
+
+@families("returns nothing", "a float instead of an int")
+@right("largest_batch")
+def largest_batch_smallest_limit(context, model, machine, seconds):
+    return Limits()(context, model, machine, seconds)

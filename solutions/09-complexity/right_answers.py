@@ -4,6 +4,7 @@ Some let broadcasting do as it likes, and miss advice alone: these earn all poin
 """
 
 import math
+from fractions import Fraction
 
 import numpy as np
 
@@ -224,3 +225,197 @@ def fit_exponent_ratios(lengths, seconds):
     n, t = np.asarray(lengths) / lengths[0], np.asarray(seconds) / seconds[0]
     fits(n.size, t.size, "number of points")
     return np.polyfit(np.log(n), np.log(t), 1)[0]
+
+
+# decode_bytes
+
+
+@right("decode_bytes")
+def decode_bytes_text_by_text(
+    batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number
+):
+    total = num_parameters * bytes_per_number
+    for _ in range(batch):
+        for _ in range(num_layers):
+            keys = context * num_kv_heads * d_head * bytes_per_number
+            values = keys
+            total += keys + values
+    return total
+
+
+@right("decode_bytes")
+def decode_bytes_of_shapes(
+    batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number
+):
+    cache = (2, num_layers, batch, num_kv_heads, context, d_head)
+    return (math.prod(cache) + num_parameters) * bytes_per_number
+
+
+@right("decode_bytes")
+def decode_bytes_per_position(
+    batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number
+):
+    position = 2 * num_kv_heads * d_head * bytes_per_number * num_layers  # of one text
+    return position * batch * context + num_parameters * bytes_per_number
+
+
+@right("decode_bytes")
+def decode_bytes_floating(
+    batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number
+):
+    return float(num_parameters) * bytes_per_number + 2.0 * batch * context * num_layers * num_kv_heads * d_head * (
+        bytes_per_number
+    )
+
+
+@right("decode_bytes")
+def decode_bytes_in_64_bits(
+    batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number
+):
+    sizes = np.array([batch, context, num_layers, num_kv_heads, 2 * d_head], dtype=np.int64)
+    return (np.prod(sizes) + num_parameters) * bytes_per_number
+
+
+# least_seconds
+
+
+@right("least_seconds")
+def least_seconds_compared(operations, moved_bytes, operations_per_second, bytes_per_second):
+    computing = operations / operations_per_second
+    moving = moved_bytes / bytes_per_second
+    if computing > moving:
+        return computing
+    return moving
+
+
+@right("least_seconds")
+def least_seconds_multiplied(operations, moved_bytes, operations_per_second, bytes_per_second):
+    if operations * bytes_per_second > moved_bytes * operations_per_second:
+        return operations / operations_per_second
+    return moved_bytes / bytes_per_second
+
+
+@right("least_seconds")
+def least_seconds_of_an_array(operations, moved_bytes, operations_per_second, bytes_per_second):
+    return (np.array([operations, moved_bytes]) / np.array([operations_per_second, bytes_per_second])).max()
+
+
+@right("least_seconds")
+def least_seconds_exactly(operations, moved_bytes, operations_per_second, bytes_per_second):
+    computing = Fraction(operations) / Fraction(operations_per_second)
+    return max(computing, Fraction(moved_bytes) / Fraction(bytes_per_second))
+
+
+@right("least_seconds")
+def least_seconds_attainable(operations, moved_bytes, operations_per_second, bytes_per_second):
+    # The roofline as it is drawn: the speed that a step of this intensity can reach.
+    if not moved_bytes or not operations:
+        return operations / operations_per_second + moved_bytes / bytes_per_second
+    return operations / min(operations_per_second, operations / moved_bytes * bytes_per_second)
+
+
+# critical_batch
+
+
+@right("critical_batch")
+def critical_batch_two_times(operations_per_second, bytes_per_second, bytes_per_number):
+    per_text = 2 / operations_per_second
+    reading = bytes_per_number / bytes_per_second
+    return reading / per_text
+
+
+@right("critical_batch")
+def critical_batch_intensity(operations_per_second, bytes_per_second, bytes_per_number):
+    balance = operations_per_second / bytes_per_second  # operations for each byte
+    return balance / (2 / bytes_per_number)
+
+
+@right("critical_batch")
+def critical_batch_bisection(operations_per_second, bytes_per_second, bytes_per_number):
+    low, high = 0.0, 1e30
+    for _ in range(200):
+        batch = (low + high) / 2
+        if 2 * batch / operations_per_second < bytes_per_number / bytes_per_second:
+            low = batch
+        else:
+            high = batch
+    return high
+
+
+@right("critical_batch")
+def critical_batch_exactly(operations_per_second, bytes_per_second, bytes_per_number):
+    return Fraction(operations_per_second) * Fraction(bytes_per_number) / (2 * Fraction(bytes_per_second))
+
+
+@right("critical_batch")
+def critical_batch_line(operations_per_second, bytes_per_second, bytes_per_number):
+    return np.roots([2 / operations_per_second, -bytes_per_number / bytes_per_second])[0]
+
+
+# largest_batch
+
+
+def step(batch, context, model):
+    """Return the bytes and the operations of a decoding step."""
+    width = model["num_kv_heads"] * model["d_head"]
+    numbers = model["num_parameters"] + batch * 2 * context * model["num_layers"] * width
+    work = batch * (2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"])
+    return numbers * model["bytes_per_number"], work
+
+
+def allowed(batch, context, model, machine, seconds):
+    """Tell whether a batch keeps both rules."""
+    moved, work = step(batch, context, model)
+    taken = max(moved / machine["bytes_per_second"], work / machine["operations_per_second"])
+    return moved <= machine["memory_bytes"] and taken <= seconds
+
+
+@right("largest_batch")
+def largest_batch_one_more(context, model, machine, seconds):
+    batch = 0
+    for more in range(1, 20_000):
+        if not allowed(more, context, model, machine, seconds):
+            break
+        batch = more
+    return batch
+
+
+@right("largest_batch")
+def largest_batch_bisection(context, model, machine, seconds):
+    low, high = 0, 2**20
+    for _ in range(20):
+        middle = (low + high) // 2
+        if allowed(middle, context, model, machine, seconds):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@right("largest_batch")
+def largest_batch_of_all(context, model, machine, seconds):
+    batches = np.arange(1, 10_000)
+    moved, work = step(batches, context, model)
+    taken = np.maximum(moved / machine["bytes_per_second"], work / machine["operations_per_second"])
+    return int(np.count_nonzero((moved <= machine["memory_bytes"]) & (taken <= seconds)))
+
+
+@right("largest_batch")
+def largest_batch_lines(context, model, machine, seconds):
+    (fixed, _), (one, work) = step(0, context, model), step(1, context, model)
+    limits = [
+        (machine["memory_bytes"] - fixed) / (one - fixed),
+        (seconds * machine["bytes_per_second"] - fixed) / (one - fixed),
+        seconds * machine["operations_per_second"] / work,
+    ]
+    return max(0, math.floor(min(limits)))
+
+
+@right("largest_batch")
+def largest_batch_floating(context, model, machine, seconds):
+    (fixed, _), (one, work) = step(0, context, model), step(1, context, model)
+    by_time = min(
+        (seconds * machine["bytes_per_second"] - fixed) / (one - fixed),
+        seconds * (machine["operations_per_second"] / work),
+    )
+    return float(np.clip(np.floor(min(by_time, (machine["memory_bytes"] - fixed) / (one - fixed))), 0, None))

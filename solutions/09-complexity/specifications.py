@@ -41,6 +41,49 @@ def slope(lengths, seconds):
     return along / math.fsum((a - x_mean) ** 2 for a in x)
 
 
+def cached(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    """Return the bytes of all caches: two arrays for each text and layer."""
+    shape = (num_kv_heads, context, d_head)
+    return sum(2 * math.prod(shape) * bytes_per_number for _ in range(num_layers)) * batch
+
+
+def read_in_a_step(batch, context, *model):
+    *_, num_parameters, bytes_per_number = model
+    return cached(batch, context, *model) + sum([num_parameters] * bytes_per_number)
+
+
+def longer(operations, moved_bytes, operations_per_second, bytes_per_second):
+    times = sorted([operations / operations_per_second, moved_bytes / bytes_per_second])
+    return times[1]
+
+
+def balanced(batch, operations_per_second, bytes_per_second, bytes_per_number):
+    """Return the seconds of one parameter's operations in a batch, and those in which it is read."""
+    return (batch + batch) / operations_per_second, bytes_per_number / bytes_per_second
+
+
+def limits(context, model, machine, seconds):
+    """Return the batch that each limit alone allows, by its name, and as "batch" what all do; by halving.
+
+    "work" is the operations of one text.
+    """
+    work = 2 * model["num_parameters"]
+    for _ in range(model["num_layers"]):
+        work += 2 * matrix_product(1, model["d_model"], context)
+    found = {"work": work}
+    for name, cost, most in [
+        ("memory", read_in_a_step, machine.get("memory_bytes", 0)),
+        ("bytes", read_in_a_step, machine.get("bytes_per_second", 0) * seconds),
+        ("operations", lambda batch, *_: batch * work, machine["operations_per_second"] * seconds),
+    ]:
+        low, high = 0, 2**40  # a batch that is allowed, and one that is not
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if cost(middle, context, *model.values()) <= most else (low, middle)
+        found[name] = low
+    return {**found, "batch": min(found["memory"], found["bytes"], found["operations"])}
+
+
 # What a mistaken count may be a sum of: the checks tell how often each term is in it.
 
 FLOPS_TERMS = {
@@ -78,4 +121,36 @@ COUNT_TERMS = {
     "d_model²": lambda d, *bias: d**2,
     "d_model": lambda d, *bias: d,
     "1": lambda d, *bias: 1,
+}
+
+DECODE_TERMS = {
+    "num_parameters bytes_per_number": lambda b, c, n, d, h, w, p, s: p * s,
+    "batch num_parameters bytes_per_number": lambda b, c, n, d, h, w, p, s: b * p * s,
+    "num_layers num_parameters bytes_per_number": lambda b, c, n, d, h, w, p, s: n * p * s,
+    "num_parameters": lambda b, c, n, d, h, w, p, s: p,
+    "batch context num_layers num_kv_heads d_head bytes_per_number": lambda b, c, n, d, h, w, p, s: (
+        b * c * n * h * w * s
+    ),
+    "batch context num_layers num_kv_heads d_head": lambda b, c, n, d, h, w, p, s: b * c * n * h * w,
+    "context num_layers num_kv_heads d_head bytes_per_number": lambda b, c, n, d, h, w, p, s: c * n * h * w * s,
+    "batch num_layers num_kv_heads d_head bytes_per_number": lambda b, c, n, d, h, w, p, s: b * n * h * w * s,
+    "batch context num_kv_heads d_head bytes_per_number": lambda b, c, n, d, h, w, p, s: b * c * h * w * s,
+    "batch context num_layers d_head bytes_per_number": lambda b, c, n, d, h, w, p, s: b * c * n * w * s,
+    "batch context num_layers num_kv_heads bytes_per_number": lambda b, c, n, d, h, w, p, s: b * c * n * h * s,
+    "batch context num_layers d_model bytes_per_number": lambda b, c, n, d, h, w, p, s: b * c * n * d * s,
+    "batch context num_layers num_kv_heads d_model bytes_per_number": lambda b, c, n, d, h, w, p, s: (
+        b * c * n * h * d * s
+    ),
+    "batch context² num_layers num_kv_heads d_head bytes_per_number": lambda b, c, n, d, h, w, p, s: (
+        b * c**2 * n * h * w * s
+    ),
+}
+
+SECONDS_TERMS = {
+    "operations / operations_per_second": lambda a, b, c, d: a / c,
+    "moved_bytes / bytes_per_second": lambda a, b, c, d: b / d,
+    "operations / bytes_per_second": lambda a, b, c, d: a / d,
+    "moved_bytes / operations_per_second": lambda a, b, c, d: b / c,
+    "operations_per_second / operations": lambda a, b, c, d: c / a,
+    "bytes_per_second / moved_bytes": lambda a, b, c, d: d / b,
 }

@@ -3,10 +3,10 @@
 #
 # You write attention that never holds a matrix of n × n: exactly, chunk by chunk (`chunked_attention`); with a smaller
 # question (`local_attention`); and with other weights (`linear_attention`, `causal_linear_attention`). Then what text
-# generation lives on: key heads that queries share (`grouped_query_attention`) and a cache of keys and values (`KVCache`).
-# Read chapter 10 of the book first.
+# generation lives on: key heads that queries share (`grouped_query_attention`), a cache of keys and values (`KVCache`), and
+# what puts together the parts of a long cache that were read apart (`merge`). Read chapter 10 of the book first.
 #
-# *About 140 minutes · hard ●●●*
+# *About 160 minutes · hard ●●●*
 #
 # **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` by your
 # code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
@@ -52,6 +52,29 @@ def full_attention(Q, K, V, mask=None):
         return S.softmax(-1) @ V
     nothing = ~mask.any(-1, keepdim=True)
     return S.masked_fill(~mask, -torch.inf).masked_fill(nothing, 0).softmax(-1).masked_fill(nothing, 0) @ V
+
+
+def part(S, V):
+    """Return what queries found among some of the keys (given, for 10.7).
+
+    Parameters
+    ----------
+    S : tensor, shape (..., n, n_k)
+        Scores, -inf where a query may not attend to the key; n_k is at least 1.
+    V : tensor, shape (..., n_k, d_v)
+
+    Returns
+    -------
+    m : tensor, shape (..., n)
+        The largest score of each query.
+    l : tensor, shape (..., n)
+        The sum of exp(score - m).
+    u : tensor, shape (..., n, d_v)
+        The sum of exp(score - m) times the values.
+    """
+    m = S.amax(-1)
+    E = torch.exp(S - m.masked_fill(m == -torch.inf, 0)[..., None])
+    return m, E.sum(-1), E @ V
 
 # %% ask_by_hand [markdown]
 # ## With a pencil: an online softmax in two chunks
@@ -313,6 +336,8 @@ checks.run("linear_attention", points=2)
 # depend on n: linear attention is a recurrent network. Here queries, keys and values are equally many.
 #
 # To hold the matrix for each token, (..., n, d_k, d_v), is allowed here; a loop that keeps only the newest needs less memory.
+# In practice the text is cut into chunks: within a chunk a small causal table of weights is computed, and between chunks only the
+# newest matrix and vector are passed on.
 #
 # By hand, with d_k = d_v = 1: the features 1, 2, 1 and the values 6, 3, 8 give $6/1 = 6$, $12/3 = 4$ and $20/4 = 5$.
 
@@ -414,6 +439,9 @@ checks.run("grouped_query_attention", points=2)
 # What was returned stays as it is when more is appended, and the cache stays as it is when somebody later changes, in place,
 # what was appended. Two caches share nothing. Gradients flow from what comes back to what was appended. What comes back
 # belongs to the cache: it is read, and whoever writes into it may change what is kept. Each part has at least one token.
+#
+# `torch.cat` does it, and copies everything in each step, so n single tokens cost about n²/2 copied rows. Caches in practice get memory
+# for the longest text once (they are *preallocated*), and each step writes only its new rows.
 
 # %% KVCache
 class KVCache:
@@ -466,12 +494,72 @@ import checks
 
 checks.run("KVCache", points=3)
 
+# %% ask_merge [markdown]
+# ## 10.7 `merge`: two parts that were read apart
+#
+# *About 20 minutes · medium ●●○*
+#
+# In 10.1, one chunk comes after another. A long cache can be read faster: it is cut into parts, and several processors take one part
+# each, at the same time. `part`, given at the top, is what each of them does. For each of its rows (queries), a part has
+#
+# $$
+# m = \max_j s_j, \qquad \ell = \sum_j e^{s_j - m}, \qquad u = \sum_j e^{s_j - m}\, v_j ,
+# $$
+#
+# with j going through the keys of this part alone. Write `merge`, which makes one part of two: $m$, $\ell$ and $u$ for the keys of both. It
+# does not see scores or values. Its result may be merged again, with other parts, in any order and any grouping. At the very end,
+# $u / \ell$ is attention.
+#
+# By hand, one row with one column: the first part has $m = 0$, $\ell = 1$, $u = 6$, and the second $m = \ln 3$, $\ell = 2$, $u = 3$. Together they
+# are $m = \ln 3$, $\ell = \frac13 + 2 = \frac73$ and $u = 2 + 3 = 5$.
+#
+# Three traps. In some rows the first part has the larger score, in others the second. A part may have no key for a row, as under a
+# causal mask: there $m = -\infty$, $\ell = 0$ and $u = 0$, and the other part stays as it is. Two such rows give one such row, never NaN:
+# not in the result, and not in the gradients either (a NaN that `torch.where` hides in the result comes back in them). And $m$ and $\ell$
+# have no axis for the columns of $u$.
+
+# %% merge
+def merge(first, second):
+    """Return one part for the keys of two parts of the same rows.
+
+    Parameters
+    ----------
+    first, second : tuple of three tensors, m (..., n), l (..., n) and u (..., n, d_v)
+        Of the keys of a part: the largest score, the sum of exp(score - m), and that sum with the values. A row without
+        keys has m = -inf, l = 0 and u = 0. Both parts have the same shapes.
+
+    Returns
+    -------
+    m : tensor, shape (..., n)
+    l : tensor, shape (..., n)
+    u : tensor, shape (..., n, d_v)
+        The same of all keys of both parts, in a tuple.
+    """
+    ### BEGIN SOLUTION
+    (m_1, l_1, u_1), (m_2, l_2, u_2) = first, second
+    m = torch.maximum(m_1, m_2)
+    base = m.masked_fill(m == -torch.inf, 0)  # no keys at all: exp(-inf - 0) is 0, exp(-inf + inf) NaN
+    a, b = torch.exp(m_1 - base), torch.exp(m_2 - base)
+    return m, a * l_1 + b * l_2, a[..., None] * u_1 + b[..., None] * u_2
+    ### END SOLUTION
+
+# %%
+# Yours to play with.
+# S, V = torch.randn(3, 6), torch.randn(6, 2)
+# m, l, u = merge(part(S[:, :4], V[:4]), part(S[:, 4:], V[4:]))
+# u / l[:, None] - S.softmax(-1) @ V
+
+# %% check_merge
+import checks
+
+checks.run("merge", points=4)
+
 # %% writing [markdown]
 # ## Written one token at a time
 #
 # Your functions together, in the attention of one layer: four heads of queries, two of keys. All tokens at once with causal
 # attention; and one after another, with a cache. In each step one new query meets all keys so far, and causal attention needs
-# no mask. The results are the same.
+# no mask. The results are the same. The last step is done once more with its cache in three parts, each read alone, and merged.
 
 # %% demo_writing
 generator = torch.Generator().manual_seed(10)
@@ -483,7 +571,13 @@ cache, steps = KVCache(), []
 for i in range(n):
     keys, values = cache.append(K[:, :, i : i + 1], V[:, :, i : i + 1])
     steps.append(grouped_query_attention(Q[:, :, i : i + 1], keys, values))
-print(f"largest difference: {(torch.cat(steps, 2) - at_once).abs().max():.1g}")
+print(f"one after another, largest difference: {(torch.cat(steps, 2) - at_once).abs().max():.1g}")
+
+query = Q[:, :, -1:].unflatten(1, (2, 2))  # (1, 2, 2, 1, d): two groups of two heads
+scores = query @ keys.unsqueeze(2).transpose(-2, -1) / math.sqrt(d)
+parts = [part(scores[..., own], values.unsqueeze(2)[..., own, :]) for own in (slice(20), slice(20, 30), slice(30, n))]
+m, l, u = merge(merge(parts[2], parts[0]), parts[1])
+print(f"three parts merged, largest difference: {((u / l[..., None]).flatten(1, 2) - steps[-1]).abs().max():.1g}")
 
 # %% kinds [markdown]
 # ## Which of them are exact?

@@ -37,7 +37,7 @@ from checking import (
     expect_tuple,
     expect_unchanged,
 )
-from specifications import SPECIFICATIONS, grouped, together
+from specifications import SPECIFICATIONS, grouped, of_keys, together
 
 torch.set_num_threads(1)  # everything here is small
 
@@ -51,6 +51,7 @@ suite = Suite(
         "causal_linear_attention": "chapter 10, Linear attention",
         "grouped_query_attention": "chapter 10, Fewer key heads",
         "KVCache": "chapter 10, The cache",
+        "merge": "chapter 10, Chunks and the online softmax",
     },
 )
 check, run = suite.check, suite.run
@@ -757,3 +758,185 @@ def KVCache_refuses(KVCache, draw):
         values = dict(zip(("k_1", "v_1", "k_2", "v_2"), sizes_of, strict=True))
         expect(raised == "asked", Message(message, said=said, **values))
         expect_cached(result, [first, second], Message("After keys and values that did not fit were refused:"))
+
+
+# merge
+
+
+PARTS = "mlu"
+WHICH = (Message("first"), Message("second"))
+
+
+def scores(draw, lead, n, *counts, d_v, size=3.0):
+    """Return scores and values of so many keys for each part: [(S, V), ...]."""
+    return [(size * tensor(draw, *lead, n, own), tensor(draw, *lead, own, d_v)) for own in counts]
+
+
+def hidden(S, rows):
+    """Return scores that are -inf in these rows: there the part has no key."""
+    S = S.clone()
+    S[..., rows, :] = -torch.inf
+    return S
+
+
+def all_keys(several):
+    """Return the part of all keys of several parts, given as scores and values."""
+    return of_keys(*(torch.cat([own[place] for own in several], axis) for place, axis in ((0, -1), (1, -2))))
+
+
+def expect_part(result, several):
+    """Fail unless a result is the part of all keys of several, given as scores and values."""
+    for name, got, right in zip(PARTS, expect_tuple(result, PARTS), all_keys(several), strict=True):
+        expect_close(got, right, what=name)
+
+
+def expect_merged(merge, *cases):
+    """Fail unless two parts, given as scores and values, are merged as they should be; several cases."""
+    arguments = [tuple(of_keys(*own) for own in case) for case in cases]
+    merge.ahead(arguments)
+    for case, own in zip(cases, arguments, strict=True):
+        expect_part(merge(*own), case)
+
+
+@check(weight=0.5)
+def merge_shape(merge, draw):
+    """The result is a tuple of tensors, m (..., n), l (..., n) and u (..., n, d_v), in the dtype of the parts."""
+    b, n, k_1, k_2, d_v = sizes(draw)
+    parts = [of_keys(*own) for own in scores(draw, (b,), n, k_1, k_2, d_v=d_v)]
+    cases = [tuple(tuple(own.to(kind) for own in part) for part in parts) for kind in DTYPES]
+    merge.ahead(cases)
+    for kind, case in zip(DTYPES, cases, strict=True):
+        result = merge(*case)
+        expect_tuple(result, PARTS)
+        for name, own, shape in zip(PARTS, result, ((b, n), (b, n), (b, n, d_v)), strict=True):
+            expect_tensor(own, shape, kind, what=name)
+
+
+@check(weight=1.5, needs=[merge_shape])
+def merge_ordered(merge, draw):
+    """The result is that of all keys at once where one part has the larger scores in all rows, whichever it is."""
+    cases = []
+    for _ in range(2):
+        b, n, k_1, k_2, d_v = sizes(draw)
+        (low, V), (high, W) = scores(draw, (b,), n, k_1, k_2, d_v=d_v, size=0.5)
+        high = high + 2.5
+        cases += [((low, V), (high, W)), ((high, W), (low, V))]
+    expect_merged(merge, *cases)
+
+
+@check(weight=1.5, needs=[merge_shape])
+def merge_values(merge, draw):
+    """The result is that of all keys at once, whichever part has the larger score in each row."""
+    cases = []
+    for _ in range(3):
+        b, n, k_1, k_2, d_v = sizes(draw)
+        (S, V), (T, W) = scores(draw, (b,), n, k_1, k_2, d_v=d_v, size=1.0)
+        turn = torch.from_numpy(draw.rng.permutation(np.arange(n) % 2))[:, None] * 4 - 2  # in at least one row each
+        cases.append(((S + turn, V), (T - turn, W)))
+    expect_merged(merge, *cases)
+
+
+@check(weight=1.5, needs=[merge_ordered])
+def merge_no_keys(merge, draw):
+    """A part without keys leaves the other one as it is, in some rows or in all; two of them give one, never NaN."""
+    b, n, k_1, k_2, d_v = sizes(draw)
+    n += 3
+    (S, V), (T, W) = scores(draw, (b,), n, k_1, k_2, d_v=d_v)
+    rows = list(range(n))
+    cases = []
+    for without, also_without in [(rows, []), ([], rows), ([0, 2], [1]), (rows, rows), ([0, 1], [1, 3]), (rows, [2])]:
+        cases.append(((hidden(S, without), V), (hidden(T, also_without), W)))
+    expect_merged(merge, *cases)
+
+
+@check(weight=0.5, needs=[merge_values])
+def merge_large_scores(merge, draw):
+    """Scores in the thousands, of either sign, and all a million below 0: nothing overflows, and nothing is lost."""
+    b, n, k_1, k_2, d_v = sizes(draw)
+    (S, V), (T, W) = scores(draw, (b,), n, k_1, k_2, d_v=d_v)
+    cases = [((S + own, V), (T + other, W)) for own in (3000, -3000, 1) for other in (3000, -3000, 2)]
+    cases.append(((torch.round(S) - 1e6, V), (torch.round(T) - 1e6, W)))
+    expect_merged(merge, *cases)
+
+
+@check(weight=1, needs=[merge_values])
+def merge_sizes(merge, draw):
+    """Any leading axes, sizes that are all alike, many rows, and sizes of 1."""
+    k_1, k_2, d_v, size, n = sizes(draw)
+    cases = [
+        scores(draw, lead, rows, k_1, k_2, d_v=columns)
+        for lead, rows, columns in [
+            ((), n, d_v), ((2, 1, 3), n, d_v), ((size,), size, size), ((n, n), n, n), ((1,), draw.long(), 2),
+            ((2,), 3, draw.long()), ((1,), n, d_v), ((size,), 1, d_v), ((size,), n, 1), ((1, 1), 1, 1),
+        ]
+    ]  # fmt: skip
+    expect_merged(merge, *cases)
+
+
+def merged_and_parts(own, first, second):
+    """Merge two parts; return the result, and the parts as they are then."""
+    return own(first, second), first, second
+
+
+@check(weight=0.5, needs=[merge_shape])
+def merge_kept(merge, draw):
+    """Both parts are as they were after the call."""
+    b, n, k_1, k_2, d_v = sizes(draw)
+    several = scores(draw, (b,), n, k_1, k_2, d_v=d_v)
+    before = [of_keys(*own) for own in several]
+    _, *after = merge.run_remote(merged_and_parts, *before)
+    for which, now, own in zip(WHICH, after, several, strict=True):
+        for name, got, right in zip(PARTS, now, of_keys(*own), strict=True):
+            expect_close(
+                got, right, what=Message("{name} of the {which} part, after the call,", name=name, which=which)
+            )
+
+
+def merged_backward(own, first, second, upstream):
+    """Merge two parts, and return the gradients of all six tensors for u / l and, where there are keys, m + log l."""
+    import torch
+
+    with torch.enable_grad():
+        parts = [[one.detach().clone().requires_grad_() for one in part] for part in (first, second)]
+        m, total, mixed = own(*[tuple(part) for part in parts])
+        none = total.detach() == 0
+        total = total.masked_fill(none, 1)
+        found = (mixed / total[..., None] * upstream).sum() + (m.masked_fill(none, 0) + total.log()).sum()
+        found.backward()
+    return [one.grad for part in parts for one in part]
+
+
+def expect_merged_backward(merge, draw, several):
+    upstream = tensor(draw, *several[0][0].shape[:-1], several[0][1].shape[-1])
+    parts = [of_keys(*own) for own in several]
+    try:
+        came = merge.run_remote(merged_backward, *parts, upstream)
+    except Failed as failure:
+        if "grad" not in str(failure.message):
+            raise
+        message = "Autograd finds no way back to the two parts: `detach`, `.data` or NumPy cut it off. {rest}"
+        raise Failed(Message(message, rest=failure.message), tells=True) from None
+    expected = merged_backward(SPECIFICATIONS["merge"], *parts, upstream)
+    names = [Message("{name} of the {which} part", name=name, which=which) for which in WHICH for name in PARTS]
+    for name, got, right, place in zip(names, came, expected, range(6), strict=True):
+        without = parts[place // 3][1] == 0  # rows without keys: whatever comes there, if it is a number
+        expect(got is not None, Message("No gradient came to {name}: autograd was cut off on the way.", name=name))
+        got = torch.where(
+            without.reshape(*without.shape, *[1] * (got.ndim - without.ndim)) & got.isfinite(), right, got
+        )
+        expect_close(got, right, what=Message("the gradient of {name}", name=name), unit=np.array(1.0))
+
+
+@check(weight=1, needs=[merge_values])
+def merge_gradients(merge, draw):
+    """Gradients flow to m, l and u of both parts."""
+    b, n, k_1, k_2, d_v = sizes(draw)
+    expect_merged_backward(merge, draw, scores(draw, (b,), n, k_1, k_2, d_v=d_v, size=1.0))
+
+
+@check(weight=0.5, needs=[merge_gradients, merge_no_keys])
+def merge_gradients_no_keys(merge, draw):
+    """Gradients are never NaN either where one part has no key, or neither has one."""
+    b, n, k_1, k_2, d_v = sizes(draw)
+    (S, V), (T, W) = scores(draw, (b,), n + 3, k_1, k_2, d_v=d_v, size=1.0)
+    expect_merged_backward(merge, draw, [(hidden(S, [0, 1]), V), (hidden(T, [1, 2]), W)])

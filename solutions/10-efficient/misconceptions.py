@@ -1374,3 +1374,411 @@ class KVCache_shared:
 class KVCache_asserts:
     def refuse(self, k, v):
         assert k.shape[-2] == v.shape[-2]
+
+
+# merge: in steps that a mistake can take the place of
+
+
+class Merge:
+    """Two parts of the same rows, put together."""
+
+    def __call__(self, first, second):
+        m = self.largest(first[0], second[0])
+        shrink = self.shrink(first[0], second[0], m)
+        return self.end(m, *self.add(shrink, first, second))
+
+    def largest(self, m_1, m_2):
+        return torch.maximum(m_1, m_2)
+
+    def shrink(self, m_1, m_2, m):
+        base = m.masked_fill(m == -torch.inf, 0)
+        return (m_1 - base).exp(), (m_2 - base).exp()
+
+    def add(self, shrink, first, second):
+        (a, b), (_, l_1, u_1), (_, l_2, u_2) = shrink, first, second
+        return a * l_1 + b * l_2, a[..., None] * u_1 + b[..., None] * u_2
+
+    def end(self, m, total, mixed):
+        return m, total, mixed
+
+
+def merging(label, hint):
+    """Declare a mistake in a step of `Merge`, as a function."""
+
+    def declare(mistake):
+        made = type(mistake.__name__, (mistake, Merge), {})()
+
+        def answer(first, second):
+            return made(first, second)
+
+        answer.__name__ = mistake.__name__
+        return misconception("merge", label, hint)(answer)
+
+    return declare
+
+
+@merging(
+    "nothing rescaled",
+    "Sums and weighted sums are added as they are. Each part subtracted a largest score of its own: bring both to "
+    "the larger one first, by exp(own m - larger m).",
+)
+class merge_as_they_are:
+    def shrink(self, m_1, m_2, m):
+        return torch.ones_like(m), torch.ones_like(m)
+
+
+@merging(
+    "only the first part rescaled",
+    "The first part is rescaled, and the second is taken as it is, as if it had the larger score. Each is rescaled "
+    "by exp(own m - larger m), which is 1 for the part that has it.",
+)
+class merge_first_rescaled:
+    def shrink(self, m_1, m_2, m):
+        return super().shrink(m_1, m_2, m)[0], torch.ones_like(m)
+
+
+@merging(
+    "only the second part rescaled",
+    "The second part is rescaled, and the first is taken as it is, as if it had the larger score. Each is rescaled "
+    "by exp(own m - larger m), which is 1 for the part that has it.",
+)
+class merge_second_rescaled:
+    def shrink(self, m_1, m_2, m):
+        return torch.ones_like(m), super().shrink(m_1, m_2, m)[1]
+
+
+@merging(
+    "rescaled to the second part's largest score",
+    "Both parts are brought to the largest score of the second part, also in rows where the first has the larger "
+    "one. Take the larger of the two in each row: `torch.maximum`.",
+)
+class merge_to_the_second:
+    def largest(self, m_1, m_2):
+        return m_2
+
+    def shrink(self, m_1, m_2, m):
+        first = (m_1 - m_2.masked_fill(m_2 == -torch.inf, 0)).exp()
+        return first, (m_2 > -torch.inf).to(first.dtype)
+
+
+@merging(
+    "rescaled to the first part's largest score",
+    "Both parts are brought to the largest score of the first part, also in rows where the second has the larger "
+    "one. Take the larger of the two in each row: `torch.maximum`.",
+)
+class merge_to_the_first:
+    def largest(self, m_1, m_2):
+        return m_1
+
+    def shrink(self, m_1, m_2, m):
+        second = (m_2 - m_1.masked_fill(m_1 == -torch.inf, 0)).exp()
+        return (m_1 > -torch.inf).to(second.dtype), second
+
+
+@merging(
+    "larger part chosen for all rows",
+    "One part is taken for the larger one in all rows: the decision is an `if`, or looks at the maximum of all rows."
+    " In each row it may be the other part.",
+)
+class merge_one_decision:
+    def largest(self, m_1, m_2):
+        return m_1 if m_1.max() >= m_2.max() else m_2
+
+    def shrink(self, m_1, m_2, m):
+        base = m.masked_fill(m == -torch.inf, 0)
+        return (m_1 - base).exp(), (m_2 - base).exp()
+
+
+@merging(
+    "rescaled by the inverse",
+    "The factor is upside down: exp(larger m - own m) grows. The sums of the part with the smaller score count less:"
+    " exp(own m - larger m), at most 1.",
+)
+class merge_inverse:
+    def shrink(self, m_1, m_2, m):
+        return tuple(torch.where(own > 0, 1 / own, 0) for own in super().shrink(m_1, m_2, m))
+
+
+@merging(
+    "factors exchanged",
+    "The first part is multiplied by the factor of the second, and the second by that of the first. Each is rescaled"
+    " with its own m.",
+)
+class merge_swapped:
+    def shrink(self, m_1, m_2, m):
+        return super().shrink(m_1, m_2, m)[::-1]
+
+
+@merging(
+    "weighted sum not rescaled",
+    "l is rescaled, and u is not. Both were made with the part's own largest score.",
+)
+class merge_mixed_stays:
+    def add(self, shrink, first, second):
+        return super().add(shrink, first, second)[0], first[2] + second[2]
+
+
+@merging(
+    "sum not rescaled",
+    "u is rescaled, and l is not. Both were made with the part's own largest score.",
+)
+class merge_sum_stays:
+    def add(self, shrink, first, second):
+        return first[1] + second[1], super().add(shrink, first, second)[1]
+
+
+@merging(
+    "m of the first part returned",
+    "l and u are those for the larger score, and m is still that of the first part. Return the larger one.",
+)
+class merge_old_m_first:
+    def __call__(self, first, second):
+        return first[0], *super().__call__(first, second)[1:]
+
+
+@merging(
+    "m of the second part returned",
+    "l and u are those for the larger score, and m is still that of the second part. Return the larger one.",
+)
+class merge_old_m_second:
+    def __call__(self, first, second):
+        return second[0], *super().__call__(first, second)[1:]
+
+
+@merging(
+    "largest scores added",
+    "m is the sum of both largest scores. Of all keys, the largest score is the larger of the two.",
+)
+class merge_m_added:
+    def end(self, m, total, mixed):
+        raise NotImplementedError
+
+    def __call__(self, first, second):
+        return first[0] + second[0], *Merge()(first, second)[1:]
+
+
+@merging(
+    "log-sum-exp in place of the largest score",
+    "m is log(exp(m) + exp(m)) of the two, which is above both. It is the largest score of all keys.",
+)
+class merge_log_sum_exp:
+    def largest(self, m_1, m_2):
+        return torch.logaddexp(m_1, m_2)
+
+
+@merging(
+    "smaller of the largest scores",
+    "m is the smaller of the two, so that one part grows by exp of the difference, without end. Take the larger.",
+)
+class merge_smaller:
+    def largest(self, m_1, m_2):
+        m = torch.minimum(m_1, m_2)
+        return torch.where(m == -torch.inf, torch.maximum(m_1, m_2), m)
+
+
+@merging(
+    "NaN where neither has a key",
+    "Where neither part has a key, m is -inf, and -inf - (-inf) is NaN. Subtract something finite there: "
+    "`m.masked_fill(m == -torch.inf, 0)`.",
+)
+class merge_nan:
+    def shrink(self, m_1, m_2, m):
+        return (m_1 - m).exp(), (m_2 - m).exp()
+
+
+@merging(
+    "NaN hidden in the result only",
+    "Where neither part has a key a NaN was computed, and replaced afterwards (`torch.where`, `nan_to_num`, "
+    "`masked_fill`): 0 times NaN is NaN in the gradients. Replace m before it is subtracted.",
+)
+class merge_nan_backward:
+    def shrink(self, m_1, m_2, m):
+        nothing = m == -torch.inf
+        return tuple(torch.where(nothing, 0.0, (own - m).exp()) for own in (m_1, m_2))
+
+
+@merging(
+    "parts without keys told by all rows",
+    "A part that has no key in any row is noticed. One part may have none in some rows and the other part none in "
+    "the same rows: that is NaN.",
+)
+class merge_all_rows_empty:
+    def __call__(self, first, second):
+        for own, other in ((first, second), (second, first)):
+            if bool((own[0] == -torch.inf).all()):
+                return tuple(one.clone() for one in other)
+        return super().__call__(first, second)
+
+    def shrink(self, m_1, m_2, m):
+        return (m_1 - m).exp(), (m_2 - m).exp()
+
+
+@merging(
+    "large number in place of -inf",
+    "Where neither part has a key, m came back as a large negative number. It is -inf: use another one for the "
+    "subtraction only.",
+)
+class merge_finite_m:
+    def largest(self, m_1, m_2):
+        return torch.maximum(m_1, m_2).clamp(min=-6e4)
+
+
+@merging(
+    "largest score never subtracted",
+    "l and u were multiplied by exp(m) itself, which overflows. Multiply by exp(own m - larger m), which is at most "
+    "1.",
+)
+class merge_not_shifted:
+    def largest(self, m_1, m_2):
+        return torch.maximum(m_1, m_2)
+
+    def shrink(self, m_1, m_2, m):
+        self.m = m
+        return m_1.exp(), m_2.exp()
+
+    def end(self, m, total, mixed):
+        scale = m.exp()
+        none = scale == 0
+        scale = scale.masked_fill(none, 1)
+        return m, total / scale, mixed / scale[..., None]
+
+
+@merging(
+    "results of the parts added",
+    "u is divided by l in each part, and the quotients are added. Add the rescaled u themselves: the division comes "
+    "at the very end.",
+)
+class merge_results_added:
+    def add(self, shrink, first, second):
+        quotients = [u / l.masked_fill(l == 0, 1)[..., None] for _, l, u in (first, second)]
+        return super().add(shrink, first, second)[0], sum(quotients)
+
+
+@merging(
+    "u divided by l already",
+    "u came back divided by l. Then it cannot be merged again: the division comes at the very end.",
+)
+class merge_normalised:
+    def end(self, m, total, mixed):
+        return m, total, mixed / total.masked_fill(total == 0, 1)[..., None]
+
+
+@merging(
+    "parts averaged",
+    "l and u are half of what they should be, as in a mean. They are sums over keys, and sums are added.",
+)
+class merge_averaged:
+    def end(self, m, total, mixed):
+        return m, total / 2, mixed / 2
+
+
+@merging(
+    "new axis in the wrong place",
+    "The factors get their new axis in front of the rows, so that they multiply columns or other rows. It stands at "
+    "the end: `a[..., None]`, or `a.unsqueeze(-1)`.",
+)
+class merge_axis_misplaced:
+    def add(self, shrink, first, second):
+        (a, b), (_, l_1, u_1), (_, l_2, u_2) = shrink, first, second
+        return a * l_1 + b * l_2, a.unsqueeze(-2) * u_1 + b.unsqueeze(-2) * u_2
+
+
+@merging(
+    "new axis counted from the front",
+    "`[:, None]` is the last axis where there is one axis of rows. With leading axes it is another one: `[..., "
+    "None]`.",
+)
+class merge_axis_from_front:
+    def add(self, shrink, first, second):
+        (a, b), (_, l_1, u_1), (_, l_2, u_2) = shrink, first, second
+        at = 2 if a.ndim == 2 else 1  # as if there were a batch whenever there are two axes
+        return a * l_1 + b * l_2, a.unsqueeze(at) * u_1 + b.unsqueeze(at) * u_2
+
+
+@merging("l and u exchanged", "The result is (m, u, l). Return (m, l, u).")
+class merge_exchanged:
+    def end(self, m, total, mixed):
+        return m, mixed, total
+
+
+@merging("m not returned", "Two tensors came back. Return m as well: without it the result cannot be merged again.")
+class merge_two_alone:
+    def end(self, m, total, mixed):
+        return total, mixed
+
+
+@merging(
+    "attention in place of a part",
+    "The result is u / l, which is what comes at the very end. Return m, l and u.",
+)
+class merge_attention:
+    def end(self, m, total, mixed):
+        return mixed / total.masked_fill(total == 0, 1)[..., None]
+
+
+@merging("nothing returned", "The function ends without `return`. Return m, l and u, with commas.")
+class merge_nothing:
+    def end(self, m, total, mixed):
+        return None
+
+
+@merging(
+    "first part changed in place",
+    "`*=`, `+=`, or another step in place changes the first part. Whoever called still needs it: compute new "
+    "tensors.",
+)
+class merge_in_place:
+    def __call__(self, first, second):
+        m, total, mixed = super().__call__(first, second)
+        with torch.no_grad():
+            for own, new in zip(first, (m, total, mixed), strict=True):
+                own.data.copy_(new)
+        return m, total, mixed
+
+
+@merging(
+    "cut off from autograd", "No gradient comes through: leave out `detach`, `.data`, `torch.no_grad` and NumPy."
+)
+class merge_detached:
+    def end(self, m, total, mixed):
+        return m.detach(), total.detach(), mixed.detach()
+
+
+@merging(
+    "factors cut off from autograd",
+    "No gradient comes to m: the factors are detached, or computed under `torch.no_grad`. A larger m of one part "
+    "gives its keys a larger share.",
+)
+class merge_factors_detached:
+    def shrink(self, m_1, m_2, m):
+        return tuple(own.detach() for own in super().shrink(m_1, m_2, m))
+
+
+@merging(
+    "only the subtracted score cut off",
+    "The score that is subtracted is detached, and the m that is returned is not. Then l does not know that it "
+    "shrinks where m grows, and gradients of m + log l, or of a second merge, are wrong. Leave `detach` out.",
+)
+class merge_base_detached:
+    def shrink(self, m_1, m_2, m):
+        return super().shrink(m_1, m_2, m.detach())
+
+
+@merging("always in float32", "The result is float32 whatever the parts are. Keep the dtype of `u`.")
+class merge_float32:
+    def end(self, m, total, mixed):
+        return m.float(), total.float(), mixed.float()
+
+
+@merging("always in float64", "The result is float64 whatever the parts are. Keep the dtype of `u`.")
+class merge_float64:
+    def end(self, m, total, mixed):
+        return m.double(), total.double(), mixed.double()
+
+
+# merge: right
+
+
+@right("merge")
+def merge_steps(first, second):
+    return Merge()(first, second)

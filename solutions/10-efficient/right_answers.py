@@ -305,3 +305,90 @@ class KVCache_buffer:
             rooms.append(room)
         self.n, self.rooms = n, rooms
         return tuple(room[..., :n, :].clone() for room in rooms)
+
+
+# merge
+
+
+def finite(m):
+    return torch.where(torch.isinf(m), torch.zeros_like(m), m)
+
+
+@right("merge")
+def merge_stacked(first, second):
+    m, total, mixed = (
+        torch.stack(own, -1) for own in zip(first, second, strict=True)
+    )  # (..., n, 2), u (..., n, d_v, 2)
+    largest = m.max(-1).values
+    E = torch.exp(m - finite(largest).unsqueeze(-1))
+    return largest, (E * total).sum(-1), (mixed @ E.unsqueeze(-1)).squeeze(-1)
+
+
+@right("merge")
+def merge_larger_first(first, second):
+    swap = first[0] < second[0]
+    m, other = torch.where(swap, second[0], first[0]), torch.where(swap, first[0], second[0])
+    shrink = torch.exp(other - finite(m))
+    pairs = [(first[place], second[place]) for place in (1, 2)]
+    found = []
+    for a, b in pairs:
+        where, factor = (swap, shrink) if a.ndim == swap.ndim else (swap[..., None], shrink[..., None])
+        found.append(torch.where(where, b, a) + factor * torch.where(where, a, b))
+    return m, *found
+
+
+@right("merge")
+def merge_sum_as_a_column(first, second):
+    # l is u for values of 1: one array for both.
+    one, two = (torch.cat([u, l.unsqueeze(-1)], -1) for _, l, u in (first, second))
+    m = torch.max(first[0], second[0])
+    a, b = (torch.exp(own[0] - finite(m)).unsqueeze(-1) for own in (first, second))
+    both = a * one + b * two
+    return m, both[..., -1], both[..., :-1]
+
+
+@right("merge")
+def merge_row_by_row(first, second):
+    rows = []
+    for i in range(first[0].shape[-1]):
+        (m_1, l_1, u_1), (m_2, l_2, u_2) = ((m[..., i], l[..., i], u[..., i, :]) for m, l, u in (first, second))
+        m = torch.maximum(m_1, m_2)
+        a, b = torch.exp(m_1 - finite(m)), torch.exp(m_2 - finite(m))
+        rows.append((m, a * l_1 + b * l_2, torch.einsum("...,...e->...e", a, u_1) + b[..., None] * u_2))
+    m, total, mixed = zip(*rows, strict=True)
+    return torch.stack(m, -1), torch.stack(total, -1), torch.stack(mixed, -2)
+
+
+@right("merge")
+def merge_log_domain(first, second):
+    # By the logarithms of both sums, and a part without keys far below every score.
+    none = [l == 0 for _, l, _ in (first, second)]
+    safe = [
+        (m.masked_fill(own, 0), l.masked_fill(own, 1)) for (m, l, _), own in zip((first, second), none, strict=True)
+    ]
+    logs = [(m + l.log()).masked_fill(own, -torch.inf) for (m, l), own in zip(safe, none, strict=True)]
+    m = torch.maximum(first[0], second[0])
+    shift = [log - finite(m) for log in logs]
+    total = shift[0].exp() + shift[1].exp()
+    shares = [torch.exp(own) / l for own, (_, l) in zip(shift, safe, strict=True)]
+    return m, total, shares[0].unsqueeze(-1) * first[2] + shares[1].unsqueeze(-1) * second[2]
+
+
+@right("merge")
+def merge_in_double(first, second):
+    dtype = first[2].dtype
+    (m_1, l_1, u_1), (m_2, l_2, u_2) = ((own.double() for own in part) for part in (first, second))
+    m = torch.fmax(m_1, m_2)
+    base = m.clamp(min=torch.finfo(torch.float64).min)
+    a, b = torch.exp(m_1 - base), torch.exp(m_2 - base)
+    total, mixed = torch.addcmul(a * l_1, b, l_2), a.unsqueeze(-1) * u_1 + b.unsqueeze(-1) * u_2
+    return m.to(dtype), total.to(dtype), mixed.to(dtype)
+
+
+@right("merge")
+def merge_as_a_list(first, second):
+    m = torch.stack([first[0], second[0]]).amax(0)
+    nothing = torch.isneginf(m)
+    a, b = (own[0].masked_fill(nothing, -1e4).sub(m.masked_fill(nothing, 0)).exp() for own in (first, second))
+    mixed = torch.einsum("...i,...ij->...ij", a, first[2]) + torch.einsum("...i,...ij->...ij", b, second[2])
+    return [m, a * first[1] + b * second[1], mixed]

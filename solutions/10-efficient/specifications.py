@@ -50,11 +50,27 @@ def grouped(Q, K, V):
     return torch.stack([attended(Q[:, i], K[:, i // group], V[:, i // group]) for i in range(Q.shape[1])], 1)
 
 
+def of_keys(S, V):
+    """Return the part of keys with these scores (..., n, n_k): m, l (..., n) and u (..., n, d_v)."""
+    m = S.max(-1).values
+    E = torch.where(torch.isinf(S), 0.0, torch.exp(S - torch.where(torch.isinf(m), 0.0, m).unsqueeze(-1)))
+    return m, torch.einsum("...ij->...i", E), torch.einsum("...ij,...je->...ie", E, V)
+
+
+def merged(first, second):
+    """Return one part of two: both stand side by side, as if each were a key with a weight of its own."""
+    m, total, mixed = (torch.stack(own) for own in zip(first, second, strict=True))
+    largest = m.amax(0)
+    E = torch.exp(m - torch.where(torch.isinf(largest), 0.0, largest))  # (2, ..., n)
+    return largest, (E * total).sum(0), torch.einsum("k...i,k...ie->...ie", E, mixed)
+
+
 SPECIFICATIONS = {
     "chunked_attention": chunked,
     "local_attention": local,
     "linear_attention": linear,
     "causal_linear_attention": causal_linear,
+    "merge": merged,
 }
 
 
