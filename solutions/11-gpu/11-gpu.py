@@ -488,19 +488,24 @@ class MultiHeadLayer(nn.Module):
         q, k, v = heads.split([self.num_heads, self.num_kv_heads, self.num_kv_heads], dim=1)
         if cache is not None:
             k, v = cache.append(k, v)
-        k, v = (own.repeat_interleave(self.num_heads // self.num_kv_heads, dim=1) for own in (k, v))
-        n_k = k.shape[2]
+        n_k, group = k.shape[2], self.num_heads // self.num_kv_heads
         if mask is not None:
             mask = mask[:, None] if mask.dim() == 3 else mask
             if mask.shape[-1] != n_k or (mask.dim() == 2 and len(mask) != n):
                 raise ValueError(f"a mask of shape {tuple(mask.shape)} for {n} queries and {n_k} keys")
-            if is_causal:
-                places = torch.arange(n_k - n, n_k, device=x.device)
-                mask = mask & (torch.arange(n_k, device=x.device) <= places[:, None])
-        elif is_causal and n < n_k:  # PyTorch counts from the start: rows of no meaning come first
-            q = functional.pad(q, (0, 0, n_k - n, 0)) if n > 1 else q
-        is_causal = is_causal and mask is None and n > 1
-        z = functional.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal)[:, :, -n:]
+        if is_causal and n > 1 and (mask is not None or n < n_k):  # PyTorch's is_causal counts from the first key
+            places = torch.arange(n_k - n, n_k, device=x.device)
+            seen = torch.arange(n_k, device=x.device) <= places[:, None]
+            mask = seen if mask is None else mask & seen
+        if group > 1:  # each head of keys is a sequence of its own: its queries read it by a stride of 0, uncopied
+            q = q.reshape(-1, group, n, self.d_head)
+            k, v = (own.reshape(-1, 1, n_k, self.d_head).expand(-1, group, -1, -1) for own in (k, v))
+            if mask is not None and mask.dim() == 4:
+                own = self.num_kv_heads if mask.shape[1] == 1 else self.num_heads
+                mask = mask.expand(b, own, -1, -1).reshape(len(q), -1, *mask.shape[2:])
+        is_causal = is_causal and n > 1 and mask is None
+        z = functional.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal)
+        z = z.reshape(b, self.num_heads, n, self.d_head)
         return self.W_o(z.transpose(1, 2).reshape(b, n, -1))
         ### END SOLUTION
 
