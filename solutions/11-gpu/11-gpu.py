@@ -523,10 +523,10 @@ checks.run("MultiHeadLayer", points=8)
 # ## Your kernel beside PyTorch's
 #
 # The time of causal attention, forward alone, and forward and backward, over the length n. Where a line has the slope 2,
-# time grows with n x n, as the work does. On a GPU, your kernel runs with `BLOCK = 32` and with 64. In 16 bits, a tile of B
-# rows does about B operations for each byte that it fetches (chapter 11). So the distance between your own lines is what
-# higher tiles bring. The rest, up to PyTorch's line, has other reasons: the stretch task begins there. Without a GPU, your
-# kernel runs in the interpreter, which shows that it is right, not how fast it would be.
+# time grows with n x n, as the work does. On a GPU, your kernel runs with `BLOCK = 32` and, on a newer one, with 64. In 16
+# bits, a tile of B rows does about B operations for each byte that it fetches (chapter 11). So the distance between your
+# own lines is what higher tiles bring. The rest, up to PyTorch's line, has other reasons: the stretch task begins there.
+# Without a GPU, your kernel runs in the interpreter, which shows that it is right, not how fast it would be.
 
 # %% demo_beside
 import matplotlib.pyplot as plt
@@ -552,7 +552,7 @@ def milliseconds(attend, n, back):
 if hasattr(triton, "cdiv"):
     figure, axes = plt.subplots(figsize=(6, 3.8), layout="constrained")
     runs = [("yours, tiles of 32", flash_attention, 32, "#0072b2")]
-    if gpu:
+    if gpu and torch.cuda.get_device_capability() >= (8, 0):  # earlier chips have no room for it
         runs += [("yours, tiles of 64", flash_attention, 64, "#d55e00")]
     for name, attend, side, color in [*runs, ("PyTorch's", of_pytorch, 32, "0.5")]:
         BLOCK = side  # which your launches take
