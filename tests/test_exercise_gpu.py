@@ -1,4 +1,4 @@
-"""Exercise 11: what students may choose changes nothing in what they are told, and the model's layer is fit for use."""
+"""Exercise 11: a mistake is told whatever students choose, and the layer of the model answer is fit for use."""
 
 import types
 
