@@ -414,7 +414,12 @@ checks.run("flash_attention", points=7)
 # The layer of exercise 6, for self-attention, made fit for use: grouped-query heads, causality, masks, a cache, any device
 # and float dtype. Query head i uses head i // (h / h_kv) of keys and values. Without a mask it never holds n x n numbers:
 # `functional.scaled_dot_product_attention` does not, nor does your kernel, for its dtypes and as many queries as keys. With
-# a cache and several new tokens, you may make a mask.
+# a cache and several new tokens, you may make a mask, (n, n_k), as a plain tensor: `torch.compile` makes no single graph of
+# those in `torch.nn.attention.bias`.
+#
+# Query heads share a head of keys to save memory, and copies of it for each of them throw that away; no check asks for more.
+# `enable_gqa=True` copies nothing where PyTorch has a kernel for it. Elsewhere it copies, and holds n x n numbers: in float32
+# on a GPU, and with torch 2.8 on a CPU. A view made by `expand` copies nothing.
 #
 # With a cache, call `k, v = cache.append(k, v)` once: it takes this call's keys and values, (b, h_kv, n, d_head), and returns
 # all n_k so far. The last n of those are this call's own: token i stands at n_k - n + i, and causality counts from there.
@@ -488,19 +493,24 @@ class MultiHeadLayer(nn.Module):
         q, k, v = heads.split([self.num_heads, self.num_kv_heads, self.num_kv_heads], dim=1)
         if cache is not None:
             k, v = cache.append(k, v)
-        k, v = (own.repeat_interleave(self.num_heads // self.num_kv_heads, dim=1) for own in (k, v))
-        n_k = k.shape[2]
+        n_k, group = k.shape[2], self.num_heads // self.num_kv_heads
         if mask is not None:
             mask = mask[:, None] if mask.dim() == 3 else mask
             if mask.shape[-1] != n_k or (mask.dim() == 2 and len(mask) != n):
                 raise ValueError(f"a mask of shape {tuple(mask.shape)} for {n} queries and {n_k} keys")
-            if is_causal:
-                places = torch.arange(n_k - n, n_k, device=x.device)
-                mask = mask & (torch.arange(n_k, device=x.device) <= places[:, None])
-        elif is_causal and n < n_k:  # PyTorch counts from the start: rows of no meaning come first
-            q = functional.pad(q, (0, 0, n_k - n, 0)) if n > 1 else q
-        is_causal = is_causal and mask is None and n > 1
-        z = functional.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal)[:, :, -n:]
+        if is_causal and n > 1 and (mask is not None or n < n_k):  # PyTorch's is_causal counts from the first key
+            places = torch.arange(n_k - n, n_k, device=x.device)
+            seen = torch.arange(n_k, device=x.device) <= places[:, None]
+            mask = seen if mask is None else mask & seen
+        if group > 1:  # each head of keys is a sequence of its own: its queries read it by a stride of 0, uncopied
+            q = q.reshape(-1, group, n, self.d_head)
+            k, v = (own.reshape(-1, 1, n_k, self.d_head).expand(-1, group, -1, -1) for own in (k, v))
+            if mask is not None and mask.dim() == 4:
+                own = self.num_kv_heads if mask.shape[1] == 1 else self.num_heads
+                mask = mask.expand(b, own, -1, -1).reshape(len(q), -1, *mask.shape[2:])
+        is_causal = is_causal and n > 1 and mask is None
+        z = functional.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal)
+        z = z.reshape(b, self.num_heads, n, self.d_head)
         return self.W_o(z.transpose(1, 2).reshape(b, n, -1))
         ### END SOLUTION
 
@@ -513,8 +523,10 @@ checks.run("MultiHeadLayer", points=8)
 # ## Your kernel beside PyTorch's
 #
 # The time of causal attention, forward alone, and forward and backward, over the length n. Where a line has the slope 2,
-# time grows with n x n, as the work does. The distance between the lines says how much better PyTorch's kernel uses the same
-# machine. Without a GPU, your kernel runs in the interpreter, which shows that it is right, not how fast it would be.
+# time grows with n x n, as the work does. On a GPU, your kernel runs with `BLOCK = 32` and, on a newer one, with 64. In 16
+# bits, a tile of B rows does about B operations for each byte that it fetches (chapter 11). So the distance between your
+# own lines is what higher tiles bring. The rest, up to PyTorch's line, has other reasons: the stretch task begins there.
+# Without a GPU, your kernel runs in the interpreter, which shows that it is right, not how fast it would be.
 
 # %% demo_beside
 import matplotlib.pyplot as plt
@@ -539,7 +551,11 @@ def milliseconds(attend, n, back):
 
 if hasattr(triton, "cdiv"):
     figure, axes = plt.subplots(figsize=(6, 3.8), layout="constrained")
-    for name, attend, color in [("yours", flash_attention, "#0072b2"), ("PyTorch's", of_pytorch, "0.5")]:
+    runs = [("yours, tiles of 32", flash_attention, 32, "#0072b2")]
+    if gpu and torch.cuda.get_device_capability() >= (8, 0):  # earlier chips have no room for it
+        runs += [("yours, tiles of 64", flash_attention, 64, "#d55e00")]
+    for name, attend, side, color in [*runs, ("PyTorch's", of_pytorch, 32, "0.5")]:
+        BLOCK = side  # which your launches take
         for part, line in [("forward", "o--"), ("and backward", "o-")]:
             taken = [milliseconds(attend, n, part != "forward") for n in lengths]
             print(f"{name}, {part}:", ", ".join(f"{own:.3g} ms" for own in taken))
@@ -564,12 +580,20 @@ if hasattr(triton, "cdiv"):
 # </details>
 
 # %% stretch [markdown]
-# ## A stretch task: a window
+# ## A stretch task: higher tiles, base 2, a window
 #
-# *About 30 minutes · hard ●●●*
+# *About 60 minutes · hard ●●●*
 #
-# Give your forward kernel a window: query i sees only the last w keys up to its own. Which tiles can be skipped now, and how
-# does time grow with n? There are no points for it, and no check.
+# **Higher tiles.** Your kernels take `BLOCK` as an argument, so they run with other tiles once you write `BLOCK = 64` in a
+# cell of your own; set it back before you hand in. Are results still right with 64 and 128? On a GPU, measure both. A tile of
+# 128 x 128 scores needs more registers than four warps have: give the launch `num_warps=8` beside `BLOCK`.
+#
+# **Base 2.** A GPU has an instruction for 2^x, and computes e^x by it. Put log2(e) into `scale` once, and use `tl.exp2` in
+# place of `tl.exp`. At the end, `lse` is a natural logarithm again: multiply `top + tl.log2(total)` by ln 2.
+#
+# **A window.** Query i sees only the last w keys up to its own. Which tiles can be skipped now, and how does time grow with n?
+#
+# There are no points for any of them. The checks run with `BLOCK = 32`, and take base 2 as well.
 
 # %%
 # Yours: the stretch task, or anything else.
