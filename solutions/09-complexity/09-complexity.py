@@ -670,11 +670,11 @@ for context, color in [(200, "#009e73"), (1000, "#0072b2"), (8000, "#d55e00"), (
     ]
     rates = [b / taken for b, taken in zip(batches, times, strict=True)]
     axes.loglog(batches, rates, ".-", color=color)
-    axes.annotate(f"{context:,} positions", (batches[-1], rates[-1]), (-4, 6), textcoords="offset points", ha="right")
+    axes.annotate(f"{context:,}", (batches[-1], rates[-1]), (7, -4), textcoords="offset points", color=color)
     print(f"{context:6,} positions: at most {most:5,} texts, {rates[-1]:9,.0f} tokens per second")
 axes.axvline(critical_batch(speed, bandwidth, 2), color="0.5", linestyle=":")
-axes.set(xlabel="texts at a time", ylabel="tokens per second, at best", title="8 billion parameters")
-axes.margins(y=0.15)
+axes.set(xlabel="texts at a time", ylabel="tokens per second, at best", title="8 billion parameters, texts of so many positions")
+axes.margins(x=0.12, y=0.1)
 
 # %% think [markdown]
 # ## To think about: nearly linear?
