@@ -98,7 +98,8 @@ checks.run("by_hand", points=0)
 #   patch stand in the order (channel, row, column).
 # - The result has the floating dtype of the inputs. Integers in pictures and tokens are not asked about.
 # - Gradients flow from the result to every input tensor: no `detach`, no `.data`, no NumPy on the way. (A mask has none.)
-# - The inputs are left as they were. A result may share its memory with them.
+# - The inputs are left as they were, and a result may share its memory with them. Inputs may lie in memory in any order, as a
+#   transposed tensor does.
 # - Advice, worth no points: sizes that do not fit (each function names its own under *Raises*) raise `ValueError`,
 #   `RuntimeError` or `IndexError`. Only in 12.1 they are worth points: a picture whose edge is cut off without a word looks right.
 

@@ -498,6 +498,27 @@ def unpatch_dropped(tokens, size, channels, height):
     return unpatch_folded(tokens[:, : rows * columns], size, channels, rows * size)
 
 
+@misconception(
+    "unpatch",
+    label="one picture without its batch",
+    hint="A batch of one picture comes back as a picture without a batch: `squeeze(0)`, or `[0]`. It stays (1, c, H, "
+    "W).",
+)
+def unpatch_one_alone(tokens, size, channels, height):
+    return unpatch_folded(tokens, size, channels, height).squeeze(0)
+
+
+@misconception(
+    "unpatch",
+    label="layout guessed from sizes",
+    hint="Tokens and their numbers are exchanged where their sizes seem to ask for it. A token is always a row, also "
+    "where n equals channels * size * size.",
+)
+def unpatch_guessed(tokens, size, channels, height):
+    tokens = tokens.transpose(1, 2) if tokens.shape[1] == channels * size * size else tokens
+    return unpatch_folded(tokens, size, channels, height)
+
+
 @misconception("unpatch", label="tokens changed in place", hint=IN_PLACE)
 def unpatch_in_place(tokens, size, channels, height):
     result = unpatch_folded(tokens, size, channels, height).clone()
@@ -644,16 +665,6 @@ class with_places_columns_repeated:
     def numbers(self, rows, columns):
         at = torch.arange(rows * columns)
         return at // columns, at // rows
-
-
-@placing(
-    "diagonal of the grid",
-    "Row and column go up together, as along a diagonal. Each row meets each column.",
-)
-class with_places_diagonal:
-    def numbers(self, rows, columns):
-        at = torch.arange(rows * columns)
-        return at * rows // (rows * columns), at * columns // (rows * columns)
 
 
 @placing("columns forgotten", "Only the row's vector is added. Add that of the column as well.")
@@ -894,11 +905,6 @@ def grid_rotary_backwards(first, second, rows, columns):
     return rotary(first, -rows), rotary(second, -columns)
 
 
-@in_halves("another base", "The base is 10000 in both halves, as `rotary` has it. Here it was 100.")
-def grid_rotary_base(first, second, rows, columns):
-    return rotary(first, rows, 100.0), rotary(second, columns, 100.0)
-
-
 @in_halves(
     "counted from 1", "One was added to rows and columns. They are used as they are given: in row 0 nothing turns."
 )
@@ -998,6 +1004,18 @@ def grid_rotary_tokens_halved(X, rows, columns):
     halves(X)
     half = X.shape[-2] // 2
     return torch.cat([rotary(X[..., :half, :], rows[:half]), rotary(X[..., half:, :], columns[half:])], -2)
+
+
+@misconception(
+    "grid_rotary",
+    label="complex view of any tensor",
+    hint="`torch.view_as_complex` takes only numbers that lie side by side in memory, and raises for others. Call "
+    "`.contiguous()` first.",
+)
+def grid_rotary_complex_view(X, rows, columns):
+    halves(X)
+    torch.view_as_complex(X.unflatten(-1, (-1, 2)).double())
+    return grid_rotary_in_halves(X, rows, columns)
 
 
 @misconception(
@@ -1271,6 +1289,38 @@ def multimodal_mask_one_block(i, j, image, first, last):
 def multimodal_mask_prefix(i, j, image, first, last):
     high = np.flatnonzero(image)[-1] if image.any() else -1
     return (j <= i) | ((i <= high) & (j <= high))
+
+
+@misconception(
+    "multimodal_mask",
+    label="a run that begins at place 0",
+    hint="A run that begins at place 0 goes on to the end of the sequence: `if start:` is false for 0. Write `if "
+    "start is not None:`.",
+)
+def multimodal_mask_start_is_false(kinds):
+    mask, start = np.tri(len(kinds), dtype=bool), None
+    for i, kind in enumerate(kinds):
+        if kind == "image" and start is None:
+            start = i
+        if kind == "text" and start:
+            mask[start:i, start:i] = True
+            start = None
+    if start is not None:
+        mask[start:, start:] = True
+    return mask
+
+
+@misconception(
+    "multimodal_mask",
+    label="words counted in one byte",
+    hint="Two pictures with 256 words between them see each other: the words are counted in one byte, which has 0 "
+    "again after 255. Count in `int64`, as `cumsum` does by itself.",
+)
+def multimodal_mask_counted_in_bytes(kinds):
+    text = torch.tensor([kind == "text" for kind in kinds])
+    before = text.cumsum(0, dtype=torch.uint8)
+    runs = (before[:, None] == before) & ~text & ~text[:, None]
+    return runs | torch.ones(len(kinds), len(kinds)).tril().bool()
 
 
 @misconception(

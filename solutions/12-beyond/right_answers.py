@@ -91,9 +91,7 @@ def unpatch_permuted(tokens, size, channels, height):
 @right("unpatch")
 def unpatch_einsum(tokens, size, channels, height):
     b, rows, columns = whole(tokens, size, channels, height)
-    X = tokens.view(b, rows, columns, channels, size, size) if tokens.is_contiguous() else tokens.reshape(
-        b, rows, columns, channels, size, size
-    )  # fmt: skip
+    X = tokens.reshape(b, rows, columns, channels, size, size)
     return torch.einsum("brscij->bcrisj", X).reshape(b, channels, height, columns * size)
 
 
@@ -192,7 +190,7 @@ def grid_rotary_complex(X, rows, columns):
         raise ValueError("sizes that do not fit")
     slower = torch.exp(-torch.arange(d // 4) * 4 / d * np.log(10000))
     angles = (torch.stack([rows, columns], -1)[..., None] * slower).flatten(-2)
-    pairs = torch.view_as_complex(X.float().reshape(*X.shape[:-1], -1, 2))
+    pairs = torch.view_as_complex(X.float().contiguous().unflatten(-1, (-1, 2)))
     return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2).to(X.dtype)
 
 
