@@ -93,7 +93,7 @@ checks.run("by_hand", points=0)
 # ## Six rules for this notebook
 #
 # - A batch of pictures has shape (b, c, H, W): b pictures of c channels, each H pixels high and W pixels wide. A picture need not
-#   be square. Patches are: `size` by `size` pixels. n is the number of patches, or of tokens, and d the width of a token.
+#   be square. Patches are `size` by `size` pixels. n is the number of patches, or of tokens, and d the width of a token.
 # - Patches are counted row by row: the first patch is in the upper left corner, the second to the right of it. The numbers of a
 #   patch stand in the order (channel, row, column).
 # - The result has the floating dtype of the inputs. Integers in pictures and tokens are not asked about.
@@ -101,7 +101,7 @@ checks.run("by_hand", points=0)
 # - The inputs are left as they were, and a result may share its memory with them. Inputs may lie in memory in any order, as a
 #   transposed tensor does.
 # - Advice, worth no points: sizes that do not fit (each function names its own under *Raises*) raise `ValueError`,
-#   `RuntimeError` or `IndexError`. Only in 12.1 they are worth points: a picture whose edge is cut off without a word looks right.
+#   `RuntimeError` or `IndexError`. Only in 12.1 are they worth points: a picture whose edge is cut off without a word looks right.
 
 # %% ask_patches [markdown]
 # ## 12.1 `patches`: from a picture to a sequence
