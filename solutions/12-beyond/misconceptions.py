@@ -430,7 +430,7 @@ def unpatch_reshaped(tokens, size, channels, height):
 )
 def unpatch_square(tokens, size, channels, height):
     b, n, _numbers = tokens.shape
-    side = round(n**0.5)
+    side = int(n**0.5)
     X = tokens.reshape(b, side, side, channels, size, size)
     return X.permute(0, 3, 1, 4, 2, 5).reshape(b, channels, side * size, side * size)
 
@@ -624,14 +624,18 @@ class with_places_class_placed:
 
 
 @placing(
-    "places shifted by one",
-    "The places were added after the class token was put in front, so that each patch has the place of the patch "
-    "before it, or of the one after it.",
+    "places counted from the class token",
+    "The places were added after the class token was put in front, and from there on: it has the first place, and "
+    "each patch that of the patch after it. Add places first.",
 )
 class with_places_shifted:
-    def numbers(self, rows, columns):
-        at = torch.arange(-1, rows * columns - 1)
-        return at // columns % rows, at % columns
+    def add(self, tokens, down, across):
+        self.P = down + across
+        return tokens
+
+    def together(self, cls, tokens):
+        together = torch.cat([cls.expand(len(tokens), 1, -1), tokens], 1)
+        return together + torch.cat([self.P, torch.zeros_like(self.P[:1])])
 
 
 @placing(
