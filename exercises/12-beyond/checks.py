@@ -235,9 +235,9 @@ def grid_rotary_halves(grid_rotary, draw):
     n, d = sizes(draw, 2)
     X, zeros = tensor(draw, n, 4 * d), torch.zeros(n, dtype=torch.int64)
     turned = expect_array(grid_rotary(X, zeros, places(draw, n)), (n, 4 * d))
-    expect_close(turned[:, : 2 * d], X[:, : 2 * d], what=Message("the first half, in row 0"))
+    expect_close(turned[:, : 2 * d], X[:, : 2 * d], what=Message("the first half in row 0"))
     turned = expect_array(grid_rotary(X, places(draw, n), zeros), (n, 4 * d))
-    expect_close(turned[:, 2 * d :], X[:, 2 * d :], what=Message("the second half, in column 0"))
+    expect_close(turned[:, 2 * d :], X[:, 2 * d :], what=Message("the second half in column 0"))
 
 
 @check(weight=1, needs=[grid_rotary_shape])
