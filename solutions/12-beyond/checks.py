@@ -1,0 +1,537 @@
+"""Checks of exercise 12. Yours to read: each is one sentence about a function, and inputs that would show it false.
+
+Results are compared with `specifications`, which are in checking.zip: they cut out one square after another, and go
+token by token. The tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen.
+"""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
+importlib.invalidate_caches()
+for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+    sys.modules.pop(other, None)
+if not importlib.util.find_spec("checking"):
+    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+
+import inspect
+
+import numpy as np
+import torch
+
+from checking import (
+    Message,
+    Suite,
+    backward,
+    expect,
+    expect_all_raise,
+    expect_array,
+    expect_by_hand,
+    expect_close,
+    expect_tensor,
+    expect_unchanged,
+)
+from specifications import SPECIFICATIONS, may_attend
+
+torch.set_num_threads(1)  # everything here is small
+
+suite = Suite(
+    __name__,
+    read={
+        "by_hand": "chapter 12, By hand",
+        "patches": "chapter 12, A picture as a sequence",
+        "unpatch": "chapter 12, A picture as a sequence",
+        "with_places": "chapter 12, A picture as a sequence",
+        "grid_rotary": "chapter 12, Places in two dimensions",
+        "multimodal_mask": "chapter 12, Words and pictures under one mask",
+    },
+)
+check, run = suite.check, suite.run
+
+REFUSED = (ValueError, RuntimeError, IndexError)
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+ALL = ("patches", "unpatch", "with_places", "grid_rotary")
+NAMES = {
+    "patches": ("images", "size"),
+    "unpatch": ("tokens", "size", "channels", "height"),
+    "with_places": ("tokens", "cls", "by_row", "by_column"),
+    "grid_rotary": ("X", "rows", "columns"),
+}
+
+
+# by_hand
+
+
+@check()
+def by_hand_patch(by_hand, draw):
+    """The eight numbers are those of patch 4, the first channel's before the second's."""
+    i, j = np.indices((4, 6))
+    channel = 10 * i + j
+    expect_by_hand(by_hand(), np.stack([channel, 100 + channel])[:, 2:4, 2:4].ravel())
+
+
+# Inputs
+
+
+def sizes(draw, count):
+    """Return as many small sizes, all different."""
+    return [int(size) for size in draw.rng.permutation([2, 3, 4, 5])[:count]]
+
+
+def tensor(draw, *shape, dtype=torch.float64):
+    return torch.tensor(draw.array(*shape), dtype=dtype)
+
+
+def noncontiguous(X):
+    """Return the same values, laid out in memory with the last two axes exchanged."""
+    return X.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+def pictures(draw, b, c, rows, columns, size):
+    """Return the arguments of `patches`: b pictures of c channels, cut into rows and columns of patches."""
+    return tensor(draw, b, c, rows * size, columns * size), size
+
+
+def pieces(draw, b, c, rows, columns, size):
+    """Return the arguments of `unpatch`."""
+    return tensor(draw, b, rows * columns, c * size * size), size, c, rows * size
+
+
+def grid(draw, b, d, rows, columns, size=None):
+    """Return the arguments of `with_places`."""
+    return tensor(draw, b, rows * columns, d), tensor(draw, d), tensor(draw, rows, d), tensor(draw, columns, d)
+
+
+def places(draw, n):
+    """Return n positions from 2 to 41, in no order: all different where there are enough."""
+    return torch.tensor(2 + draw.rng.permutation(np.arange(max(n, 40)) % 40)[:n])
+
+
+def turns(draw, b, d, rows, columns, size=None):
+    """Return the arguments of `grid_rotary`, of rows times columns tokens; d is made a multiple of 4."""
+    n = rows * columns
+    return tensor(draw, b, n, 4 * d), places(draw, n), places(draw, n)
+
+
+DRAWN = {"patches": pictures, "unpatch": pieces, "with_places": grid, "grid_rotary": turns}
+
+
+def drawn(function, draw, *own):
+    """Return arguments of a function: b, c or d, rows, columns and size are `own`, or small and all different."""
+    b, c, rows, columns = own[:4] or sizes(draw, 4)
+    return DRAWN[function.name](draw, b, c, rows, columns, own[4] if own else int(draw.rng.integers(2, 4)))
+
+
+# What the four functions of tensors are asked alike
+
+
+def of(*names, weight=1, needs=()):
+    """Declare a check of each of these functions; the check `values` of the function NAME is called `NAME_values`."""
+
+    def declare(body):
+        for name in names:
+            check(weight, [f"{name}_{need}" for need in needs])(_of(name, body))
+        return body
+
+    return declare
+
+
+def _of(name, body):
+    def own(function, draw):
+        body(function, draw)
+
+    own.__name__, own.__doc__ = f"{name}_{body.__name__}", body.__doc__
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    own.__signature__ = inspect.Signature([inspect.Parameter(own, kind) for own in (name, "draw")])
+    return own
+
+
+def expect_all(function, cases):
+    """Fail unless the results are right for each list of arguments; all of them go ahead in one message."""
+    function.ahead(cases)
+    for case in cases:
+        expect_close(function(*case), SPECIFICATIONS[function.name](*case))
+
+
+# patches and unpatch
+
+
+@check(weight=1)
+def patches_shape(patches, draw):
+    """The result is a tensor of shape (b, H / size * W / size, c * size * size)."""
+    b, c, rows, columns = sizes(draw, 4)
+    expect_tensor(patches(*pictures(draw, b, c, rows, columns, 3)), (b, rows * columns, 9 * c))
+
+
+@check(weight=1)
+def unpatch_shape(unpatch, draw):
+    """The result is a tensor of shape (b, channels, height, width)."""
+    b, c, rows, columns = sizes(draw, 4)
+    expect_tensor(unpatch(*pieces(draw, b, c, rows, columns, 3)), (b, c, 3 * rows, 3 * columns))
+
+
+@of("patches", "unpatch", weight=3, needs=["shape"])
+def grey(function, draw):
+    """With one channel, patches go row by row, and the pixels of each patch too, in pictures that are not square."""
+    b, _, rows, columns = sizes(draw, 4)
+    one, other = (drawn(function, draw, b, 1, rows, columns, size) for size in (2, 3))
+    expect_all(function, [one, other, (noncontiguous(one[0]), *one[1:])])
+
+
+@of("patches", "unpatch", weight=3, needs=["grey"])
+def channels(function, draw):
+    """With several channels, a patch's numbers stand in the order (channel, row, column)."""
+    expect_all(function, [drawn(function, draw), drawn(function, draw)])
+
+
+# with_places
+
+
+@check(weight=1)
+def with_places_shape(with_places, draw):
+    """The result is a tensor of shape (b, 1 + rows * columns, d)."""
+    b, d, rows, columns = sizes(draw, 4)
+    expect_tensor(with_places(*grid(draw, b, d, rows, columns)), (b, 1 + rows * columns, d))
+
+
+@check(weight=1, needs=[with_places_shape])
+def with_places_first(with_places, draw):
+    """The class token stands first in each picture, and nothing is added to it."""
+    b, d, rows, columns = sizes(draw, 4)
+    tokens, cls, *places = grid(draw, b, d, rows, columns)
+    result = expect_tensor(with_places(tokens, cls, *places), (b, 1 + rows * columns, d))
+    expect_close(result[:, 0], cls.expand(b, d), what=Message("row 0 of each picture"))
+
+
+@check(weight=3, needs=[with_places_first])
+def with_places_values(with_places, draw):
+    """Token r * columns + s gets the vector of row r and that of column s."""
+    cases = [drawn(with_places, draw), drawn(with_places, draw)]
+    expect_all(with_places, [*cases, tuple(noncontiguous(own) if own.ndim > 1 else own for own in cases[0])])
+
+
+# grid_rotary
+
+
+@check(weight=1)
+def grid_rotary_shape(grid_rotary, draw):
+    """`X` (n, d), n rows and n columns give a tensor of shape (n, d)."""
+    n, d = sizes(draw, 2)
+    expect_tensor(grid_rotary(tensor(draw, n, 4 * d), places(draw, n), places(draw, n)), (n, 4 * d))
+
+
+@check(weight=1, needs=[grid_rotary_shape])
+def grid_rotary_start(grid_rotary, draw):
+    """In row 0 and column 0 nothing turns: the vectors come back as they are."""
+    n, d = sizes(draw, 2)
+    X, zeros = tensor(draw, n, 4 * d), torch.zeros(n, dtype=torch.int64)
+    expect_close(grid_rotary(X, zeros, zeros), X)
+
+
+@check(weight=1, needs=[grid_rotary_start])
+def grid_rotary_halves(grid_rotary, draw):
+    """In row 0 the first half of each vector stays as it is, and in column 0 the second half."""
+    n, d = sizes(draw, 2)
+    X, zeros = tensor(draw, n, 4 * d), torch.zeros(n, dtype=torch.int64)
+    turned = expect_array(grid_rotary(X, zeros, places(draw, n)), (n, 4 * d))
+    expect_close(turned[:, : 2 * d], X[:, : 2 * d], what=Message("the first half in row 0"))
+    turned = expect_array(grid_rotary(X, places(draw, n), zeros), (n, 4 * d))
+    expect_close(turned[:, 2 * d :], X[:, 2 * d :], what=Message("the second half in column 0"))
+
+
+@check(weight=1, needs=[grid_rotary_shape])
+def grid_rotary_lengths(grid_rotary, draw):
+    """Turning keeps lengths: x^2 + y^2 of every pair of columns 2i and 2i + 1 is what it was."""
+    n, d = sizes(draw, 2)
+    X = tensor(draw, n, 4 * d)
+    turned = expect_array(grid_rotary(X, places(draw, n), places(draw, n)), (n, 4 * d)).astype(float)
+    squares = [(Z**2).reshape(n, 2 * d, 2).sum(-1) for Z in (turned, X.numpy())]
+    expect_close(*squares, what=Message("the pairs' x^2 + y^2"))
+
+
+@check(weight=1, needs=[grid_rotary_shape])
+def grid_rotary_distance(grid_rotary, draw):
+    """Only distances count: when all rows move by one number and all columns by another, no dot product changes."""
+    n, d = sizes(draw, 2)
+    X, rows, columns = tensor(draw, n, 4 * d), places(draw, n), places(draw, n)
+    down, across = (int(own) for own in draw.rng.permutation(np.arange(5, 30))[:2])
+    moved = rows + down, columns + across
+    grid_rotary.ahead([(X, rows, columns), (X, *moved)])
+    here, there = (expect_array(grid_rotary(X, *at), (n, 4 * d)).astype(float) for at in ((rows, columns), moved))
+    what = Message("the dot products (all moved by {down} rows and {across} columns)", down=down, across=across)
+    expect_close(there @ there.T, here @ here.T, what=what)
+
+
+@check(weight=3, needs=[grid_rotary_halves, grid_rotary_lengths, grid_rotary_distance])
+def grid_rotary_values(grid_rotary, draw):
+    """Each half is turned as `rotary` turns a vector of d / 2 numbers: the first by rows, the second by columns."""
+    n, d = sizes(draw, 2)
+    X, rows, columns = tensor(draw, n, 4 * d), places(draw, n), places(draw, n)
+    expect_all(grid_rotary, [(X, rows, columns), (noncontiguous(tensor(draw, n, 12)), columns, rows)])
+
+
+@check(weight=1, needs=[grid_rotary_values])
+def grid_rotary_any_place(grid_rotary, draw):
+    """Rows and columns are any numbers, in any order: several alike, below 0, between whole numbers."""
+    rows, columns, d = sizes(draw, 3)
+    n = rows * columns
+    X, at = tensor(draw, n, 4 * d), torch.arange(n)
+    cases = [(X, at // columns, at % columns), (X, -places(draw, n), torch.full((n,), 3))]
+    cases.append((X, places(draw, n) + torch.tensor(draw.rng.uniform(0.2, 0.8, n)), -places(draw, n) / 2))
+    expect_all(grid_rotary, cases)
+
+
+@check(weight=1, needs=[grid_rotary_values])
+def grid_rotary_leading_axes(grid_rotary, draw):
+    """Any number of leading axes is carried along: none, one, two, three."""
+    n, d = sizes(draw, 2)
+    at = places(draw, n), places(draw, n)
+    leads = [(), (3,), (n, n), (2, 1, 3)]
+    expect_all(grid_rotary, [(tensor(draw, *lead, n, 4 * d), *at) for lead in leads])
+
+
+# What all four are asked alike
+
+
+VALUES = {"patches": "channels", "unpatch": "channels", "with_places": "values", "grid_rotary": "values"}
+
+
+def of_all(weight):
+    """Declare a check of all four functions, once their values are right."""
+
+    def declare(body):
+        for name in ALL:
+            of(name, weight=weight, needs=[VALUES[name]])(body)
+        return body
+
+    return declare
+
+
+@of_all(weight=1)
+def sizes_alike(function, draw):
+    """Where pictures are square, all sizes alike, or an axis is long, the axes still mean what they mean."""
+    size, n = int(draw.rng.integers(2, 5)), draw.long()
+    alike = [(size,) * 5, (1, size, size, size, 1), (2, 3, 4, 4, 2), (2, 1, 2, 2, 2)]
+    expect_all(function, [drawn(function, draw, *own) for own in [*alike, (1, 1, 2, n, 2), (1, 2, n, 2, 1)]])
+
+
+@of_all(weight=1)
+def sizes_of_one(function, draw):
+    """Sizes of 1 stay axes: one picture, one channel, one row of patches, one column, one pixel in a patch."""
+    cases = []
+    for one in range(5):
+        own = [1 if place == one else size for place, size in enumerate(sizes(draw, 4))]
+        cases.append(drawn(function, draw, *own, 1 if one == 4 else 3))
+    # A picture that is one patch, and one that is one pixel.
+    expect_all(function, [*cases, drawn(function, draw, 2, 3, 1, 1, 4), drawn(function, draw, 1, 1, 1, 1, 1)])
+
+
+def reached(function, arguments, upstream):
+    """Return the gradients of a specification: of its floating arguments."""
+    leaves = [own.clone().requires_grad_() if floating(own) else own for own in arguments]
+    (SPECIFICATIONS[function.name](*leaves) * upstream).sum().backward()
+    return [own.grad for own in leaves if floating(own)]
+
+
+def floating(value):
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+@of_all(weight=1)
+def gradients(function, draw):
+    """Gradients flow from the result to every input tensor."""
+    arguments = drawn(function, draw)
+    upstream = tensor(draw, *SPECIFICATIONS[function.name](*arguments).shape)
+    expected = reached(function, arguments, upstream)
+    _, came, _ = backward(function, *arguments, upstream=upstream)
+    came = [own for own, given in zip(came, arguments, strict=False) if floating(given)]
+    for name, got, right in zip(NAMES[function.name], came, expected, strict=False):
+        expect(got is not None, Message("No gradient came to {name}: autograd was cut off on the way.", name=name))
+        expect_close(got, right, what=Message("the gradient of {name}", name=name))
+
+
+@of_all(weight=0.5)
+def dtype(function, draw):
+    """The result has the dtype of the inputs: float32, float64, float16 or bfloat16."""
+    arguments = drawn(function, draw)
+    shape = SPECIFICATIONS[function.name](*arguments).shape
+    cases = [[own.to(kind) if floating(own) else own for own in arguments] for kind in DTYPES]
+    function.ahead(cases)
+    for case in cases:
+        expect_tensor(function(*case), shape, case[0].dtype)
+
+
+@of_all(weight=0.5)
+def kept(function, draw):
+    """The inputs are as they were after the call."""
+    arguments = drawn(function, draw)
+    expect_unchanged(function, NAMES[function.name], *arguments)
+
+
+@check(weight=0.5, needs=[grid_rotary_values])
+def grid_rotary_half(grid_rotary, draw):
+    """float16 vectors at places in the hundreds turn by exact angles, which need more digits than float16 has."""
+    n = 3 + sizes(draw, 1)[0]
+    X = tensor(draw, n, 28, dtype=torch.float16)
+    case = X, 600 + places(draw, n), 700 + places(draw, n)
+    # Each of two products and their sum is rounded to 11 bits: see exercise 4.
+    expect_close(grid_rotary(*case), SPECIFICATIONS["grid_rotary"](*case), rtol=5e-3)
+
+
+# Sizes that do not fit
+
+
+@check(weight=1, needs=[patches_shape])
+def patches_refuses(patches, draw):
+    """A height or a width that is no multiple of `size` raises `ValueError`, `RuntimeError` or `IndexError`."""
+    # Worth points: the edge of the picture would be lost without a word.
+    b, c = sizes(draw, 2)
+    refused = []
+    for H, W, size in [(7, 8, 3), (6, 7, 3), (7, 6, 3), (9, 4, 6), (4, 9, 6), (5, 5, 2), (3, 3, 4), (8, 2, 4)]:
+        because = Message("pictures of {H} by {W} pixels, patches of {size} by {size}", H=H, W=W, size=size)
+        refused.append(((tensor(draw, b, c, H, W), size), because))
+    expect_all_raise(REFUSED, patches, refused)
+
+
+@check(weight=0, needs=[unpatch_shape])
+def unpatch_refuses(unpatch, draw):
+    """A height that does not fit, a last row that is not full, and tokens of another width raise."""
+    refused = []
+    for n, numbers, size, channels, height in [
+        (6, 12, 2, 3, 5),
+        (7, 12, 2, 3, 4),
+        (6, 12, 2, 2, 4),
+        (6, 10, 2, 3, 4),
+    ]:
+        because = Message(
+            "n is {n}, size {size}, channels {channels}, height {height}, and a token has {numbers} numbers",
+            n=n, size=size, channels=channels, height=height, numbers=numbers,
+        )  # fmt: skip
+        refused.append(((tensor(draw, 2, n, numbers), size, channels, height), because))
+    expect_all_raise(REFUSED, unpatch, refused)
+
+
+@check(weight=0, needs=[with_places_shape])
+def with_places_refuses(with_places, draw):
+    """Tokens that are not rows * columns, and widths that differ, raise; a size of 1 is not stretched."""
+    b, d, rows, columns = sizes(draw, 4)
+    tokens, cls, by_row, by_column = grid(draw, b, d, rows, columns)
+    refused = []
+    for n in (1, rows * columns + 1):
+        because = Message("{rows} rows, {columns} columns, {n} tokens", rows=rows, columns=columns, n=str(n))
+        refused.append(((tensor(draw, b, n, d), cls, by_row, by_column), because))
+    because = Message("tokens of {d} numbers, another one of {other}", d=d, other=1)
+    for place in (1, 2, 3):
+        own = [tokens, cls, by_row, by_column]
+        own[place] = own[place][..., :1]
+        refused.append((tuple(own), because))
+    expect_all_raise(REFUSED, with_places, refused)
+
+
+@check(weight=0, needs=[grid_rotary_shape])
+def grid_rotary_refuses(grid_rotary, draw):
+    """A d that is no multiple of 4, and rows or columns of another number than n, raise; 1 is not stretched."""
+    n, d = sizes(draw, 2)
+    refused = []
+    for width in (4 * d + 2, 4 * d + 1, 2, 1):
+        because = Message("d is {d}, which is no multiple of 4", d=str(width))
+        refused.append(((tensor(draw, n, width), places(draw, n), places(draw, n)), because))
+    X = tensor(draw, n, 4 * d)
+    for rows, columns in [(1, n), (n, 1), (1, 1), (n + 1, n), (n, n + 1)]:
+        because = Message("n is {n}, there are {rows} rows and {columns} columns", n=n, rows=rows, columns=columns)
+        refused.append(((X, places(draw, rows), places(draw, columns)), because))
+    expect_all_raise(REFUSED, grid_rotary, refused)
+
+
+# multimodal_mask
+
+
+def sequence(*runs):
+    """Return kinds: so many text tokens, so many image tokens, and so on in turn."""
+    return [kind for at, count in enumerate(runs) for kind in [("text", "image")[at % 2]] * int(count)]
+
+
+def expect_mask(multimodal_mask, *several):
+    """Fail unless the masks have the right entries; whether they are booleans is another check's affair."""
+    multimodal_mask.ahead([(kinds,) for kinds in several])
+    for kinds in several:
+        what = Message("the mask")
+        if len(kinds) <= 12:
+            what = Message("the mask for {kinds}", kinds=" ".join(kinds))
+        expect_close(multimodal_mask(kinds), may_attend(kinds).astype(float), what=what)
+
+
+@check(weight=1)
+def multimodal_mask_shape(multimodal_mask, draw):
+    """n kinds give a tensor, or an array, of shape (n, n)."""
+    kinds = sequence(*sizes(draw, 3))
+    expect_array(multimodal_mask(kinds), (len(kinds), len(kinds)), what=Message("the mask"))
+
+
+@check(weight=1, needs=[multimodal_mask_shape])
+def multimodal_mask_boolean(multimodal_mask, draw):
+    """The mask holds booleans: True where the token may attend, False elsewhere."""
+    for kinds in (sequence(*sizes(draw, 3)), ["text"] * 3, ["image"] * 3):
+        kind = expect_array(multimodal_mask(kinds), what=Message("the mask")).dtype
+        expect(
+            kind == np.dtype(bool),
+            Message("The mask should hold booleans, and its dtype is {dtype}.", dtype=str(kind)),
+        )
+
+
+@check(weight=1, needs=[multimodal_mask_shape])
+def multimodal_mask_text(multimodal_mask, draw):
+    """Text alone is causal: each token sees what came before, and itself."""
+    (n,) = sizes(draw, 1)
+    expect_mask(multimodal_mask, ["text"] * (n + 1))
+
+
+@check(weight=1, needs=[multimodal_mask_shape])
+def multimodal_mask_image(multimodal_mask, draw):
+    """A picture alone, or two without text in between: all tokens see one another."""
+    (n,) = sizes(draw, 1)
+    expect_mask(multimodal_mask, ["image"] * (n + 1))
+
+
+@check(weight=2, needs=[multimodal_mask_text, multimodal_mask_image])
+def multimodal_mask_one_run(multimodal_mask, draw):
+    """One picture between words sees the words before it and itself, and the words after it see all before them."""
+    first, count, last = sizes(draw, 3)
+    expect_mask(multimodal_mask, sequence(first, count, last))
+
+
+@check(weight=3, needs=[multimodal_mask_one_run])
+def multimodal_mask_runs(multimodal_mask, draw):
+    """Of several pictures with text between, each sees those before it, and none after it."""
+    a, b, c, e = sizes(draw, 4)
+    cases = [sequence(1, 2, 1, 3, 2), sequence(a, b, c, e, 1), sequence(1, b, 1, b, 1, b, 1)]
+    expect_mask(multimodal_mask, *cases, sequence(*draw.rng.integers(1, 3, 9)))
+
+
+@check(weight=1, needs=[multimodal_mask_runs])
+def multimodal_mask_ends(multimodal_mask, draw):
+    """A sequence may begin with a picture, end with one, or both."""
+    a, b, c, e = sizes(draw, 4)
+    expect_mask(multimodal_mask, sequence(0, a, b), sequence(a, b), sequence(0, a, b, c), sequence(0, a, b, c, e, 1))
+
+
+@check(weight=1, needs=[multimodal_mask_runs])
+def multimodal_mask_ones(multimodal_mask, draw):
+    """One token is a sequence as well, and one image token is a run."""
+    expect_mask(multimodal_mask, ["text"], ["image"], sequence(1, 1), sequence(0, 1, 1), sequence(0, 1, 1, 1, 1, 1))
+
+
+@check(weight=1, needs=[multimodal_mask_runs])
+def multimodal_mask_long(multimodal_mask, draw):
+    """Hundreds of tokens, in many short runs and in a few long ones."""
+    n = draw.long()
+    short = [str(kind) for kind in draw.rng.choice(["text", "image"], n)]
+    # 256 words between two pictures, which is 0 in one byte.
+    expect_mask(multimodal_mask, short, sequence(3, n // 2, 2, n // 2, 5), sequence(1, 2, 256, 3, 255, 2))
+
+
+@check(weight=0.5, needs=[multimodal_mask_shape])
+def multimodal_mask_kept(multimodal_mask, draw):
+    """`kinds` is as it was after the call."""
+    expect_unchanged(multimodal_mask, ["kinds"], sequence(*sizes(draw, 3)))
