@@ -71,10 +71,10 @@ suite = Suite(
         "parameter_count": "chapter 9, Counting parameters",
         "crossover_length": "chapter 9, Where the two costs cross",
         "fit_exponent": "chapter 9, By the clock",
-        "decode_bytes": "chapter 9, What a machine allows",
-        "least_seconds": "chapter 9, What a machine allows",
-        "critical_batch": "chapter 9, What a machine allows",
-        "largest_batch": "chapter 9, What a machine allows",
+        "decode_bytes": "chapter 9, Reading and writing",
+        "least_seconds": "chapter 9, Three costs",
+        "critical_batch": "chapter 9, Reading and writing",
+        "largest_batch": "chapter 9, Reading and writing",
     },
 )
 check = suite.check
