@@ -760,7 +760,8 @@ def layer_grouped(MultiHeadLayer, draw):
 def layer_causal(MultiHeadLayer, draw):
     """With `is_causal`, token i sees the tokens up to its own."""
     values = parameters(draw, 24, 4, 4)
-    expect_layer(loaded(MultiHeadLayer, values, 24, 4, 4), values, tensor(draw, 2, 7, 24), 4, 4, None, True)
+    for n in (7, 2):
+        expect_layer(loaded(MultiHeadLayer, values, 24, 4, 4), values, tensor(draw, 2, n, 24), 4, 4, None, True)
 
 
 @check(weight=1, needs=[layer_values])
@@ -771,6 +772,20 @@ def layer_masks(MultiHeadLayer, draw):
     for shape in [(7, 7), (2, 7, 7), (2, 4, 7, 7), (2, 1, 7, 7)]:
         expect_layer(layer, values, tensor(draw, 2, 7, 24), 4, 4, some(draw, *shape))
     expect_layer(layer, values, tensor(draw, 2, 7, 24), 4, 4, padding(7, 4))
+
+
+@check(weight=0.5, needs=[layer_masks, layer_grouped])
+def layer_grouped_masks(MultiHeadLayer, draw):
+    """With fewer heads of keys, a mask still holds for the sequence and the head that it is given for."""
+    values, x = parameters(draw, 24, 4, 2), tensor(draw, 3, 5, 24)
+    layer = loaded(MultiHeadLayer, values, 24, 4, 2)
+    for shape in [(5, 5), (3, 5, 5), (3, 1, 5, 5), (1, 4, 5, 5), (3, 4, 5, 5)]:
+        expect_layer(layer, values, x, 4, 2, some(draw, *shape))
+    for shape in [(3, 1, 5), (3, 4, 1, 5)]:
+        mask = torch.from_numpy(draw.rng.random(shape) < 0.5)
+        mask[..., 0] = True
+        for is_causal in (False, True):
+            expect_layer(layer, values, x, 4, 2, mask, is_causal)
 
 
 @check(weight=0.5, needs=[layer_masks])

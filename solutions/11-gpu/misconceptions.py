@@ -848,6 +848,11 @@ def layer_of(fault, fused=True):
                 if mask is not None and fault != "no_mask" and not (both and fault == "mask_dropped"):
                     own = mask[:, :1] if fault == "first_head" and mask.dim() == 4 else mask
                     own = ~own if fault == "inverted" else own
+                    if fault == "mask_heads_mixed" and own.dim() == 4 and own.shape[1] == self.h:
+                        own = own.unflatten(1, (group, -1)).transpose(1, 2).flatten(1, 2)
+                    elif fault == "mask_sequences_mixed" and group > 1 and own.dim() == 4 and own.shape[1] == 1:
+                        own = own.expand(len(x), -1, -1, -1).repeat(self.h_kv, 1, 1, 1)
+                        own = own.unflatten(0, (len(x), self.h_kv)).squeeze(2).repeat_interleave(group, 1)
                     if both and fault == "tril":
                         own = own.tril(n_k - n)
                     elif both and fault == "mask_in_place" and own.shape[-2] == n:
@@ -915,6 +920,16 @@ LAYER = {
     "no_mask": ("mask left out", "`mask` changes nothing here."),
     "inverted": ("mask taken the other way", "True means: may attend."),
     "first_head": ("mask of the first head for all", "A mask of four axes may have a part for each head."),
+    "mask_heads_mixed": (
+        "masks of heads given to other heads",
+        "Query head i reads the key head i // (h / h_kv), and its own part of the mask: cut both axes of heads the same "
+        "way, (h_kv, h / h_kv).",
+    ),
+    "mask_sequences_mixed": (
+        "masks given to other sequences",
+        "Where b and h_kv become one axis, the sequence comes first: repeat its mask with `repeat_interleave` or "
+        "`expand`, not with `repeat`.",
+    ),
     "causal_dropped": (
         "is_causal ignored with a mask",
         "Both hold: a token sees what the mask leaves it and does not come later.",
