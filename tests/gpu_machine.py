@@ -65,14 +65,15 @@ def solved():
 
 
 def listed():
-    """Return what became of the listed answers, as it is recorded of the exercise."""
+    """Return what became of the listed answers that are kernels, as it is recorded of the exercise."""
     import dataclasses
 
     from autograder.authoring import answer_trials, loader
 
     exercise = loader.load(FOLDER)
+    with_kernels = sorted({check.subject for check in exercise.suite.checks if check.on == "triton"})
     with kernels_interpreted():
-        found = [answer_trials.tried(exercise, subject) for subject in exercise.subjects]
+        found = [answer_trials.tried(exercise, subject) for subject in with_kernels]
         lacking, functions = answer_trials.to_record(exercise, found)
     lost = {own.subject: {right.name: right.lost for right in own.right if right.lost} for own in found}
     return {
