@@ -786,6 +786,8 @@ def layer_grouped_masks(MultiHeadLayer, draw):
         mask[..., 0] = True
         for is_causal in (False, True):
             expect_layer(layer, values, x, 4, 2, mask, is_causal)
+    values, mask = parameters(draw, 24, 2, 1), torch.from_numpy(draw.rng.random((3, 2, 1, 1)) < 0.5)
+    expect_layer(loaded(MultiHeadLayer, values, 24, 2, 1), values, x[:, :1], 2, 1, mask)
 
 
 @check(weight=0.5, needs=[layer_masks])
