@@ -26,6 +26,16 @@ def by_hand_pixel_by_pixel():
 
 @misconception(
     "by_hand",
+    label="channel by channel within each row",
+    hint="Each row of the patch has the numbers of both channels. All four numbers of the first channel come first, "
+    "then all of the second.",
+)
+def by_hand_row_by_row():
+    return [22, 23, 122, 123, 32, 33, 132, 133]
+
+
+@misconception(
+    "by_hand",
     label="patches counted down the columns",
     hint="That is patch 4 where patches are counted down each column. They are counted row by row: patch 3 is the "
     "first of the second row.",
@@ -444,6 +454,18 @@ def unpatch_width(tokens, size, channels, height):
     b, columns, rows = whole(tokens, size, channels, height)
     X = tokens.reshape(b, rows, columns, channels, size, size)
     return X.permute(0, 3, 1, 4, 2, 5).reshape(b, channels, rows * size, columns * size)
+
+
+@misconception(
+    "unpatch",
+    label="rows and columns of patches exchanged",
+    hint="The grid has `height // size` rows of patches, and was taken for that many columns. The shape comes out "
+    "right, and the patches lie in wrong places.",
+)
+def unpatch_grid_exchanged(tokens, size, channels, height):
+    b, columns, rows = whole(tokens, size, channels, height)
+    X = tokens.reshape(b, rows, columns, channels, size, size)
+    return X.permute(0, 3, 1, 4, 2, 5).reshape(b, channels, height, -1)
 
 
 @misconception(
@@ -1293,6 +1315,17 @@ def multimodal_mask_one_block(i, j, image, first, last):
 def multimodal_mask_prefix(i, j, image, first, last):
     high = np.flatnonzero(image)[-1] if image.any() else -1
     return (j <= i) | ((i <= high) & (j <= high))
+
+
+@misconception(
+    "multimodal_mask",
+    label="word before a picture sees it",
+    hint="The word right before a picture counts as part of its run, and sees the picture. A run has image tokens "
+    "alone: ask of both tokens that they are images.",
+)
+def multimodal_mask_word_before(kinds):
+    words = torch.tensor([kind == "text" for kind in kinds]).cumsum(0)  # (n,), the same in a word and in what follows
+    return (words[:, None] == words) | torch.ones(len(kinds), len(kinds)).tril().bool()
 
 
 @misconception(
