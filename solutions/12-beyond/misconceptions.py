@@ -106,7 +106,7 @@ def ordered(label, hint, *axes):
         X = split(images, size)
         return X.permute(axes).reshape(len(X), -1, X.shape[1] * size * size)
 
-    answer.__name__ = f"patches_{'_'.join(label.split())}"
+    answer.__name__ = f"patches_axes_{'_'.join(map(str, axes))}"
     return misconception("patches", label, hint)(answer)
 
 
@@ -133,7 +133,7 @@ patches_all_transposed = ordered(
     0, 4, 2, 1, 5, 3,
 )  # fmt: skip
 patches_row_in_the_middle = ordered(
-    "rows and columns of patches not brought together",
+    "axes that count patches left apart",
     "The axes are split and not permuted as they should be: a row of pixels goes right through all patches of a row. "
     "Bring the two axes that count patches together, before the channel.",
     0, 2, 3, 1, 4, 5,
@@ -376,7 +376,7 @@ def back(label, hint, axes, *order):
         X = tokens.reshape([sizes[axis] for axis in axes])
         return X.permute([axes.index(axis) for axis in order[0]]).reshape(b, channels, height, columns * size)
 
-    answer.__name__ = f"unpatch_{'_'.join(label.split())}"
+    answer.__name__ = f"unpatch_{axes}_to_{order[0]}"
     return misconception("unpatch", label, hint)(answer)
 
 
@@ -403,7 +403,7 @@ unpatch_the_same_order = back(
     "bRCcij", "bCcRij",
 )  # fmt: skip
 unpatch_grid_in_front = back(
-    "rows and columns of patches side by side",
+    "axes that count patches side by side",
     "The axes that count patches still stand together, before the pixels. A row of pixels goes right through all "
     "patches of its row: bring each row of pixels behind its row of patches.",
     "bRCcij", "bcRCij",
@@ -485,7 +485,7 @@ def unpatch_height_in_patches(tokens, size, channels, height):
     hint="The channels are the last axis, as a library that draws pictures wants them. Here they are the second: (b, "
     "c, H, W).",
 )
-def unpatch_channels_last(tokens, size, channels, height):
+def unpatch_for_drawing(tokens, size, channels, height):
     return unpatch_folded(tokens, size, channels, height).permute(0, 2, 3, 1)
 
 
@@ -623,7 +623,7 @@ class with_places_class_once:
 
 
 @placing(
-    "class token in place of the first patch",
+    "class token over the first patch",
     "The class token was written over the first patch. It comes in addition: there are 1 + n tokens.",
 )
 class with_places_first_replaced:
@@ -712,7 +712,7 @@ class with_places_none:
 
 
 @placing("tokens forgotten", "The patches have their places, and nothing else: the tokens themselves are missing.")
-class with_places_tokens_forgotten:
+class with_places_alone:
     def add(self, tokens, down, across):
         return (down + across).expand(tokens.shape)
 
@@ -991,7 +991,7 @@ def grid_rotary_in_turn(X, rows, columns):
 
 @misconception(
     "grid_rotary",
-    label="even columns by rows, odd ones by columns",
+    label="even and odd columns taken as halves",
     hint="`X[..., 0::2]` and `X[..., 1::2]` are not the halves: those are `X[..., :d // 2]` and `X[..., d // 2:]`.",
 )
 def grid_rotary_even_and_odd(X, rows, columns):
@@ -1221,7 +1221,7 @@ def multimodal_mask_transposed(i, j, image, first, last):
 
 
 @masked(
-    "True means hidden",
+    "hidden tokens marked as True",
     "The mask is upside down: here True means that a token *may* attend.",
 )
 def multimodal_mask_inverted(i, j, image, first, last):
@@ -1238,7 +1238,7 @@ def multimodal_mask_reset(i, j, image, first, last):
 
 
 @masked(
-    "last image token of a run left out",
+    "a run's last image token missing",
     "The last image token of each run is not seen by those before it: a slice ends one place too early. `mask[a:b]` "
     "ends before b.",
 )
@@ -1255,7 +1255,7 @@ def multimodal_mask_end_too_late(i, j, image, first, last):
 
 
 @masked(
-    "first image token of a run left out",
+    "a run's first image token missing",
     "The first image token of each run sees no other one of it: the run begins one place too late.",
 )
 def multimodal_mask_start_too_late(i, j, image, first, last):
@@ -1298,7 +1298,7 @@ def multimodal_mask_open_end(i, j, image, first, last):
 
 
 @masked(
-    "one run from the first image to the last",
+    "one run from first image to last",
     "All from the first image token to the last one is taken for one run, with the text between. A run ends where "
     "text begins.",
 )
