@@ -26,6 +26,16 @@ def by_hand_pixel_by_pixel():
 
 @misconception(
     "by_hand",
+    label="channel by channel within each row",
+    hint="Each row of the patch has the numbers of both channels. All four numbers of the first channel come first, "
+    "then all of the second.",
+)
+def by_hand_row_by_row():
+    return [22, 23, 122, 123, 32, 33, 132, 133]
+
+
+@misconception(
+    "by_hand",
     label="patches counted down the columns",
     hint="That is patch 4 where patches are counted down each column. They are counted row by row: patch 3 is the "
     "first of the second row.",
@@ -96,7 +106,7 @@ def ordered(label, hint, *axes):
         X = split(images, size)
         return X.permute(axes).reshape(len(X), -1, X.shape[1] * size * size)
 
-    answer.__name__ = f"patches_{'_'.join(label.split())}"
+    answer.__name__ = f"patches_axes_{'_'.join(map(str, axes))}"
     return misconception("patches", label, hint)(answer)
 
 
@@ -123,7 +133,7 @@ patches_all_transposed = ordered(
     0, 4, 2, 1, 5, 3,
 )  # fmt: skip
 patches_row_in_the_middle = ordered(
-    "rows and columns of patches not brought together",
+    "axes that count patches left apart",
     "The axes are split and not permuted as they should be: a row of pixels goes right through all patches of a row. "
     "Bring the two axes that count patches together, before the channel.",
     0, 2, 3, 1, 4, 5,
@@ -366,7 +376,7 @@ def back(label, hint, axes, *order):
         X = tokens.reshape([sizes[axis] for axis in axes])
         return X.permute([axes.index(axis) for axis in order[0]]).reshape(b, channels, height, columns * size)
 
-    answer.__name__ = f"unpatch_{'_'.join(label.split())}"
+    answer.__name__ = f"unpatch_{axes}_to_{order[0]}"
     return misconception("unpatch", label, hint)(answer)
 
 
@@ -393,7 +403,7 @@ unpatch_the_same_order = back(
     "bRCcij", "bCcRij",
 )  # fmt: skip
 unpatch_grid_in_front = back(
-    "rows and columns of patches side by side",
+    "axes that count patches side by side",
     "The axes that count patches still stand together, before the pixels. A row of pixels goes right through all "
     "patches of its row: bring each row of pixels behind its row of patches.",
     "bRCcij", "bcRCij",
@@ -448,6 +458,18 @@ def unpatch_width(tokens, size, channels, height):
 
 @misconception(
     "unpatch",
+    label="rows and columns of patches exchanged",
+    hint="The grid has `height // size` rows of patches, and was taken for that many columns. The shape comes out "
+    "right, and the patches lie in wrong places.",
+)
+def unpatch_grid_exchanged(tokens, size, channels, height):
+    b, columns, rows = whole(tokens, size, channels, height)
+    X = tokens.reshape(b, rows, columns, channels, size, size)
+    return X.permute(0, 3, 1, 4, 2, 5).reshape(b, channels, height, -1)
+
+
+@misconception(
+    "unpatch",
     label="height taken for a number of patches",
     hint="`height` is in pixels. There are `height // size` rows of patches.",
 )
@@ -463,7 +485,7 @@ def unpatch_height_in_patches(tokens, size, channels, height):
     hint="The channels are the last axis, as a library that draws pictures wants them. Here they are the second: (b, "
     "c, H, W).",
 )
-def unpatch_channels_last(tokens, size, channels, height):
+def unpatch_for_drawing(tokens, size, channels, height):
     return unpatch_folded(tokens, size, channels, height).permute(0, 2, 3, 1)
 
 
@@ -601,7 +623,7 @@ class with_places_class_once:
 
 
 @placing(
-    "class token in place of the first patch",
+    "class token over the first patch",
     "The class token was written over the first patch. It comes in addition: there are 1 + n tokens.",
 )
 class with_places_first_replaced:
@@ -690,7 +712,7 @@ class with_places_none:
 
 
 @placing("tokens forgotten", "The patches have their places, and nothing else: the tokens themselves are missing.")
-class with_places_tokens_forgotten:
+class with_places_alone:
     def add(self, tokens, down, across):
         return (down + across).expand(tokens.shape)
 
@@ -969,7 +991,7 @@ def grid_rotary_in_turn(X, rows, columns):
 
 @misconception(
     "grid_rotary",
-    label="even columns by rows, odd ones by columns",
+    label="even and odd columns taken as halves",
     hint="`X[..., 0::2]` and `X[..., 1::2]` are not the halves: those are `X[..., :d // 2]` and `X[..., d // 2:]`.",
 )
 def grid_rotary_even_and_odd(X, rows, columns):
@@ -1199,7 +1221,7 @@ def multimodal_mask_transposed(i, j, image, first, last):
 
 
 @masked(
-    "True means hidden",
+    "hidden tokens marked as True",
     "The mask is upside down: here True means that a token *may* attend.",
 )
 def multimodal_mask_inverted(i, j, image, first, last):
@@ -1216,7 +1238,7 @@ def multimodal_mask_reset(i, j, image, first, last):
 
 
 @masked(
-    "last image token of a run left out",
+    "a run's last image token missing",
     "The last image token of each run is not seen by those before it: a slice ends one place too early. `mask[a:b]` "
     "ends before b.",
 )
@@ -1233,7 +1255,7 @@ def multimodal_mask_end_too_late(i, j, image, first, last):
 
 
 @masked(
-    "first image token of a run left out",
+    "a run's first image token missing",
     "The first image token of each run sees no other one of it: the run begins one place too late.",
 )
 def multimodal_mask_start_too_late(i, j, image, first, last):
@@ -1276,7 +1298,7 @@ def multimodal_mask_open_end(i, j, image, first, last):
 
 
 @masked(
-    "one run from the first image to the last",
+    "one run from first image to last",
     "All from the first image token to the last one is taken for one run, with the text between. A run ends where "
     "text begins.",
 )
@@ -1293,6 +1315,17 @@ def multimodal_mask_one_block(i, j, image, first, last):
 def multimodal_mask_prefix(i, j, image, first, last):
     high = np.flatnonzero(image)[-1] if image.any() else -1
     return (j <= i) | ((i <= high) & (j <= high))
+
+
+@misconception(
+    "multimodal_mask",
+    label="word before a picture sees it",
+    hint="The word right before a picture counts as part of its run, and sees the picture. A run has image tokens "
+    "alone: ask of both tokens that they are images.",
+)
+def multimodal_mask_word_before(kinds):
+    words = torch.tensor([kind == "text" for kind in kinds]).cumsum(0)  # (n,), the same in a word and in what follows
+    return (words[:, None] == words) | torch.ones(len(kinds), len(kinds)).tril().bool()
 
 
 @misconception(
