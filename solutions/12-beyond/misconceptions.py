@@ -106,7 +106,7 @@ def ordered(label, hint, *axes):
         X = split(images, size)
         return X.permute(axes).reshape(len(X), -1, X.shape[1] * size * size)
 
-    answer.__name__ = f"patches_axes_{'_'.join(map(str, axes))}"
+    answer.__name__ = "patches_axes_" + "_".join(map(str, axes))
     return misconception("patches", label, hint)(answer)
 
 
