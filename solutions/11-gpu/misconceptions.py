@@ -922,8 +922,8 @@ LAYER = {
     "first_head": ("mask of the first head for all", "A mask of four axes may have a part for each head."),
     "mask_heads_mixed": (
         "masks of heads given to other heads",
-        "Query head i reads the key head i // (h / h_kv), and its own part of the mask: cut both axes of heads the same "
-        "way, (h_kv, h / h_kv).",
+        "Query head i reads the key head i // (h / h_kv), and its own part of the mask: cut both axes of heads the "
+        "same way, (h_kv, h / h_kv).",
     ),
     "mask_sequences_mixed": (
         "masks given to other sequences",
