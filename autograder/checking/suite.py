@@ -188,6 +188,19 @@ class Suite:
 
         return declare
 
+    def check_each(self, *subjects: str, weight: float = 1, needs: Sequence[str] = ()) -> Callable[[Any], Any]:
+        """Declare a check of each of these functions: `values` of the function NAME is the check `NAME_values`.
+
+        `needs` are names of checks that were declared in the same way before, without the function's.
+        """
+
+        def declare(body: Any) -> Any:
+            for subject in subjects:
+                self.check(weight, [f"{subject}_{need}" for need in needs])(_check_of(subject, body))
+            return body
+
+        return declare
+
     def of(self, subject: str) -> list[Check]:
         """Return the checks of one function, in the order in which they were declared."""
         return [check for check in self.checks if check.subject == subject]
@@ -384,6 +397,19 @@ class Suite:
                 failure = attempt(check, own, seed).failure
                 return Message(OWN_FAILS, said=failure.message) if failure else ""
         return ""
+
+
+def _check_of(subject: str, body: Any) -> Any:
+    """Return a function of `subject` and `draw` that does what the body does, as a check of that function."""
+
+    def own(function: Any, draw: Any) -> None:
+        body(function, draw)
+
+    own.__name__, own.__doc__ = f"{subject}_{body.__name__}", body.__doc__
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature([inspect.Parameter(name, kind) for name in (subject, "draw")])
+    own.__signature__ = signature  # type: ignore[attr-defined]
+    return own
 
 
 def _left_to_a_person(report: Report, helper: str) -> Report:

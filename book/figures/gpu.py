@@ -482,9 +482,9 @@ def roofs(record, n=16_384, rows=128):
     axes.annotate(f"products in bfloat16, {top:.0f} TFLOP/s", (1, top), xytext=(0, 5), textcoords="offset points")
     marks = [
         ("softmax of a table", 5 / 4, slope, drawing.KEY, (8, -4), "left"),
-        ("naive", WIDTH / 2, slope, drawing.KEY, (8, -4), "left"),
+        ("with tables", WIDTH / 2, slope, drawing.KEY, (8, -4), "left"),
         (f"tiles of {rows}, from L2", rows, cache, drawing.QUERY, (2, 11), "left"),
-        ("traffic once", n / 2, slope, drawing.KEY, (0, -16), "center"),
+        ("compulsory traffic", n / 2, slope, drawing.KEY, (0, -16), "center"),
     ]
     for label, intensity, speed, colour, offset, side in marks:
         y = min(top, speed * intensity)

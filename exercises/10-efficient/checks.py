@@ -17,8 +17,6 @@ for other in ("specifications", "misconceptions"):  # of another exercise, opene
 if not importlib.util.find_spec("checking"):
     raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
 
-import inspect
-
 import numpy as np
 import torch
 
@@ -54,7 +52,7 @@ suite = Suite(
         "merge": "chapter 10, Chunks and the online softmax",
     },
 )
-check, run = suite.check, suite.run
+check, check_each, run = suite.check, suite.check_each, suite.run
 
 REFUSED = (ValueError, RuntimeError, IndexError)
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -104,27 +102,6 @@ def noncontiguous(X):
 # What the four functions are asked alike
 
 
-def of(*names, weight=1, needs=()):
-    """Declare a check of each of these functions; the check `values` of the function NAME is called `NAME_values`."""
-
-    def declare(body):
-        for name in names:
-            check(weight, [f"{name}_{need}" for need in needs])(_of(name, body))
-        return body
-
-    return declare
-
-
-def _of(name, body):
-    def own(function, draw):
-        body(function, draw)
-
-    own.__name__, own.__doc__ = f"{name}_{body.__name__}", body.__doc__
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    own.__signature__ = inspect.Signature([inspect.Parameter(own, kind) for own in (name, "draw")])
-    return own
-
-
 def alike(function):
     """Tell whether a function takes as many queries as keys."""
     return function.name in ("local_attention", "causal_linear_attention")
@@ -148,7 +125,7 @@ def expect_all(function, cases):
         expect_attends(function, *case)
 
 
-@of(*ATTENTIONS, weight=1)
+@check_each(*ATTENTIONS, weight=1)
 def shape(function, draw):
     """The result is a tensor of shape (..., n_q, d_v)."""
     b, n_q, n_k, d_k, d_v = sizes(draw)
@@ -156,7 +133,7 @@ def shape(function, draw):
     expect_tensor(function(*inputs(draw, (b,), n_q, n_k, d_k, d_v), *last(function, draw, n_k)), (b, n_q, d_v))
 
 
-@of("linear_attention", "causal_linear_attention", weight=3, needs=["shape"])
+@check_each("linear_attention", "causal_linear_attention", weight=3, needs=["shape"])
 def values(function, draw):
     """The weights are products of features, elu + 1, divided by their sum over the keys that the query may see."""
     b, n_q, n_k, d_k, d_v = sizes(draw)
@@ -212,7 +189,7 @@ def chunked_attention_nothing_to_see(chunked_attention, draw):
     expect_all(chunked_attention, [(*inputs(draw, (b,), n_q, n_k, d_k, d_v), own, True) for own in chunks])
 
 
-@of("chunked_attention", "local_attention", weight=1, needs=["values"])
+@check_each("chunked_attention", "local_attention", weight=1, needs=["values"])
 def large_scores(function, draw):
     """Scores in the thousands, rising or falling along the keys, of either sign: as their differences say."""
     b, n, _, d_k, d_v = sizes(draw)
@@ -240,7 +217,7 @@ def chunked_attention_half(chunked_attention, draw):
     expect_close(chunked_attention(Q, K, V, 2), V[chosen[0]].double().expand(n_q, 2), rtol=1e-2)
 
 
-@of(*ATTENTIONS, weight=1, needs=["values"])
+@check_each(*ATTENTIONS, weight=1, needs=["values"])
 def leading_axes(function, draw):
     """Any number of leading axes is carried along: none, one, two, three."""
     n_q, n_k, d_k, d_v, _ = sizes(draw)
@@ -249,7 +226,7 @@ def leading_axes(function, draw):
     expect_all(function, [(*inputs(draw, own, n_q, n_k, d_k, d_v), *last(function, draw, n_k)) for own in leads])
 
 
-@of(*ATTENTIONS, weight=1, needs=["values"])
+@check_each(*ATTENTIONS, weight=1, needs=["values"])
 def sizes_alike(function, draw):
     """Where all sizes are alike, and along a long axis, the axes still mean what they mean."""
     size = int(draw.rng.integers(3, 6))
@@ -264,7 +241,7 @@ def sizes_alike(function, draw):
     expect_all(function, cases)
 
 
-@of(*ATTENTIONS, weight=1, needs=["values"])
+@check_each(*ATTENTIONS, weight=1, needs=["values"])
 def sizes_of_one(function, draw):
     """Sizes of 1 stay axes: one sequence, one query, one key, one column."""
     cases = []
@@ -311,7 +288,7 @@ def local_attention_memory(local_attention, draw):
     expect_small(local_attention, draw, 3)
 
 
-@of("linear_attention", "causal_linear_attention", weight=4, needs=["values"])
+@check_each("linear_attention", "causal_linear_attention", weight=4, needs=["values"])
 def memory(function, draw):
     """It never holds n x n weights: what it holds grows as n does."""
     expect_small(function, draw)
@@ -335,7 +312,7 @@ def expect_way_back(function, draw, arguments, n_q):
         expect_close(got, right, what=Message("the gradient of {name}", name=name), unit=np.array(unit))
 
 
-@of(*ATTENTIONS, weight=1, needs=["values"])
+@check_each(*ATTENTIONS, weight=1, needs=["values"])
 def gradients(function, draw):
     """Gradients flow to queries, keys and values, where some queries see nothing too."""
     b, n_q, n_k, d_k, d_v = sizes(draw)
@@ -345,7 +322,7 @@ def gradients(function, draw):
         expect_way_back(function, draw, (*inputs(draw, (b,), 6, 4, d_k, d_v), 3, True), 6)
 
 
-@of(*ATTENTIONS, weight=1, needs=["shape"])
+@check_each(*ATTENTIONS, weight=1, needs=["shape"])
 def dtype(function, draw):
     """The result has the inputs' dtype: float32, float64, float16 or bfloat16."""
     b, n_q, n_k, d_k, d_v = sizes(draw)
@@ -360,7 +337,7 @@ def dtype(function, draw):
         expect_tensor(function(*case), (b, n_q, d_v), case[0].dtype)
 
 
-@of(*ATTENTIONS, weight=0, needs=["shape"])
+@check_each(*ATTENTIONS, weight=0, needs=["shape"])
 def refuses(function, draw):
     """Sizes that do not fit raise `ValueError`, `RuntimeError` or `IndexError`; a size of 1 is stretched nowhere."""
     b, n_q, n_k, d_k, d_v = sizes(draw)
@@ -393,7 +370,7 @@ def refuses(function, draw):
     expect_all_raise(REFUSED, function, refused)
 
 
-@of(*ATTENTIONS, weight=0.5, needs=["shape"])
+@check_each(*ATTENTIONS, weight=0.5, needs=["shape"])
 def kept(function, draw):
     """Q, K and V are as they were after the call."""
     b, n, d, *_ = sizes(draw)

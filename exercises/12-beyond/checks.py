@@ -15,8 +15,6 @@ for other in ("specifications", "misconceptions"):  # of another exercise, opene
 if not importlib.util.find_spec("checking"):
     raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
 
-import inspect
-
 import numpy as np
 import torch
 
@@ -47,7 +45,7 @@ suite = Suite(
         "multimodal_mask": "chapter 12, Words and pictures under one mask",
     },
 )
-check, run = suite.check, suite.run
+check, check_each, run = suite.check, suite.check_each, suite.run
 
 REFUSED = (ValueError, RuntimeError, IndexError)
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -126,27 +124,6 @@ def drawn(function, draw, *own):
 # What the four functions of tensors are asked alike
 
 
-def of(*names, weight=1, needs=()):
-    """Declare a check of each of these functions; the check `values` of the function NAME is called `NAME_values`."""
-
-    def declare(body):
-        for name in names:
-            check(weight, [f"{name}_{need}" for need in needs])(_of(name, body))
-        return body
-
-    return declare
-
-
-def _of(name, body):
-    def own(function, draw):
-        body(function, draw)
-
-    own.__name__, own.__doc__ = f"{name}_{body.__name__}", body.__doc__
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    own.__signature__ = inspect.Signature([inspect.Parameter(own, kind) for own in (name, "draw")])
-    return own
-
-
 def expect_all(function, cases):
     """Fail unless the results are right for each list of arguments; all of them go ahead in one message."""
     function.ahead(cases)
@@ -171,7 +148,7 @@ def unpatch_shape(unpatch, draw):
     expect_tensor(unpatch(*pieces(draw, b, c, rows, columns, 3)), (b, c, 3 * rows, 3 * columns))
 
 
-@of("patches", "unpatch", weight=3, needs=["shape"])
+@check_each("patches", "unpatch", weight=3, needs=["shape"])
 def grey(function, draw):
     """With one channel, patches go row by row, and the pixels of each patch too, in pictures that are not square."""
     b, _, rows, columns = sizes(draw, 4)
@@ -179,7 +156,7 @@ def grey(function, draw):
     expect_all(function, [one, other, (noncontiguous(one[0]), *one[1:])])
 
 
-@of("patches", "unpatch", weight=3, needs=["grey"])
+@check_each("patches", "unpatch", weight=3, needs=["grey"])
 def channels(function, draw):
     """With several channels, a patch's numbers stand in the order (channel, row, column)."""
     expect_all(function, [drawn(function, draw), drawn(function, draw)])
@@ -302,7 +279,7 @@ def of_all(weight):
 
     def declare(body):
         for name in ALL:
-            of(name, weight=weight, needs=[VALUES[name]])(body)
+            check_each(name, weight=weight, needs=[VALUES[name]])(body)
         return body
 
     return declare
