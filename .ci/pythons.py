@@ -5,8 +5,8 @@
 The newest Python runs `python course.py` in a fresh clone, with LANG=C, in a folder with an odd name. Each Python but
 .venv's own solves the exercises, as tests/student.py does: one that is old enough with the least versions that
 pyproject.toml allows (.venv's, if no other is), the others with the newest that pip finds. For a Python that is
-promised and not here, each pin needs a wheel. Each part has a folder of its own, up to 10 GB, until it ends. What fails
-is shown with its log's end; status 1.
+promised and not here, each pin needs a wheel. Each part has a folder of its own, up to 10 GB, until it ends. What
+fails is shown with its log's end; status 1.
 """
 
 import os
