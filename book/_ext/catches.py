@@ -278,7 +278,7 @@ class CatchesDirective(_Directive):
 
     def function(self, name, own):
         """The table of one function."""
-        summary = _("%s: %d wrong answers, %d checks") % (own.subject, len(own.wrong), len(own.checks))
+        summary = _("%s (wrong answers: %d, checks: %d)") % (own.subject, len(own.wrong), len(own.checks))
         target = f"catches-{name}-{own.subject}"
         details = corpus_details(summary=summary, ids=[target], names=[target.lower()])
         self.state.document.note_explicit_target(details)
