@@ -408,7 +408,7 @@ def test_a_worker_that_must_not_grade_is_refused_by_name(course, by_hand, tmp_pa
 
 RUN = {"seconds": 9.0, "first_after": 3.0, "rate": 2.0}
 MEASURED = {
-    "beside": {"01-qkv": {"2": {"n": 80, "load": 1.5, "local": [RUN], "cluster": [RUN | {"rate": 1.6}]}}},
+    "beside": {"01-qkv": {"2": {"n": 80, "busy": 1.5, "local": [RUN], "cluster": [RUN | {"rate": 1.6}]}}},
     "kill": {"exercise": "01-qkv", "n": 80, "kills": [7, 30]},
     "writer": {
         "exercise": "01-qkv",
@@ -430,7 +430,7 @@ def test_the_tables_show_what_was_measured():
     about = {"cpu": "a", "cores": 2, "memory_gb": 8, "system": "b", "python": "3", "date": "today"}
     about |= dict.fromkeys(tables.PACKAGES, "1")
     shown = tables.cluster({"cluster": {**MEASURED, "machine": about}})
-    assert "| 80 of 01-qkv, 2 processes | 2.0/s, from 3 s on | 1.6/s, from 3 s on | +25 % | 1.5 |" in shown
+    assert "| 80 of 01-qkv, 2 processes | 2.0/s, from 3 s on | 1.6/s, from 3 s on | +25 % | 2 % |" in shown
     assert "SIGKILL when 7, 30 were graded" in shown
     assert "| 32 workers | 320/s | 70/s | 90/s | 3.5 |" in shown
     assert "| no time at all |  | 70/s | 90/s | 3.5 |" in shown

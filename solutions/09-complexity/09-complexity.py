@@ -352,79 +352,6 @@ import checks
 
 checks.run("fit_exponent", points=5)
 
-# %% counted [markdown]
-# ## What you counted
-#
-# A layer with d_model = 1024 and 16 heads, from your first four functions. On the left its FLOPs in two parts: a projection
-# takes 2 FLOPs for each number of its matrix and for each token, so that the four together take 2 n times `parameter_count`;
-# what is left of `attention_flops` are the two products. They meet at `crossover_length`. On the right its memory in
-# float16: the attention weights of one sequence, beside the parameters, which are the same for each length.
-
-# %% demo_counted
-import matplotlib.pyplot as plt
-
-d_model, num_heads = 1024, 16
-lengths = [2**i for i in range(5, 18)]
-projections = [2 * n * parameter_count(d_model, False) for n in lengths]
-products = [attention_flops(n, d_model, num_heads) - cost for n, cost in zip(lengths, projections, strict=True)]
-weights = [attention_bytes(n, d_model, num_heads, 2) for n in lengths]
-crossing = crossover_length(d_model)
-
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8))
-left.loglog(lengths, projections, "s-", color="#009e73", label="four projections")
-left.loglog(lengths, products, "o--", color="#d55e00", label="two products")
-left.axvline(crossing, color="0.5", linestyle=":", label=f"crossover: n = {crossing}")
-left.set(xlabel="n (tokens)", ylabel="FLOPs", title="Operations")
-left.legend()
-right.loglog(lengths, weights, "o--", color="#cc79a7", label="attention weights")
-right.axhline(2 * parameter_count(d_model), color="#009e73", label="parameters")
-right.set(xlabel="n (tokens)", ylabel="bytes", title="Memory in float16")
-right.legend()
-figure.tight_layout()
-
-# %% measured [markdown]
-# ## What the clock says
-#
-# `self_attention`, given at the top, is timed on this machine for a narrower layer, d_model = 128 with 4 heads: the
-# fastest of five runs or more for each length. The table of its weights is made once for each length: a new one in each
-# run would add the time in which the system hands out its memory. Your `fit_exponent` turns the times of the shortest and of the longest
-# sequences into exponents, and does the same with the FLOPs that you counted. Do the two agree? Where they do not,
-# something takes time that is not counted, such as softmax, memory, or the call of a function; or there is more of
-# the machine to be used than was.
-
-# %% demo_measured
-d_model, num_heads = 128, 4
-lengths = [16, 32, 64, 128, 256, 512, 1024, 2048]
-rng = np.random.default_rng(9)
-W = rng.standard_normal((4, d_model, d_model), dtype=np.float32) / math.sqrt(d_model)
-
-
-def fastest(n, at_least=0.05):
-    """Return the seconds of the fastest run: of five, or of as many as fit into so many seconds."""
-    X = rng.standard_normal((n, d_model), dtype=np.float32)
-    table = np.empty((num_heads, n, n), dtype=np.float32)
-    taken = []
-    while len(taken) < 5 or sum(taken) < at_least:
-        begun = time.perf_counter()
-        self_attention(X, *W, num_heads, table)
-        taken.append(time.perf_counter() - begun)
-    return min(taken)
-
-
-seconds = [fastest(n) for n in lengths]
-flops = [attention_flops(n, d_model, num_heads) for n in lengths]
-for name, part in [("shortest four", slice(4)), ("longest four", slice(-4, None))]:
-    by_clock, by_count = (fit_exponent(lengths[part], values[part]) for values in (seconds, flops))
-    print(f"{name}, n = {lengths[part]}: exponent {by_clock:.2f} by the clock, {by_count:.2f} by the count")
-
-figure, axes = plt.subplots(figsize=(6, 3.8))
-axes.loglog(lengths, seconds, "o-", color="#0072b2", label="measured")
-share = seconds[-1] / flops[-1]
-axes.loglog(lengths, [share * count for count in flops], "--", color="0.5", label="FLOPs counted, to scale at the end")
-axes.set(xlabel="n (tokens)", ylabel="seconds", title=f"self_attention, d_model = {d_model}, {num_heads} heads")
-axes.legend()
-figure.tight_layout()
-
 # %% ask_decode_bytes [markdown]
 # ## 9.6 `decode_bytes`: how much does a decoding step read?
 #
@@ -642,6 +569,79 @@ def largest_batch(context, model, machine, seconds):
 import checks
 
 checks.run("largest_batch", points=4)
+
+# %% counted [markdown]
+# ## What you counted
+#
+# A layer with d_model = 1024 and 16 heads, from your first four functions. On the left its FLOPs in two parts: a projection
+# takes 2 FLOPs for each number of its matrix and for each token, so that the four together take 2 n times `parameter_count`;
+# what is left of `attention_flops` are the two products. They meet at `crossover_length`. On the right its memory in
+# float16: the attention weights of one sequence, beside the parameters, which are the same for each length.
+
+# %% demo_counted
+import matplotlib.pyplot as plt
+
+d_model, num_heads = 1024, 16
+lengths = [2**i for i in range(5, 18)]
+projections = [2 * n * parameter_count(d_model, False) for n in lengths]
+products = [attention_flops(n, d_model, num_heads) - cost for n, cost in zip(lengths, projections, strict=True)]
+weights = [attention_bytes(n, d_model, num_heads, 2) for n in lengths]
+crossing = crossover_length(d_model)
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8))
+left.loglog(lengths, projections, "s-", color="#009e73", label="four projections")
+left.loglog(lengths, products, "o--", color="#d55e00", label="two products")
+left.axvline(crossing, color="0.5", linestyle=":", label=f"crossover: n = {crossing}")
+left.set(xlabel="n (tokens)", ylabel="FLOPs", title="Operations")
+left.legend()
+right.loglog(lengths, weights, "o--", color="#cc79a7", label="attention weights")
+right.axhline(2 * parameter_count(d_model), color="#009e73", label="parameters")
+right.set(xlabel="n (tokens)", ylabel="bytes", title="Memory in float16")
+right.legend()
+figure.tight_layout()
+
+# %% measured [markdown]
+# ## What the clock says
+#
+# `self_attention`, given at the top, is timed on this machine for a narrower layer, d_model = 128 with 4 heads: the
+# fastest of five runs or more for each length. The table of its weights is made once for each length: a new one in each
+# run would add the time in which the system hands out its memory. Your `fit_exponent` turns the times of the shortest and of the longest
+# sequences into exponents, and does the same with the FLOPs that you counted. Do the two agree? Where they do not,
+# something takes time that is not counted, such as softmax, memory, or the call of a function; or there is more of
+# the machine to be used than was.
+
+# %% demo_measured
+d_model, num_heads = 128, 4
+lengths = [16, 32, 64, 128, 256, 512, 1024, 2048]
+rng = np.random.default_rng(9)
+W = rng.standard_normal((4, d_model, d_model), dtype=np.float32) / math.sqrt(d_model)
+
+
+def fastest(n, at_least=0.05):
+    """Return the seconds of the fastest run: of five, or of as many as fit into so many seconds."""
+    X = rng.standard_normal((n, d_model), dtype=np.float32)
+    table = np.empty((num_heads, n, n), dtype=np.float32)
+    taken = []
+    while len(taken) < 5 or sum(taken) < at_least:
+        begun = time.perf_counter()
+        self_attention(X, *W, num_heads, table)
+        taken.append(time.perf_counter() - begun)
+    return min(taken)
+
+
+seconds = [fastest(n) for n in lengths]
+flops = [attention_flops(n, d_model, num_heads) for n in lengths]
+for name, part in [("shortest four", slice(4)), ("longest four", slice(-4, None))]:
+    by_clock, by_count = (fit_exponent(lengths[part], values[part]) for values in (seconds, flops))
+    print(f"{name}, n = {lengths[part]}: exponent {by_clock:.2f} by the clock, {by_count:.2f} by the count")
+
+figure, axes = plt.subplots(figsize=(6, 3.8))
+axes.loglog(lengths, seconds, "o-", color="#0072b2", label="measured")
+share = seconds[-1] / flops[-1]
+axes.loglog(lengths, [share * count for count in flops], "--", color="0.5", label="FLOPs counted, to scale at the end")
+axes.set(xlabel="n (tokens)", ylabel="seconds", title=f"self_attention, d_model = {d_model}, {num_heads} heads")
+axes.legend()
+figure.tight_layout()
 
 # %% decoding [markdown]
 # ## Tokens per second, at best

@@ -174,13 +174,8 @@ checks.run("patches", points=5)
 # *About 10 minutes · medium ●●○*
 #
 # A model that makes pictures returns patches, and somebody has to put them together. `unpatch` is the inverse of `patches`: for all
-# pictures (b, c, H, W) whose sides are multiples of `size`,
-#
-# ```
-# unpatch(patches(images, size), size, c, H)
-# ```
-#
-# are the pictures again. The width isn't given: it follows from the number of tokens and the height.
+# pictures (b, c, H, W) whose sides are multiples of `size`, `unpatch(patches(images, size), size, c, H)` returns the pictures again.
+# The width isn't given: it follows from the number of tokens and the height.
 #
 # By hand: 6 tokens with `size` = 2 and a height of 4 are 2 rows of 3 patches, so the picture is 6 pixels wide.
 
@@ -238,11 +233,8 @@ checks.run("unpatch", points=4)
 # in front. The chapter learns one vector for each of the n places. Here there is one for each row of the grid and one for each
 # column, `by_row` and `by_column`, and a place is the sum of the two: rows + columns vectors in place of rows · columns.
 #
-# The token of the patch in row r and column s is number $r \cdot \text{columns} + s$ of its picture, and
-#
-# $$
-# x \;\to\; x + \texttt{by\_row}_r + \texttt{by\_column}_s
-# $$
+# The token of the patch in row r and column s is number $r \cdot \text{columns} + s$ of its picture. Add `by_row[r]` and
+# `by_column[s]` to it.
 #
 # The class token `cls` stands first, the same for each picture. It has no place, and nothing is added to it.
 #
