@@ -414,3 +414,415 @@ def fit_exponent(lengths, seconds):
 def fit_exponent(lengths, seconds):
     weight = np.asarray(lengths, dtype=float)
     return float(np.polyfit(np.log(lengths), np.log(seconds), 1, w=weight)[0])
+
+"""Answers to 09-complexity."""
+
+# %% right decode_bytes: one formula, numbers first and bytes at the end
+def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    numbers = num_parameters + 2 * batch * context * num_layers * num_kv_heads * d_head
+    return numbers * bytes_per_number
+
+# %% right decode_bytes: a helper for the cache of one text, and loops over layers and heads
+def cache_of_one_text(context, layers, heads, width, size):
+    total = 0
+    for layer in range(layers):
+        for head in range(heads):
+            keys = context * width * size
+            values = context * width * size
+            total += keys + values
+    return total
+
+
+def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    weights = num_parameters * bytes_per_number
+    return weights + batch * cache_of_one_text(context, num_layers, num_kv_heads, d_head, bytes_per_number)
+
+# %% right decode_bytes: the shapes of the arrays that are read, multiplied with math.prod
+def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    cache_shape = (num_layers, batch, num_kv_heads, context, d_head)
+    arrays = {"weights": (num_parameters,), "K": cache_shape, "V": cache_shape}
+    return sum(bytes_per_number * math.prod(shape) for shape in arrays.values())
+
+# %% wrong decode_bytes: the parameters are read again for each text
+def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    cache = 2 * context * num_layers * num_kv_heads * d_head
+    return batch * (num_parameters + cache) * bytes_per_number
+
+# %% wrong decode_bytes: one vector for each position, not a key and a value
+def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    params = num_parameters * bytes_per_number
+    cache = batch * context * num_layers * num_kv_heads * d_head * bytes_per_number
+    return params + cache
+
+# %% wrong decode_bytes: keys and values are taken to be d_model wide, as in multi-head attention
+def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    kv = 2 * num_layers * context * d_model
+    return bytes_per_number * (num_parameters + batch * kv)
+
+# %% wrong decode_bytes: the cache is read once for the whole batch, like the parameters
+def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    weights = bytes_per_number * num_parameters
+    kv_cache = bytes_per_number * num_layers * num_kv_heads * context * 2 * d_head
+    return weights + kv_cache
+
+# %% wrong decode_bytes: the cache of one layer only
+def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    vectors = 2 * context * num_kv_heads
+    cache = vectors * d_head * bytes_per_number
+    return num_parameters * bytes_per_number + batch * cache
+
+# %% wrong decode_bytes: parameters are added as a number, only the cache is in bytes
+def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    per_text = 2 * context * num_layers * num_kv_heads * d_head
+    return num_parameters + batch * per_text * bytes_per_number
+
+# %% wrong decode_bytes: the size of the cache is a product in 32 bits, which runs over
+def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    shape = np.array([2, batch, num_layers, num_kv_heads, context, d_head, bytes_per_number], dtype=np.int32)
+    cache = int(np.prod(shape, dtype=np.int32))
+    return num_parameters * bytes_per_number + cache
+
+# %% wrong decode_bytes: the position of the new token is counted on top of the context
+def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    positions = context + 1  # the new token attends to itself too
+    cache = batch * positions * num_layers * num_kv_heads * 2 * d_head
+    return (num_parameters + cache) * bytes_per_number
+
+# %% wrong decode_bytes: num_parameters is taken for the parameters of one layer
+def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    total = 0
+    for _ in range(num_layers):
+        total += num_parameters
+        total += batch * 2 * context * num_kv_heads * d_head
+    return total * bytes_per_number
+
+# %% wrong decode_bytes: the row of d_model numbers that enters for each text is counted too
+def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    weights = num_parameters
+    caches = batch * num_layers * 2 * num_kv_heads * context * d_head
+    inputs = batch * d_model
+    return (weights + caches + inputs) * bytes_per_number
+
+# %% right least_seconds: the larger of the two times
+def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
+    compute = operations / operations_per_second
+    memory = moved_bytes / bytes_per_second
+    return max(compute, memory)
+
+# %% right least_seconds: the limit is found by cross-multiplying, and only its time is divided out
+def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
+    compute_bound = operations * bytes_per_second >= moved_bytes * operations_per_second
+    if compute_bound:
+        return operations / operations_per_second
+    return moved_bytes / bytes_per_second
+
+# %% right least_seconds: two arrays, divided element by element, and their largest quotient
+def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
+    work = np.array([operations, moved_bytes], dtype=float)
+    speed = np.array([operations_per_second, bytes_per_second], dtype=float)
+    return float((work / speed).max())
+
+# %% wrong least_seconds: first moves, then computes, and adds the times
+def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
+    t_load = moved_bytes / bytes_per_second
+    t_compute = operations / operations_per_second
+    return t_load + t_compute
+
+# %% wrong least_seconds: "least" is read as the smaller of the two times
+def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
+    return min(operations / operations_per_second, moved_bytes / bytes_per_second)
+
+# %% wrong least_seconds: whole seconds, by integer division
+def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
+    return float(max(operations // operations_per_second, moved_bytes // bytes_per_second))
+
+# %% wrong least_seconds: rounded to three digits, so that a step of microseconds takes none
+def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
+    seconds = max(operations / operations_per_second, moved_bytes / bytes_per_second)
+    return round(seconds, 3)
+
+# %% wrong least_seconds: the counts are compared, and not the times
+def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
+    if operations > moved_bytes:
+        return operations / operations_per_second
+    else:
+        return moved_bytes / bytes_per_second
+
+# %% wrong least_seconds: compares the arithmetic intensity, which divides by 0 where nothing is moved
+def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
+    intensity = operations / moved_bytes
+    ridge = operations_per_second / bytes_per_second
+    if intensity > ridge:
+        return operations / operations_per_second
+    return moved_bytes / bytes_per_second
+
+# %% wrong least_seconds: operations by attainable performance, which is 0 / 0 without operations
+def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
+    if moved_bytes == 0:
+        return operations / operations_per_second
+    attainable = min(operations_per_second, operations / moved_bytes * bytes_per_second)
+    return operations / attainable
+
+# %% wrong least_seconds: the bytes are doubled, once for reading and once for writing
+def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
+    traffic = 2 * moved_bytes
+    return max(operations / operations_per_second, traffic / bytes_per_second)
+
+# %% wrong least_seconds: nothing to compute or nothing to move counts as no step at all
+def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
+    if not operations or not moved_bytes:
+        return 0.0
+    times = [operations / operations_per_second, moved_bytes / bytes_per_second]
+    return sorted(times)[1]
+
+# %% wrong least_seconds: all that there is to do, by the slower of the two rates
+def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
+    bottleneck = min(operations_per_second, bytes_per_second)
+    return max(operations, moved_bytes) / bottleneck
+
+# %% right critical_batch: the equation solved for the batch
+def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
+    # 2 * b / operations_per_second == bytes_per_number / bytes_per_second
+    return operations_per_second * bytes_per_number / (2 * bytes_per_second)
+
+# %% right critical_batch: how many times one text's arithmetic fits into the reading of one matrix
+def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
+    parameters = 1024 * 1024  # any number
+    reading = parameters * bytes_per_number / bytes_per_second
+    arithmetic_of_one_text = 2 * parameters / operations_per_second
+    return reading / arithmetic_of_one_text
+
+# %% right critical_batch: exact fractions, machine balance over the intensity of one text
+from fractions import Fraction
+
+
+def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
+    balance = Fraction(operations_per_second) / Fraction(bytes_per_second)
+    intensity_of_one = Fraction(2) / Fraction(bytes_per_number)
+    return float(balance / intensity_of_one)
+
+# %% wrong critical_batch: one operation for each parameter instead of two
+def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
+    return operations_per_second / bytes_per_second * bytes_per_number
+
+# %% wrong critical_batch: the 2 is on the wrong side of the equation
+def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
+    read_time = bytes_per_number / bytes_per_second
+    return 2 * read_time * operations_per_second
+
+# %% wrong critical_batch: counts whole texts up until arithmetic takes as long
+def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
+    batch = 1
+    while 2 * batch / operations_per_second < bytes_per_number / bytes_per_second:
+        batch += 1
+    return float(batch)
+
+# %% wrong critical_batch: integer division cuts the number off
+def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
+    return operations_per_second * bytes_per_number // (2 * bytes_per_second)
+
+# %% wrong critical_batch: upside down, arithmetic of one text by the reading
+def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
+    t_ops = 2 / operations_per_second
+    t_bytes = bytes_per_number / bytes_per_second
+    return t_ops / t_bytes
+
+# %% wrong critical_batch: bandwidth is turned into bytes by multiplying, so that small numbers need larger batches
+def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
+    numbers_per_second = bytes_per_second * bytes_per_number
+    return operations_per_second / (2 * numbers_per_second)
+
+# %% wrong critical_batch: at least one text, even if the formula gives less
+def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
+    batch = operations_per_second * bytes_per_number / bytes_per_second / 2
+    return max(1.0, batch)
+
+# %% wrong critical_batch: the machine's balance alone, which is right for two bytes only
+def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
+    # 2 operations per parameter, 2 bytes per parameter: both cancel
+    return operations_per_second / bytes_per_second
+
+# %% wrong critical_batch: a parameter takes whole bytes, so 4 bits become a byte
+def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
+    size = math.ceil(bytes_per_number)
+    return (size / bytes_per_second) / (2 / operations_per_second)
+
+# %% wrong critical_batch: one text more, the first batch in which arithmetic takes longer
+def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
+    arithmetic = 2 / operations_per_second
+    reading = bytes_per_number / bytes_per_second
+    return reading / arithmetic + 1
+
+# %% right largest_batch: counts up with decode_bytes until a rule is broken
+def largest_batch(context, model, machine, seconds):
+    per_text = 2 * model["num_parameters"] + model["num_layers"] * 4 * context * model["d_model"]
+    batch = 0
+    while True:
+        moved = decode_bytes(batch + 1, context, **model)
+        time_needed = max(
+            (batch + 1) * per_text / machine["operations_per_second"], moved / machine["bytes_per_second"]
+        )
+        if moved > machine["memory_bytes"] or time_needed > seconds:
+            return batch
+        batch += 1
+
+# %% right largest_batch: doubles until it is too much, then halves the interval
+def keeps_rules(batch, context, model, machine, seconds):
+    size = decode_bytes(batch, context, **model)
+    if size > machine["memory_bytes"]:
+        return False
+    work = batch * (2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"])
+    return size / machine["bytes_per_second"] <= seconds and work / machine["operations_per_second"] <= seconds
+
+
+def largest_batch(context, model, machine, seconds):
+    low, high = 0, 1
+    while keeps_rules(high, context, model, machine, seconds):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if keeps_rules(middle, context, model, machine, seconds):
+            low = middle
+        else:
+            high = middle
+    return low
+
+# %% right largest_batch: its own count of bytes; memory by a formula, time by bisect over a range
+import bisect
+
+
+def largest_batch(context, model, machine, seconds):
+    fixed = model["num_parameters"] * model["bytes_per_number"]
+    cache = 2 * context * model["num_layers"] * model["num_kv_heads"] * model["d_head"] * model["bytes_per_number"]
+    if fixed + cache > machine["memory_bytes"]:
+        return 0
+    fit = int((machine["memory_bytes"] - fixed) // cache)
+    operations = 2 * model["num_parameters"]
+    for _ in range(model["num_layers"]):
+        operations += 4 * context * model["d_model"]
+
+    def step(b):
+        return max(b * operations / machine["operations_per_second"], (fixed + b * cache) / machine["bytes_per_second"])
+
+    return bisect.bisect_right(range(1, fit + 1), seconds, key=step)
+
+# %% wrong largest_batch: a batch that reaches a limit exactly is refused
+def largest_batch(context, model, machine, seconds):
+    ops = 2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"]
+    b = 1
+    while (
+        decode_bytes(b, context, **model) < machine["memory_bytes"]
+        and decode_bytes(b, context, **model) / machine["bytes_per_second"] < seconds
+        and b * ops / machine["operations_per_second"] < seconds
+    ):
+        b += 1
+    return b - 1
+
+# %% wrong largest_batch: starts from one text without trying it, so never returns 0
+def largest_batch(context, model, machine, seconds):
+    per_text = 2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"]
+
+    def ok(b):
+        moved = decode_bytes(b, context, **model)
+        t = max(b * per_text / machine["operations_per_second"], moved / machine["bytes_per_second"])
+        return moved <= machine["memory_bytes"] and t <= seconds
+
+    best = 1
+    while ok(best + 1):
+        best += 1
+    return best
+
+# %% wrong largest_batch: scores and weighted sums of one layer only
+def largest_batch(context, model, machine, seconds):
+    ops_text = 2 * model["num_parameters"] + 4 * context * model["d_model"]
+    batch = 0
+    while True:
+        b = batch + 1
+        n_bytes = decode_bytes(b, context, **model)
+        if n_bytes > machine["memory_bytes"]:
+            break
+        if max(b * ops_text / machine["operations_per_second"], n_bytes / machine["bytes_per_second"]) > seconds:
+            break
+        batch = b
+    return batch
+
+# %% wrong largest_batch: the scores are as wide as the heads of keys, not d_model
+def largest_batch(context, model, machine, seconds):
+    width = model["num_kv_heads"] * model["d_head"]
+    flops = 2 * model["num_parameters"] + model["num_layers"] * 4 * context * width
+    batch = 1
+    while decode_bytes(batch, context, **model) <= machine["memory_bytes"]:
+        t_memory = decode_bytes(batch, context, **model) / machine["bytes_per_second"]
+        t_compute = batch * flops / machine["operations_per_second"]
+        if max(t_memory, t_compute) > seconds:
+            break
+        batch += 1
+    return batch - 1
+
+# %% wrong largest_batch: the times of moving and computing are added
+def largest_batch(context, model, machine, seconds):
+    per_text = 2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"]
+    b = 0
+    while True:
+        moved = decode_bytes(b + 1, context, **model)
+        step = moved / machine["bytes_per_second"] + (b + 1) * per_text / machine["operations_per_second"]
+        if moved > machine["memory_bytes"] or step > seconds:
+            return b
+        b = b + 1
+
+# %% wrong largest_batch: the limit of arithmetic by // of two floats, which loses a text at an exact limit (0.3 // 0.1)
+def largest_batch(context, model, machine, seconds):
+    params = decode_bytes(0, context, **model)
+    cache = decode_bytes(1, context, **model) - params
+    one = (2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"]) / machine[
+        "operations_per_second"
+    ]
+    by_memory = (machine["memory_bytes"] - params) // cache
+    by_bandwidth = (seconds * machine["bytes_per_second"] - params) // cache
+    by_arithmetic = seconds // one
+    return max(0, int(min(by_memory, by_bandwidth, by_arithmetic)))
+
+# %% wrong largest_batch: tries batches up to 1000 only
+def largest_batch(context, model, machine, seconds):
+    per_text = 2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"]
+    best = 0
+    for b in range(1, 1001):
+        moved = decode_bytes(b, context, **model)
+        t = max(b * per_text / machine["operations_per_second"], moved / machine["bytes_per_second"])
+        if moved <= machine["memory_bytes"] and t <= seconds:
+            best = b
+    return best
+
+# %% wrong largest_batch: a formula that goes below 0 where the parameters alone are too much
+def largest_batch(context, model, machine, seconds):
+    size = model["bytes_per_number"]
+    params = model["num_parameters"] * size
+    cache = 2 * context * model["num_layers"] * model["num_kv_heads"] * model["d_head"] * size
+    work = 2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"]
+    room = min(machine["memory_bytes"], seconds * machine["bytes_per_second"])
+    return math.floor(min((room - params) / cache, seconds * machine["operations_per_second"] / work))
+
+# %% wrong largest_batch: stops at the critical batch, as if more texts were not allowed
+def largest_batch(context, model, machine, seconds):
+    per_text = 2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"]
+    critical = machine["operations_per_second"] * model["bytes_per_number"] / (2 * machine["bytes_per_second"])
+    b = 0
+    while b + 1 <= critical:
+        moved = decode_bytes(b + 1, context, **model)
+        if moved > machine["memory_bytes"]:
+            break
+        if max((b + 1) * per_text / machine["operations_per_second"], moved / machine["bytes_per_second"]) > seconds:
+            break
+        b += 1
+    return b
+
+# %% wrong largest_batch: the operations are those of one text, whatever the batch is
+def largest_batch(context, model, machine, seconds):
+    operations = 2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"]
+    batch = 0
+    while True:
+        moved = decode_bytes(batch + 1, context, **model)
+        needed = max(operations / machine["operations_per_second"], moved / machine["bytes_per_second"])
+        if needed > seconds or moved > machine["memory_bytes"]:
+            return batch
+        batch += 1

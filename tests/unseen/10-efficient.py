@@ -957,3 +957,148 @@ class KVCache:
         self.keys.append(k[..., -1:, :].clone())
         self.values.append(v[..., -1:, :].clone())
         return torch.cat(self.keys, dim=-2), torch.cat(self.values, dim=-2)
+
+"""Answers to 10-efficient."""
+
+# %% right merge: a helper scales each part to the larger score, with 0 in the place of -inf
+def rescaled(old, shift):
+    m, l, u = old
+    factor = torch.exp(m - shift)
+    return factor * l, factor.unsqueeze(-1) * u
+
+
+def merge(first, second):
+    m = torch.maximum(first[0], second[0])
+    shift = m.masked_fill(m == -math.inf, 0.0)  # exp(-inf - 0) is 0
+    l1, u1 = rescaled(first, shift)
+    l2, u2 = rescaled(second, shift)
+    return m, l1 + l2, u1 + u2
+
+# %% right merge: for each row the part with the larger score stays, and only the other one is scaled
+def merge(first, second):
+    (m1, l1, u1), (m2, l2, u2) = first, second
+    swap = m2 > m1
+    column = swap[..., None]
+    m_big, m_small = torch.where(swap, m2, m1), torch.where(swap, m1, m2)
+    l_big, l_small = torch.where(swap, l2, l1), torch.where(swap, l1, l2)
+    u_big, u_small = torch.where(column, u2, u1), torch.where(column, u1, u2)
+    floor = torch.finfo(m1.dtype).min
+    ratio = torch.exp(m_small - m_big.clamp(min=floor))
+    return m_big, l_big + ratio * l_small, u_big + ratio[..., None] * u_small
+
+# %% right merge: each row has the two parts as its keys, and goes through part once more
+def merge(first, second):
+    scores = torch.stack([first[0], second[0]], dim=-1).unsqueeze(-2)  # (..., n, 1, 2)
+    sums = torch.stack([first[1], second[1]], dim=-1).unsqueeze(-1)  # (..., n, 2, 1)
+    values = torch.stack([first[2], second[2]], dim=-2)  # (..., n, 2, d_v)
+    m, _, both = part(scores, torch.cat([sums, values], dim=-1))
+    both = both.squeeze(-2)
+    return m.squeeze(-1), both[..., 0], both[..., 1:]
+
+# %% wrong merge: torch.where hides the NaN of two empty rows, which comes back in the gradients
+def merge(first, second):
+    m1, l1, u1 = first
+    m2, l2, u2 = second
+    m = torch.maximum(m1, m2)
+    a = torch.where(m1 == -torch.inf, torch.zeros_like(m1), torch.exp(m1 - m))
+    b = torch.where(m2 == -torch.inf, torch.zeros_like(m2), torch.exp(m2 - m))
+    return m, a * l1 + b * l2, a[..., None] * u1 + b[..., None] * u2
+
+# %% wrong merge: all is computed and returned in float32, whatever the dtype of the parts
+def merge(first, second):
+    m1, l1, u1 = (t.float() for t in first)
+    m2, l2, u2 = (t.float() for t in second)
+    m = torch.maximum(m1, m2)
+    safe = torch.where(torch.isinf(m), torch.zeros_like(m), m)
+    w1, w2 = torch.exp(m1 - safe), torch.exp(m2 - safe)
+    return m, w1 * l1 + w2 * l2, w1[..., None] * u1 + w2[..., None] * u2
+
+# %% wrong merge: the shift is kept above -10000, so parts whose scores lie a million below 0 vanish
+def merge(first, second):
+    m1, l1, u1 = first
+    m2, l2, u2 = second
+    m = torch.maximum(m1, m2)
+    ref = m.clamp(min=-1e4)  # no -inf minus -inf
+    a = (m1 - ref).exp()
+    b = (m2 - ref).exp()
+    return m, l1 * a + l2 * b, u1 * a.unsqueeze(-1) + u2 * b.unsqueeze(-1)
+
+# %% wrong merge: undoes both shifts with exp(m), which overflows for scores in the thousands
+def merge(first, second):
+    m1, l1, u1 = first
+    m2, l2, u2 = second
+    m = torch.maximum(m1, m2)
+    e1, e2 = torch.exp(m1), torch.exp(m2)
+    down = torch.exp(-m.masked_fill(m == -torch.inf, 0))
+    l = (e1 * l1 + e2 * l2) * down
+    u = (e1[..., None] * u1 + e2[..., None] * u2) * down[..., None]
+    return m, l, u
+
+# %% wrong merge: one row without keys, and the whole part is thrown away
+def merge(first, second):
+    m1, l1, u1 = first
+    m2, l2, u2 = second
+    if (m1 == -torch.inf).any():
+        return m2, l2, u2
+    if (m2 == -torch.inf).any():
+        return m1, l1, u1
+    m = torch.maximum(m1, m2)
+    a, b = torch.exp(m1 - m), torch.exp(m2 - m)
+    return m, a * l1 + b * l2, a[..., None] * u1 + b[..., None] * u2
+
+# %% wrong merge: the factors are constants without gradients
+def merge(first, second):
+    m1, l1, u1 = first
+    m2, l2, u2 = second
+    m = torch.maximum(m1, m2)
+    with torch.no_grad():
+        shift = m.masked_fill(m == -torch.inf, 0)
+        a = torch.exp(m1 - shift)
+        b = torch.exp(m2 - shift)
+    l = a * l1 + b * l2
+    u = a.unsqueeze(-1) * u1 + b.unsqueeze(-1) * u2
+    return m, l, u
+
+# %% wrong merge: the first part is scaled and added to in place
+def merge(first, second):
+    m1, l1, u1 = first
+    m2, l2, u2 = second
+    m = torch.maximum(m1, m2)
+    shift = m.masked_fill(torch.isneginf(m), 0)
+    a, b = torch.exp(m1 - shift), torch.exp(m2 - shift)
+    l1 *= a
+    l1 += b * l2
+    u1 *= a[..., None]
+    u1 += b[..., None] * u2
+    return m, l1, u1
+
+# %% wrong merge: two rows without keys get the score 0 instead of -inf
+def merge(first, second):
+    m1, l1, u1 = first
+    m2, l2, u2 = second
+    m = torch.maximum(m1, m2)
+    m = m.masked_fill(m == float("-inf"), 0.0)
+    a = torch.exp(m1 - m)
+    b = torch.exp(m2 - m)
+    return m, a * l1 + b * l2, a[..., None] * u1 + b[..., None] * u2
+
+# %% wrong merge: u is divided by the sum already, so it cannot be merged again
+def merge(first, second):
+    m1, l1, u1 = first
+    m2, l2, u2 = second
+    m = torch.maximum(m1, m2)
+    shift = m.masked_fill(m == -torch.inf, 0)
+    a, b = torch.exp(m1 - shift), torch.exp(m2 - shift)
+    l = a * l1 + b * l2
+    u = (a[..., None] * u1 + b[..., None] * u2) / l.masked_fill(l == 0, 1)[..., None]
+    return m, l, u
+
+# %% wrong merge: one largest score for all rows of the table, so rows far below it vanish
+def merge(first, second):
+    m1, l1, u1 = first
+    m2, l2, u2 = second
+    top = torch.maximum(m1.max(), m2.max())
+    top = top if top > -torch.inf else torch.zeros_like(top)
+    a, b = torch.exp(m1 - top), torch.exp(m2 - top)
+    m = torch.maximum(m1, m2)
+    return m, a * l1 + b * l2, a[..., None] * u1 + b[..., None] * u2
