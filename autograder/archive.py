@@ -10,8 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from autograder import catalogues, checking
-from autograder.course import ARCHIVE as NAME
-from autograder.course import Exercise
+from autograder.config import ARCHIVE as NAME
+from autograder.config import Exercise
 
 MODULES = ("specifications.py", "misconceptions.py")
 """What an author writes and students are not handed as text. An exercise without specifications has none."""

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
-from autograder.course import UserError
+from autograder.config import UserError
 
 EXERCISES, FEEDBACK = "exercises", "feedback"
 SHARED, ENGINE = "shared", "autograder"

@@ -18,7 +18,7 @@ from autograder import startup
 from autograder.commands import author, instructor, student
 from autograder.commands.bundle import bundle
 from autograder.commands.console import MEANINGS, Json, Root, Status, document, line_of, out, say_error, status_of
-from autograder.course import ROOT, UserError
+from autograder.config import ROOT, UserError
 
 if TYPE_CHECKING:
     from autograder.doctor import Finding

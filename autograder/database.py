@@ -8,7 +8,7 @@ import sqlalchemy
 from sqlalchemy import Engine, event
 
 from autograder import locks
-from autograder.course import UserError
+from autograder.config import UserError
 
 CONNECT_SECONDS = 10
 """How long a server has to answer, where its address says nothing of `connect_timeout`."""
@@ -16,7 +16,7 @@ CONNECT_SECONDS = 10
 PASSWORDS = (re.compile(r"(://[^:@/\s]*:|^[^:@/\s]+:(?!//))\S*@"), re.compile(r"(?i)(\w*passw(?:or)?d=)[^&\s]*"))
 
 BROKEN = "Put back a copy of it, or move it away and grade again: points given by hand are only in it."
-MENDS = {
+FIXES = {
     "file is not a database": BROKEN,
     "database disk image is malformed": BROKEN,
     "password authentication failed": "Look at the user's name and password, as in ~/.pgpass or PGPASSWORD.",
@@ -45,9 +45,9 @@ def reason(error: Exception) -> str:
     return masked(lines[0].rstrip(".:")) if lines else type(error).__name__
 
 
-def mend(error: Exception) -> str:
+def fix(error: Exception) -> str:
     """Return what mends a refusal, with a space behind it; an empty text where that is not known."""
-    return next((f"{what} " for part, what in MENDS.items() if part in reason(error)), "")
+    return next((f"{what} " for part, what in FIXES.items() if part in reason(error)), "")
 
 
 def is_server(url: str) -> bool:

@@ -23,7 +23,7 @@ from autograder.checking import Report, Result, Status, Subject, placed, show
 from autograder.checking.diagnosis import alike
 from autograder.checking.expect import Failed, as_plain, is_module
 from autograder.checking.subject import Call, run_check, twin
-from autograder.course import Course, Exercise, UserError
+from autograder.config import Course, Exercise, UserError
 from autograder.grading import submissions
 from autograder.grading.judge import Checked, Judge
 from autograder.grading.self_check import SelfCheck

@@ -17,7 +17,7 @@ from typing import Any
 
 from autograder import records, roster
 from autograder.collecting.layouts import Exercises
-from autograder.course import Course, UserError
+from autograder.config import Course, UserError
 from autograder.roster import Clues, Roster, Sheet
 from autograder.sanitize import text
 
@@ -226,7 +226,7 @@ def feedback(course: Course, exported: Exported, system: System, path: Path) -> 
     return lacking
 
 
-def waiting(grades: Iterable[Grade]) -> int:
+def pending(grades: Iterable[Grade]) -> int:
     """Return how many grades may still rise: points of theirs wait for a person or for a machine."""
     return sum(bool(grade["needs_manual_grade"] or grade["pending"]) for grade in grades)
 

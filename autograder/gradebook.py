@@ -38,7 +38,7 @@ from sqlalchemy import Connection, bindparam, insert, inspect, make_url, select,
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from autograder import database, locks
-from autograder.course import CONFIG, Course, Exercise, UserError
+from autograder.config import CONFIG, Course, Exercise, UserError
 from autograder.results import Kind, Outcome, Saved, SavedCell, Standing
 from autograder.roster import Person
 
@@ -94,10 +94,10 @@ def opened(course: Course, waiting: Callable[[str], None] | None = None) -> Iter
             gradebook.db.rollback()
             yield gradebook
     except (SQLAlchemyError, InvalidEntry) as error:
-        mend = database.mend(error)
+        fix = database.fix(error)
         raise UserError(
-            f"The gradebook {course.database} cannot be used: {database.reason(error)}. {mend}"
-            f"{'Or name' if mend else 'Name'} another with --db; nothing in it was changed."
+            f"The gradebook {course.database} cannot be used: {database.reason(error)}. {fix}"
+            f"{'Or name' if fix else 'Name'} another with --db; nothing in it was changed."
         ) from error
 
 
@@ -141,12 +141,12 @@ def _check_version(connection: Connection, url: str) -> None:
         return
     if found is None or found in {script.revision for script in scripts.walk_revisions()}:
         # Its last migration adds a column that may not be NULL, and gives the rows there are no value but in SQLite.
-        mend = (
+        fix = (
             "nbgrader cannot upgrade that on a server: keep it, and name a new database with --db."
             if database.is_server(url)
             else f"Make a copy of it, then run: nbgrader db upgrade --db {url}"
         )
-        raise UserError(f"The gradebook {database.masked(url)} was made by an older nbgrader. {mend}")
+        raise UserError(f"The gradebook {database.masked(url)} was made by an older nbgrader. {fix}")
     raise UserError(
         f"The gradebook {database.masked(url)} was made by a newer nbgrader than this one, "
         f"{nbgrader.__version__}. Install that one, or name another gradebook with --db."
@@ -225,7 +225,7 @@ def copy(source: str, target: str) -> int:
     except SQLAlchemyError as error:
         raise UserError(
             f"The gradebook {database.masked(address)} cannot be copied: {database.reason(error)}. "
-            f"{database.mend(error)}Nothing was written."
+            f"{database.fix(error)}Nothing was written."
         ) from error
     return count
 

@@ -21,7 +21,7 @@ from traitlets.config import Config
 
 from autograder import archive, cells, gradebook, seeds
 from autograder.checking import words
-from autograder.course import Course, Exercise, UserError, check_limits
+from autograder.config import Course, Exercise, UserError, check_limits
 from autograder.feedback import page
 from autograder.grading.submissions import Submission, notebooks_in
 from autograder.grading.worker import Worker

@@ -12,7 +12,7 @@ from cattrs import Converter
 
 from autograder.checking import words
 from autograder.checking.words import Message
-from autograder.course import Course
+from autograder.config import Course
 from autograder.results import Record
 
 SCHEMA = 6

@@ -22,7 +22,7 @@ from autograder.changes import Change, Sum
 from autograder.checking import Status
 from autograder.checking.report import likely
 from autograder.checking.words import Message, shown
-from autograder.course import Course, UserError
+from autograder.config import Course, UserError
 from autograder.feedback.page import inline_code
 from autograder.results import CellResult, CheckResult, Kind, Record
 from autograder.sanitize import text

@@ -6,7 +6,7 @@ import os
 import secrets
 
 from autograder import archive, checking
-from autograder.course import SETTINGS, Course, Exercise
+from autograder.config import SETTINGS, Course, Exercise
 
 BITS = 48
 

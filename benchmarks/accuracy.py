@@ -53,7 +53,7 @@ def of_pairs(exercise, subject):
         elif outcome.cause or outcome.relation:
             counts["cause" if outcome.cause else "relation"] += 1
         else:
-            counts["words" if outcome.raised or outcome.tells or not outcome.ended else "nothing"] += 1
+            counts["words" if outcome.raised or outcome.explained or not outcome.ended else "nothing"] += 1
     return dict(counts)
 
 

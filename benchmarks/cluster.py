@@ -29,7 +29,7 @@ import watch
 from rich.console import Console
 from run import machine
 
-from autograder.course import Course
+from autograder.config import Course
 from autograder.grading import backends, cluster
 from autograder.grading.session import Session
 from autograder.seeds import digest_of

@@ -42,7 +42,7 @@ def fetch_packages():
 def look_at_downloads():
     """See that the exercises' archives are there, and theirs, before minutes are spent on the pages' code."""
     from autograder import archive
-    from autograder.course import Exercise
+    from autograder.config import Exercise
 
     notebooks = [path for path in sorted(ROOT.glob("exercises/*/*.ipynb")) if path.stem == path.parent.name]
     faults = [fault for fault in (archive.fault(Exercise(path.stem, ROOT)) for path in notebooks) if fault]

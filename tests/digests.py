@@ -75,7 +75,7 @@ def found(pages):
 
     from autograder import seeds
     from autograder.authoring import plain, verified
-    from autograder.course import Exercise
+    from autograder.config import Exercise
 
     for stem, cells in pages.items():
         made = [

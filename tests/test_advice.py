@@ -16,8 +16,8 @@ from autograder import cli, reasons
 from autograder.authoring import answer_trials, hint_coverage, loader, mutants, verify
 from autograder.authoring.release import release
 from autograder.checking import Report, Status, Suite, diagnosis, expect, show
+from autograder.config import Course, Exercise
 from autograder.corpus.case import RIGHT
-from autograder.course import Course, Exercise
 from autograder.grading.batch import record_of
 from autograder.records import from_text, to_text
 from autograder.report import _columns, _marks, _telling, costs

@@ -17,8 +17,8 @@ from nbgrader.api import Gradebook
 
 from autograder import cores, gradebook, reasons
 from autograder.authoring.release import release
+from autograder.config import Course
 from autograder.corpus.case import RIGHT, WRONG
-from autograder.course import Course
 from autograder.grading import backends, batch
 from autograder.grading.session import Session
 from autograder.grading.submissions import Submission

@@ -14,7 +14,7 @@ from conftest import toy_course
 from autograder import doctor
 from autograder.authoring.release import release
 from autograder.commands import bundle
-from autograder.course import ROOT
+from autograder.config import ROOT
 
 NAMES = [*doctor.needs(""), *doctor.needs("triton")]
 PINS = dict(doctor.PIN.findall((ROOT / "requirements.txt").read_text(encoding="utf-8")))

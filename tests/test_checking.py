@@ -54,7 +54,7 @@ from autograder.checking.expect import (
 from autograder.checking.pieces import fits, scaled, softmax, stretched, transposed
 from autograder.checking.report import finding, first_wrong
 from autograder.checking.subject import Subject, attempt, twin
-from autograder.course import Exercise
+from autograder.config import Exercise
 
 SEED = 5
 
@@ -1091,8 +1091,11 @@ def test_an_older_record_stays_readable(report):
     for result in kept["results"]:
         result["message"], result["held"] = words.shown(result["message"]), ["the shape is right"]
         del result["label"]
+        result["tells"] = not result.pop("explained")
     kept["more"] = "of a later time"
-    text = show.text(Report.from_dict(kept))
+    again = Report.from_dict(kept)
+    assert [result.explained for result in again.results] == [not result.explained for result in report.results]
+    text = show.text(again)
     assert "Likely cause: `*` with itself squares." in text and "elements of the result are wrong." in text
     assert "Held: the shape is right." in text
 

@@ -27,8 +27,8 @@ from conftest import ROOT, toy_course
 from autograder.authoring.release import release
 from autograder.checking import Status
 from autograder.checking.words import Message
+from autograder.config import Course
 from autograder.corpus.case import RIGHT, WRONG
-from autograder.course import Course
 from autograder.grading import cluster
 from autograder.grading.backends import Job, WorkerDied
 from autograder.grading.worker_config import WorkerConfig

@@ -23,7 +23,7 @@ from autograder.collecting import archives
 from autograder.collecting.archives import opened
 from autograder.collecting.hand_ins import STAGE, Collector, Fate
 from autograder.collecting.layouts import Exercises
-from autograder.course import ROOT, Course, UserError
+from autograder.config import ROOT, Course, UserError
 from autograder.limits import Limits
 from autograder.roster import Clues
 from autograder.sanitize import text

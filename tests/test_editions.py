@@ -29,7 +29,7 @@ from autograder.checking import Message, suite, words
 from autograder.collecting.archives import opened
 from autograder.collecting.hand_ins import Collector
 from autograder.collecting.layouts import Exercises
-from autograder.course import UserError, edition_of
+from autograder.config import UserError, edition_of
 from autograder.grading.submissions import Submission
 from autograder.limits import Limits
 from autograder.results import CellResult

@@ -15,7 +15,7 @@ from conftest import toy_course
 from autograder.authoring.release import release
 from autograder.cells import is_check, points_of
 from autograder.checking.words import Message
-from autograder.course import ROOT
+from autograder.config import ROOT
 from autograder.grading.judge import Judge
 from autograder.grading.remote import Fault
 from autograder.grading.run import execute

@@ -26,7 +26,7 @@ from autograder.cells import call_of
 from autograder.checking import machine
 from autograder.checking.expect import RTOL
 from autograder.checking.subject import attempt
-from autograder.course import ROOT
+from autograder.config import ROOT
 
 WRONG_SEEDS, WRONG_SWEEP = range(1), range(1, 5)
 RIGHT_SEEDS, RIGHT_SWEEP = range(2), range(2, 30)

@@ -11,7 +11,7 @@ import pytest
 
 from autograder import cli, exporting, gradebook, records, roster
 from autograder.collecting.layouts import Exercises
-from autograder.course import ROOT, Course, UserError
+from autograder.config import ROOT, Course, UserError
 from autograder.exporting import System
 
 CLASS = {

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from autograder import archive, cli, gradebook, reasons, records
 from autograder.authoring.release import release
 from autograder.commands import console
-from autograder.course import ROOT, Course, UserError
+from autograder.config import ROOT, Course, UserError
 from autograder.grading import backends, batch, notebook
 from autograder.grading.judge import Judge
 from autograder.limits import Limits

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 from autograder import cli, reasons, records
 from autograder.authoring.release import release
+from autograder.config import ROOT, Course
 from autograder.corpus import CASES
 from autograder.corpus import case as cases
-from autograder.course import ROOT, Course
 from autograder.grading import batch
 from autograder.results import Kind
 from autograder.sandbox import bubblewrap
@@ -238,7 +238,7 @@ def test_the_corpus_as_nobody(isolated, tmp_path):
         folder.chmod(0o755)
     code = (
         "import sys; sys.path[:0] = [sys.argv[1]]\n"
-        "from pathlib import Path\nimport test_hostile as t\nfrom autograder.course import Course\n"
+        "from pathlib import Path\nimport test_hostile as t\nfrom autograder.config import Course\n"
         "root = Path(sys.argv[2])\n"
         "t.grade_class(Course(root=root / 'course', into=root / 'course'), root / 'submitted', '--jobs', '2')\n"
         "import os; print('graded as', os.getuid())"

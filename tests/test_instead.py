@@ -12,7 +12,7 @@ from autograder.authoring import loader, release
 from autograder.authoring.answer_cells import AnswerCells
 from autograder.checking import Subject, backward
 from autograder.checking.modules import run_remote
-from autograder.course import ROOT, Course
+from autograder.config import ROOT, Course
 from autograder.grading import submissions
 from autograder.grading.judge import Judge
 from autograder.grading.worker import Worker

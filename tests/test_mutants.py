@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from autograder import cli
 from autograder.authoring import loader, mutants
-from autograder.course import UserError
+from autograder.config import UserError
 
 SAMPLE = 12
 CHANGES = {

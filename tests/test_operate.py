@@ -22,7 +22,7 @@ from autograder import cli, doctor, gradebook, records, report
 from autograder.authoring.release import release
 from autograder.commands import documents
 from autograder.commands.console import MEANINGS, OurFault, Status, status_of
-from autograder.course import ROOT, Course, UserError
+from autograder.config import ROOT, Course, UserError
 from autograder.grading import recent
 from autograder.grading.submissions import Submission
 from autograder.sandbox import bubblewrap

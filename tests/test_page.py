@@ -23,8 +23,8 @@ from autograder.authoring.release import release
 from autograder.checking import MIME, Report, Result
 from autograder.checking import words as translations
 from autograder.checking.words import Message
+from autograder.config import ROOT
 from autograder.corpus.case import RIGHT, live
-from autograder.course import ROOT
 from autograder.feedback import outcome_cell
 from autograder.feedback import page as feedback_page
 from autograder.feedback.page import render

@@ -15,11 +15,11 @@ from autograder.authoring.release import release
 from autograder.checking import Message, Report, Suite, expect_close, machine, misconception, right, show
 from autograder.checking.answers import answers_in
 from autograder.commands import instructor
+from autograder.config import UserError
 from autograder.corpus.case import RIGHT, WRONG
-from autograder.course import UserError
 from autograder.explain import Explained, Explanation, lines
 from autograder.grading import batch
-from autograder.grading.session import Waiting
+from autograder.grading.session import Pending
 from autograder.records import SCHEMA, from_text, rows, to_text
 from autograder.results import CellResult, CheckResult, Kind, Record, Saved, SavedCell, Standing
 
@@ -153,7 +153,7 @@ def test_points_that_wait_for_other_versions_may_be_settled_anywhere(suite, has,
     cell = cell_of(suite.examine("double", lambda A: A.is_gone, points=10, seed=SEED))
     assert cell.pending > 0 and "own" in cell.waits_for()
     cell.checks = [check for check in cell.checks if check.on == "own"]
-    (line,) = Waiting([record_with({"check": cell})]).said()
+    (line,) = Pending([record_with({"check": cell})]).said()
     assert "wait for versions with which the course's own answer passes: run `" in line
 
 
@@ -261,11 +261,11 @@ def test_older_records_have_nothing_that_waits(suite, has):
 def test_what_this_machine_can_settle_and_what_it_cannot(suite, has):
     cell = cell_of(suite.examine("double", lambda A: 2 * A, points=10, seed=SEED))
     records = [record_with({"check": cell}), record_with({})]
-    assert Waiting(records).settled_here == [] and len(Waiting(records).elsewhere) == 1
+    assert Pending(records).settled_here == [] and len(Pending(records).elsewhere) == 1
     has.add("gpu")
-    assert len(Waiting(records).elsewhere) == 1  # it also waits for Triton
+    assert len(Pending(records).elsewhere) == 1  # it also waits for Triton
     has.add("triton")
-    assert len(Waiting(records).settled_here) == 1 and Waiting(records).elsewhere == []
+    assert len(Pending(records).settled_here) == 1 and Pending(records).elsewhere == []
 
 
 # A class.
@@ -324,7 +324,7 @@ def said(capsys):
 def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     instructor.grade(course=course.root, no_sandbox=True, jobs=1)
     shown = said(capsys)
-    assert "4 + 2 waiting / 9 +" in shown  # the last +: the proof waits for a person
+    assert "4 + 2 pending / 9 +" in shown  # the last +: the proof waits for a person
     assert "1 submission has points that wait for a GPU: run `python -m autograder grade --pending` on a" in shown
     record, grade, page = graded(course, "ada")
     assert record.kind == Kind.RIGHT and record.pending == 2.0 and grade == (2.0, True)
@@ -336,7 +336,7 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     # The report and the table for others.
     report.write(course, tmp_path / "report.html")
     written = (tmp_path / "report.html").read_text()
-    assert "1 has points that wait" in written and "+ 2 waiting" in written
+    assert "1 has points that wait" in written and "+ 2 pending" in written
     assert "◌" in rows_of(written)["ada", "01-toy"]["marks"].values()
     assert {row["student_id"]: row["pending"] for row in rows(course)} == {"ada": 2.0, "bob": 0.0}
 

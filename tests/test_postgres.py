@@ -22,7 +22,7 @@ from test_grading import RIGHT, hand_in, run
 from autograder import database, gradebook, locks, records
 from autograder.authoring.release import release
 from autograder.checking.words import Message
-from autograder.course import ROOT, Course, UserError
+from autograder.config import ROOT, Course, UserError
 from autograder.results import CellResult, Kind, Outcome
 
 SLOW = {**RIGHT, "twice": "import time\ntime.sleep(2)\n\n\ndef twice(a):\n    return a + a"}

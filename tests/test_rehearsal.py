@@ -12,7 +12,7 @@ from autograder import changes
 from autograder.authoring.release import release
 from autograder.checking import Status
 from autograder.checking.words import Message
-from autograder.course import Course
+from autograder.config import Course
 from autograder.records import CODEC, record_of
 from autograder.results import CellResult, CheckResult, Kind, Record
 

@@ -24,7 +24,7 @@ from conftest import toy_course
 from autograder import archive
 from autograder.authoring import loader, release
 from autograder.checking import Suite, machine
-from autograder.course import ROOT, Exercise
+from autograder.config import ROOT, Exercise
 
 SEED = 1
 DEFINES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign)

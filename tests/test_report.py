@@ -11,7 +11,7 @@ from test_page import AXE
 from autograder import records, report
 from autograder.checking import Status
 from autograder.checking.words import Message
-from autograder.course import Course
+from autograder.config import Course
 from autograder.records import CODEC
 from autograder.results import CellResult, CheckResult, Kind, Record
 

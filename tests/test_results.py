@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from autograder import reasons
 from autograder.checking import Status
 from autograder.checking.words import Message
-from autograder.course import Course
+from autograder.config import Course
 from autograder.grading.batch import write
 from autograder.records import SCHEMA, from_text, history, record_of, to_text
 from autograder.results import CellResult, CheckResult, Kind, Record, Standing

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from autograder import cli, doctor, gradebook, seeds
 from autograder.authoring.release import release
+from autograder.config import ROOT, Course, Exercise, Settings, UserError
 from autograder.corpus.case import Case
-from autograder.course import ROOT, Course, Exercise, Settings, UserError
 from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits
 from autograder.results import Kind

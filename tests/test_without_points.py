@@ -22,8 +22,8 @@ from autograder.authoring import loader, verify
 from autograder.authoring.release import release
 from autograder.checking import Failed, Message, expect_by_hand, show
 from autograder.checking.expect import as_numbers
+from autograder.config import ROOT, Course
 from autograder.corpus.case import RIGHT
-from autograder.course import ROOT, Course
 from autograder.grading.batch import record_of
 from autograder.report import costs
 from autograder.results import Kind

@@ -51,7 +51,7 @@ def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[Told
         elif result.relation:
             yield Told(wrong.__name__, "relation", str(result.relation))
         else:
-            said = "error" if result.raised else "what came" if result.tells else "nothing"
+            said = "error" if result.raised else "what came" if result.explained else "nothing"
             yield Told(wrong.__name__, said, str(result.message))
 
 

@@ -39,7 +39,7 @@ from rich.progress import track
 from autograder import cores
 from autograder.authoring import loader
 from autograder.checking import Status
-from autograder.course import ROOT, Exercise, UserError
+from autograder.config import ROOT, Exercise, UserError
 
 RECORD = Path("book", "data", "mutants.json")
 """Where a course has what became of its mutants, for the book to show."""
@@ -134,14 +134,14 @@ class Outcome:
     """What the checks made of a mutant.
 
     `first` has the check that failed first under each seed, "" where all passed. `raised` tells whether the function
-    ended in an error of its own there, which the student reads, `tells` whether the check's own sentence says how
+    ended in an error of its own there, which the student reads, `explained` whether the check's own sentence says how
     what came differs; `cause` and `relation` whether one of them was named.
     `advice` tells whether advice alone rejected it under some seed, so that no point was lost.
     """
 
     first: list[str] = field(default_factory=list)
     raised: bool = False
-    tells: bool = False
+    explained: bool = False
     cause: bool = False
     relation: bool = False
     advice: bool = False
@@ -506,7 +506,7 @@ def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Out
             outcome.advice |= bool(failed)
         outcome.first.append(failed[0].name if failed else "")
         if number == 0 and failed:
-            outcome.raised, outcome.tells = failed[0].raised, failed[0].tells
+            outcome.raised, outcome.explained = failed[0].raised, failed[0].explained
             outcome.cause = any(result.cause for result in failed)
             outcome.relation = any(getattr(result, "relation", None) for result in failed)
     gc.collect()  # one that filled the memory must not leave it full: the next would be rejected for that
@@ -600,7 +600,7 @@ def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int, marked: It
         raised=sum(outcome.raised for outcome in dead),
         cause=sum(outcome.cause for outcome in dead),
         relation=sum(outcome.relation and not outcome.cause for outcome in dead),
-        told=sum(outcome.tells or outcome.cause or outcome.relation for outcome in dead),
+        told=sum(outcome.explained or outcome.cause or outcome.relation for outcome in dead),
         advice=sum(outcome.advice for outcome in dead),
         endless=sum(not outcome.ended for outcome in dead),
         equal=len(passed) - len(survived),

@@ -13,7 +13,7 @@ import nbformat
 import yaml
 
 from autograder.cells import SKIPPED, Notebook, grade_id
-from autograder.course import HEADING, UserError
+from autograder.config import HEADING, UserError
 
 CONFIG = "_config.yml"
 CELL = "fetch_files"

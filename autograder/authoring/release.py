@@ -11,7 +11,7 @@ from traitlets.config import Config
 
 from autograder import archive, catalogues, gradebook
 from autograder.authoring import published, source, translations, verified
-from autograder.course import Course, Exercise, UserError
+from autograder.config import Course, Exercise, UserError
 
 
 def release(course: Course, exercise: Exercise, into: Path | None = None) -> Path:

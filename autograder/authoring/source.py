@@ -20,7 +20,7 @@ import jupytext
 import nbformat
 
 from autograder.cells import Cell, Notebook, call_of
-from autograder.course import UserError
+from autograder.config import UserError
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 OPTIONS = {"title", "points", "tags", "lines_to_next_cell", "lines_to_end_of_cell_marker"}

@@ -22,7 +22,7 @@ from autograder.cells import Notebook, grade_id, is_locked
 from autograder.checking import words
 from autograder.checking.answers import FAMILIES, STRETCHED, STRETCHED_HINT, answers_in
 from autograder.checking.report import Status
-from autograder.course import Exercise
+from autograder.config import Exercise
 from autograder.results import Kind
 
 PACKAGE = Path(__file__).parent.parent

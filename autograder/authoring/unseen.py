@@ -113,5 +113,5 @@ def told(folder: Path, seed: int = 1, every: int = 1) -> Iterator[Told]:
             said = f"{first.label}. {first.hint}" if first.cause else str(first.relation)
             yield Told(answer, lost, "cause" if first.cause else "relation", said)
         else:
-            why = "words" if first.raised or first.tells else "nothing"
+            why = "words" if first.raised or first.explained else "nothing"
             yield Told(answer, lost, why, str(first.message))

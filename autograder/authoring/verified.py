@@ -19,7 +19,7 @@ from typing import Any
 from autograder import archive, catalogues
 from autograder.authoring import published
 from autograder.checking import machine
-from autograder.course import CONFIG, Course, Exercise
+from autograder.config import CONFIG, Course, Exercise
 from autograder.seeds import digest_of
 
 NAME = "verified.json"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autograder import cores, startup
-from autograder.course import Exercise, Settings, UserError
+from autograder.config import Exercise, Settings, UserError
 
 if TYPE_CHECKING:
     from autograder.authoring import answer_trials, loader

@@ -39,7 +39,7 @@ class Failed(AssertionError):
         What differences were compared with, of a shape that broadcasts to theirs.
     raised : bool
         Whether the function under test raised an error where none was asked for.
-    tells : bool
+    explained : bool
         Whether the message says how what came differs from what was asked for, such as a shape or a missing error,
         and not only that numbers are others.
     """
@@ -53,7 +53,7 @@ class Failed(AssertionError):
         wrong: Any = None,
         unit: Any = None,
         raised: bool = False,
-        tells: bool = False,
+        explained: bool = False,
     ):
         super().__init__(message)
         self.message = message
@@ -66,7 +66,7 @@ class Failed(AssertionError):
         self.dtypes: tuple[Any, ...] | None = None
         self.parts: dict[str, Any] = {}
         self.changed = ""
-        self.raised, self.tells = raised, tells
+        self.raised, self.explained = raised, explained
         self.relation: str | Message = ""  # found by the check itself
 
 
@@ -174,7 +174,7 @@ def shapes(arguments: Iterable[Any], named: bool = False) -> str | Message:
 def expect(condition: Any, message: str | Message, held: Iterable[str | Message] = ()) -> None:
     """Fail with `message`, which says what came in place of what was asked for, unless `condition` is true."""
     if not condition:
-        raise Failed(message, held, tells=True)
+        raise Failed(message, held, explained=True)
 
 
 def expect_array(
@@ -184,7 +184,7 @@ def expect_array(
     array = as_array(got)
     if array is None or not hasattr(got, "shape"):
         message = "{what} should be an array, and is {found}."
-        raise Failed(Message(message, what=what, found=describe(got)), tells=True)
+        raise Failed(Message(message, what=what, found=describe(got)), explained=True)
     if shape is not None and array.shape != tuple(shape):
         held = []
         if array.ndim == len(shape):
@@ -194,7 +194,7 @@ def expect_array(
                 held.append(Message("the size of axis {axes} is right", axes=", ".join(same)))
         message = "{what} should have shape {expected}, and has {got}."
         failure = Failed(
-            Message(message, what=what, expected=str(tuple(shape)), got=str(array.shape)), held, tells=True
+            Message(message, what=what, expected=str(tuple(shape)), got=str(array.shape)), held, explained=True
         )
         failure.shapes = tuple(shape), array.shape
         raise failure
@@ -202,7 +202,7 @@ def expect_array(
         message = "{what} should have dtype {expected}, and has {got}."
         held = [_shape_held(array)] if shape is not None else []
         failure = Failed(
-            Message(message, what=what, expected=str(np.dtype(dtype)), got=str(array.dtype)), held, tells=True
+            Message(message, what=what, expected=str(np.dtype(dtype)), got=str(array.dtype)), held, explained=True
         )
         failure.dtypes = np.dtype(dtype), array.dtype
         raise failure
@@ -215,13 +215,13 @@ def expect_tensor(
     """Do as `expect_array`, for a tensor of torch and a dtype of torch's."""
     if not hasattr(type(got), "detach"):
         message = "{what} should be a tensor, and is {found}."
-        raise Failed(Message(message, what=what, found=describe(got)), tells=True)
+        raise Failed(Message(message, what=what, found=describe(got)), explained=True)
     array = expect_array(got, shape, what=what)
     if dtype is not None and got.dtype != dtype:
         message = "{what} should have dtype {expected}, and has {got}."
         held = [_shape_held(array)] if shape is not None else []
         names = [str(kind).removeprefix("torch.") for kind in (dtype, got.dtype)]
-        raise Failed(Message(message, what=what, expected=names[0], got=names[1]), held, tells=True)
+        raise Failed(Message(message, what=what, expected=names[0], got=names[1]), held, explained=True)
     return array
 
 
@@ -270,7 +270,7 @@ def expect_close(
     if nans:
         of_them = counted("{count} of them is NaN.", "{count} of them are NaN.", nans)
         message = Message("{left} {right}", left=message, right=of_them)
-    raise Failed(message, held, expected, got, wrong, np.asarray(unit), tells=bool(nans))
+    raise Failed(message, held, expected, got, wrong, np.asarray(unit), explained=bool(nans))
 
 
 def expect_by_hand(got: Any, expected: Any, hint: str | Message = "") -> None:
@@ -285,10 +285,10 @@ def expect_by_hand(got: Any, expected: Any, hint: str | Message = "") -> None:
         wanted = counted("{count} number", "{count} numbers", expected.size)
         if numbers is None and has_text(got):
             no_text = "The answer should be {wanted}, not text: write it without quotation marks."
-            raise Failed(Message(no_text, wanted=wanted), tells=True)
+            raise Failed(Message(no_text, wanted=wanted), explained=True)
         found = describe(got) if numbers is None else counted("{count} number", "{count} numbers", numbers.size)
         raise Failed(
-            Message("The answer should be {wanted}, and is {found}.", wanted=wanted, found=found), tells=True
+            Message("The answer should be {wanted}, and is {found}.", wanted=wanted, found=found), explained=True
         )
     right = np.abs(numbers - expected.ravel()) <= BY_HAND
     if right.all():
@@ -317,7 +317,7 @@ def expect_tuple(result: Any, names: Sequence[str]) -> list[Any]:
     if not isinstance(result, (tuple, list)) or len(result) != len(names):
         message = "The result should be a tuple of {count} arrays, ({names}), and is {found}."
         found = describe(result)
-        raise Failed(Message(message, count=len(names), names=", ".join(names), found=found), tells=True)
+        raise Failed(Message(message, count=len(names), names=", ".join(names), found=found), explained=True)
     return [expect_array(part, what=name) for part, name in zip(result, names, strict=True)]
 
 
@@ -393,7 +393,7 @@ def expect_unchanged(subject: "Subject | Module", names: Sequence[str], *argumen
                 "The argument {name} was changed in place. Whoever called still needs it: "
                 "compute a new array, and avoid +=, -= and out= on arguments."
             )
-            failure = Failed(Message(message, name=name), tells=True)
+            failure = Failed(Message(message, name=name), explained=True)
             failure.compared, failure.changed = (np.asarray(before), np.asarray(after)), str(name)
             raise failure
 
@@ -424,12 +424,12 @@ def expect_raises(
             "{function} should raise {wanted} for {shapes} ({because}), and returned {found}: "
             "the caller would never learn of the mistake."
         )
-        raise Failed(Message(message, **values, found=describe(subject.calls[-1].result)), tells=True)
+        raise Failed(Message(message, **values, found=describe(subject.calls[-1].result)), explained=True)
     message = "{function} should raise {wanted} for {shapes} ({because}), and raised {kind}: {error}"
     raise Failed(
         Message(message, **values, kind=type(error).__name__, error=said(error)),
         [Message("the mistake is noticed")],
-        tells=True,
+        explained=True,
     )
 
 

@@ -86,7 +86,7 @@ def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Messa
     """Fail unless two descriptions of a module, which `described` made, are the same."""
 
     def fails(template: str, **values: Any) -> Failed:
-        return Failed(Message(template, **values), tells=True)
+        return Failed(Message(template, **values), explained=True)
 
     def owner(path: str) -> str | Message:
         """Return what a part of the module is called."""

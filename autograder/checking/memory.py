@@ -139,7 +139,7 @@ def expect_held(subject: Subject, most: int, *arguments: Any) -> Any:
         largest = Message("Its largest tensor was {shape} of {dtype}", shape=str(shape), dtype=dtype)
         template = "{message} {largest}, in the line `{line}`." if line else "{message} {largest}."
         message = Message(template, message=message, largest=largest, line=line)
-    raise Failed(message, tells=True)
+    raise Failed(message, explained=True)
 
 
 def _as_told(told: Any) -> tuple[Any, int, tuple[int, ...], str, str]:

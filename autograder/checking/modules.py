@@ -218,7 +218,7 @@ def expect_module(value: Any, function: str) -> None:
     """Fail unless what came of a call may be a module of torch."""
     if not is_module(value):
         message = "{function} should make a module of torch, and the result is {found}."
-        raise Failed(Message(message, function=function, found=describe(value)), tells=True)
+        raise Failed(Message(message, function=function, found=describe(value)), explained=True)
 
 
 def expect_parameters(module: Module, expected: dict[str, tuple[int, ...]]) -> None:
@@ -241,18 +241,20 @@ def expect_parameters(module: Module, expected: dict[str, tuple[int, ...]]) -> N
     held = [Message("right in name and shape: {names}", names=_names(right))] if right else []
     if lacks and more:
         message = "The `state_dict` of {module} lacks {lacks}, and has {more}, which nobody asked for."
-        raise Failed(Message(message, module=module.name, lacks=_names(lacks), more=_names(more)), held, tells=True)
+        raise Failed(
+            Message(message, module=module.name, lacks=_names(lacks), more=_names(more)), held, explained=True
+        )
     if lacks:
         message = "The `state_dict` of {module} lacks {lacks}."
-        raise Failed(Message(message, module=module.name, lacks=_names(lacks)), held, tells=True)
+        raise Failed(Message(message, module=module.name, lacks=_names(lacks)), held, explained=True)
     if more:
         message = "The `state_dict` of {module} has {more}, which nobody asked for."
-        raise Failed(Message(message, module=module.name, more=_names(more)), held, tells=True)
+        raise Failed(Message(message, module=module.name, more=_names(more)), held, explained=True)
     for name, shape in expected.items():
         if found[name] != shape:
             message = "The parameter {name} of {module} should have shape {expected}, and has {got}."
             values = {"name": f"`{name}`", "module": module.name, "expected": str(shape), "got": str(found[name])}
-            failure = Failed(Message(message, **values), held, tells=True)
+            failure = Failed(Message(message, **values), held, explained=True)
             failure.shapes = shape, found[name]
             raise failure
 
@@ -277,5 +279,5 @@ def expect_gradients(module: Module, got: dict[str, Any], expected: dict[str, An
         others = [name for name in expected if name not in lacks]
         held = [Message("{names} got a gradient", names=_names(others))] if others else []
         message = "No gradient came to {lacks} of {module}: on the way to the result, autograd was cut off."
-        raise Failed(Message(message, lacks=_names(lacks), module=module.name), held, tells=True)
+        raise Failed(Message(message, lacks=_names(lacks), module=module.name), held, explained=True)
     return {name: got[name] for name in expected}

@@ -52,9 +52,8 @@ class Result:
 
     `title`, `message`, `held`, `label` and `hint` are for people: each a template in plain text or a `Message`.
     `cause` is the name of the listed wrong answer that fails as this one did, `label` the same in words. Where there
-    is none, `relation` may say how the result differs from the expected one. `raised` tells whether the function
-    raised an error where none was asked for, `tells` whether `message` says how what came differs from what was asked
-    for, and not only that numbers are others.
+    is none, `relation` may say how the result differs from the expected one. `raised` is true if the function raised
+    an error where none was expected, `explained` if `message` says what is wrong, and not only that numbers differ.
     """
 
     name: str
@@ -70,7 +69,7 @@ class Result:
     relation: str | Message = ""
     on: str = ""
     raised: bool = False
-    tells: bool = False
+    explained: bool = False
 
 
 @dataclass
@@ -102,7 +101,8 @@ class Report:
     @classmethod
     def from_dict(cls, kept: dict[str, Any]) -> "Report":
         """Return the report of which `to_dict` made this; what an older one lacks has its default."""
-        results = [Result(**_known(Result, result)) for result in kept["results"]]
+        own = [{"explained": result.get("tells", False), **result} for result in kept["results"]]  # its older name
+        results = [Result(**_known(Result, result)) for result in own]
         for result in results:
             result.status = Status(result.status)
         return cls(**{**_known(cls, kept), "results": results})

@@ -155,7 +155,7 @@ class Subject:
             return call.result
         if getattr(call.error, "ended", False):
             message = Message("{function} did not come to an end: {error}", function=name, error=str(call.error))
-            raise Failed(message, tells=True)
+            raise Failed(message, explained=True)
         values = {"function": name, "kind": type(call.error).__name__, "error": said(call.error)}
         if call.given:
             message = Message("{function} raised {kind} for {given}: {error}", **values, given=call.given)
@@ -167,7 +167,7 @@ class Subject:
         else:
             template = "{function} raised {kind} for the arguments {arguments}: {error}"
             message = Message(template, **values, arguments=shapes(call.arguments, named=True))
-        raise Failed(message, raised=True, tells=True)
+        raise Failed(message, raised=True, explained=True)
 
     def differentiated(self, arguments: Sequence[Any], upstream: Any, function: Any = None, name: str = "") -> Any:
         """Do as `backward`, of the function itself or of a module that it made."""
@@ -178,7 +178,7 @@ class Subject:
                 "Autograd finds no way back from the result of {function}: `detach`, `.data`, `torch.no_grad`, "
                 "`torch.tensor(...)` or NumPy on the way cut it off."
             )
-            raise Failed(Message(message, function=name), tells=True)
+            raise Failed(Message(message, function=name), explained=True)
         return self.result(call, name)
 
     def _backward(self, arguments: Sequence[Any], upstream: Any) -> Any:
@@ -344,5 +344,5 @@ def run_check(check: Check, under_test: Subject, seed: int) -> Attempt:
             found=describe(under_test.calls[-1].result),
             error=str(error),
         )
-        failure = Failed(message, tells=True)
+        failure = Failed(message, explained=True)
     return Attempt(under_test.calls, failure, time.perf_counter() - begun)

@@ -363,7 +363,7 @@ class Suite:
                 result.status = Status.FAILED if check.weight else Status.ADVICE
                 result.message, result.held = made.failure.message, made.failure.held
                 result.where = first_wrong(made.failure)
-                result.raised, result.tells = made.failure.raised, made.failure.tells
+                result.raised, result.explained = made.failure.raised, made.failure.explained
         total = sum(check.weight for check in checks) or 1
         earned = sum(result.weight for result in results.values() if result.status == Status.PASSED)
         unverified = sum(result.weight for result in results.values() if result.status == Status.UNVERIFIED)

@@ -20,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 
 from autograder import archive
-from autograder.course import UserError
+from autograder.config import UserError
 from autograder.grading.submissions import read_file
 from autograder.sanitize import text
 

@@ -15,7 +15,7 @@ from dateutil import parser
 
 from autograder.collecting.archives import File, Refused, Source
 from autograder.collecting.layouts import Author, Exercises, authors_of, submitters_in
-from autograder.course import UserError, edition_of
+from autograder.config import UserError, edition_of
 from autograder.grading.notebook import is_as_given
 from autograder.grading.submissions import MOST_FILES, NOTEBOOK, OURS, STAMP_MB, beside, is_notebook, read_file
 from autograder.limits import Limits

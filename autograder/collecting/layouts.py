@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from autograder.collecting.archives import File, Refused
-from autograder.course import Exercise
+from autograder.config import Exercise
 from autograder.grading import file_kinds
 from autograder.roster import Clues
 

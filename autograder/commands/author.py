@@ -20,7 +20,7 @@ from autograder.commands.console import (
     warn,
     warn_of_gpus,
 )
-from autograder.course import ROOT, Course, Exercise, UserError
+from autograder.config import ROOT, Course, Exercise, UserError
 
 
 def release(

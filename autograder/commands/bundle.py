@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from autograder import archive
 from autograder.commands.console import Root, course_at, progress_of, say
-from autograder.course import ROOT, Exercise, UserError
+from autograder.config import ROOT, Exercise, UserError
 from autograder.doctor import needs
 
 PINS = ROOT / "requirements.txt"

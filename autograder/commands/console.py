@@ -24,7 +24,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from autograder.course import ROOT, Course, Exercise, UserError
+from autograder.config import ROOT, Course, Exercise, UserError
 
 TIMINGS = "AUTOGRADER_TIMINGS"
 """The environment variable that names a file for the seconds of each phase of `grade` or `check`."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from autograder import reasons
 from autograder.checking.words import shown
-from autograder.course import Course
+from autograder.config import Course
 from autograder.results import Record
 
 if TYPE_CHECKING:

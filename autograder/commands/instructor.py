@@ -31,7 +31,7 @@ from autograder.commands.console import (
     warn_of_gpus,
     write_timings,
 )
-from autograder.course import ROOT, Course, UserError
+from autograder.config import ROOT, Course, UserError
 
 if TYPE_CHECKING:
     from autograder.changes import Change
@@ -190,7 +190,7 @@ def grade(
     from autograder.commands import documents
     from autograder.grading import recent, rehearsal
     from autograder.grading.places import Here
-    from autograder.grading.session import Session, Waiting
+    from autograder.grading.session import Pending, Session
 
     where = course_at(course, into, db)
     with document("grade", as_json) as made, ExitStack() as stack:
@@ -230,7 +230,7 @@ def grade(
         made.update(documents.of_grades(where, session))
         if session.records and not as_json:
             _show_grades(where, session)
-        for line in Waiting([*session.records, *session.waiting.elsewhere], session.place).said():
+        for line in Pending([*session.records, *session.pending.elsewhere], session.place).said():
             warn(line)
         for line in session.misfiled():
             warn(line)
@@ -284,13 +284,13 @@ def _show_changes(found: Sequence["Change"], session: "Session") -> None:
         table.add_column(name, justify="right" if name in ("Now", "Then", "Change") else "left", overflow="fold")
     for change in found:
         now, then = change.before, change.after
-        waiting = f" + {then.pending:g} waiting" if then.pending else ""
+        pending = f" + {then.pending:g} pending" if then.pending else ""
         through = "\n".join(["handed in anew"] * change.anew + [str(step) for step in change.through()]) or "–"
         table.add_row(
             escape(then.student),
             then.assignment,
             f"{now.score:g}" if now else "–",
-            f"{then.score:g}{waiting} / {then.max_score:g}",
+            f"{then.score:g}{pending} / {then.max_score:g}",
             f"{change.difference:+g}" if now else "new",
             escape(text.line(str(then.reason)) if then.kind.ungraded else through) if now else "–",
         )
@@ -308,10 +308,10 @@ def _show_changes(found: Sequence["Change"], session: "Session") -> None:
 
 def _say_why_nothing(session: "Session", since: datetime | None, as_json: bool) -> None:
     """Say why there is nothing to grade; where points wait, but for what this machine lacks, that is an error."""
-    if session.waiting.elsewhere:
-        raise UserError(" ".join(session.waiting.said()))
+    if session.pending.elsewhere:
+        raise UserError(" ".join(session.pending.said()))
     said = "No points wait."
-    if since and not session.waiting.settled_here and session.left_out:
+    if since and not session.pending.settled_here and session.left_out:
         said = f"Nothing was handed in since {since:%Y-%m-%d %H:%M}, and {session.left_out} earlier."
     if not as_json:
         say(f"{said} Nothing was graded.")
@@ -351,8 +351,8 @@ def _table(records: Sequence["Record"]) -> Table:
     for name in ("Student", "Exercise", "Points", "Lost to"):
         table.add_column(name, justify="right" if name == "Points" else "left", overflow="fold")
     for record in records:
-        waiting = f" + {record.pending:g} waiting" if record.pending else ""
-        points = f"{record.score:g}{waiting} / {record.max_score:g}"
+        pending = f" + {record.pending:g} pending" if record.pending else ""
+        points = f"{record.score:g}{pending} / {record.max_score:g}"
         if record.needs_manual_grade:
             points += " +"
         lost = "\n".join(text.line(reason) for reason in reasons.of(record, record.penalty)) or "–"
@@ -453,9 +453,9 @@ def export(
         warn(f"{len(made.missing)} students have grades and are not in it.")
     for student, reason in () if anonymous else made.missing:
         warn(f"{student} is not in it: {reason}.")
-    waiting = exporting.waiting(written)
-    if waiting and system != System.CSV:
-        warn(f"{waiting} of these grades may still rise: points wait for a person, or for a machine.")
+    pending = exporting.pending(written)
+    if pending and system != System.CSV:
+        warn(f"{pending} of these grades may still rise: points wait for a person, or for a machine.")
 
 
 def _check_places(path: Path, sheet: Path | None, since: Path | None, feedback: Path | None) -> None:

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from autograder.commands.console import Root, Seed, course_at, out, progress_of, warn, warn_of_gpus, write_timings
-from autograder.course import ROOT, UserError
+from autograder.config import ROOT, UserError
 
 if TYPE_CHECKING:
     from autograder.results import Outcome
@@ -86,6 +86,6 @@ def _show_check(outcome: "Outcome", cells: list[Any]) -> None:
         out.print(text.line(str(outcome.reason)), highlight=False, markup=False)
     for grade_id, cell in outcome.cells.items():
         if cell.pending:
-            waiting = reasons.pending(cell.subject or grade_id, cell.pending, cell.waits_for())
-            out.print(str(waiting), highlight=False, markup=False)
+            pending = reasons.pending(cell.subject or grade_id, cell.pending, cell.waits_for())
+            out.print(str(pending), highlight=False, markup=False)
     out.print(str(reasons.in_all(outcome)), style="bold", highlight=False, markup=False)

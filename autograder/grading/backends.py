@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from autograder import cores, imports
-from autograder.course import UserError
+from autograder.config import UserError
 from autograder.grading.worker_config import WorkerConfig
 from autograder.sandbox.guests import GuestPool
 

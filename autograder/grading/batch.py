@@ -18,7 +18,7 @@ import nbformat
 
 from autograder import archive, gradebook, reasons, records, seeds
 from autograder.checking.words import Message
-from autograder.course import Course, Exercise, UserError
+from autograder.config import Course, Exercise, UserError
 from autograder.feedback.bare_page import bare_page, made_of
 from autograder.grading import worker
 from autograder.grading.backends import Backend, Job, WorkerDied

@@ -30,9 +30,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autograder import cores, course
+from autograder import config, cores
 from autograder.checking import machine
-from autograder.course import Exercise, UserError
+from autograder.config import Exercise, UserError
 from autograder.grading import backends
 from autograder.grading.backends import Job, Local, WorkerDied
 from autograder.grading.places import UNSANDBOXED, tried, unusable
@@ -94,7 +94,7 @@ class Station:
     """
 
     def __init__(self, folder: Path, jobs: int, each: Sequence[int | None] | None = None):
-        hidden = (str(folder), str(course.ROOT))
+        hidden = (str(folder), str(config.ROOT))
         told = CODEC.structure(json.loads((folder / SETTING).read_text(encoding="utf-8")), WorkerConfig)
         told = dataclasses.replace(told, root=str(folder), hidden=hidden)
         self.setting = tried(told)
@@ -224,7 +224,7 @@ def versions() -> dict[str, str]:
 @functools.cache  # a Dask worker that goes on while its files are replaced still runs what it has loaded
 def _engine() -> str:
     """Return a fingerprint of the program's own code, what hurts graders and what authors use left out."""
-    own = Path(course.__file__).parent
+    own = Path(config.__file__).parent
     sha = hashlib.sha256()
     for path in sorted(own.rglob("*.py")):
         if path.relative_to(own).parts[0] not in ("corpus", "authoring"):

@@ -29,7 +29,7 @@ from autograder import checking, imports
 from autograder.cells import Cell, points_worth
 from autograder.checking import MIME, Report, show
 from autograder.checking.words import Message
-from autograder.course import ARCHIVE, Exercise
+from autograder.config import ARCHIVE, Exercise
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.remote import Fault, RemoteNotebook
 from autograder.limits import Limits

@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from autograder.course import UserError
+from autograder.config import UserError
 from autograder.results import Outcome, Record
 
 

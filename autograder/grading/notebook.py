@@ -14,7 +14,7 @@ import nbformat
 from autograder.cells import Cell, Notebook, grade_id, is_answer, is_code, is_locked, is_skipped, marks
 from autograder.checking import words
 from autograder.checking.words import Message
-from autograder.course import Exercise
+from autograder.config import Exercise
 from autograder.grading import file_kinds, own_cells
 from autograder.grading.own_cells import MOST_CODE, defined_in
 from autograder.sanitize import text

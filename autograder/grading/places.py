@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from autograder.checking import kernels, machine
-from autograder.course import UserError
+from autograder.config import UserError
 from autograder.grading import backends
 from autograder.grading.worker_config import WorkerConfig
 from autograder.reasons import named

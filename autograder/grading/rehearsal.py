@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autograder import records
-from autograder.course import Course
+from autograder.config import Course
 from autograder.results import Record
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from autograder import seeds
 from autograder.checking.words import Message
-from autograder.course import Course, Exercise, UserError, edition_of
+from autograder.config import Course, Exercise, UserError, edition_of
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.worker_config import WorkerConfig
 from autograder.limits import Limits

@@ -9,7 +9,7 @@ from typing import Any
 
 from autograder import cores, reasons
 from autograder.checking import machine
-from autograder.course import Course, Exercise, UserError
+from autograder.config import Course, Exercise, UserError
 from autograder.grading import submissions
 from autograder.grading.file_kinds import OF_ANOTHER
 from autograder.grading.log import Log
@@ -22,7 +22,7 @@ from autograder.results import Record
 MOST_NAMED = 5
 
 
-class Waiting:
+class Pending:
     """The records with points that wait: those that can be settled where one grades, and the others.
 
     Parameters
@@ -132,7 +132,7 @@ class Session:
         self.place = place or Here()
         self.place.begin(course.root, [exercise.name for exercise in exercises])
         self.submissions = submissions.find(exercises, self.submitted)
-        self.waiting = Waiting([], self.place)
+        self.pending = Pending([], self.place)
         self.left_out, self.log = 0, log
         if since:
             self._leave_recent(since)
@@ -162,8 +162,8 @@ class Session:
         wanted = {(item.student, item.exercise.name) for item in self.submissions}
         known = records.all_of(self.course)
         known = [record for record in known if (record.student, record.assignment) in wanted]
-        self.waiting = Waiting(known, self.place)
-        here = {(record.student, record.assignment) for record in self.waiting.settled_here}
+        self.pending = Pending(known, self.place)
+        here = {(record.student, record.assignment) for record in self.pending.settled_here}
         self.submissions = [item for item in self.submissions if (item.student, item.exercise.name) in here]
 
     def _leave_recent(self, since: datetime) -> None:

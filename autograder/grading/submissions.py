@@ -11,7 +11,7 @@ from pathlib import Path
 
 from autograder import archive, seeds
 from autograder.checking.words import Message, joined
-from autograder.course import Course, Exercise, edition_of
+from autograder.config import Course, Exercise, edition_of
 from autograder.grading.file_kinds import of_another
 from autograder.grading.notebook import is_as_given
 from autograder.limits import Limits

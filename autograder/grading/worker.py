@@ -28,7 +28,7 @@ from autograder.cells import (
 )
 from autograder.checking import machine, words
 from autograder.checking.words import Message
-from autograder.course import edition_of
+from autograder.config import edition_of
 from autograder.feedback import outcome_cell
 from autograder.grading.file_kinds import read_as
 from autograder.grading.judge import Checked, Judge

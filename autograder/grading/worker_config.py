@@ -6,7 +6,7 @@ from pathlib import Path
 
 from autograder import imports
 from autograder.checking import machine
-from autograder.course import Course, Exercise
+from autograder.config import Course, Exercise
 from autograder.limits import Limits
 from autograder.sandbox.guests import GuestPool, Guests, UnsandboxedGuests
 

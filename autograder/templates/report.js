@@ -11,7 +11,7 @@ const [field, select, said] = ["input", "select", "[role=status]"].map((what) =>
 const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
 const names = data.students.map(plain);
 const number = (value) => String(Number(value.toPrecision(4)));
-const points = (row) => number(row[1]) + (row[2] ? ` + ${number(row[2])} waiting` : "");
+const points = (row) => number(row[1]) + (row[2] ? ` + ${number(row[2])} pending` : "");
 
 function made(tag, attributes, ...children) {
   const element = document.createElement(tag);

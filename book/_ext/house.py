@@ -29,7 +29,7 @@ import editions
 from edition import is_whole, root
 
 from autograder import archive
-from autograder.course import Exercise
+from autograder.config import Exercise
 
 logger = logging.getLogger(__name__)
 _ = get_translation("extensions")

@@ -200,11 +200,11 @@ def as_number(gap):
     if isinstance(gap, (bool, np.bool_)):
         raise Failed(
             Message("The gap should be a number, and is {gap}: asked is how far apart, not whether.", gap=str(gap)),
-            tells=True,
+            explained=True,
         )
     array = np.asarray(gap)
     if array.ndim or array.dtype.kind not in "iuf":
-        raise Failed(Message("The gap should be one number, and is {found}.", found=describe(gap)), tells=True)
+        raise Failed(Message("The gap should be one number, and is {found}.", found=describe(gap)), explained=True)
     return array.astype(float)
 
 
@@ -371,11 +371,11 @@ def sinusoidal_refuses(sinusoidal_encoding, draw):
         )
         if error is None:
             found = describe(sinusoidal_encoding.calls[-1].result)
-            raise Failed(Message("{asked}, and returned {found}.", asked=asked, found=found), tells=True)
+            raise Failed(Message("{asked}, and returned {found}.", asked=asked, found=found), explained=True)
         if not isinstance(error, ValueError):
             values = {"asked": asked, "kind": type(error).__name__, "error": str(error)}
             message = Message("{asked}, and raised {kind}: {error}", **values)
-            raise Failed(message, ["the mistake is noticed"], tells=True)
+            raise Failed(message, ["the mistake is noticed"], explained=True)
 
 
 # rotary

@@ -611,7 +611,7 @@ def in_training(made, draw):
             expect_attends(layer, own, h, *case)
     except Failed as failure:
         message = "After `eval()` all is right, and in training mode it is not: dropout, or the like. {rest}"
-        raise Failed(Message(message, rest=failure.message), tells=True) from None
+        raise Failed(Message(message, rest=failure.message), explained=True) from None
 
 
 @of_both(weight=1, needs=[shapes_of_results])

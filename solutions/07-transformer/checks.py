@@ -269,7 +269,7 @@ def expect_same_in_training(layer, expected, *arguments):
         expect_close(layer(*arguments), expected)
     except Failed as failure:
         message = "After `eval()` all is right, and in training mode it is not: dropout, or the like. {rest}"
-        raise Failed(Message(message, rest=failure.message), tells=True) from None
+        raise Failed(Message(message, rest=failure.message), explained=True) from None
 
 
 @check(weight=0.5, needs=[FeedForward_values])
@@ -776,7 +776,7 @@ def expect_unchanged_before(logits, changed, message, **values):
     for row, j in changed.items():
         leaks = np.flatnonzero(distances(logits[0, :j], logits[row, :j]) > CHANGES)
         if len(leaks):
-            raise Failed(Message(message, j=j, i=int(leaks[-1]), **values), tells=True)
+            raise Failed(Message(message, j=j, i=int(leaks[-1]), **values), explained=True)
 
 
 @check(weight=3, needs=[TinyGPT_sequences])
@@ -835,7 +835,7 @@ def TinyGPT_sees(TinyGPT, draw):
                     "Token {j} was changed, and the logits at token {i} stayed as they were. Each token sees itself "
                     "and all before it: is there attention in each layer, and does its mask hide too much?"
                 )
-                raise Failed(Message(message, j=j, i=j + int(blind[0])), tells=True)
+                raise Failed(Message(message, j=j, i=j + int(blind[0])), explained=True)
     # In a long sequence too, where a mask of its own size would end: for the last tokens the first ones count,
     # and those shortly before them.
     n = draw.long()
@@ -1089,7 +1089,7 @@ def generate_kept(generate, draw):
         after = generate.calls[-1].arguments[1]
         if after.shape != prompt.shape or not torch.equal(after, prompt):
             failure = Failed(
-                "The prompt was changed in place. Whoever called still needs it: make a new tensor.", tells=True
+                "The prompt was changed in place. Whoever called still needs it: make a new tensor.", explained=True
             )
             failure.changed = "prompt"
             raise failure

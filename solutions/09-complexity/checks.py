@@ -87,13 +87,15 @@ run = suite.run
 def as_number(result):
     """Return a result as a float, whatever kind of number it is, or say what it is instead."""
     if isinstance(result, (bool, np.bool_)):
-        raise Failed(Message("The result should be a number, and is {result}.", result=str(result)), tells=True)
+        raise Failed(Message("The result should be a number, and is {result}.", result=str(result)), explained=True)
     plain = as_plain(float(result) if isinstance(result, (int, Fraction, Decimal)) else result)
     if plain is None or plain.ndim:
-        raise Failed(Message("The result should be one number, and is {found}.", found=describe(result)), tells=True)
+        raise Failed(
+            Message("The result should be one number, and is {found}.", found=describe(result)), explained=True
+        )
     if not np.isfinite(plain):
         raise Failed(
-            Message("The result should be a finite number, and is {found}.", found=str(float(plain))), tells=True
+            Message("The result should be a finite number, and is {found}.", found=str(float(plain))), explained=True
         )
     return float(plain)
 
@@ -176,9 +178,9 @@ def explained(subject, calls, terms, names=(), told="Your results are {found}.")
     return Message(told, found=found) if found else ""
 
 
-def failed(message, relation, held=(), tells=True):
+def failed(message, relation, held=(), explained=True):
     """Return the failure with a message, and with what was found out about the results besides; see `Failed`."""
-    failure = Failed(message, held, tells=tells)
+    failure = Failed(message, held, explained=explained)
     failure.relation = relation
     return failure
 
@@ -201,7 +203,7 @@ def expect_counts(subject, calls, specification, names, why):
         more = "A count is negative where 32 bits were too few for it: count with Python's own whole numbers."
         message = Message("{left} {right}", left=message, right=Message(more))
     held = [Message("{count} of {size} results are right", count=sum(right), size=len(right))] if any(right) else []
-    raise failed(message, why(), held, tells=results[at] < 0)
+    raise failed(message, why(), held, explained=results[at] < 0)
 
 
 # by_hand
@@ -634,7 +636,7 @@ def expect_slope(fit_exponent, lengths, seconds, what=LINE, why=None):
                 seconds=few(seconds),
             ),
             (why and why()) or moved_by(fit_exponent, lengths, np.asarray(seconds)),
-            tells=False,
+            explained=False,
         )
 
 
@@ -934,7 +936,7 @@ def expect_balanced(critical_batch, calls):
                 reading=f"{reading:.6g}",
             )
             found = explained(critical_batch, calls, {"1": lambda *call: 1.0}, BATCH_NAMES) if len(calls) > 9 else ""
-            raise failed(message, found, tells=False)
+            raise failed(message, found, explained=False)
 
 
 @check(weight=2, needs=[critical_batch_number])
@@ -998,7 +1000,7 @@ def expect_batch(largest_batch, cases):
                 got=written(got),
                 **{own: found[own] for own in ("memory", "bytes", "operations")},
             )
-            raise Failed(message, tells=False)
+            raise Failed(message, explained=False)
 
 
 @check(weight=0.5)

@@ -681,7 +681,7 @@ def KVCache_gradients(KVCache, draw):
         if "grad" not in str(failure.message):
             raise
         message = "Autograd finds no way back to what was appended: `detach`, `.data` or NumPy cut it off. {rest}"
-        raise Failed(Message(message, rest=failure.message), tells=True) from None
+        raise Failed(Message(message, rest=failure.message), explained=True) from None
     expected = [own for pair in zip(*[up.split(counts, -2) for up in upstream], strict=True) for own in pair]
     for got, right in zip(came, expected, strict=True):
         expect(got is not None, "No gradient came to a part that was appended: autograd was cut off on the way.")
@@ -892,7 +892,7 @@ def expect_merged_backward(merge, draw, several):
         if "grad" not in str(failure.message):
             raise
         message = "Autograd finds no way back to the two parts: `detach`, `.data` or NumPy cut it off. {rest}"
-        raise Failed(Message(message, rest=failure.message), tells=True) from None
+        raise Failed(Message(message, rest=failure.message), explained=True) from None
     expected = merged_backward(SPECIFICATIONS["merge"], *parts, upstream)
     names = [Message("{name} of the {which} part", name=name, which=which) for which in WHICH for name in PARTS]
     for name, got, right, place in zip(names, came, expected, range(6), strict=True):

@@ -133,7 +133,7 @@ def expect_inside(function, draw, way_back, what, sizes):
     for n in sizes:
         came = function.run_remote(kernels.outside, way_back, *heads(draw, n, b=1, h=2), True)
         if came is None:
-            raise Failed("Nothing is returned.", tells=True)
+            raise Failed("Nothing is returned.", explained=True)
         count = came[what == "written"]
         if count:
             mend = Message("mask each `tl.load`" if what == "read" else "mask each `tl.store`")
@@ -141,7 +141,7 @@ def expect_inside(function, draw, way_back, what, sizes):
                 mend = Message("{n} tokens fill their tiles, so look where each head begins, in each tensor", n=n)
             message = "For {n} tokens in 2 heads, {count} numbers were {what} outside of the tensors: {mend}."
             done = Message("read" if what == "read" else "written")
-            raise Failed(Message(message, n=n, count=int(count), what=done, mend=mend), tells=True)
+            raise Failed(Message(message, n=n, count=int(count), what=done, mend=mend), explained=True)
 
 
 def ragged(draw):
@@ -257,7 +257,7 @@ def expect_inputs(names, after, before):
     for name, own, was in zip(names, after, before, strict=True):
         if not torch.equal(exact(own), exact(was)):
             message = "{name} was changed in place. Whoever called still needs it: compute a new tensor."
-            raise Failed(Message(message, name=f"`{name}`"), tells=True)
+            raise Failed(Message(message, name=f"`{name}`"), explained=True)
 
 
 @check(weight=0.5, needs=[forward_causal, forward_lse], on="triton")
@@ -292,7 +292,7 @@ def forward_half(flash_attention_forward, draw):
     if kind != "float32":
         message = "`lse` should be float32, whatever the inputs are, and is {kind}. Here they are float16."
         raise Failed(
-            Message(message, kind=kind), [Message("the shape {shape} is right", shape=str((1, 1, n)))], tells=True
+            Message(message, kind=kind), [Message("the shape {shape} is right", shape=str((1, 1, n)))], explained=True
         )
     for place, own in enumerate(attended(*map(exact, (q, k, v + 4)))):
         # A weight is rounded once, the result once; the log-sum-exp is never in 16 bits.
@@ -335,7 +335,7 @@ def forward_held(flash_attention_forward, draw):
                 "For 128 tokens torch made a tensor of {most} bytes: nothing of 128 x 128 stands in memory.",
                 most=str(most),
             ),
-            tells=True,
+            explained=True,
         )
 
 
@@ -343,7 +343,7 @@ def forward_held(flash_attention_forward, draw):
 def forward_is_a_kernel(flash_attention_forward, draw):
     """The work is done by a kernel of Triton's, which is launched."""
     if not flash_attention_forward.run_remote(kernels.launches, False, *heads(draw, BLOCK), False)[0]:
-        raise Failed("No kernel of Triton's was launched: `kernel[grid](...)` does it.", tells=True)
+        raise Failed("No kernel of Triton's was launched: `kernel[grid](...)` does it.", explained=True)
 
 
 def expect_forward_on_a_gpu(function, draw, n):
@@ -408,7 +408,7 @@ def tiled_held(tiled_backward, draw):
                 n=n,
                 most=str(most),
             ),
-            tells=True,
+            explained=True,
         )
 
 
@@ -434,7 +434,7 @@ def expect_gradients_of(function, inputs, upstream, causal=False, names="QKV", r
     for name, got, leaf in zip("QKV", came, leaves, strict=False):
         if name in names:
             if got is None:
-                raise Failed(Message("No gradient came to {name}.", name=name), tells=True)
+                raise Failed(Message("No gradient came to {name}.", name=name), explained=True)
             more = {} if rtol is None else {"rtol": rtol, "unit": units(leaf.grad)}
             with told_by(made_of, exact(got), name, *map(exact, (*inputs, upstream)), causal):
                 expect_close(exact(got), leaf.grad, what=Message("the gradient of {name}", name=name), **more)
@@ -612,9 +612,9 @@ def flash_is_a_kernel(flash_attention, draw):
     ways = flash_attention.run_remote(kernels.launches, True, *heads(draw, BLOCK), False)
     for back, ran in zip((False, True), ways, strict=True):
         if not ran and back:
-            raise Failed("No kernel of Triton's was launched on the way back.", tells=True)
+            raise Failed("No kernel of Triton's was launched on the way back.", explained=True)
         if not ran and "flash_attention_forward" not in suite.instead:
-            raise Failed("No kernel of Triton's was launched.", tells=True)
+            raise Failed("No kernel of Triton's was launched.", explained=True)
 
 
 def expect_backward_on_a_gpu(function, draw, n):
@@ -745,7 +745,7 @@ def layer_refuses_masks(MultiHeadLayer, draw):
                     "A mask of shape {shape} does not fit 7 tokens, and was taken: one of two axes is (n, n_k), and "
                     "nothing of it is repeated."
                 )
-            raise Failed(Message(message, shape=str(shape)), tells=True)
+            raise Failed(Message(message, shape=str(shape)), explained=True)
 
 
 @check(weight=1, needs=[layer_values])
@@ -799,7 +799,7 @@ def layer_nothing_to_see(MultiHeadLayer, draw):
     expect_close(layer(x, mask), out_of(values, x, 4, 4, mask))
     came = backward(layer, x, mask)[1][0]
     if came is not None and not np.isfinite(exact(came).numpy()).all():  # that none comes, `layer_gradients` tells
-        raise Failed("The gradient of x is not finite where a token may attend to nothing.", tells=True)
+        raise Failed("The gradient of x is not finite where a token may attend to nothing.", explained=True)
 
 
 @check(weight=1, needs=[layer_causal, layer_masks])
@@ -853,7 +853,7 @@ def layer_in_training(MultiHeadLayer, draw):
             expect_layer(layer, values, x, 4, 4, mask)
     except Failed as failure:
         message = "After `eval()` all is right, and in training mode it is not: dropout, or the like. {rest}"
-        raise Failed(Message(message, rest=failure.message), tells=True) from None
+        raise Failed(Message(message, rest=failure.message), explained=True) from None
 
 
 @check(weight=0.25, needs=[layer_mask_and_causal])
@@ -920,7 +920,7 @@ def layer_cache(MultiHeadLayer, draw):
                 times=times,
                 h_kv=h_kv,
             ),
-            tells=True,
+            explained=True,
         )
 
 
@@ -1024,7 +1024,7 @@ def layer_device(MultiHeadLayer, draw):
     for way, own in zip(ways, found, strict=False):
         if own != "meta":
             message = 'Input and layer were moved to the device "meta", and with {way} there came: {own}'
-            raise Failed(Message(message, way=way, own=own), tells=True)
+            raise Failed(Message(message, way=way, own=own), explained=True)
 
 
 def largest(layer, x, lengths):
@@ -1082,7 +1082,7 @@ def layer_held(MultiHeadLayer, draw):
     if most > 0.5 * 600 * 600:
         raise Failed(
             Message("Reading 600 tokens, then 1, with a cache, it made a tensor of {most} numbers.", most=str(most)),
-            tells=True,
+            explained=True,
         )
 
 
@@ -1112,7 +1112,7 @@ def layer_compiles(MultiHeadLayer, draw):
         came = layer.run_remote(compiled, x, mask, upstream)
         if isinstance(came, str):
             raise Failed(
-                Message("`torch.compile(layer, fullgraph=True)` ended in {came}", came=str(came)), tells=True
+                Message("`torch.compile(layer, fullgraph=True)` ended in {came}", came=str(came)), explained=True
             )
         leaf = x.clone().requires_grad_()
         expected = out_of(values, leaf, 4, 2, earlier(5) if mask is None else mask & earlier(5))
@@ -1149,7 +1149,7 @@ def layer_on_a_gpu(MultiHeadLayer, draw):
                         name=name,
                         device=str(device),
                     ),
-                    tells=True,
+                    explained=True,
                 )
             leaf = x.clone().requires_grad_()
             expected = out_of(values, leaf, 4, 2, earlier(40) if mask is None else mask & earlier(40))
