@@ -311,6 +311,7 @@ def lint():
         ("-m", "ruff", "format", "--check", "."),
         ("-m", "mypy"),
         ("book/javascript.py",),
+        (".ci/english.py",),
         ("book/translations.py", "--check"),
     ):
         run(*command, what=f"{' '.join(command)} found something")
