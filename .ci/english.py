@@ -167,8 +167,12 @@ def main():
     arguments = argparse.ArgumentParser(description="Check the English that people read.")
     arguments.add_argument("files", nargs="*", type=Path)
     given = arguments.parse_args().files
-    listed = subprocess.run(  # noqa: S607
-        ["git", "ls-files", *READ], cwd=ROOT, check=True, capture_output=True, text=True
+    listed = subprocess.run(
+        ["git", "ls-files", *READ],  # noqa: S607
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout.split()
     wanted = {path.resolve() for path in given}
     count = 0
