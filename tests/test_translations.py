@@ -2,7 +2,6 @@
 
 import functools
 import re
-import subprocess
 import sys
 from collections import Counter
 from urllib.parse import quote
