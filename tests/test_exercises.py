@@ -146,11 +146,8 @@ def test_listed_answers_are_worth_the_same_in_the_sandbox(isolated, tmp_path):
         listed = exercise.suite.listed
         answers = {
             # Of the wrong ones the first are spelt out, and the last is a member of a family.
-            s: [
-                *listed("right_for", s)[:RIGHT_IN_THE_SANDBOX],
-                *(wrong := listed("wrong_for", s))[:WRONG_IN_THE_SANDBOX],
-                wrong[-1],
-            ]
+            s: [own for kind, most in IN_THE_SANDBOX.items() for own in listed(kind, s)[:most]]
+            + listed("wrong_for", s)[-1:]
             for s in exercise.subjects
         }
         held = base64.b64encode(all_that_its_author_has(folder))
