@@ -99,7 +99,7 @@ class ScalingFigure(Figure):
         if Q.ndim != 2 or K.ndim != 2 or Q.shape[1] != K.shape[1]:
             raise ValueError(f"Q (m, d) and K (n, d) need the same d, not shapes {Q.shape} and {K.shape}")
         if max(stops) > Q.shape[1] or d_k not in stops:
-            raise ValueError(f"stops {stops} must not exceed {Q.shape[1]} and must contain d_k = {d_k}")
+            raise ValueError(f"stops {stops} must be {Q.shape[1]} at most and contain d_k = {d_k}")
         whole = np.round(STEP * np.vstack([Q, K]))
         if abs(whole).max() > 127 or (whole / STEP != np.vstack([Q, K])).any():
             raise ValueError(f"entries must be multiples of 1/{STEP} of at most {127 / STEP}")
