@@ -11,7 +11,7 @@ import itertools
 
 import torch
 import traitlets
-from figures.chapter_code import as_the_page, of_chapter
+from figures.course import as_the_page, of_chapter
 from figures.widget import Figure, script, style
 
 FAR = ". the mouse that chases the cats"  # the next verb belongs to the mouse

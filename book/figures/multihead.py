@@ -9,7 +9,7 @@ comes from `TEXT`, so that a translation passes another dictionary.
 
 import torch
 import traitlets
-from figures.chapter_code import as_the_page
+from figures.course import as_the_page
 from figures.widget import Figure, script, style
 from torch import nn
 
