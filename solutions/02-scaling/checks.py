@@ -254,9 +254,9 @@ def score_variance_scatter(score_variance, draw):
 def expect_scatter(holds, d_k, near, calls, share):
     """Fail unless `holds`, a condition on how many of `calls` results with 40 pairs are near d_k."""
     message = Message(
-        "For d_k = {d_k} and num_pairs = 40, {near} of {calls} results were within 15% of {d_k}. That is too good: with "
-        "40 pairs, about {usual} should be. Either more than num_pairs dot products are used, or the products are not "
-        "those of two normal numbers.",
+        "For d_k = {d_k} and num_pairs = 40, {near} of {calls} results were within 15% of {d_k}. That is too good: "
+        "with 40 pairs, about {usual} should be. Either more than num_pairs dot products are used, or the products "
+        "are not those of two normal numbers.",
         d_k=d_k,
         near=near,
         calls=calls,
