@@ -73,7 +73,7 @@ def by_hand_deviations():
 
 @misconception(
     "by_hand",
-    label="mean of a toss instead of a product",
+    label="single tosses added instead of products",
     hint="A product of two tosses is 1 only if both tosses are 1. Its mean is 1/4, not 1/2.",
 )
 def by_hand_single_tosses():
