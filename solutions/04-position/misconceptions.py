@@ -479,8 +479,8 @@ def sinusoidal_transposed(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="result in float16",
-    hint="float16 keeps only three decimal digits, which cannot distinguish the positions in the slow columns. Keep the "
-    "result in float32 or float64.",
+    hint="float16 keeps only three decimal digits, which cannot distinguish the positions in the slow columns. Keep "
+    "the result in float32 or float64.",
 )
 def sinusoidal_half_precision(n, d_model):
     return encoding(n, d_model).astype(np.float16)
