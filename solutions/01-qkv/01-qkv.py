@@ -123,7 +123,7 @@ def project(X, W):
     Raises
     ------
     ValueError
-        If the two d_in differ.
+        If the two values of d_in differ.
     """
     ### BEGIN SOLUTION
     return X @ W
@@ -144,8 +144,7 @@ checks.run("project", points=4)
 # *About 5 minutes · easy ●○○*
 #
 # A token's query is what it asks, its key is what it answers to, and its value is what it passes on. All three are
-# projections of the same vector. Queries and keys must have the same width, d_k; values may have
-# another width, d_v.
+# projections of the same vector. Queries and keys must have the same width, d_k; values may have another width, d_v.
 #
 # By hand: $x = (1, 2)$ with
 # $W_q = \begin{pmatrix} 1 \\ 0 \end{pmatrix}$, $W_k = \begin{pmatrix} 0 \\ 1 \end{pmatrix}$
@@ -214,7 +213,7 @@ def scores(Q, K):
     Raises
     ------
     ValueError
-        If the two d_k differ.
+        If the two values of d_k differ.
     """
     ### BEGIN SOLUTION
     return Q @ np.swapaxes(K, -1, -2)
@@ -258,7 +257,7 @@ def weighted_sum(A, V):
     Raises
     ------
     ValueError
-        If the two n_k differ.
+        If the two values of n_k differ.
     """
     ### BEGIN SOLUTION
     return A @ V
@@ -302,7 +301,7 @@ def soft_lookup(Q, K, V):
     Raises
     ------
     ValueError
-        If the two d_k differ, or if the numbers of keys and values differ.
+        If the two values of d_k differ, or the numbers of keys and values.
     """
     ### BEGIN SOLUTION
     return weighted_sum(softmax(scores(Q, K)), V)

@@ -421,7 +421,7 @@ def soft_lookup_large(soft_lookup, draw):
 
 @check(weight=1, needs=[soft_lookup_values])
 def soft_lookup_refuses(soft_lookup, draw):
-    """Raises `ValueError` when the two d_k, or the numbers of keys and values, differ, even if one is 1."""
+    """Raises `ValueError` when the values of d_k, or the numbers of keys and values, differ, even if one is 1."""
     n_q, n_k, d_k, d_v, other = draw.sizes(5)
     for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
         Q, K, V = draw.array(n_q, left), draw.array(n_k, right), draw.array(n_k, d_v)

@@ -172,7 +172,7 @@ def scaled_scores(Q, K):
     Raises
     ------
     ValueError
-        Advice, worth no points: if the two d_k differ.
+        Advice, worth no points: if the two values of d_k differ.
     """
     ### BEGIN SOLUTION
     return Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
@@ -358,10 +358,10 @@ figure.tight_layout()
 # *About 30 minutes · hard ●●●*
 #
 # Let any two different entries of $q$ have correlation $r$, and also any two of $k$, with mean 0 and variance 1. $q$ and
-# $k$ are still independent of each other. Which step of your proof fails? Find the variance of $q \cdot k$ in terms of $d_k$ and $r$,
-# then measure it: $q_c = \sqrt{r}\, g + \sqrt{1 - r}\, e_c$ with independent normal numbers $g$ and $e_1, \ldots, e_{d_k}$
-# has such entries. What is the variance after the division by $\sqrt{d_k}$ for $r = 1$, where all entries are copies of one
-# number? This task has no points and no check. *Going deeper* of chapter 2 has the formula, under *When an assumption
+# $k$ are still independent of each other. Which step of your proof fails? Find the variance of $q \cdot k$ in terms of
+# $d_k$ and $r$, then measure it: $q_c = \sqrt{r}\, g + \sqrt{1 - r}\, e_c$ with independent normal numbers $g$ and
+# $e_1, \ldots, e_{d_k}$ has such entries. What is the variance after the division by $\sqrt{d_k}$ for $r = 1$, where all
+# entries are copies of one number? This task has no points and no check. *Going deeper* of chapter 2 has the formula, under *When an assumption
 # fails*.
 
 # %%

@@ -15,8 +15,8 @@
 # that it builds on has not passed yet). A failed check says what passed, what failed, and where. When it recognizes the
 # mistake, it names the likely cause. `seed=...` repeats the same inputs:
 # `checks.run("softmax", points=4, seed=...)` in a cell of your own. You can earn partial points, and the checks are
-# readable: open `checks.py` next to this notebook. Later functions may call earlier ones, so fix from
-# the top. *Advice* costs no points.
+# readable: open `checks.py` next to this notebook. Later functions may call earlier ones, so fix
+# problems from the top. *Advice* costs no points.
 #
 # **Time and difficulty** are below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
 # sheet of paper. Three kinds of questions are not graded: a question for a pencil, whose numbers are checked, a
@@ -202,7 +202,7 @@ def softmax_backward(A, dA):
     Raises
     ------
     ValueError
-        Advice, worth no points: if the two n differ.
+        Advice, worth no points: if the two values of n differ.
     """
     ### BEGIN SOLUTION
     if A.shape != dA.shape:
@@ -251,7 +251,7 @@ def attention_forward(Q, K, V):
     Raises
     ------
     ValueError
-        Advice, worth no points: if the two d_k differ, or if the numbers of keys and values differ.
+        Advice, worth no points: if the two values of d_k differ, or the numbers of keys and values.
     """
     ### BEGIN SOLUTION
     d_k = Q.shape[-1]
@@ -307,8 +307,8 @@ def attention_backward(Q, K, V, dZ):
     Raises
     ------
     ValueError
-        Advice, worth no points: if the two d_k differ, if the numbers of keys and values differ, or if `dZ` does not
-        have the shape (n_q, d_v) of Z.
+        Advice, worth no points: if the two values of d_k differ, or the numbers of keys and values, or if `dZ` does
+        not have the shape (n_q, d_v) of Z.
     """
     ### BEGIN SOLUTION
     d_k = Q.shape[-1]
@@ -350,7 +350,7 @@ bar = figure.colorbar(picture, ax=panels, label="slope of weight i in score j")
 # %% descent [markdown]
 # ## Learning to look
 #
-# There are one query, six keys, and six unit vectors as values, so that $z$ shows the weights themselves. Gradient
+# The example has one query, six keys, and six unit vectors as values, so that $z$ shows the weights themselves. Gradient
 # descent moves the query until it looks only at key 2. It needs only your two functions. A query that starts small
 # learns quickly. A query that starts long, and points at the wrong key, has weights of 0 and 1 and a gradient of almost
 # 0, so it does not move.
@@ -389,7 +389,7 @@ key = axes.legend()
 #
 # Adding the same number to all scores of a row changes no weight, so the loss does not change either. Its slope in that
 # direction is 0, and this slope is the sum of the $ds_j$. In the formula, $\sum_j a_j (da_j - \sum_l a_l\, da_l) = 0$,
-# because the weights sum to 1. Another sum means a mistake, and often shows which one: without the subtraction, the sum is
+# because the weights sum to 1. Another sum means a mistake, and often shows which one: without the subtraction, it is
 # $\sum_l a_l\, da_l$. This test takes one line, and needs no right answer to compare with.
 #
 # </details>

@@ -397,7 +397,7 @@ def backward_saturated(softmax_backward, draw):
 
 @check(weight=0, needs=[backward_values])
 def backward_refuses(softmax_backward, draw):
-    """Raises `ValueError` when the two n differ, even if one of them is 1."""
+    """Raises `ValueError` when the two values of n differ, even if one of them is 1."""
     n_q, n_k, other = draw.sizes(3)
     refused = []  # arguments, and what is wrong with them
     for left, right in [(n_k, other), (n_k, 1), (1, n_k)]:
@@ -479,7 +479,7 @@ def forward_large(attention_forward, draw):
 
 @check(weight=0, needs=[forward_result])
 def forward_refuses(attention_forward, draw):
-    """Raises `ValueError` when the two d_k, or the numbers of keys and values, differ, even if one is 1."""
+    """Raises `ValueError` when the values of d_k, or the numbers of keys and values, differ, even if one is 1."""
     n_q, n_k, d_k, d_v, other = draw.sizes(5)
     refused = []  # arguments, and what is wrong with them
     for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:

@@ -107,7 +107,7 @@ checks.run("by_hand", points=0)
 # A permutation $p$ of n places reorders the rows of `X` (n, d): `X[p]`, whose row i is row $p_i$ of `X`. A function is
 # *permutation equivariant* if reordering its input reorders its output in the same way and does nothing else:
 # `attend(X[p])` equals `attend(X)[p]`, both (n, d_v). The *gap* is the largest absolute difference between
-# the two,
+# the two:
 #
 # $$
 # \max_{i, j} \left| \texttt{attend}(X[p])_{ij} - \texttt{attend}(X)[p]_{ij} \right| .
@@ -196,7 +196,8 @@ def sinusoidal_encoding(n, d_model):
     -------
     array, shape (n, d_model)
         In float64 or float32, and computed in either: the checks allow for float32 angles, which are off by about
-        1e-4 at positions near 1000. Columns 2i and 2i + 1 of row p are the sine and the cosine of p / 10000^(2i / d_model).
+        1e-4 at positions near 1000. Columns 2i and 2i + 1 of row p are the sine and the cosine of
+        p / 10000^(2i / d_model).
 
     Raises
     ------
