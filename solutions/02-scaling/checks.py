@@ -141,7 +141,7 @@ def followed(widths, num_pairs, results):
         share = float(np.mean(shares))
         message = "They are about {share} d_k, as if the variance of an entry were {variance}."
         return Message(message, share=f"{share:.2g}", variance=f"{math.sqrt(share):.2g}")
-    message = "They are not proportional to d_k: there may be too few pairs, or one query for all pairs."
+    message = "They are not proportional to d_k. Perhaps there are fewer pairs than num_pairs, or one query for all."
     return Message(message)
 
 
