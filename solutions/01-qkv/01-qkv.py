@@ -59,7 +59,7 @@ def softmax(S):
 #
 # **What does the second word become?** Find its query $q_2$ and all three keys, the three scores $q_2 \cdot k_j$, the
 # weights $e^{s_j} / \sum_m e^{s_m}$, and the mixture $z_2$ of the values with these weights. Both numbers are integers.
-# Keep $\ln 2$ as a symbol until you compute the exponentials: $e^{\ln 2} = 2$, so $e^{3 \ln 2} = 2^3 = 8$.
+# Keep $\ln 2$ as a symbol until you take $e$ to its power: $e^{\ln 2} = 2$, so $e^{3 \ln 2} = 2^3 = 8$.
 
 # %% by_hand
 def by_hand():

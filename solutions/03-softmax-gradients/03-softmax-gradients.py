@@ -402,8 +402,8 @@ key = axes.legend()
 # Let attention have a temperature $T$: $A$ is the softmax of each row of $S / T$, with $S = Q K^\top / \sqrt{d_k}$, and
 # $Z = A V$ as before. $T$ is one number for all rows. Find $dT$, the derivative of the loss with respect to it, from $dZ$,
 # and write `temperature_backward(Q, K, V, T, dZ)`. Test it with differences, $(L(T + h) - L(T - h)) / 2h$ with
-# $L(T) = \sum_{ij} dZ_{ij} Z_{ij}$. Which $h$ gives the smallest error, and why is the error larger for smaller and for
-# larger $h$? This task has no points and no check.
+# $L(T) = \sum_{ij} dZ_{ij} Z_{ij}$. Which $h$ gives the smallest error, and why are both smaller and larger values
+# worse? This task has no points and no check.
 
 # %%
 # Yours: the stretch task, or anything else.

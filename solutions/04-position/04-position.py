@@ -68,7 +68,7 @@ def self_attention(X):
 # by the angle $p \cdot \text{base}^{-2i/d}$; a positive angle turns $(1, 0)$ toward $(0, 1)$.
 #
 # **Rotate** $x = (1,\ 2,\ 3,\ 1)$, so $d = 4$, at position $p = \pi$ with base 4. You need two angles, two rotations and no
-# calculator: all four numbers are integers. A position need not be an integer, and $\pi$ makes the angles easy here.
+# calculator: all four numbers are integers. A position need not be an integer; this one makes the angles easy.
 
 # %% by_hand
 def by_hand():
