@@ -103,7 +103,7 @@ checks.run("by_hand", points=0)
 # and $k_2 = (5, -1)$ have $-1$. The mean is $1$, each dot product is $2$ away from it, and the variance is
 # $(4 + 4) / 2 = 4$ (or $8$, if you divide by num_pairs - 1).
 #
-# All random numbers come from the argument `rng`: `rng.standard_normal((3, 4))` is an array of shape (3, 4). A caller
+# All random numbers come from the given generator: `rng.standard_normal((3, 4))` is an array of shape (3, 4). A caller
 # with the same generator then gets the same result, and can repeat your measurement. You may also use anything derived
 # from `rng`: generators from `rng.spawn`, or normal numbers made from uniform ones.
 
