@@ -103,8 +103,8 @@ checks.run("by_hand", points=0)
 #   num_heads wide, and has its own attention weights (n, n). There is no mask.
 # - A sum of k products counts as k multiplications and k additions, **2k FLOPs**. So the product of an array (a, k)
 #   with an array (k, b) counts 2 a k b. Only matrix products are counted: no softmax, no scaling, no biases.
-# - Sizes are integers of at least 1. In the functions that take both, num_heads divides d_model. Advice, not graded: if
-#   it does not, raise `ValueError`.
+# - Sizes are integers of at least 1. In the functions that take both, num_heads divides d_model. Advice, worth no
+#   points: if it does not, raise `ValueError`.
 # - Results are whole numbers, not in thousands or millions. (`6.0` is as good as `6`.)
 # - n may be a million. So count with a formula and Python's own integers: no array of that size fits into memory, and
 #   the results overflow 32-bit integers.
@@ -142,7 +142,7 @@ def attention_flops(n, d_model, num_heads):
     Raises
     ------
     ValueError
-        Advice, not graded: if num_heads does not divide d_model.
+        Advice, worth no points: if num_heads does not divide d_model.
     """
     ### BEGIN SOLUTION
     if d_model % num_heads:
@@ -195,7 +195,7 @@ def attention_bytes(n, d_model, num_heads, bytes_per_value):
     Raises
     ------
     ValueError
-        Advice, not graded: if num_heads does not divide d_model.
+        Advice, worth no points: if num_heads does not divide d_model.
     """
     ### BEGIN SOLUTION
     if d_model % num_heads:
@@ -334,7 +334,7 @@ def fit_exponent(lengths, seconds):
     Raises
     ------
     ValueError
-        Advice, not graded: if there are not as many seconds as lengths, even if one of the two has length 1.
+        Advice, worth no points: if there are not as many seconds as lengths, even if one of the two has length 1.
     """
     ### BEGIN SOLUTION
     x, y = np.log(lengths), np.log(seconds)
