@@ -816,7 +816,7 @@ def merge_values(merge, draw):
 
 @check(weight=1.5, needs=[merge_ordered])
 def merge_no_keys(merge, draw):
-    """A part without keys, in some rows or in all, does not change the other. Two such parts never give NaN."""
+    """A part without keys, in some rows or all, does not change the other; two such parts give another, never NaN."""
     b, n, k_1, k_2, d_v = sizes(draw)
     n += 3
     (S, V), (T, W) = scores(draw, (b,), n, k_1, k_2, d_v=d_v)

@@ -1228,7 +1228,7 @@ class KVCache_stacked:
         return torch.stack([self.kept[0], k], -2), torch.stack([self.kept[1], v], -2)
 
 
-@cache("keys and values swapped", "Values come first. Return keys, then values.")
+@cache("keys and values swapped", "Values are returned first. Return keys, then values.")
 class KVCache_exchanged:
     def result(self, k, v):
         return self.kept[::-1]
