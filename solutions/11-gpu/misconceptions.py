@@ -38,7 +38,7 @@ def by_hand_without_top():
     return [3, 1, 11, 38 / 11]
 
 
-@misconception("by_hand", label="output not divided", hint="At the end the weighted sum is divided by the total.")
+@misconception("by_hand", label="output not divided", hint="At the end, divide the weighted sum by the total.")
 def by_hand_not_divided():
     return [1.5, 0.5, 2.75, 9.5]
 
