@@ -1,8 +1,8 @@
 """Wrong answers that people really give, each with a hint, and right ones that other mistakes are made from. Students
 get this file only inside the archive.
 
-When a check fails, the listed answer that behaves like the student's function explains it. The course's tests prove
-that every wrong answer here fails, that its own hint is shown, and that every right answer passes.
+A failed check is explained by the listed answer that behaves like the student's function. The course's tests verify
+that every wrong answer here fails, that its own hint is shown, and that every right one passes.
 """
 
 import math
