@@ -28,7 +28,7 @@ import torch
 
 
 def rotary(X, positions, base=10000.0):
-    """Turn each pair of columns by an angle that grows with the position (given; exercise 4 is about it).
+    """Rotate each pair of columns by an angle that grows with the position (given; exercise 4 is about it).
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def rotary(X, positions, base=10000.0):
     positions : tensor, shape (n,)
         The position of each row, any numbers.
     base : float
-        Columns 2i and 2i + 1 turn by position * base^(-2i / d) radians.
+        Columns 2i and 2i + 1 rotate by position * base^(-2i / d) radians.
 
     Returns
     -------
@@ -290,19 +290,19 @@ checks.run("with_places", points=3)
 # *About 10 minutes · medium ●●○*
 #
 # A rotary encoding uses one position for each token (exercise 4), but a patch has two. So the d columns of queries and
-# keys are cut in two: the first d/2 are turned by the row of the patch, the last d/2 by its column. Each half is turned
-# as `rotary` turns a vector of d/2 numbers: `rotary` is given at the top of this notebook, and its base stays 10000.
+# keys are cut in two: the first d/2 are rotated by the row of the patch, the last d/2 by its column. Each half is rotated
+# as `rotary` rotates a vector of d/2 numbers: `rotary` is given at the top of this notebook, and its base stays 10000.
 #
-# The dot product of a query and a key after these turns depends only on two distances: the number of rows and the
+# The dot product of a query and a key after these rotations depends only on two distances: the number of rows and the
 # number of columns between them.
 #
-# By hand, with d = 4, in row $\pi/2$ and column $\pi$: each half is one pair. $(3, 1)$ turns by a quarter of a circle to $(-1, 3)$,
+# By hand, with d = 4, in row $\pi/2$ and column $\pi$: each half is one pair. $(3, 1)$ rotates by a quarter of a circle to $(-1, 3)$,
 # and $(2, 5)$ by half a circle to $(-2, -5)$. So $(3, 1, 2, 5)$ becomes $(-1, 3, -2, -5)$.
 
 
 # %% grid_rotary
 def grid_rotary(X, rows, columns):
-    """Turn the first half of each vector by the row of its patch, and the second half by its column.
+    """Rotate the first half of each vector by the row of its patch, and the second half by its column.
 
     Parameters
     ----------
@@ -426,7 +426,7 @@ for axes, own, name in zip(panels, [tokens, tokens[:, order]], names, strict=Tru
 # Now everything comes together: three words, the picture with its class token, and four more words. On the left is your
 # mask. In the middle are the attention weights under it (nothing is trained here, all vectors are random): each row
 # sums to 1, and no word looks ahead. On the right is the dot product of a query in the middle of a grid with the same
-# key everywhere, both turned by `grid_rotary`: it is largest at the query's own place, and both directions count.
+# key everywhere, both rotated by `grid_rotary`: it is largest at the query's own place, and both directions count.
 
 # %% demo_together
 generator = torch.Generator().manual_seed(12)

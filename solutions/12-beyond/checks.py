@@ -221,7 +221,7 @@ def grid_rotary_halves(grid_rotary, draw):
 
 @check(weight=1, needs=[grid_rotary_shape])
 def grid_rotary_lengths(grid_rotary, draw):
-    """Turning keeps lengths: x^2 + y^2 of every pair of columns 2i and 2i + 1 does not change."""
+    """Rotation keeps lengths: x^2 + y^2 of every pair of columns 2i and 2i + 1 does not change."""
     n, d = sizes(draw, 2)
     X = tensor(draw, n, 4 * d)
     turned = expect_array(grid_rotary(X, places(draw, n), places(draw, n)), (n, 4 * d)).astype(float)
@@ -350,7 +350,7 @@ def kept(function, draw):
 
 @check(weight=0.5, needs=[grid_rotary_values])
 def grid_rotary_half(grid_rotary, draw):
-    """Turns float16 vectors at positions in the hundreds by exact angles, which need more digits than float16."""
+    """Rotates float16 vectors at positions in the hundreds by exact angles, more precise than float16."""
     n = 3 + sizes(draw, 1)[0]
     X = tensor(draw, n, 28, dtype=torch.float16)
     case = X, 600 + places(draw, n), 700 + places(draw, n)

@@ -847,25 +847,25 @@ def in_halves(label, hint):
 
 @in_halves(
     "rows and columns swapped",
-    "The first half is turned by the columns, and the second by the rows. Do the opposite.",
+    "The first half is rotated by the columns, and the second by the rows. Do the opposite.",
 )
 def grid_rotary_exchanged(first, second, rows, columns):
     return rotary(first, columns), rotary(second, rows)
 
 
-@in_halves("both halves by rows", "Both halves are turned by the rows. Turn the second one by the columns.")
+@in_halves("both halves by rows", "Both halves are rotated by the rows. Rotate the second one by the columns.")
 def grid_rotary_rows_twice(first, second, rows, columns):
     return rotary(first, rows), rotary(second, rows)
 
 
-@in_halves("both halves by columns", "Both halves are turned by the columns. Turn the first one by the rows.")
+@in_halves("both halves by columns", "Both halves are rotated by the columns. Rotate the first one by the rows.")
 def grid_rotary_columns_twice(first, second, rows, columns):
     return rotary(first, columns), rotary(second, columns)
 
 
 @in_halves(
     "both halves by the sum",
-    "Both halves are turned by row + column, so all places on a diagonal look alike. Turn the first half by the "
+    "Both halves are rotated by row + column, so all places on a diagonal look alike. Rotate the first half by the "
     "row alone, and the second by the column alone.",
 )
 def grid_rotary_sum(first, second, rows, columns):
@@ -874,23 +874,23 @@ def grid_rotary_sum(first, second, rows, columns):
 
 @in_halves(
     "halves in the wrong order",
-    "The halves are returned in the wrong order: the one that was turned by rows comes first.",
+    "The halves are returned in the wrong order: the one that was rotated by rows comes first.",
 )
 def grid_rotary_swapped(first, second, rows, columns):
     return rotary(second, columns), rotary(first, rows)
 
 
 @in_halves(
-    "only the first half turned",
-    "The second half did not change. Turn it by the columns, and the first half by the rows.",
+    "only the first half rotated",
+    "The second half did not change. Rotate it by the columns, and the first half by the rows.",
 )
 def grid_rotary_first_alone(first, second, rows, columns):
     return rotary(first, rows), second
 
 
 @in_halves(
-    "only the second half turned",
-    "The first half did not change. Turn it by the rows, and the second half by the columns.",
+    "only the second half rotated",
+    "The first half did not change. Rotate it by the rows, and the second half by the columns.",
 )
 def grid_rotary_second_alone(first, second, rows, columns):
     return first, rotary(second, columns)
@@ -899,8 +899,8 @@ def grid_rotary_second_alone(first, second, rows, columns):
 @in_halves(
     "frequencies of the whole width",
     "The second half continues with the slow frequencies of a vector of d numbers, as if `rotary` was called with "
-    "all of X, and the halves cut out of that. Each half is turned as a vector of d/2 numbers: cut first, then "
-    "turn.",
+    "all of X, and the halves cut out of that. Each half is rotated as a vector of d/2 numbers: cut first, then "
+    "rotate.",
 )
 def grid_rotary_cut_afterwards(first, second, rows, columns):
     X = torch.cat([first, second], -1)
@@ -909,7 +909,7 @@ def grid_rotary_cut_afterwards(first, second, rows, columns):
 
 @in_halves(
     "frequencies computed with d",
-    "The exponents are -2i / d with the whole width d. In each half the width is d/2, so pair i turns by "
+    "The exponents are -2i / d with the whole width d. In each half the width is d/2, so pair i rotates by "
     "10000^(-2i / (d/2)).",
 )
 def grid_rotary_exponents_of_d(first, second, rows, columns):
@@ -927,20 +927,20 @@ def grid_rotary_other_pairs(first, second, rows, columns):
 
 
 @in_halves(
-    "turned backwards", "All pairs turn the wrong way: the sine has the wrong sign, or the positions were negated."
+    "rotated backwards", "All pairs rotate the wrong way: the sine has the wrong sign, or the positions were negated."
 )
 def grid_rotary_backwards(first, second, rows, columns):
     return rotary(first, -rows), rotary(second, -columns)
 
 
-@in_halves("counted from 1", "One was added to rows and columns. Use them as they are given: in row 0 nothing turns.")
+@in_halves("counted from 1", "One was added to rows and columns. Use them as given: in row 0 nothing rotates.")
 def grid_rotary_from_1(first, second, rows, columns):
     return rotary(first, rows + 1), rotary(second, columns + 1)
 
 
 @in_halves(
     "rows and columns ignored",
-    "`rows` and `columns` are not used: each patch is turned by its number in the sequence.",
+    "`rows` and `columns` are not used: each patch is rotated by its number in the sequence.",
 )
 def grid_rotary_numbers(first, second, rows, columns):
     at = torch.arange(len(rows))
@@ -966,7 +966,7 @@ def grid_rotary_coarse(first, second, rows, columns):
 @misconception(
     "grid_rotary",
     label="whole vectors by rows, then by columns",
-    hint="All of X is turned by the rows, and the result by the columns. Two turns add up to row + column, so "
+    hint="All of X is rotated by the rows, and the result by the columns. Two rotations add up to row + column, so "
     "places on a diagonal look alike. Cut X in two halves first.",
 )
 def grid_rotary_one_after_the_other(X, rows, columns):
@@ -977,7 +977,7 @@ def grid_rotary_one_after_the_other(X, rows, columns):
 @misconception(
     "grid_rotary",
     label="pairs by rows and columns in turn",
-    hint="The pairs are turned by row and by column in turn. Turn the whole first half by rows: `X[..., :d // 2]`.",
+    hint="Pairs are rotated by row and by column in turn. Rotate the whole first half by rows: `X[..., :d // 2]`.",
 )
 def grid_rotary_in_turn(X, rows, columns):
     halves(X)
@@ -1000,9 +1000,9 @@ def grid_rotary_even_and_odd(X, rows, columns):
 
 @misconception(
     "grid_rotary",
-    label="sum of two turned copies",
-    hint="All of X is turned by rows, all of X by columns, and the two are added. Cut X in two halves, and "
-    "concatenate the turned halves.",
+    label="sum of two rotated copies",
+    hint="All of X is rotated by rows, all of X by columns, and the two are added. Cut X in two halves, and "
+    "concatenate the rotated halves.",
 )
 def grid_rotary_added(X, rows, columns):
     halves(X)
@@ -1022,7 +1022,7 @@ def grid_rotary_stacked(X, rows, columns):
 @misconception(
     "grid_rotary",
     label="tokens cut in halves",
-    hint="The first half of the tokens is turned by rows, the second by columns. Cut the numbers of each token in "
+    hint="The first half of the tokens is rotated by rows, the second by columns. Cut the numbers of each token in "
     "halves instead: the last dimension.",
 )
 def grid_rotary_tokens_halved(X, rows, columns):
@@ -1058,7 +1058,7 @@ def grid_rotary_stretched(X, rows, columns):
 @misconception(
     "grid_rotary",
     label="X changed in place",
-    hint="X itself was turned: a slice is a view, and writing into it changes X.",
+    hint="X itself was rotated: a slice is a view, and writing into it changes X.",
 )
 def grid_rotary_in_place(X, rows, columns):
     result = grid_rotary_in_halves(X, rows, columns)
