@@ -87,7 +87,7 @@ run = suite.run
 
 
 def as_number(result):
-    """Return a result as a float, whatever kind of number it is, or say what it is instead."""
+    """Return a result, any kind of number, as a float; fail and name what else it is."""
     if isinstance(result, (bool, np.bool_)):
         raise Failed(Message("Expected a number, got {result}.", result=str(result)), explained=True)
     plain = as_plain(float(result) if isinstance(result, (int, Fraction, Decimal)) else result)
@@ -108,10 +108,10 @@ def named(call, names):
 
 
 def in_terms(calls, results, terms):
-    """Return what all results are made of, where they are a sum of a few terms; or an empty text.
+    """Return the sum of a few terms that all results are, as text; an empty text if there is none.
 
-    `terms` has a function of a call's arguments for each text. How often each term is in them is a least-squares
-    problem; it is told only if nothing is left over.
+    `terms` has a function of a call's arguments for each text. A least-squares fit finds how often each term is in
+    the results; it is reported only if nothing is left over.
     """
     columns = np.array([[float(term(*call)) for term in terms.values()] for call in calls])
     results, lengths = np.array(results), np.linalg.norm(columns, axis=0)
@@ -133,7 +133,7 @@ def in_terms(calls, results, terms):
 
 
 def in_powers(calls, results, names):
-    """Return what all results are made of, where it is one product of powers of the arguments, or a sum of two.
+    """Return the product of powers of the arguments that all results are, or the sum of two, as text.
 
     The two are found by their angles with the results: all pairs are tried at once.
     """
@@ -165,7 +165,7 @@ def in_words(powers, names):
 
 
 def explained(subject, calls, terms, names=(), told="Your results are {found}."):
-    """Return a sentence on what the results of so many calls are made of; an empty text where it cannot be told."""
+    """Return a sentence on the terms that the results of these calls consist of; an empty text if there are none."""
     try:
         results = [as_number(subject(*call)) for call in calls]
     except Failed:
@@ -177,14 +177,14 @@ def explained(subject, calls, terms, names=(), told="Your results are {found}.")
 
 
 def failed(message, relation, held=(), explained=True):
-    """Return the failure with a message, and with what was found out about the results besides; see `Failed`."""
+    """Return the failure with a message, and with other findings about the results; see `Failed`."""
     failure = Failed(message, held, explained=explained)
     failure.relation = relation
     return failure
 
 
 def expect_counts(subject, calls, specification, names, why):
-    """Fail unless the function counts in each call what `specification` does; `why` finds out more on what came."""
+    """Fail unless the function returns the same counts as `specification`; `why` finds out more about the results."""
     results = [as_number(subject(*call)) for call in calls]
     wanted = [specification(*call) for call in calls]
     right = [abs(got - own) <= EXACT * abs(own) for got, own in zip(results, wanted, strict=True)]
@@ -224,7 +224,7 @@ FLOPS_NAMES = ["n", "d_model", "num_heads"]
 
 
 def layers(draw, count):
-    """Return so many layers (n, d_model, num_heads), whose n, num_heads and d_head are different odd primes."""
+    """Return `count` layers (n, d_model, num_heads), whose n, num_heads and d_head are different odd primes."""
     drawn = [draw.sizes(3) for _ in range(count)]
     return [(n, num_heads * d_head, num_heads) for n, num_heads, d_head in drawn]
 
@@ -240,7 +240,7 @@ def attention_flops_number(attention_flops, draw):
 
 
 def expect_part(attention_flops, draw, part_of, wanted_of, message):
-    """Fail with a message unless a part of the FLOPs, had from those for n and for 2 n, is what it should be."""
+    """Fail with a message unless a part of the FLOPs, computed from those for n and for 2 n, is right."""
     for n, d_model, num_heads in layers(draw, 3):
         once, twice = (as_number(attention_flops(length, d_model, num_heads)) for length in (n, 2 * n))
         part, wanted = part_of(once, twice), wanted_of(n, d_model, num_heads)
@@ -343,7 +343,7 @@ VALUE_SIZES = [1, 2, 4, 8]
 
 
 def in_memory(draw, count):
-    """Return so many layers as `layers` does, each with a number of bytes per value."""
+    """Return layers as `layers` does, each with a number of bytes per value."""
     return [(*layer, int(draw.rng.choice(VALUE_SIZES))) for layer in layers(draw, count)]
 
 
@@ -352,7 +352,7 @@ def bytes_explained(attention_bytes, draw):
 
 
 def expect_ratio(attention_bytes, draw, calls, ratio, change):
-    """Fail unless the second of two calls gives so many times what the first one does; `change` says what is new."""
+    """Fail unless the second of two calls returns `ratio` times the first result; `change` says what differs."""
     first, second = (as_number(attention_bytes(*call)) for call in calls)
     if abs(second - ratio * first) > EXACT * abs(second):
         raise failed(
@@ -573,13 +573,13 @@ def crossover_length_widths(crossover_length, draw):
 
 
 def lengths_of(draw, count):
-    """Return so many lengths in rising order, unevenly spaced: each 1.4 to 3 times the one before."""
+    """Return `count` lengths in rising order, unevenly spaced: each 1.4 to 3 times the one before."""
     steps = draw.rng.uniform(1.4, 3.0, size=count - 1)
     return np.round(draw.rng.uniform(20, 60) * np.cumprod([1.0, *steps])).astype(np.int64)
 
 
 def scattered(draw, count, power):
-    """Return lengths, and seconds that lie off the line n^power: far off at the end, and at one place inside."""
+    """Return lengths, and seconds that are off the line n^power: far off at the end, and at one point inside."""
     lengths = lengths_of(draw, count)
     off = draw.rng.uniform(-0.15, 0.15, size=count)
     off[-1] += draw.rng.uniform(0.5, 0.8)
@@ -602,7 +602,7 @@ EXACTLY = Message("the power of n that the seconds follow exactly")
 
 
 def moved_by(fit_exponent, lengths, seconds):
-    """Return a sentence on how much each point's seconds move the result; "" where that is as it should be."""
+    """Return a sentence on how much each point's seconds change the result; "" if that is right."""
     if len(seconds) > MOST_POINTS:
         return ""
     doubled = [np.where(np.arange(len(seconds)) == i, 2.0, 1.0) * seconds for i in range(len(seconds))]
@@ -741,7 +741,7 @@ REAL = [  # real models, with 8 and with 70 billion parameters
 
 
 def models(draw, count):
-    """Return so many models, in which several heads of queries share one head of keys."""
+    """Return `count` models, in which several query heads share one key head."""
     found = []
     for _ in range(count):
         num_layers, num_kv_heads, d_head = draw.sizes(3)
@@ -752,7 +752,7 @@ def models(draw, count):
 
 
 def steps(draw, count):
-    """Return the arguments of so many decoding steps."""
+    """Return the arguments of `count` decoding steps."""
     return [(*draw.sizes(2), *model.values()) for model in models(draw, count)]
 
 
@@ -767,7 +767,7 @@ def decode_bytes_number(decode_bytes, draw):
 
 
 def expect_read(decode_bytes, draw, part_of, wanted_of, message):
-    """Fail with a message unless a part of the bytes, had from those for c and for 2 c, is what it should be."""
+    """Fail with a message unless a part of the bytes, computed from those for c and for 2 c, is right."""
     for batch, context, *model in steps(draw, 3):
         once, twice = (as_number(decode_bytes(batch, length, *model)) for length in (context, 2 * context))
         part, wanted = part_of(once, twice), wanted_of(batch, context, *model)
@@ -848,8 +848,8 @@ STEP_NAMES = ["operations", "moved_bytes", "operations_per_second", "bytes_per_s
 def bound_by(draw, arithmetic, orders=1.0):
     """Return a step and a machine, (operations, moved_bytes, operations_per_second, bytes_per_second).
 
-    The time of arithmetic is 1.3 to 2.5 times that of moving bytes, or the other way about; the machine's two numbers
-    differ by so many powers of ten.
+    The time of arithmetic is 1.3 to 2.5 times that of moving bytes, or vice versa; the machine's two numbers differ
+    by up to `orders` powers of ten.
     """
     longer_one = float(draw.rng.uniform(0.2, 5))
     shorter = longer_one / float(draw.rng.uniform(1.3, 2.5))
@@ -908,7 +908,7 @@ BATCH_NAMES = ["operations_per_second", "bytes_per_second", "bytes_per_number"]
 
 
 def rates(draw, count):
-    """Return so many machines, with the bytes of a number."""
+    """Return `count` machines, with the bytes of a number."""
     return [
         (float(speed), float(bandwidth), float(draw.rng.choice([0.5, 1, 2, 4, 8])))
         for speed, bandwidth in zip(draw.rng.uniform(500, 900, count), draw.rng.uniform(3, 90, count), strict=True)
@@ -963,7 +963,7 @@ FAR = 4.0
 def limited(draw, by, batch, model=None, context=None):
     """Return arguments of `largest_batch` for which the result is `batch`; the other limits are FAR times as large.
 
-    `by` is "memory", "bytes" or "operations". The limit lies between that batch and the next one, well off both.
+    `by` is "memory", "bytes" or "operations". The limit is between that batch and the next one, far from both.
     """
     model = model or models(draw, 1)[0]
     context = context or draw.sizes(1)[0]
@@ -1066,7 +1066,7 @@ def largest_batch_large(largest_batch, draw):
 
 
 def whole(name, *arguments):
-    """Declare the check of a function that counts: it is advice, since a float is right as far as its digits go."""
+    """Declare the check of a counting function: it is advice, since a float is right up to its precision."""
 
     def own(function, draw):
         """The count is an `int`, which keeps all digits."""

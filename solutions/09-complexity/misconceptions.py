@@ -1764,7 +1764,7 @@ class largest_batch_fraction:
 
 
 @batch_with(
-    "full memory refused",
+    "full memory rejected",
     "A batch that fills the memory to the last byte fits: compare with `<=`, not `<`.",
 )
 class largest_batch_not_full:

@@ -82,7 +82,7 @@ def by_hand_online(by_hand, draw):
 
 
 def sizes(draw, count=5):
-    """Return as many small sizes, all different."""
+    """Return `count` small sizes, all different."""
     return [int(size) for size in draw.rng.permutation([2, 3, 4, 5, 7])[:count]]
 
 
@@ -96,7 +96,7 @@ def inputs(draw, lead, n_q, n_k, d_k, d_v):
 
 
 def noncontiguous(X):
-    """Return the same values, laid out in memory with the last two axes exchanged."""
+    """Return the same values, with the last two axes swapped in memory."""
     return X.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
@@ -109,7 +109,7 @@ def alike(function):
 
 
 def last(function, draw, n):
-    """Return what comes behind Q, K and V: the size of a chunk, or of a window."""
+    """Return the arguments after Q, K and V: the size of a chunk, or of a window."""
     if function.name == "chunked_attention":
         return (int(draw.rng.integers(2, 4)),)
     return (int(draw.rng.integers(1, 3)),) if function.name == "local_attention" else ()
@@ -120,7 +120,7 @@ def expect_attends(function, *arguments):
 
 
 def expect_all(function, cases):
-    """Do as `expect_attends` for each list of arguments; a function that lives elsewhere gets all in one message."""
+    """Call `expect_attends` for each list of arguments; a function in another process gets all in one message."""
     function.ahead(cases)
     for case in cases:
         expect_attends(function, *case)
@@ -407,13 +407,13 @@ def local_attention_by_name(local_attention, draw):
 
 
 def heads(draw, h_q, h_kv, b, n_q, n_k, d_k, d_v):
-    """Return Q, K and V of so many heads."""
+    """Return Q, K and V with these numbers of heads."""
     K, V = tensor(draw, b, h_kv, n_k, d_k), tensor(draw, b, h_kv, n_k, d_v)
     return tensor(draw, b, h_q, n_q, d_k), K, V
 
 
 def expect_grouped(function, *cases):
-    """Fail unless the result is right for each list of arguments; all of them go ahead in one message."""
+    """Fail unless the result is right for each list of arguments; all of them are sent ahead in one message."""
     function.ahead(cases)
     for arguments in cases:
         expect_close(function(*arguments), grouped(*arguments))
@@ -470,7 +470,7 @@ def grouped_query_attention_gradients(grouped_query_attention, draw):
 
 
 def expect_heads_refused(grouped_query_attention, draw, h_q, h_kv):
-    """Fail unless so many heads raise."""
+    """Fail unless these numbers of heads raise."""
     arguments = heads(draw, h_q, h_kv, *sizes(draw))
     because = Message("{h_q} query heads, {h_kv} key heads", h_q=h_q, h_kv=h_kv)
     expect_raises(REFUSED, grouped_query_attention, *arguments, because=because)
@@ -523,7 +523,7 @@ def grouped_query_attention_kept(grouped_query_attention, draw):
 
 
 def appended(own, parts):
-    """Append parts, one after another, to a new cache; return all that came back, and the parts as they are then."""
+    """Append parts, one after another, to a new cache; return all results, and the parts afterwards."""
     cache = own()
     return [cache.append(k, v) for k, v in parts], parts
 
@@ -540,7 +540,7 @@ def changed_afterwards(own, first, second):
 def two_caches(own, first, second, other):
     """Fill two caches in turn; return what each has at the end.
 
-    Before that, two new caches get what does not fit together; if that raises, "refused" comes back.
+    Before that, two new caches get parts of different shapes; if that raises, the result is "refused".
     """
     try:
         for part in (first, other):
@@ -554,7 +554,7 @@ def two_caches(own, first, second, other):
 
 
 def differentiated(own, parts, upstream):
-    """Append parts to a new cache, and return the gradients of all parts: of what came back last."""
+    """Append parts to a new cache, and return the gradients of the last result with respect to all parts."""
     import torch
 
     with torch.enable_grad():
@@ -567,7 +567,7 @@ def differentiated(own, parts, upstream):
 
 
 def refused(own, first, wrong, second):
-    """Append, append what does not fit, append again; return whether that raised, and the last result."""
+    """Append, append wrong sizes, append again; return whether that raised, and the last result."""
     cache = own()
     cache.append(*first)
     raised = ""
@@ -584,7 +584,7 @@ def refused(own, first, wrong, second):
 
 
 def pairs(draw, lead, counts, d_k, d_v):
-    """Return keys and values of so many tokens, one pair for each count."""
+    """Return pairs of keys and values, one with each of these numbers of tokens."""
     return [(tensor(draw, *lead, n, d_k), tensor(draw, *lead, n, d_v)) for n in counts]
 
 
@@ -600,7 +600,7 @@ def expect_cached(result, parts, when=""):
 
 
 def expect_grows(KVCache, *several):
-    """Fail unless a new cache has all of what was appended, part by part; several caches, one after another."""
+    """Fail unless a new cache has everything appended so far, part by part; for several caches in turn."""
     KVCache.ahead([(parts,) for parts in several], appended)
     for parts in several:
         results, _ = KVCache.run_remote(appended, parts)
@@ -746,7 +746,7 @@ WHICH = (Message("first"), Message("second"))
 
 
 def scores(draw, lead, n, *counts, d_v, size=3.0):
-    """Return scores and values of so many keys for each part: [(S, V), ...]."""
+    """Return scores and values with these numbers of keys, one for each part: [(S, V), ...]."""
     return [(size * tensor(draw, *lead, n, own), tensor(draw, *lead, own, d_v)) for own in counts]
 
 
@@ -769,7 +769,7 @@ def expect_part(result, several):
 
 
 def expect_merged(merge, *cases):
-    """Fail unless two parts, given as scores and values, are merged as they should be; several cases."""
+    """Fail unless two parts, given as scores and values, are merged correctly; for several cases."""
     arguments = [tuple(of_keys(*own) for own in case) for case in cases]
     merge.ahead(arguments)
     for case, own in zip(cases, arguments, strict=True):
@@ -852,7 +852,7 @@ def merge_sizes(merge, draw):
 
 
 def merged_and_parts(own, first, second):
-    """Merge two parts; return the result, and the parts as they are then."""
+    """Merge two parts; return the result, and the parts afterwards."""
     return own(first, second), first, second
 
 

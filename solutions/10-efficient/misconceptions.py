@@ -1342,7 +1342,7 @@ class KVCache_not_compared:
 
 
 @cache(
-    "half of a refused part kept",
+    "half of a rejected part kept",
     "A part with wrong sizes was rejected, but half of it was kept: the keys were concatenated before the values "
     "raised. Make both first, then keep both.",
 )

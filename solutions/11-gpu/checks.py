@@ -51,12 +51,12 @@ torch.set_num_threads(1)  # everything here is small
 
 
 def plain_forward(q, k, v, causal):
-    """Return what `flash_attention_forward` should, in float64."""
+    """Return the right results of `flash_attention_forward`, in float64."""
     return attended(*(own.double() for own in (q, k, v)), earlier(q.shape[2]) if causal else None)
 
 
 def plain(q, k, v, causal=False):
-    """Return what `flash_attention` should, in float64."""
+    """Return the right result of `flash_attention`, in float64."""
     return plain_forward(q, k, v, causal)[0]
 
 
@@ -109,12 +109,12 @@ def heads(draw, n, b=2, h=1, d=16, kind=torch.float32):
 
 
 def exact(own):
-    """Return a tensor in float64, on the CPU; what is none stays what it is."""
+    """Return a tensor in float64, on the CPU; return other values unchanged."""
     return own.detach().double().cpu() if isinstance(own, torch.Tensor) else own
 
 
 def units(expected):
-    """Return the largest number of what is expected: differences are seen beside it."""
+    """Return the largest expected number, to which differences are compared."""
     return np.array(max(np.abs(expected.numpy()).max(), 0.1))
 
 
@@ -248,7 +248,7 @@ def forward_layout(flash_attention_forward, draw):
 
 
 def twice(function, first, second):
-    """Call a function twice, then causally and by keyword; return what came, and the inputs as they are then."""
+    """Call a function twice, then causally and by keyword; return the results, and the inputs afterwards."""
     results = [function(*first), function(*second, causal=True)]
     return [*results[0], *results[1]], first
 
@@ -302,7 +302,7 @@ def forward_half(flash_attention_forward, draw):
 
 
 def most_bytes(function, *arguments):
-    """Return the bytes of the largest tensor that torch makes in a call; a tile within a kernel is none."""
+    """Return the bytes of the largest tensor that torch makes in a call; a tile within a kernel does not count."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -426,7 +426,7 @@ def expect_backward(function, draw, n, causal, names, h=2, d=16, kind=torch.floa
 
 
 def expect_gradients_of(function, inputs, upstream, causal=False, names="QKV", rtol=None):
-    """Fail unless the gradients of Q, K and V, those that are named, are right."""
+    """Fail unless the named gradients, of Q, K or V, are right."""
     upstream = upstream.to(inputs[0])
     _, came, _ = backward(function, *inputs, causal, upstream=upstream)
     leaves = [exact(own).requires_grad_() for own in inputs]
@@ -442,9 +442,9 @@ def expect_gradients_of(function, inputs, upstream, causal=False, names="QKV", r
 
 
 def made_of(got, name, q, k, v, upstream, causal):
-    """Return a sentence on which products a gradient is the sum of; "" if it is no sum of a few of these.
+    """Return a sentence on the products that a gradient is the sum of; "" if it is not a sum of a few of these.
 
-    They are those of a matrix that a backward pass makes, or of its transpose, with one of the tensors.
+    They are products of a matrix in the backward pass, or of its transpose, with one of the tensors.
     """
     seen = earlier(q.shape[2]) if causal else torch.ones(q.shape[2], q.shape[2], dtype=torch.bool)
     out, lse = attended(q, k, v, seen)
@@ -559,7 +559,7 @@ def flash_layout(flash_attention, draw):
 
 
 def back_twice(function, first, second, upstream):
-    """Call a function twice, then go back through both; return results and gradients, and the inputs as they are."""
+    """Call a function twice, then backward through both; return results, gradients, and the inputs afterwards."""
     import torch
 
     with torch.enable_grad():
@@ -672,7 +672,7 @@ def load(layer, three, one):
 
 
 def loaded(made, values, d_model, h, h_kv, bias=True):
-    """Return a layer with these parameters. What it calls them stays there: a mistake is the same by either names."""
+    """Return a layer with these parameters, under either set of names: a mistake is the same with both."""
     layer = made.module(d_model, h, h_kv, bias)
     layer.run_remote(load, values, fused(values))
     return layer
@@ -687,7 +687,7 @@ def expect_layer(layer, values, x, h, h_kv, mask=None, is_causal=False):
 
 
 def in_sight(lengths, is_causal):
-    """Return what tokens that come in pieces see: all up to the end of theirs, or, causally, up to their own."""
+    """Return the mask of tokens read in pieces: each sees all up to its piece's end, or, causally, up to itself."""
     n = sum(lengths)
     seen, begin = earlier(n), 0
     for length in lengths:
@@ -702,7 +702,7 @@ def some(draw, *shape):
 
 
 def padding(n, length):
-    """Return the mask (2, 1, n) of two sequences, the second of them filled up behind so many tokens."""
+    """Return the mask (2, 1, n) of two sequences, the second of which is padded after `length` tokens."""
     return torch.arange(n) < torch.tensor([n, length])[:, None, None]
 
 
@@ -866,7 +866,7 @@ def layer_kept(MultiHeadLayer, draw):
 
 
 def by_name(layer, x, mask):
-    """Call the layer as others do: with what is given by name."""
+    """Call the layer with arguments by name."""
     import torch
 
     with torch.no_grad():
@@ -1004,7 +1004,7 @@ def layer_dtypes(MultiHeadLayer, draw):
 
 
 def on_meta(layer, x, mask):
-    """Let a copy of the layer run on a device that has shapes alone; return where results are, or why not."""
+    """Run a copy of the layer on a device that has only shapes; return the device of the results, or the error."""
     import copy
 
     own, x, mask = copy.deepcopy(layer).to("meta"), x.to("meta"), mask.to("meta")
@@ -1030,7 +1030,7 @@ def layer_device(MultiHeadLayer, draw):
 
 
 def largest(layer, x, lengths):
-    """Return the most numbers that a tensor had as the layer read the tokens in pieces, with a cache and causally."""
+    """Return the size of the largest tensor when the layer reads tokens in pieces, causally and with a cache."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -1092,7 +1092,7 @@ def layer_held(MultiHeadLayer, draw):
 
 
 def compiled(layer, x, mask, upstream):
-    """Compile the layer, forward and backward, as one graph; return the result and the gradient, or why not."""
+    """Compile the layer, forward and backward, as one graph; return the result and the gradient, or the error."""
     import torch
 
     torch._dynamo.reset()
@@ -1127,7 +1127,7 @@ def layer_compiles(MultiHeadLayer, draw):
 
 
 def on_cuda(layer, x, mask, upstream, kind):
-    """Let a copy of the layer run on a GPU; return result, gradient, their device and dtype."""
+    """Run a copy of the layer on a GPU; return result, gradient, their device and dtype."""
     import copy
 
     own = copy.deepcopy(layer).to("cuda", kind)

@@ -75,7 +75,7 @@ def by_hand_patch(by_hand, draw):
 
 
 def sizes(draw, count):
-    """Return as many small sizes, all different."""
+    """Return `count` small sizes, all different."""
     return [int(size) for size in draw.rng.permutation([2, 3, 4, 5])[:count]]
 
 
@@ -84,7 +84,7 @@ def tensor(draw, *shape, dtype=torch.float64):
 
 
 def noncontiguous(X):
-    """Return the same values, laid out in memory with the last two axes exchanged."""
+    """Return the same values, with the last two axes swapped in memory."""
     return X.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
@@ -104,7 +104,7 @@ def grid(draw, b, d, rows, columns, size=None):
 
 
 def places(draw, n):
-    """Return n positions from 2 to 41, in no order: all different where there are enough."""
+    """Return n positions from 2 to 41, in random order: all different if there are enough."""
     return torch.tensor(2 + draw.rng.permutation(np.arange(max(n, 40)) % 40)[:n])
 
 
@@ -127,7 +127,7 @@ def drawn(function, draw, *own):
 
 
 def expect_all(function, cases):
-    """Fail unless the results are right for each list of arguments; all of them go ahead in one message."""
+    """Fail unless the results are right for each list of arguments; all of them are sent ahead in one message."""
     function.ahead(cases)
     for case in cases:
         expect_close(function(*case), SPECIFICATIONS[function.name](*case))
@@ -307,7 +307,7 @@ def sizes_of_one(function, draw):
 
 
 def reached(function, arguments, upstream):
-    """Return the gradients of a specification: of its floating arguments."""
+    """Return the gradients of a specification with respect to its floating arguments."""
     leaves = [own.clone().requires_grad_() if floating(own) else own for own in arguments]
     (SPECIFICATIONS[function.name](*leaves) * upstream).sum().backward()
     return [own.grad for own in leaves if floating(own)]
