@@ -16,9 +16,9 @@
 #
 # **How to read the feedback.** Each check is one sentence about your function: *passed*, *failed*, or *waits* (a check
 # that it builds on has not passed yet). A failed check says what passed, what failed, and where. When it recognizes the
-# mistake, it names the likely cause. `seed=...` repeats the same inputs: `checks.run("attention_flops", points=5,
-# seed=...)` in a cell of your own. You can earn partial points, and the checks are readable: open `checks.py` next to
-# this notebook. *Advice* costs no points.
+# mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("attention_flops", points=5, seed=...)` in a cell of your own. You can earn partial points, and the checks
+# are readable: open `checks.py` next to this notebook. *Advice* costs no points.
 #
 # **Time and difficulty** are below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
 # sheet of paper. Three kinds of questions are not graded: a question for a pencil, whose numbers are checked, a
@@ -65,8 +65,8 @@ def self_attention(X, W_q, W_k, W_v, W_o, num_heads, table=None):
 #
 # *About 10 minutes · medium ●●○*
 #
-# Three words, $n = 3$, go through a layer with $d_\text{model} = 4$ and two heads, so each head is 2 wide. **Find four
-# numbers:**
+# Three words, $n = 3$, go through a layer with $d_\text{model} = 4$ and two heads, so each head is 2 wide.
+# **Find four numbers:**
 #
 # 1. how many multiplications there are in the projection to the queries, $X W_q$;
 # 2. how many there are in the scores $Q K^\top$ of both heads together;
@@ -204,7 +204,7 @@ def attention_bytes(n, d_model, num_heads, bytes_per_value):
     ### END SOLUTION
 
 # %%
-# Yours to play with. How many gigabytes is it for 100,000 tokens, 32 heads and float16?
+# Yours to play with. How many gigabytes are needed for 100,000 tokens, 32 heads and float16?
 # attention_bytes(2, 4, 2, 2)
 
 # %% check_attention_bytes
@@ -298,7 +298,7 @@ checks.run("crossover_length", points=2)
 # *About 15 minutes · medium ●●○*
 #
 # Someone measured how many seconds a program takes for some lengths. If the time follows a power law, $t = c\, n^p$,
-# then $\log t = \log c + p \log n$: the logarithms are on a line, and its slope is the exponent p. Measured points
+# then $\log t = \log c + p \log n$: the logarithms lie on a line, and its slope is the exponent p. Measured points
 # scatter around that line. Return the slope of the **least-squares line** through the points $(\log n_i, \log t_i)$,
 # the line with the least sum of squared distances in $\log t$:
 #
@@ -312,8 +312,8 @@ checks.run("crossover_length", points=2)
 #
 # By hand: the lengths $(1, 2, 4)$ take $(3, 12, 48)$ seconds, four times as many each time the length doubles. The
 # exponent is 2. If the last one took 96 seconds, it would be 2.5. With logarithms to base 2, which do not change the
-# slope, u is $(0, 1, 2)$ with the mean 1, and w is $(0, 2, 5)$ plus $\log_2 3$, which cancels. So the slope is $(-1
-# \cdot 0 + 0 \cdot 2 + 1 \cdot 5) / (1 + 0 + 1)$.
+# slope, u is $(0, 1, 2)$ with the mean 1, and w is $(0, 2, 5)$ plus $\log_2 3$, which cancels. So the slope is
+# $(-1 \cdot 0 + 0 \cdot 2 + 1 \cdot 5) / (1 + 0 + 1)$.
 
 # %% fit_exponent
 def fit_exponent(lengths, seconds):
@@ -425,8 +425,8 @@ checks.run("decode_bytes", points=3)
 # the **roofline** model.
 #
 # By hand: a step has 600 operations and moves 200 bytes, on a machine with 100 operations and 50 bytes per second. The
-# operations take 6 seconds and the bytes 4. After 4 seconds the operations are not done, and after 6 seconds both are:
-# 6.
+# operations take 6 seconds and the bytes 4. After 4 seconds the operations are not done, and after 6 seconds both are.
+# So the result is 6.
 
 # %% least_seconds
 def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
@@ -467,9 +467,9 @@ checks.run("least_seconds", points=2)
 # *About 10 minutes · medium ●●○*
 #
 # In a decoding step, one weight matrix is multiplied with one row for each text. That takes 2 operations for each
-# parameter of the matrix and each text. The matrix is read **once** for any batch; the rows are much smaller, and are
-# not counted. In a small batch reading takes longer than arithmetic, in a large batch arithmetic does. Find the batch
-# at which both take the same time. It does not depend on the size of the matrix.
+# parameter of the matrix and each text. The matrix is read **once**, for any batch size; the rows are much smaller, and
+# are not counted. In a small batch reading takes longer than arithmetic, in a large batch arithmetic does. Find the
+# batch at which both take the same time. It does not depend on the size of the matrix.
 #
 # Return the exact result of the formula, without rounding.
 #
@@ -516,8 +516,8 @@ checks.run("critical_batch", points=2)
 # be large. Two rules limit it:
 #
 # - The parameters and the caches of all texts have to **fit into memory**. These are the bytes of `decode_bytes`.
-# - No one wants to wait long for the next token. The least time of a step, as computed by `least_seconds`, must be **at
-#   most `seconds`**.
+# - No one wants to wait long for the next token. The least time of a step, as computed by `least_seconds`, must be
+#   **at most `seconds`**.
 #
 # A step moves the bytes of `decode_bytes`. Its operations, for **each text**, are 2 for each parameter of the model,
 # and in each layer $4 \cdot \text{context} \cdot d_\text{model}$ more for the scores and the weighted sums: all query
@@ -530,10 +530,10 @@ checks.run("critical_batch", points=2)
 # `model` and `machine` are dictionaries, with the names below. `decode_bytes(batch, context, **model)` passes all six
 # numbers of a model.
 #
-# By hand: the model of 9.6, with 3 positions for each text, reads $20 + 48\, b$ bytes for $b$ texts. Each text has $2
-# \cdot 10 + 4 \cdot 3 \cdot 8 = 116$ operations. The machine of 9.7 has 200 bytes of memory, which are enough for $b =
-# 3$. A step with $b = 3$ moves 164 bytes, in 3.28 seconds, and has 348 operations, in 3.48 seconds. So the result is 3
-# if `seconds` is 10. If it is 3, the result is 2.
+# By hand: the model of 9.6, with 3 positions for each text, reads $20 + 48\, b$ bytes for $b$ texts. Each text has
+# $2 \cdot 10 + 4 \cdot 3 \cdot 8 = 116$ operations. The machine of 9.7 has 200 bytes of memory, which are enough for
+# $b = 3$. A step with $b = 3$ moves 164 bytes, in 3.28 seconds, and has 348 operations, in 3.48 seconds. So the result
+# is 3 if `seconds` is 10. If it is 3, the result is 2.
 
 # %% largest_batch
 def largest_batch(context, model, machine, seconds):
@@ -659,8 +659,9 @@ figure.tight_layout()
 # for one length of the texts. It ends where the memory is full, and shows the batch divided by the least time of a
 # step. The vertical line is your `critical_batch`.
 #
-# All texts share the parameters, so the first texts are almost free. The caches are not shared: each text reads its own
-# in any batch. Look where each line ends. Long texts fill the memory before arithmetic can become the limit.
+# All texts share the parameters, so the first texts are almost free. The caches are not shared: each text reads its
+# own, in a batch of any size. Look where each line ends. Long texts fill the memory before arithmetic can become the
+# limit.
 
 # %% demo_decoding
 model = dict(
@@ -726,10 +727,10 @@ axes.margins(x=0.12, y=0.1)
 #
 # At the crossover, $n = 2\, d$, it is 1.5. It is above 1.9 where $n > 0.9\, (n + 2\, d)$, from $n = 18\, d$ on.
 #
-# The block: queries and output take $2 \cdot 2\, n\, d^2$, keys and values $2 \cdot 2\, n\, d^2 / 4$, and the MLP $3
-# \cdot 2 \cdot 3.5\, n\, d^2$, together $26\, n\, d^2$. Sharing keys saves nothing in the two products, $4\, n^2 d$. So
-# the crossover is at $n = 6.5\, d$, which is 26,624 for $d = 4096$. For 2000 tokens, the products take $n / (n + 6.5\,
-# d)$, 7% of the operations: here the quadratic part hardly counts.
+# The block: queries and output take $2 \cdot 2\, n\, d^2$, keys and values $2 \cdot 2\, n\, d^2 / 4$, and the MLP
+# $3 \cdot 2 \cdot 3.5\, n\, d^2$, together $26\, n\, d^2$. Sharing keys saves nothing in the two products, $4\, n^2 d$.
+# So the crossover is at $n = 6.5\, d$, which is 26,624 for $d = 4096$. For 2000 tokens, the products take
+# $n / (n + 6.5\, d)$, 7% of the operations: here the quadratic part hardly counts.
 #
 # </details>
 

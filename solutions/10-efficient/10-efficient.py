@@ -14,9 +14,9 @@
 #
 # **How to read the feedback.** Each check is one sentence about your function: *passed*, *failed*, or *waits* (a check
 # that it builds on has not passed yet). A failed check says what passed, what failed, and where. When it recognizes the
-# mistake, it names the likely cause. `seed=...` repeats the same inputs: `checks.run("chunked_attention", points=6,
-# seed=...)` in a cell of your own. You can earn partial points, and the checks are readable: open `checks.py` next to
-# this notebook. *Advice* costs no points.
+# mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("chunked_attention", points=6, seed=...)` in a cell of your own. You can earn partial points, and the
+# checks are readable: open `checks.py` next to this notebook. *Advice* costs no points.
 #
 # **Time and difficulty** are below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
 # sheet of paper. Three kinds of questions are not graded: a question for a pencil, whose numbers are checked, a
@@ -141,12 +141,12 @@ checks.run("by_hand", points=0)
 # u' = e^{\mu - \mu'} u + \sum_j e^{s_j - \mu'} v_j
 # $$
 #
-# At the end, return $u / \ell$. In the pencil example, $\mu = \ln 2$ after the first chunk. The second has $\mu' = \ln
-# 8$, and the sums so far are multiplied by $e^{\ln 2 - \ln 8} = 1/4$.
+# At the end, return $u / \ell$. In the pencil example, $\mu = \ln 2$ after the first chunk. The second has
+# $\mu' = \ln 8$, and the sums so far are multiplied by $e^{\ln 2 - \ln 8} = 1/4$.
 #
-# Three traps. The last chunk may be shorter. In causal attention, a query may have seen nothing yet: $-\infty -
-# (-\infty)$ is NaN. And in float16 a product $q \cdot k$ may exceed 65,504, the largest number, even when the score
-# does not: divide by $\sqrt{d_k}$ before the product.
+# Three traps. The last chunk may be shorter. In causal attention, a query may have seen nothing yet:
+# $-\infty - (-\infty)$ is NaN. And in float16 a product $q \cdot k$ may exceed 65,504, the largest number, even when
+# the score does not: divide by $\sqrt{d_k}$ before the product.
 #
 # Two passes, or chunks of queries, also work, if memory stays small for any n.
 
@@ -223,8 +223,8 @@ checks.run("chunked_attention", points=6)
 # that they can reach; or gather each query's own keys, shape (..., n, 2 `window` + 1, d_k); or keep the diagonals of
 # the band.
 #
-# By hand, the chapter's four keys with the values 4, 2, 8, 0: if the last query's scores for the last two keys are $\ln
-# 4$ and 0, their weights are $\frac45, \frac15$, and `window` = 1 gives 6.4.
+# By hand, the chapter's four keys with the values 4, 2, 8, 0: if the last query's scores for the last two keys are
+# $\ln 4$ and 0, their weights are $\frac45, \frac15$, and `window` = 1 gives 6.4.
 
 # %% local_attention
 def local_attention(Q, K, V, window):
@@ -279,8 +279,8 @@ checks.run("local_attention", points=4)
 #
 # *About 15 minutes · medium ●●○*
 #
-# Replace $e^{q \cdot k}$ by $\phi(q) \cdot \phi(k)$, where $\phi(x) = \text{elu}(x) + 1$ elementwise: $x + 1$ for $x >
-# 0$, and $e^x$ otherwise. All features are positive, and so are all weights. There is no exponential around the
+# Replace $e^{q \cdot k}$ by $\phi(q) \cdot \phi(k)$, where $\phi(x) = \text{elu}(x) + 1$ elementwise: $x + 1$ for
+# $x > 0$, and $e^x$ otherwise. All features are positive, and so are all weights. There is no exponential around the
 # product, so you can move the brackets:
 #
 # $$
@@ -516,8 +516,8 @@ checks.run("KVCache", points=3)
 # $u$ for the keys of both. It does not see scores or values. Its result may be merged again, with other parts, in any
 # order and any grouping. At the very end, $u / \ell$ is attention.
 #
-# By hand, one row with one column: the first part has $m = 0$, $\ell = 1$, $u = 6$, and the second $m = \ln 3$, $\ell =
-# 2$, $u = 3$. Together they are $m = \ln 3$, $\ell = \frac13 + 2 = \frac73$ and $u = 2 + 3 = 5$.
+# By hand, one row with one column: the first part has $m = 0$, $\ell = 1$, $u = 6$, and the second $m = \ln 3$,
+# $\ell = 2$, $u = 3$. Together they are $m = \ln 3$, $\ell = \frac13 + 2 = \frac73$ and $u = 2 + 3 = 5$.
 #
 # Three traps. In some rows the first part has the larger score, in others the second. A part may have no key for a row,
 # as under a causal mask: there $m = -\infty$, $\ell = 0$ and $u = 0$, and the other part does not change. Two such rows

@@ -47,9 +47,9 @@ BLOCK = 32  # the sides of a tile of scores
 #
 # *About 10 minutes · medium ●●○*
 #
-# A query has the scores $(0, \ln 2)$ in a first tile and $(\ln 4, \ln 4)$ in a second. The values are the numbers $(4,
-# 1)$ and $(2, 6)$. **Find four numbers** of the online softmax: the sum `total` after the first tile; the factor by
-# which the second tile shrinks it; `total` at the end; and the output.
+# A query has the scores $(0, \ln 2)$ in a first tile and $(\ln 4, \ln 4)$ in a second. The values are the numbers
+# $(4, 1)$ and $(2, 6)$. **Find four numbers** of the online softmax: the sum `total` after the first tile; the factor
+# by which the second tile shrinks it; `total` at the end; and the output.
 
 # %% by_hand
 def by_hand():
@@ -119,10 +119,10 @@ if hasattr(triton, "cdiv"):
 # top - new top); add the tile's weights to `total`; add weights times values to `acc`. At the end, out = acc / total,
 # and the log-sum-exp is top + ln(total).
 #
-# A tile of (n, d) from row `first` on has the pointers `x + rows[:, None] * WIDTH + columns[None, :]` with `rows =
-# first + tl.arange(0, BLOCK)` and `columns = tl.arange(0, WIDTH)`, where `WIDTH` is d, the width of a head. Head j
-# starts `j * n * WIDTH` numbers later; in `lse`, which has one number for each row, `j * n`. Keys beyond n get the
-# score -inf, and so do keys after the query if `CAUSAL` is set; tiles that are entirely above the diagonal can be
+# A tile of (n, d) from row `first` on has the pointers `x + rows[:, None] * WIDTH + columns[None, :]` with
+# `rows = first + tl.arange(0, BLOCK)` and `columns = tl.arange(0, WIDTH)`, where `WIDTH` is d, the width of a head.
+# Head j starts `j * n * WIDTH` numbers later; in `lse`, which has one number for each row, `j * n`. Keys beyond n get
+# the score -inf, and so do keys after the query if `CAUSAL` is set; tiles that are entirely above the diagonal can be
 # skipped. `tl.dot(a, b, input_precision="ieee")` multiplies without rounding float32 to TF32, and `tl.trans`
 # transposes.
 #
@@ -282,10 +282,10 @@ checks.run("tiled_backward", points=0)
 #
 # A program of `backward_queries` has a block of queries and goes through the keys, for dQ; one of `backward_keys` has a
 # block of keys and goes through the queries, for dK and dV. With `CAUSAL`, the first ends at its own block, and the
-# second starts there. Set P to 0 wherever the score was -inf: for keys after the query, but also beyond n, since exp(0
-# - L) overflows when L is far below 0. In the interpreter, compare `print(P)` in a kernel with `print(P)` in the loops
-# above: the mistake is in the first tile that differs. The cell below is the frame: it computes D and launches both,
-# with the grid of 11.1.
+# second starts there. Set P to 0 wherever the score was -inf: for keys after the query, but also beyond n, since
+# exp(0 - L) overflows when L is far below 0. In the interpreter, compare `print(P)` in a kernel with `print(P)` in the
+# loops above: the mistake is in the first tile that differs. The cell below is the frame: it computes D and launches
+# both, with the grid of 11.1.
 
 # %% given_backward
 class Attend(torch.autograd.Function):

@@ -66,8 +66,8 @@ def rotary(X, positions, base=10000.0):
 # A picture has two channels of 4 by 6 pixels. In the first channel, the pixel in row $i$ and column $j$ has the value
 # $10i + j$. In the second channel it has the value $100 + 10i + j$. Rows and columns are counted from 0.
 #
-# The picture is cut into patches of 2 by 2 pixels, and the patches are counted row by row, from 0. **Write down patch
-# 4**: its eight numbers, first those of the first channel, and each channel row by row.
+# The picture is cut into patches of 2 by 2 pixels, and the patches are counted row by row, from 0.
+# **Write down patch 4**: its eight numbers, first those of the first channel, and each channel row by row.
 
 
 # %% by_hand
@@ -174,8 +174,9 @@ checks.run("patches", points=5)
 # *About 10 minutes · medium ●●○*
 #
 # A model that generates pictures returns patches, which have to be put together again. `unpatch` is the inverse of
-# `patches`: for all pictures (b, c, H, W) whose sides are multiples of `size`, `unpatch(patches(images, size), size, c,
-# H)` returns the original pictures. The width is not given: it follows from the number of tokens and the height.
+# `patches`: for all pictures (b, c, H, W) whose sides are multiples of `size`,
+# `unpatch(patches(images, size), size, c, H)` returns the original pictures. The width is not given: it follows from
+# the number of tokens and the height.
 #
 # By hand: 6 tokens with `size` = 2 and a height of 4 are 2 rows of 3 patches, so the picture is 6 pixels wide.
 
@@ -289,15 +290,16 @@ checks.run("with_places", points=3)
 #
 # *About 10 minutes · medium ●●○*
 #
-# A rotary encoding uses one position for each token (exercise 4), but a patch has two. So the d columns of queries and
-# keys are cut in two: the first d/2 are rotated by the row of the patch, the last d/2 by its column. Each half is rotated
-# as `rotary` rotates a vector of d/2 numbers: `rotary` is given at the top of this notebook, and its base stays 10000.
+# A rotary encoding uses one position for each token (exercise 4), but a patch has two. So the d columns of
+# queries and keys are cut in two: the first d/2 are rotated by the row of the patch, the last d/2 by its column.
+# Each half is rotated as `rotary` rotates a vector of d/2 numbers: `rotary` is given at the top of this notebook,
+# and its base stays 10000.
 #
 # The dot product of a query and a key after these rotations depends only on two distances: the number of rows and the
 # number of columns between them.
 #
-# By hand, with d = 4, in row $\pi/2$ and column $\pi$: each half is one pair. $(3, 1)$ rotates by a quarter of a circle to $(-1, 3)$,
-# and $(2, 5)$ by half a circle to $(-2, -5)$. So $(3, 1, 2, 5)$ becomes $(-1, 3, -2, -5)$.
+# By hand, with d = 4, in row $\pi/2$ and column $\pi$: each half is one pair. $(3, 1)$ rotates by a quarter of a circle
+# to $(-1, 3)$, and $(2, 5)$ by half a circle to $(-2, -5)$. So $(3, 1, 2, 5)$ becomes $(-1, 3, -2, -5)$.
 
 
 # %% grid_rotary
