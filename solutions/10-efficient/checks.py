@@ -145,7 +145,7 @@ def values(function, draw):
 
 @check(weight=3, needs=["chunked_attention_shape"])
 def chunked_attention_values(chunked_attention, draw):
-    """Returns full attention for chunk sizes that divide the number of keys, do not divide it, or exceed it."""
+    """Matches full attention for chunk sizes that divide the number of keys, do not divide it, or exceed it."""
     b, n_q, _, d_k, d_v = sizes(draw)
     n_k = 12
     Q, K, V = inputs(draw, (b,), n_q, n_k, d_k, d_v)
@@ -691,7 +691,7 @@ def KVCache_gradients(KVCache, draw):
 
 @check(weight=1, needs=[KVCache_first])
 def KVCache_kept(KVCache, draw):
-    """Returns the dtype of the appended tensors, and does not change them."""
+    """The results have the dtype of the appended tensors, which do not change."""
     b, h, n, d_k, d_v = sizes(draw)
     parts = pairs(draw, (b, h), (n, 2), d_k, d_v)
     for kind in DTYPES:

@@ -484,8 +484,8 @@ HINTS = {
     "by default. `Q.new_zeros(...)` has the dtype of Q.",
     "axis squeezed away": "A dimension of size 1 is missing: `squeeze` removes it. One sequence is still a batch, "
     "one token is still a row.",
-    "works for two axes only": "The number of dimensions is fixed: `n, d = Q.shape` works for two. Index sizes from "
-    "the end, `Q.shape[-2]`, and dimensions as well.",
+    "works for two axes only": "The number of dimensions is fixed: `n, d = Q.shape` works for two. Count sizes and "
+    "dimensions from the end: `Q.shape[-2]`.",
     "leading axes left flattened": "Restore the leading dimensions: `.unflatten(0, Q.shape[:-2])`.",
 }
 MISTAKES = [
@@ -673,8 +673,8 @@ def local_attention_padding_seen(Q, K, V, window):
 @misconception(
     "local_attention",
     label="end keys repeated",
-    hint="When the window reaches beyond an end, the key at the end is counted several times, since an index is "
-    "clamped. Hide everything beyond the ends.",
+    hint="When the window reaches beyond an end, `clamp` of an index counts the key at the end several times. Hide "
+    "everything beyond the ends.",
 )
 def local_attention_clamped(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
@@ -1496,8 +1496,8 @@ class merge_to_the_first:
 
 @merging(
     "larger part chosen for all rows",
-    "One part is treated as the larger one in all rows: the decision is an `if`, or uses the maximum of all rows. It "
-    "can differ from row to row.",
+    "One part is treated as the larger one in all rows: the decision is an `if`, or uses the maximum of all rows. "
+    "The larger part can differ from row to row.",
 )
 class merge_one_decision:
     def largest(self, m_1, m_2):

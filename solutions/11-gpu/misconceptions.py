@@ -136,7 +136,7 @@ FORWARD = {
     "not_log": ("sum instead of its logarithm", "This is total itself: return top + ln(total)."),
     "unmasked": (
         "keys beyond the end counted",
-        "Beyond n, keys are loaded as 0, get the score 0, and count as exp(0) = 1.",
+        "Beyond n, keys are loaded as 0 and get the score 0, and exp(0) is above 0.",
     ),
     "rest_left_out": ("last tile left out", "The keys after the last whole tile are not used: go up to n."),
     "one_more": ("causal mask off by one", "Here query i sees key i + 1, but only j <= i is allowed."),
@@ -342,8 +342,8 @@ def attend_by(q, k, v, causal, rows=32, columns=32, way="", precision="ieee"):
 @misconception(
     "flash_attention_forward",
     label="reads beyond the end",
-    hint="The last tile of keys is longer than the rest of the keys: `tl.load` needs a mask, even if the numbers "
-    "are masked afterwards.",
+    hint="The last tile of keys extends past the end: `tl.load` needs a mask, even if the numbers are masked "
+    "afterwards.",
     on="triton",
 )
 def flash_attention_forward_reads_past_the_end(q, k, v, causal=False):
@@ -353,7 +353,7 @@ def flash_attention_forward_reads_past_the_end(q, k, v, causal=False):
 @misconception(
     "flash_attention_forward",
     label="writes beyond the end",
-    hint="The last tile of queries is longer than the rest of the queries: `tl.store` needs a mask.",
+    hint="The last tile of queries extends past the end: `tl.store` needs a mask.",
     on="triton",
 )
 def flash_attention_forward_writes_past_the_end(q, k, v, causal=False):
@@ -509,7 +509,7 @@ def flash_of(fault):
 
 
 BACKWARD = {
-    "always": ("causal mask without being asked", "Without `causal`, each query sees all keys: pass `causal` on."),
+    "always": ("causal mask when not requested", "Without `causal`, each query sees all keys: pass `causal` on."),
     "not_passed": ("causal not passed on", "`causal` does not reach `Attend.apply`."),
     "no_D": ("row sums D left out", "dS = P * (dO V^T - D): without D, the rows of dS do not sum to 0."),
     "plus_D": ("row sums D added instead of subtracted", "dS = P * (dO V^T - D): check the sign of D."),
@@ -745,7 +745,7 @@ class Back(torch.autograd.Function):
 @misconception(
     "flash_attention",
     label="reads beyond the end going back",
-    hint="The last tile of queries is longer than the rest of the queries: `tl.load` needs a mask in any case.",
+    hint="The last tile of queries extends past the end: `tl.load` needs a mask in any case.",
     on="triton",
 )
 def flash_attention_reads_past_the_end(q, k, v, causal=False):
@@ -755,7 +755,7 @@ def flash_attention_reads_past_the_end(q, k, v, causal=False):
 @misconception(
     "flash_attention",
     label="writes beyond the end going back",
-    hint="The last tile of keys is longer than the rest of the keys: `tl.store` needs a mask.",
+    hint="The last tile of keys extends past the end: `tl.store` needs a mask.",
     on="triton",
 )
 def flash_attention_writes_past_the_end(q, k, v, causal=False):
@@ -1004,7 +1004,7 @@ LAYER = {
         "With a cache, token i is at position n_k - n + i, also with a mask.",
     ),
     "no_cache": ("cache not used", "`cache.append(k, v)` returns all keys and values so far: attend to those."),
-    "twice": ("two calls of append", "Call `append` once, with keys and values together."),
+    "twice": ("append called twice", "Call `append` once, with keys and values together."),
     "cache_repeated": (
         "repeated heads put into the cache",
         "The cache would be h / h_kv times as large: append first, then repeat.",

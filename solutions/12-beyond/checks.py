@@ -244,7 +244,7 @@ def grid_rotary_distance(grid_rotary, draw):
 
 @check(weight=3, needs=[grid_rotary_halves, grid_rotary_lengths, grid_rotary_distance])
 def grid_rotary_values(grid_rotary, draw):
-    """`rotary` for d / 2 numbers is applied to each half: to the first by rows, to the second by columns."""
+    """Rotates each half as `rotary` does for d / 2 numbers: the first by rows, the second by columns."""
     n, d = sizes(draw, 2)
     X, rows, columns = tensor(draw, n, 4 * d), places(draw, n), places(draw, n)
     expect_all(grid_rotary, [(X, rows, columns), (noncontiguous(tensor(draw, n, 12)), columns, rows)])

@@ -328,8 +328,8 @@ HINTS = {
     "and one patch is still a sequence.",
     "batch axis added": "The result has an extra leading dimension of size 1.",
     "only the first sequence": "`[0]` takes the first of the batch and loses the rest.",
-    "works for two axes only": "The number of dimensions is fixed: `n, d = X.shape` works for two. Index sizes from "
-    "the end, `X.shape[-1]`, and dimensions as well.",
+    "works for two axes only": "The number of dimensions is fixed: `n, d = X.shape` works for two. Count sizes and "
+    "dimensions from the end: `X.shape[-1]`.",
     "leading axes left flattened": "Restore the leading dimensions: `.unflatten(0, X.shape[:-2])`.",
 }
 MISTAKES = [
@@ -625,7 +625,7 @@ class with_places_class_once:
 
 @placing(
     "class token replaces the first patch",
-    "The class token replaced the first patch. It should be added: there are 1 + n tokens.",
+    "The class token replaced the first patch. It should come in front: there are 1 + n tokens.",
 )
 class with_places_first_replaced:
     def together(self, cls, tokens):
@@ -649,7 +649,7 @@ class with_places_class_placed:
 @placing(
     "places counted from the class token",
     "The places were added after the class token was put in front. So it got the first place, and each patch got "
-    "the place of the one before it. Add places first.",
+    "the place of the one after it. Add places first.",
 )
 class with_places_shifted:
     def add(self, tokens, down, across):
@@ -898,9 +898,8 @@ def grid_rotary_second_alone(first, second, rows, columns):
 
 @in_halves(
     "frequencies of the whole width",
-    "The second half continues with the slow frequencies of a vector of d numbers, as if `rotary` was called with "
-    "all of X, and the halves cut out of that. Each half is rotated as a vector of d/2 numbers: cut first, then "
-    "rotate.",
+    "The second half continues with the slow frequencies of a vector of d numbers, as if `rotary` was called on all "
+    "of X before the halves were cut out. Each half is rotated as a vector of d/2 numbers: cut first, then rotate.",
 )
 def grid_rotary_cut_afterwards(first, second, rows, columns):
     X = torch.cat([first, second], -1)
@@ -1022,8 +1021,8 @@ def grid_rotary_stacked(X, rows, columns):
 @misconception(
     "grid_rotary",
     label="tokens cut in halves",
-    hint="The first half of the tokens is rotated by rows, the second by columns. Cut the numbers of each token in "
-    "halves instead: the last dimension.",
+    hint="The first half of the tokens is rotated by rows, the second by columns. Cut the last dimension, the "
+    "numbers of each token, in halves instead.",
 )
 def grid_rotary_tokens_halved(X, rows, columns):
     halves(X)
@@ -1263,7 +1262,8 @@ def multimodal_mask_start_too_late(i, j, image, first, last):
 
 @masked(
     "only the next image token seen",
-    "An image token sees only the next one of its run. All tokens of a run should see one another.",
+    "Of the later tokens in its run, an image token sees only the next one. All tokens of a run should see one "
+    "another.",
 )
 def multimodal_mask_next_one(i, j, image, first, last):
     return (j <= i) | ((j == i + 1) & (j <= last))
@@ -1289,7 +1289,7 @@ def multimodal_mask_last_run(i, j, image, first, last):
 
 @masked(
     "last run forgotten",
-    "A picture at the very end is not treated as a run. A run ends where text begins, but also at the end of the "
+    "A picture at the very end is not treated as a run. A run ends where text begins, and also at the end of the "
     "sequence.",
 )
 def multimodal_mask_open_end(i, j, image, first, last):
