@@ -186,7 +186,7 @@ def forward_one_tile(flash_attention_forward, draw):
 
 @check(weight=1.5, needs=[forward_one_tile], on="triton")
 def forward_tiles(flash_attention_forward, draw):
-    """When the keys fill several tiles, `out` is the attention output, no matter which has the largest score."""
+    """When keys fill several tiles, `out` is the attention output, no matter which tile has the largest score."""
     for shares in [(1, 4), (4, 1)]:
         q, k, v = heads(draw, 2 * BLOCK, b=1)
         k = k.abs() * torch.tensor(shares, device=DEVICE).repeat_interleave(BLOCK)[:, None]

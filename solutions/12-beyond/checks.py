@@ -350,7 +350,7 @@ def kept(function, draw):
 
 @check(weight=0.5, needs=[grid_rotary_values])
 def grid_rotary_half(grid_rotary, draw):
-    """Rotates float16 vectors at positions in the hundreds by exact angles, more precise than float16."""
+    """Rotates float16 vectors at positions in the hundreds by angles that are more precise than float16."""
     n = 3 + sizes(draw, 1)[0]
     X = tensor(draw, n, 28, dtype=torch.float16)
     case = X, 600 + places(draw, n), 700 + places(draw, n)
