@@ -79,7 +79,7 @@ def test_how_much_each_point_moves_a_slope():
         return (y[3] - y[2]) / (x[3] - x[2])
 
     told = said("09-complexity", "fit_exponent", middle)
-    start = "Double the seconds of one point: for the first to the last point the result changes by 0.00, 0.00, -"
+    start = "Double the seconds of one point. For the first to the last point, the result changes by 0.00, 0.00, -"
     assert told.startswith(start)
 
 
