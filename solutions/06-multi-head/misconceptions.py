@@ -1,4 +1,4 @@
-"""Wrong answers that people really give, each with a hint, and right ones from which other mistakes are made. Students
+"""Wrong answers that people really give, each with a hint, and right ones that other mistakes are made from. Students
 get this file only inside the archive.
 
 A failed check is explained by the listed answer that behaves like the student's function. The course's tests verify
@@ -99,8 +99,8 @@ def by_hand_no_exponentials():
 @misconception(
     "split_heads",
     label="reshaped without transpose",
-    hint="A single reshape to (b, h, n, d/h) cuts the numbers in memory order, so head 0 gets whole tokens. Split "
-    "the columns, (b, n, h, d/h), then swap axes 1 and 2.",
+    hint="A single reshape to (b, h, n, d/h) cuts the numbers in memory order, so head 0 gets the complete first tokens. "
+    "Split the columns, (b, n, h, d/h), then swap axes 1 and 2.",
 )
 def split_heads_without_transpose(X, num_heads):
     b, n, d = X.shape
@@ -1258,8 +1258,8 @@ class MultiHeadAttentionLoop_stacked(MultiHeadAttentionLoop):
 @misconception(
     "MultiHeadAttention",
     label="split without transpose",
-    hint="The projections are reshaped to (b, h, n, d_head) in one step, so head 0 gets whole tokens. `split_heads` "
-    "splits the columns, then swaps axes 1 and 2.",
+    hint="The projections are reshaped to (b, h, n, d_head) in one step, so head 0 gets the complete first tokens. "
+    "`split_heads` splits the columns, then swaps axes 1 and 2.",
 )
 class MultiHeadAttention_reshaped(MultiHeadAttention):
     def cut(self, X):

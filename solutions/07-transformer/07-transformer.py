@@ -34,24 +34,24 @@ from torch import nn
 
 
 def masked_softmax(S, mask=None):
-    """Softmax over the keys that may be attended to, weight 0 for the others (given; exercise 5 is about it).
+    """Return the softmax over the keys that may be attended to, and weight 0 for the others (given; see exercise 5).
 
     Parameters
     ----------
     S : tensor, shape (..., n_q, n_k)
         Scores.
     mask : tensor of bool, optional
-        True where the query may attend to the key. It broadcasts to `S`, as shapes do: from the last axis on, which is n_k. None: everywhere.
+        True where the query may attend to the key. It broadcasts to `S`, starting at the last axis, n_k. None means everywhere.
 
     Returns
     -------
     tensor, shape (..., n_q, n_k)
-        Weights of the dtype of `S`. Each row sums to 1, or is all 0 where the mask leaves nothing.
+        Weights in the dtype of `S`. Each row sums to 1, or is all 0 if it is fully masked.
 
     Raises
     ------
     ValueError, RuntimeError
-        If the mask does not fit the scores, which are never stretched to it.
+        If the mask does not match the scores, which are never stretched to it.
     """
     if mask is None:
         return S.softmax(-1)
