@@ -99,8 +99,8 @@ def by_hand_no_exponentials():
 @misconception(
     "split_heads",
     label="reshaped without transpose",
-    hint="A single reshape to (b, h, n, d/h) cuts the numbers in memory order, so head 0 gets the complete first tokens. "
-    "Split the columns, (b, n, h, d/h), then swap axes 1 and 2.",
+    hint="A single reshape to (b, h, n, d/h) cuts the numbers in memory order, so head 0 gets the complete first "
+    "tokens. Split the columns, (b, n, h, d/h), then swap axes 1 and 2.",
 )
 def split_heads_without_transpose(X, num_heads):
     b, n, d = X.shape

@@ -83,6 +83,7 @@ class MultiHeadAttention(nn.Module):
         A = (S if mask is None else S.masked_fill(~mask, -torch.inf)).softmax(-1)  # (b, h, n_q, n_k)
         return self.W_o((A @ v).transpose(1, 2).flatten(2)), A
 
+
 # %% ask_by_hand [markdown]
 # ## With a pencil: two heads, a score and a rank
 #
@@ -105,6 +106,7 @@ class MultiHeadAttention(nn.Module):
 # (rounded). **Find four numbers**: the probability of the right word with both heads, and with the first one cut; the previous-token
 # score of $A$; and how many singular values it takes for 0.9 of the sum of their squares.
 
+
 # %% by_hand
 def by_hand():
     """Return the four numbers, worked out with a pencil.
@@ -117,6 +119,7 @@ def by_hand():
     ### BEGIN SOLUTION
     return [8 / 9, 2 / 3, 0.5, 2]
     ### END SOLUTION
+
 
 # %% check_by_hand
 import checks
@@ -142,6 +145,7 @@ checks.run("by_hand", points=0)
 # before has 1. The first token has no word before it, and does not count.
 #
 # `A.diagonal(offset, dim1, dim2)` takes a diagonal out of two axes; $A_{i, i-1}$ stands below the main one.
+
 
 # %% previous_token_score
 def previous_token_score(A):
@@ -169,6 +173,7 @@ def previous_token_score(A):
     return scores.mean(0) if A.dim() == 4 else scores
     ### END SOLUTION
 
+
 # %%
 # Yours to play with. Write the function, then take the # away.
 # previous_token_score(torch.tensor([[[1.0, 0, 0], [0.9, 0.1, 0], [0.2, 0.7, 0.1]]]))
@@ -188,6 +193,7 @@ checks.run("previous_token_score", points=3)
 # reached: of two equal singular values, one makes 0.5. Advice, worth no points: a matrix of zeros has the effective rank 1.
 #
 # `torch.linalg.svdvals(A)` gives the singular values, largest first.
+
 
 # %% effective_rank
 def effective_rank(A, energy=0.9):
@@ -216,6 +222,7 @@ def effective_rank(A, energy=0.9):
     return int((squares.cumsum(0) < energy * squares.sum()).sum()) + 1
     ### END SOLUTION
 
+
 # %%
 # Yours to play with.
 # effective_rank(torch.diag(torch.tensor([3.0, 2, 1]))), effective_rank(torch.eye(10))
@@ -243,6 +250,7 @@ checks.run("effective_rank", points=4)
 # `copy.deepcopy(layer)` copies a module with its parameters and its mode. `nn.Linear` stores its weight transposed: rows of $W_o$ are
 # columns of `W_o.weight`. To write into a parameter, stay inside `with torch.no_grad():`. There is more than one place where a head
 # can be silenced; zeros in $W_q$ or $W_k$ are none.
+
 
 # %% ablate_head
 def ablate_head(layer, head):
@@ -276,6 +284,7 @@ def ablate_head(layer, head):
     return without
     ### END SOLUTION
 
+
 # %%
 # Yours to play with.
 # layer, x = MultiHeadAttention(4, 2), torch.randn(1, 3, 4)
@@ -297,6 +306,7 @@ checks.run("ablate_head", points=6)
 #
 # You may use your `ablate_head`. The number may be a float of Python's or a tensor with one number in it.
 
+
 # %% head_importance
 def head_importance(layer, loss):
     """Return the importance of each head of a layer.
@@ -317,6 +327,7 @@ def head_importance(layer, loss):
     return torch.tensor([float(loss(ablate_head(layer, head))) - whole for head in range(layer.num_heads)])
     ### END SOLUTION
 
+
 # %%
 # Yours to play with.
 # layer, x = MultiHeadAttention(4, 2), torch.randn(1, 3, 4)
@@ -332,6 +343,7 @@ checks.run("head_importance", points=5)
 #
 # One layer of four heads reads rows of 12 random letters, and has to say at each place which letter stood before. It trains in seconds. Then
 # your functions look into it: which head does the work? Is it the one with the highest score?
+
 
 # %% demo_training
 def trained(seed=0, letters=6, n=12, d_model=16, steps=250):
