@@ -53,7 +53,6 @@ def scaled_scores(Q, K):
     """
     return Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
 
-
 # %% ask_by_hand [markdown]
 # ## With a pencil: three words, none of which looks ahead
 #
@@ -68,7 +67,6 @@ def scaled_scores(Q, K):
 # with a row for each query and a column for each key. The mask is causal: each word may attend to itself and to the words
 # before it. **Find the weights** $A$, all nine of them. Write them as fractions, such as `1 / 7`, or to two decimals.
 
-
 # %% by_hand
 def by_hand():
     """Return the weights of the three words under a causal mask, computed by hand.
@@ -81,7 +79,6 @@ def by_hand():
     ### BEGIN SOLUTION
     return [[1, 0, 0], [2 / 3, 1 / 3, 0], [1 / 2, 1 / 3, 1 / 6]]
     ### END SOLUTION
-
 
 # %% check_by_hand
 import checks
@@ -124,7 +121,6 @@ checks.run("by_hand", points=0)
 # \begin{pmatrix} 1 & 1 & 1 & 0 \\ 1 & 1 & 1 & 1 \end{pmatrix}
 # $$
 
-
 # %% causal_mask
 def causal_mask(n_q, n_k):
     """Return the mask that hides every key after the query, with both counted from the end.
@@ -143,7 +139,6 @@ def causal_mask(n_q, n_k):
     position = np.arange(n_q) + n_k - n_q  # of each query among the keys
     return np.arange(n_k) <= position[:, None]  # (n_k,) <= (n_q, 1) -> (n_q, n_k)
     ### END SOLUTION
-
 
 # %%
 # Yours to play with. Write the function, then take the # away.
@@ -169,7 +164,6 @@ checks.run("causal_mask", points=4)
 # \begin{pmatrix} 1 & 1 & 1 & 0 \end{pmatrix} \quad \text{and} \quad \begin{pmatrix} 1 & 0 & 0 & 0 \end{pmatrix},
 # \quad \text{of shape (2, 1, 4) together.}
 # $$
-
 
 # %% padding_mask
 def padding_mask(lengths, n):
@@ -198,7 +192,6 @@ def padding_mask(lengths, n):
         raise ValueError(f"a sequence of {lengths.max()} tokens does not fit into {n}")
     return np.arange(n) < lengths[:, None, None]  # (n,) < (batch, 1, 1) -> (batch, 1, n)
     ### END SOLUTION
-
 
 # %%
 # Yours to play with.
@@ -231,7 +224,6 @@ checks.run("padding_mask", points=3)
 # By hand, with n_q = 2, n_k = 3: the scores $(0, \ln 3, 1000)$ with the mask $(1, 1, 0)$ give the weights
 # $(1/4, 3/4, 0)$; with the mask $(0, 0, 0)$ they give $(0, 0, 0)$.
 
-
 # %% masked_softmax
 def masked_softmax(S, mask):
     """Return the softmax over the keys that may be attended to, and weight 0 for the others.
@@ -262,7 +254,6 @@ def masked_softmax(S, mask):
     return E / np.where(total > 0, total, 1)
     ### END SOLUTION
 
-
 # %%
 # Yours to play with.
 # masked_softmax(np.array([[0.0, np.log(3.0), 1000.0]]), np.array([[True, True, False]]))
@@ -285,7 +276,6 @@ checks.run("masked_softmax", points=8)
 # By hand, with n_q = 1, n_k = 3, d_k = 4, d_v = 1: $q = (1, 1, 1, 1)$ meets $k_1 = (0, 0, 0, 0)$,
 # $k_2 = (2 \ln 3, 0, 0, 0)$ and $k_3 = (9, 9, 9, 9)$. The scaled scores are $(0, \ln 3, 18)$. With the mask $(1, 1, 0)$ the weights are
 # $(1/4, 3/4, 0)$, and $v_1 = (4)$, $v_2 = (8)$, $v_3 = (1000)$ give $z = (7)$.
-
 
 # %% masked_attention
 def masked_attention(Q, K, V, mask=None):
@@ -317,7 +307,6 @@ def masked_attention(Q, K, V, mask=None):
     A = masked_softmax(S, np.ones(S.shape, dtype=bool) if mask is None else mask)
     return A @ V, A
     ### END SOLUTION
-
 
 # %%
 # Yours to play with.
@@ -374,7 +363,6 @@ colours = figure.colorbar(picture, ax=grid, label="weight", shrink=0.7)
 # The best test of a causal mask does not look at the weights: change one word, and see which results change. With the
 # mask, the results of all earlier words must stay the same, to the last bit. Move the slider to change another word; the
 # words before it keep a bar of exactly 0.
-
 
 # %% demo_leak
 def show_leak(changed=2):

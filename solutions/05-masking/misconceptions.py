@@ -675,8 +675,8 @@ def masked_softmax_first_mask(S, mask):
 @misconception(
     "masked_softmax",
     label="mask not broadcast to the scores",
-    hint="`S[~mask]` needs a mask with exactly the shape of `S`. `np.where(mask, S, -np.inf)` broadcasts, and so does "
-    "`np.broadcast_to(mask, S.shape)`, which also raises `ValueError` on a shape mismatch.",
+    hint="`S[~mask]` needs a mask with exactly the shape of `S`. `np.where(mask, S, -np.inf)` broadcasts, and so "
+    "does `np.broadcast_to(mask, S.shape)`, which also raises `ValueError` on a shape mismatch.",
 )
 def masked_softmax_boolean_index(S, mask):
     S = S.copy()

@@ -62,7 +62,6 @@ def masked_softmax(S, mask=None):
     nothing = ~mask.any(-1, keepdim=True)
     return S.masked_fill(~mask, -torch.inf).masked_fill(nothing, 0).softmax(-1).masked_fill(nothing, 0)
 
-
 # %% ask_by_hand [markdown]
 # ## With a pencil: the output of two heads
 #
@@ -80,7 +79,6 @@ def masked_softmax(S, mask=None):
 # **Find the output**, four numbers. Compute the weights of each head ($e^{\ln 3} = 3$), the result of each head, their
 # concatenation, and this row times $W_o$.
 
-
 # %% by_hand
 def by_hand():
     """Return the output of multi-head attention for this query, computed by hand.
@@ -93,7 +91,6 @@ def by_hand():
     ### BEGIN SOLUTION
     return [15, 5, 3, 1]
     ### END SOLUTION
-
 
 # %% check_by_hand
 import checks
@@ -144,7 +141,6 @@ checks.run("by_hand", points=0)
 #
 # The result may be a view of `X` or a copy of it.
 
-
 # %% split_heads
 def split_heads(X, num_heads):
     """Split the columns of each token among the heads.
@@ -170,7 +166,6 @@ def split_heads(X, num_heads):
     return X.view(b, n, num_heads, d // num_heads).transpose(1, 2)  # (b, n, h, d/h) -> (b, h, n, d/h)
     ### END SOLUTION
 
-
 # %%
 # Yours to play with. Write the function, then take the # away.
 # split_heads(torch.arange(1.0, 9).reshape(1, 2, 4), 2)
@@ -191,7 +186,6 @@ checks.run("split_heads", points=2)
 # By hand, the two heads of 6.1 give the matrix of 6.1: token 0 is $(1, 2)$ from head 0 and $(3, 4)$ from head 1, so
 # $(1, 2, 3, 4)$.
 
-
 # %% merge_heads
 def merge_heads(X):
     """Concatenate the results of all heads for each token.
@@ -209,7 +203,6 @@ def merge_heads(X):
     b, h, n, d_head = X.shape
     return X.transpose(1, 2).reshape(b, n, h * d_head)  # (b, n, h, d_head) -> (b, n, h * d_head)
     ### END SOLUTION
-
 
 # %%
 # Yours to play with.
@@ -243,7 +236,6 @@ checks.run("merge_heads", points=2)
 # Head 0 has the scores $(\ln 3, 0)$, the weights $(3/4, 1/4)$ and $3/4 \cdot 4 + 1/4 \cdot 8 = 5$. Head 1 has the scores
 # $(0, \ln 3)$, the weights $(1/4, 3/4)$ and $1/4 \cdot 0 + 3/4 \cdot 12 = 9$. One query reads two places and gets two
 # messages: $(5, 9)$. If the rows of `W_o.weight` are $(1, 1)$ and $(1, -1)$, the output is $(14, -4)$.
-
 
 # %% MultiHeadAttentionLoop
 class MultiHeadAttentionLoop(nn.Module):
@@ -327,7 +319,6 @@ class MultiHeadAttentionLoop(nn.Module):
         return out, torch.stack(weights, dim=1)
         ### END SOLUTION
 
-
 # %%
 # Yours to play with.
 # MultiHeadAttentionLoop(6, 2)
@@ -355,7 +346,6 @@ checks.run("MultiHeadAttentionLoop", points=5)
 # $\sqrt 8$.
 #
 # With biases, both classes have 4 d_model (d_model + 1) parameters for any number of heads.
-
 
 # %% MultiHeadAttention
 class MultiHeadAttention(nn.Module):
@@ -432,7 +422,6 @@ class MultiHeadAttention(nn.Module):
         return self.W_o(merge_heads(A @ v)), A
         ### END SOLUTION
 
-
 # %%
 # Yours to play with.
 # layer = MultiHeadAttention(2, 2, bias=False)
@@ -462,7 +451,6 @@ checks.run("MultiHeadAttention", points=6)
 # other. You can choose its mode: nothing depends on it. Use only `heads`, `W_o`, `d_model` and `num_heads` of `loop`: the
 # checks pass a module that has these but may not be one of yours.
 
-
 # %% fuse
 def fuse(loop):
     """Return the `MultiHeadAttention` that gives the same outputs as a list of heads.
@@ -490,7 +478,6 @@ def fuse(loop):
         fused.W_o.load_state_dict(loop.W_o.state_dict())
     return fused
     ### END SOLUTION
-
 
 # %%
 # Yours to play with.
@@ -526,7 +513,6 @@ checks.run("fuse", points=3)
 #
 # As in 6.5, the new layer has **its own** parameters, of the same dtype, and may be in either mode.
 
-
 # %% from_torch
 def from_torch(module):
     """Return a `MultiHeadAttention` that computes the same as PyTorch's layer.
@@ -557,7 +543,6 @@ def from_torch(module):
         own.W_o.load_state_dict(module.out_proj.state_dict())
     return own
     ### END SOLUTION
-
 
 # %%
 # Yours to play with.
@@ -630,9 +615,7 @@ x = torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(6))
 causal = torch.ones(5, 5, dtype=torch.bool).tril()  # True: may attend
 out, weights = from_torch(theirs)(x, mask=causal)
 their_out, their_weights = theirs(x, x, x, attn_mask=~causal, average_attn_weights=False)
-print(
-    f"outputs differ by {(out - their_out).abs().max():.1g}, weights by {(weights - their_weights).abs().max():.1g}"
-)
+print(f"outputs differ by {(out - their_out).abs().max():.1g}, weights by {(weights - their_weights).abs().max():.1g}")
 _, averaged = theirs(x, x, x, attn_mask=~causal)
 print(f"shapes of the weights: yours {tuple(weights.shape)}, theirs by default {tuple(averaged.shape)}")
 

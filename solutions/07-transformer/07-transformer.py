@@ -125,7 +125,6 @@ class MultiHeadAttention(nn.Module):
         A = masked_softmax(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), mask)  # (b, h, n_q, n_k)
         return self.W_o((A @ v).transpose(1, 2).flatten(2)), A
 
-
 # %% ask_by_hand [markdown]
 # ## With a pencil: one token goes through a layer
 #
@@ -146,7 +145,6 @@ class MultiHeadAttention(nn.Module):
 # $x' + \text{feed-forward}(\text{norm}(x'))$. You do not need $W_q$ and $W_k$: why? To two decimals, $\text{GELU}(10) = 10$
 # and $\text{GELU}(-10) = 0$, and the $10^{-5}$ that a layer norm adds to the variance has no visible effect.
 
-
 # %% by_hand
 def by_hand():
     """Return the output of the layer for this token, computed by hand.
@@ -159,7 +157,6 @@ def by_hand():
     ### BEGIN SOLUTION
     return [8, 11, 3, 7]
     ### END SOLUTION
-
 
 # %% check_by_hand
 import checks
@@ -198,7 +195,6 @@ checks.run("by_hand", points=0)
 # `approximate="tanh"` is another curve.
 #
 # By hand, with d_model = d_ff = 1, weights 1 and biases 0: $1 \to \Phi(1) \approx 0.841$ and $-1 \to -\Phi(-1) \approx -0.159$.
-
 
 # %% FeedForward
 class FeedForward(nn.Module):
@@ -246,7 +242,6 @@ class FeedForward(nn.Module):
         return self.linear2(nn.functional.gelu(self.linear1(x)))  # (b, n, d_model) -> (b, n, d_ff) -> (b, n, d_model)
         ### END SOLUTION
 
-
 # %%
 # Yours to play with. Write the class, then take the # away.
 # FeedForward(4, 16)(torch.randn(1, 3, 4))
@@ -270,7 +265,6 @@ checks.run("FeedForward", points=2)
 # `MultiHeadAttention` returns a tuple, its output and its weights; a layer returns a tensor.
 #
 # By hand: if the weights and biases of `W_o` and `linear2` are 0, both parts add nothing, and the layer returns x.
-
 
 # %% EncoderLayer
 class EncoderLayer(nn.Module):
@@ -327,7 +321,6 @@ class EncoderLayer(nn.Module):
         return x + self.feed_forward(self.norm2(x))
         ### END SOLUTION
 
-
 # %%
 # Yours to play with.
 # EncoderLayer(4, 2, 16)(torch.randn(1, 3, 4))
@@ -353,7 +346,6 @@ checks.run("EncoderLayer", points=5)
 #
 # By hand: if the weights and bias of `multihead_attn.W_o` are 0, a decoder layer computes the same as an encoder layer, for
 # any memory.
-
 
 # %% DecoderLayer
 class DecoderLayer(nn.Module):
@@ -418,7 +410,6 @@ class DecoderLayer(nn.Module):
         return x + self.feed_forward(self.norm3(x))
         ### END SOLUTION
 
-
 # %%
 # Yours to play with.
 # DecoderLayer(4, 2, 16)(torch.randn(1, 3, 4), torch.randn(1, 5, 4))
@@ -450,7 +441,6 @@ checks.run("DecoderLayer", points=5)
 # - each layer has its own parameters, which `parameters()` includes;
 # - a new model knows nothing: its loss is about the natural logarithm of `vocab_size`, as if it guessed;
 # - it can be trained: in 25 steps it learns to continue two alternating tokens, such as 4, 1, 4, 1, 4, ...
-
 
 # %% TinyGPT
 class TinyGPT(nn.Module):
@@ -514,7 +504,6 @@ class TinyGPT(nn.Module):
         return self.head(self.norm(x))  # (b, n, vocab_size)
         ### END SOLUTION
 
-
 # %%
 # Yours to play with.
 # model = TinyGPT(vocab_size=5, d_model=8, num_heads=2, num_layers=2, max_len=6)
@@ -542,7 +531,6 @@ checks.run("TinyGPT", points=5)
 # You can choose the mode in which the model generates, training or evaluation. Afterwards the model must be unchanged: the
 # mode of all its parts, parameters, their `requires_grad`, hooks and attributes. The same applies if no token is to be added;
 # then the result may be the prompt itself. The prompt is not changed.
-
 
 # %% generate
 def generate(model, prompt, num_new_tokens):
@@ -573,7 +561,6 @@ def generate(model, prompt, num_new_tokens):
     model.train(was_training)
     return tokens
     ### END SOLUTION
-
 
 # %%
 # Yours to play with.

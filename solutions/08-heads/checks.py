@@ -3,10 +3,10 @@ is false.
 
 Scores are compared with `specifications`, which computes them as sums over elements. It is in checking.zip together
 with the runtime, `checking`, so that no one sees an answer by accident. Ranks are compared with those of matrices
-that are built from singular values. The results of a layer without a head are compared with the sum over the other heads;
-any way to silence the head is accepted. The given layer is compared before and after with `left_as_it_was` from
-`checking/kept.py`. The tolerance is `RTOL` in `checking/expect.py`, which explains how it was chosen; the course's
-tests measure the distance on both sides.
+that are built from singular values. The results of a layer without a head are compared with the sum over the other
+heads; any way to silence the head is accepted. The given layer is compared before and after with `left_as_it_was`
+from `checking/kept.py`. The tolerance is `RTOL` in `checking/expect.py`, which explains how it was chosen; the
+course's tests measure the distance on both sides.
 """
 
 import importlib.util
@@ -553,7 +553,7 @@ def ablate_head_like(ablate_head, draw):
 @check(weight=1)
 def ablate_head_refuses(ablate_head, draw):
     """Raises `ValueError`, `RuntimeError` or `IndexError` for a head that is h, above h or negative."""
-    # Worth points: Python counts -1 from the end, and a slice beyond the end is empty: the wrong head is cut, or none.
+    # Worth points: Python counts -1 from the end, and a slice beyond the end is empty: another head is cut, or none.
     _, _, _, h, d_head = sizes(draw)
     layer = layer_of(ablate_head, parameters(draw, h * d_head), h)
     for head in (h, h + 1, -1):
