@@ -826,7 +826,7 @@ class mask_with_an_axis:
 
 
 @of_both(
-    label="stream detached",
+    label="stream detached before the sum",
     hint="The stream is detached before a part is added, so the layers before this one learn only through the "
     "parts. Avoid `detach` and `.data`.",
 )
@@ -836,7 +836,7 @@ class stream_detached:
 
 
 @of_both(
-    label="attention detached",
+    label="output of attention detached",
     hint="The result of attention is detached, so its parameters learn nothing. Avoid `detach` and `no_grad`.",
 )
 class attention_detached:
@@ -1102,7 +1102,7 @@ class DecoderLayer_causal_cross(DecoderLayer):
 
 @misconception(
     "DecoderLayer",
-    label="memory detached",
+    label="memory detached from the encoder",
     hint="The memory is detached, so the encoder that computed it learns nothing from the decoder.",
 )
 class DecoderLayer_memory_detached(DecoderLayer):
