@@ -396,7 +396,7 @@ def masked_softmax_not_stretched(masked_softmax, draw):
 
 @check(weight=1, needs=[masked_softmax_shape])
 def masked_softmax_dtype(masked_softmax, draw):
-    """Returns the dtype of the scores: float32 gives float32, float16 gives float16."""
+    """Keeps the dtype of the scores: float32 gives float32, float16 gives float16."""
     n_q, n_k = draw.sizes(2)
     expect_dtypes(masked_softmax, scores(draw, n_q, n_k), some(draw, n_q, n_k))
 
@@ -418,7 +418,7 @@ def masked_softmax_half(masked_softmax, draw):
 
 @check(weight=0.5, needs=[masked_softmax_shape])
 def masked_softmax_inputs(masked_softmax, draw):
-    """Does not change `S` and `mask`, and accepts read-only arrays."""
+    """Does not change `S` or `mask`, and accepts read-only arrays."""
     n_q, n_k, b = draw.sizes(3)
     S, mask = scores(draw, b, n_q, n_k), some(draw, b, n_q, n_k)
     expect_inputs_kept(masked_softmax, ["S", "mask"], S, mask)
@@ -581,7 +581,7 @@ def masked_attention_sizes(masked_attention, draw):
 
 @check(weight=1, needs=[masked_attention_shape])
 def masked_attention_dtype(masked_attention, draw):
-    """Returns Z and A in the dtype of the inputs: float32 gives float32, float16 gives float16."""
+    """Returns Z and A in the inputs' dtype: float32 gives float32, float16 gives float16."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     arguments = [*qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), some(draw, n_q, n_k)]
     expect_dtypes(masked_attention, *arguments, names="ZA")
@@ -600,7 +600,7 @@ def masked_attention_half(masked_attention, draw):
 
 @check(weight=0.5, needs=[masked_attention_shape])
 def masked_attention_inputs(masked_attention, draw):
-    """Does not change `Q`, `K`, `V` and `mask`, and accepts read-only arrays."""
+    """Does not change `Q`, `K`, `V` or `mask`, and accepts read-only arrays."""
     # The results have the shape of the inputs, so code could write them into these.
     (n,) = draw.sizes(1)
     arguments = [*qkv(draw, n_q=n, n_k=n, d_k=n, d_v=n), some(draw, n, n)]

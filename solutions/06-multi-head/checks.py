@@ -223,7 +223,7 @@ def split_heads_gradient(split_heads, draw):
 
 @check(weight=1, needs=[split_heads_shape])
 def split_heads_kept(split_heads, draw):
-    """Returns the dtype of `X`, and does not change `X`."""
+    """Keeps the dtype of `X`, and does not change `X`."""
     b, n, h, d_head, _ = sizes(draw)
     X = tensor(draw, b, n, h * d_head)
     for dtype in DTYPES:
@@ -281,7 +281,7 @@ def merge_heads_gradient(merge_heads, draw):
 
 @check(weight=1, needs=[merge_heads_shape])
 def merge_heads_kept(merge_heads, draw):
-    """Returns the dtype of `X`, and does not change `X`."""
+    """Keeps the dtype of `X`, and does not change `X`."""
     b, h, n, d_head, _ = sizes(draw)
     X = tensor(draw, b, h, n, d_head)
     for dtype in DTYPES:
@@ -586,7 +586,7 @@ def gradients_of_weights(made, draw):
     parts = {name: part.clone().requires_grad_() for name, part in own.items()}
     (attended(parts, h, *leaves)[1] * upstream).sum().backward()
     came = loaded(made, own, h).run_remote(through_weights, inputs, upstream)
-    message = "The returned weights have no gradient: `detach`, `.data` or NumPy cut it off."
+    message = "The returned weights have no gradient: `detach`, `.data` or NumPy cuts it off."
     expect(came is not None, message)
     for name, part, leaf in zip(("query", "key"), came[0], leaves, strict=True):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
@@ -619,7 +619,7 @@ def in_training(made, draw):
 
 @of_both(weight=1, needs=[shapes_of_results])
 def dtype(made, draw):
-    """Returns the inputs' dtype, float32, float64, float16 or bfloat16, with and without a mask."""
+    """Keeps the inputs' dtype, float32, float64, float16 or bfloat16, with and without a mask."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     layer = loaded(made, parameters(draw, d_model), h)

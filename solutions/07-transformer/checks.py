@@ -287,7 +287,7 @@ def FeedForward_in_training(FeedForward, draw):
 
 @check(weight=0.5, needs=[FeedForward_shape])
 def FeedForward_kept(FeedForward, draw):
-    """Returns the dtype of x and the parameters (float32, float64, float16 or bfloat16), and does not change x."""
+    """Keeps the dtype of x and the parameters (float32, float64, float16 or bfloat16), and does not change x."""
     b, n, d_model, *_ = sizes(draw)
     network = loaded_network(FeedForward, of_feed_forward(draw, d_model, wide(draw)))
     x = tensor(draw, b, n, d_model)
@@ -389,7 +389,7 @@ def silenced(values, *parts):
 
 @of_both(weight=1, needs=[shape_of_result])
 def attention_alone(made, draw):
-    """If `linear2` is all 0, the feed-forward network adds nothing: returns x plus the output of attention."""
+    """If `linear2` is all 0, the feed-forward network adds nothing: the result is x plus the output of attention."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
@@ -398,7 +398,7 @@ def attention_alone(made, draw):
 
 @of_both(weight=1, needs=[shape_of_result])
 def feed_forward_alone(made, draw):
-    """If `W_o` is all 0, attention adds nothing: returns x plus the output of the feed-forward network."""
+    """If `W_o` is all 0, attention adds nothing: the result is x plus the output of the feed-forward network."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
@@ -524,7 +524,7 @@ def in_training(made, draw):
 
 @of_both(weight=1, needs=[shape_of_result])
 def dtype(made, draw):
-    """Returns the inputs' dtype, float32, float64, float16 or bfloat16, also with a mask."""
+    """Keeps the inputs' dtype, float32, float64, float16 or bfloat16, also with a mask."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     layer = loaded(made, parameters(draw, made.name, d_model, wide(draw)), h)
@@ -586,7 +586,7 @@ def kept(made, draw):
 
 @check(weight=2, needs=["DecoderLayer_attention_alone"])
 def DecoderLayer_memory_masked(DecoderLayer, draw):
-    """`memory_mask` (n, m) hides memory and `mask` hides tokens of x, alone or together, by name, also if m = n."""
+    """Applies `memory_mask` (n, m) to the memory and `mask` to x, alone, together or by name, also if m = n."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")

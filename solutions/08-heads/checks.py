@@ -290,7 +290,7 @@ def previous_token_score_gradient(previous_token_score, draw):
 
 @check(weight=1, needs=[previous_token_score_shape])
 def previous_token_score_kept(previous_token_score, draw):
-    """Returns the dtype of `A`, and does not change `A`."""
+    """Keeps the dtype of `A`, and does not change `A`."""
     b, h, n, *_ = sizes(draw)
     A = tensor(draw, b, h, n, n)
     for dtype in DTYPES:
@@ -531,7 +531,7 @@ def ablate_head_gradient(ablate_head, draw):
     leaves = [part.clone().requires_grad_() for part in inputs]
     (attended(values, h, *leaves) * upstream).sum().backward()
     came = copy.run_remote(through_weights, *inputs, upstream)
-    message = "The returned weights have no gradient: `detach`, `.data` or NumPy cut it off."
+    message = "The returned weights have no gradient: `detach`, `.data` or NumPy cuts it off."
     expect(came is not None, message)
     for name, part, leaf in zip(("query", "key"), came, leaves, strict=True):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
@@ -592,7 +592,7 @@ def head_importance_shape(head_importance, draw):
 
 @check(weight=4, needs=[head_importance_shape])
 def head_importance_values(head_importance, draw):
-    """Entry t is the loss without only head t, minus the loss of the whole layer."""
+    """Entry t is the loss without head t, and only head t, minus the loss of the whole layer."""
     for _ in range(2):
         _, _, _, h, d_head = sizes(draw)
         found, expected = importance(head_importance, draw, h, d_head)
