@@ -47,31 +47,31 @@ TEXT = {
     "next": "Next",
     "memory": "In memory",
     "table": "Scores and weights: {n} × {n}, {bytes}",
-    "no_table": "Dashed: scores that memory never sees",
+    "no_table": "Dashed: scores that are never in memory",
     "chip": "On the chip",
     "parts": ["block of Q", "tile of K", "tile of V", "tile of scores", "sums of Z"],
     "rooms": ["shared memory", "registers"],
     "room": "{held} of {limit}",
-    "limit": "Of an H100’s, for each SM.",
+    "limit": "Limits of an H100, for each SM.",
     "too_much": "Such tiles do not fit an H100.",
-    "passing": "Each step works through its rows in pieces, and hands its whole result to memory.",
+    "passing": "Each step works through its rows in pieces, and writes its whole result to memory.",
     "moved": "Bytes moved",
     "so_far": "so far",
     "whole": "naive, in all",
     "read": "read",
     "written": "written",
-    "begin": "Q, K and V lie in memory, {n} rows of {d} numbers each, and nothing is on the chip.",
+    "begin": "Q, K and V are in memory, {n} rows of {d} numbers each, and nothing is on the chip.",
     "tile": "Tile {step} of {steps}: queries {i} meet keys {j}.",
-    "first": "A block of Q is read, and stays for this row of tiles. The first tiles of K and V are read, too.",
-    "middle": "The next tiles of K and V replace the last ones. The sums are scaled to the new maximum, and go on.",
+    "first": "A block of Q is read, and stays for this row of tiles. The first tiles of K and V are also read.",
+    "middle": "The next tiles of K and V replace the last ones. Sums are rescaled to the new maximum, and continue.",
     "last": "That was the row’s last tile: these rows of Z are divided by their totals, and written.",
     "done": "Moved {moved}; naive moves {naive}, {ratio} times as much, and keeps a table of {table}.",
-    "skipped": "{skipped} of {all} tiles lie above the diagonal: not computed, not even read.",
+    "skipped": "{skipped} of {all} tiles are above the diagonal: neither computed nor read.",
     "naive_steps": [
         "",
-        "Q and K are read, and {n} × {n} scores written.",
+        "Q and K are read, and {n} × {n} scores are written.",
         "Softmax reads every score, and writes every weight.",
-        "The weights are read once more, with V; Z is written. Four trips of {table} made {moved} of traffic.",
+        "The weights are read again, with V; Z is written. Moving {table} four times made {moved} of traffic.",
     ],
 }
 
@@ -114,21 +114,21 @@ LEADS = {
     "The leaderboard's configuration": "**The configuration of CS336's contest**, forward and backward together:",
     "A step in the profiler": "**A step of the layer in the profiler**: which kernels ran, and for how long.",
     "Memory over n, as an exponent": (
-        "**Memory** beyond the inputs, as the exponent of a line fitted over the length: 2 is a table, 1 is none."
+        "**Memory** beyond the inputs, as the exponent of a line fitted over the length: 2 means a table, 1 no table."
     ),
     "Accuracy": (
-        "**Accuracy**, against float64, for 2000 tokens: the larger error of causal and not, the largest of three "
-        "gradients."
+        "**Accuracy**, against float64, for 2000 tokens: the larger of the errors with and without a causal "
+        "mask; for gradients, the largest of three."
     ),
 }
 # What the box says of the parts of a record that are not there.
 PARTS = {
-    "attention": "attention alone, the course's kernel beside each of PyTorch's",
+    "attention": "attention alone, with the course's kernel and each of PyTorch's",
     "layer": "the whole layer",
     "trace": "which kernels a step runs",
     "memory_exponent": "memory over the length",
-    "accuracy": "errors beside float64",
-    "timing": "what mistakes in timing make of a product",
+    "accuracy": "errors against float64",
+    "timing": "what timing mistakes do to a product",
     "window": "windows",
 }
 
