@@ -114,21 +114,21 @@ LEADS = {
     "The leaderboard's configuration": "**The configuration of CS336's contest**, forward and backward together:",
     "A step in the profiler": "**A step of the layer in the profiler**: which kernels ran, and for how long.",
     "Memory over n, as an exponent": (
-        "**Memory** beyond the inputs, as the exponent of a line fitted over the length: 2 means a table, 1 no table."
+        "**Memory** beyond the inputs, as the exponent of a line fitted over the length: 2 is a table, 1 is none."
     ),
     "Accuracy": (
-        "**Accuracy**, against float64, for 2000 tokens: the larger of the errors with and without a causal "
-        "mask; for gradients, the largest of three."
+        "**Accuracy**, against float64, for 2000 tokens: the larger error of causal and not, the largest of three "
+        "gradients."
     ),
 }
 # What the box says of the parts of a record that are not there.
 PARTS = {
-    "attention": "attention alone, with the course's kernel and each of PyTorch's",
+    "attention": "attention alone, the course's kernel beside each of PyTorch's",
     "layer": "the whole layer",
     "trace": "which kernels a step runs",
     "memory_exponent": "memory over the length",
-    "accuracy": "errors against float64",
-    "timing": "what timing mistakes do to a product",
+    "accuracy": "errors beside float64",
+    "timing": "what mistakes in timing make of a product",
     "window": "windows",
 }
 
