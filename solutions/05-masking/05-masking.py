@@ -141,7 +141,7 @@ def causal_mask(n_q, n_k):
     ### END SOLUTION
 
 # %%
-# Yours to play with. Write the function, then take the # away.
+# For your own experiments. Write the function, then take the # away.
 # causal_mask(2, 4)
 
 # %% check_causal_mask
@@ -194,7 +194,7 @@ def padding_mask(lengths, n):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # padding_mask(np.array([3, 1]), 4)
 
 # %% check_padding_mask
@@ -255,7 +255,7 @@ def masked_softmax(S, mask):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # masked_softmax(np.array([[0.0, np.log(3.0), 1000.0]]), np.array([[True, True, False]]))
 
 # %% check_masked_softmax
@@ -309,7 +309,7 @@ def masked_attention(Q, K, V, mask=None):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # Q, K = np.array([[1.0, 1, 1, 1]]), np.array([[0.0, 0, 0, 0], [2 * np.log(3.0), 0, 0, 0], [9.0, 9, 9, 9]])
 # masked_attention(Q, K, np.array([[4.0], [8.0], [1000.0]]), np.array([[True, True, False]]))
 

@@ -167,7 +167,7 @@ def split_heads(X, num_heads):
     ### END SOLUTION
 
 # %%
-# Yours to play with. Write the function, then take the # away.
+# For your own experiments. Write the function, then take the # away.
 # split_heads(torch.arange(1.0, 9).reshape(1, 2, 4), 2)
 
 # %% check_split_heads
@@ -205,7 +205,7 @@ def merge_heads(X):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # merge_heads(torch.tensor([[[[1.0, 2], [5, 6]], [[3, 4], [7, 8]]]]))
 
 # %% check_merge_heads
@@ -320,7 +320,7 @@ class MultiHeadAttentionLoop(nn.Module):
         ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # MultiHeadAttentionLoop(6, 2)
 # MultiHeadAttentionLoop(6, 2)(torch.randn(1, 4, 6))
 
@@ -423,7 +423,7 @@ class MultiHeadAttention(nn.Module):
         ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # layer = MultiHeadAttention(2, 2, bias=False)
 # print(layer.state_dict().keys())
 
@@ -480,7 +480,7 @@ def fuse(loop):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # loop, x = MultiHeadAttentionLoop(6, 3), torch.randn(2, 4, 6)
 # (fuse(loop)(x)[0] - loop(x)[0]).abs().max()
 
@@ -545,7 +545,7 @@ def from_torch(module):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # theirs, x = nn.MultiheadAttention(6, 3, batch_first=True), torch.randn(2, 4, 6)
 # (from_torch(theirs)(x)[0] - theirs(x, x, x)[0]).abs().max()
 

@@ -243,7 +243,7 @@ class FeedForward(nn.Module):
         ### END SOLUTION
 
 # %%
-# Yours to play with. Write the class, then take the # away.
+# For your own experiments. Write the class, then take the # away.
 # FeedForward(4, 16)(torch.randn(1, 3, 4))
 
 # %% check_FeedForward
@@ -322,7 +322,7 @@ class EncoderLayer(nn.Module):
         ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # EncoderLayer(4, 2, 16)(torch.randn(1, 3, 4))
 
 # %% check_EncoderLayer
@@ -411,7 +411,7 @@ class DecoderLayer(nn.Module):
         ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # DecoderLayer(4, 2, 16)(torch.randn(1, 3, 4), torch.randn(1, 5, 4))
 
 # %% check_DecoderLayer
@@ -505,7 +505,7 @@ class TinyGPT(nn.Module):
         ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # model = TinyGPT(vocab_size=5, d_model=8, num_heads=2, num_layers=2, max_len=6)
 # model(torch.tensor([[1, 2, 3]])).shape
 
@@ -563,7 +563,7 @@ def generate(model, prompt, num_new_tokens):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # generate(model, torch.tensor([[1, 2, 3]]), 5)
 
 # %% check_generate

@@ -170,7 +170,7 @@ def previous_token_score(A):
     ### END SOLUTION
 
 # %%
-# Yours to play with. Write the function, then take the # away.
+# For your own experiments. Write the function, then take the # away.
 # previous_token_score(torch.tensor([[[1.0, 0, 0], [0.9, 0.1, 0], [0.2, 0.7, 0.1]]]))
 
 # %% check_previous_token_score
@@ -218,7 +218,7 @@ def effective_rank(A, energy=0.9):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # effective_rank(torch.diag(torch.tensor([3.0, 2, 1]))), effective_rank(torch.eye(10))
 
 # %% check_effective_rank
@@ -277,7 +277,7 @@ def ablate_head(layer, head):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # layer, x = MultiHeadAttention(4, 2), torch.randn(1, 3, 4)
 # layer(x)[0] - ablate_head(layer, 0)(x)[0]
 
@@ -319,7 +319,7 @@ def head_importance(layer, loss):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # layer, x = MultiHeadAttention(4, 2), torch.randn(1, 3, 4)
 # head_importance(layer, lambda layer: layer(x)[0].square().mean())
 

@@ -153,7 +153,7 @@ def attention_flops(n, d_model, num_heads):
     ### END SOLUTION
 
 # %%
-# Yours to play with. Write the function, then take the # away.
+# For your own experiments. Write the function, then take the # away.
 # attention_flops(2, 4, 2)
 
 # %% check_attention_flops
@@ -204,7 +204,7 @@ def attention_bytes(n, d_model, num_heads, bytes_per_value):
     ### END SOLUTION
 
 # %%
-# Yours to play with. How many gigabytes are needed for 100,000 tokens, 32 heads and float16?
+# For your own experiments. How many gigabytes are needed for 100,000 tokens, 32 heads and float16?
 # attention_bytes(2, 4, 2, 2)
 
 # %% check_attention_bytes
@@ -245,7 +245,7 @@ def parameter_count(d_model, bias=True):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # parameter_count(2), parameter_count(2, bias=False)
 
 # %% check_parameter_count
@@ -284,7 +284,7 @@ def crossover_length(d_model):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # crossover_length(4)
 
 # %% check_crossover_length
@@ -345,7 +345,7 @@ def fit_exponent(lengths, seconds):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # fit_exponent([1, 2, 4], [3, 12, 48]), fit_exponent([1, 2, 4], [3, 12, 96])
 
 # %% check_fit_exponent
@@ -406,7 +406,7 @@ def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # decode_bytes(2, 3, 1, 8, 2, 2, 10, 2)
 
 # %% check_decode_bytes
@@ -453,7 +453,7 @@ def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_seco
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # least_seconds(600, 200, 100, 50)
 
 # %% check_least_seconds
@@ -499,7 +499,7 @@ def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # critical_batch(100, 50, 4)
 
 # %% check_critical_batch
@@ -567,7 +567,7 @@ def largest_batch(context, model, machine, seconds):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # model = dict(num_layers=1, d_model=8, num_kv_heads=2, d_head=2, num_parameters=10, bytes_per_number=2)
 # machine = dict(memory_bytes=200, operations_per_second=100, bytes_per_second=50)
 # largest_batch(3, model, machine, 10), largest_batch(3, model, machine, 3)

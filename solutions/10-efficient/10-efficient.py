@@ -201,7 +201,7 @@ def chunked_attention(Q, K, V, chunk_size, causal=False):
     ### END SOLUTION
 
 # %%
-# Yours to play with. Write the function, then take the # away.
+# For your own experiments. Write the function, then take the # away.
 # Q, K, V = torch.randn(3, 5, 4)
 # chunked_attention(Q, K, V, 2) - full_attention(Q, K, V)
 
@@ -265,7 +265,7 @@ def local_attention(Q, K, V, window):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # Q, K, V = torch.randn(3, 5, 4)
 # local_attention(Q, K, V, 4) - full_attention(Q, K, V)
 
@@ -321,7 +321,7 @@ def linear_attention(Q, K, V):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # linear_attention(torch.tensor([[5.0]]), torch.tensor([[0.0], [1]]), torch.tensor([[6.0], [3]]))
 
 # %% check_linear_attention
@@ -374,7 +374,7 @@ def causal_linear_attention(Q, K, V):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # K, V = torch.tensor([[0.0], [1], [0]]), torch.tensor([[6.0], [3], [8]])
 # causal_linear_attention(K, K, V)
 
@@ -423,7 +423,7 @@ def grouped_query_attention(Q, K, V):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # grouped_query_attention(torch.randn(1, 4, 3, 2), torch.randn(1, 2, 5, 2), torch.randn(1, 2, 5, 6)).shape
 
 # %% check_grouped_query_attention
@@ -489,7 +489,7 @@ class KVCache:
         ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # cache = KVCache()
 # cache.append(torch.randn(1, 2, 3, 4), torch.randn(1, 2, 3, 4))
 # cache.append(torch.randn(1, 2, 1, 4), torch.randn(1, 2, 1, 4))[0].shape
@@ -550,7 +550,7 @@ def merge(first, second):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # S, V = torch.randn(3, 6), torch.randn(6, 2)
 # m, l, u = merge(part(S[:, :4], V[:4]), part(S[:, 4:], V[4:]))
 # u / l[:, None] - S.softmax(-1) @ V

@@ -279,7 +279,7 @@ def chunked_attention_memory(chunked_attention, draw):
 
 @check(weight=2, needs=[chunked_attention_causal, chunked_attention_memory])
 def chunked_attention_memory_causal(chunked_attention, draw):
-    """In the causal case, does not hold a mask of all pairs either."""
+    """In the causal case, does not store a mask of all pairs either."""
     expect_small(chunked_attention, draw, CHUNK, True)
 
 

@@ -198,7 +198,7 @@ def flash_attention_forward(q, k, v, causal=False):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # flash_attention_forward(*torch.randn(3, 1, 1, 5, 16))
 
 # %% check_flash_attention_forward

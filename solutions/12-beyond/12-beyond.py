@@ -160,7 +160,7 @@ def patches(images, size):
 
 
 # %%
-# Yours to play with. Write the function, then take the # away.
+# For your own experiments. Write the function, then take the # away.
 # patches(torch.arange(8.0).reshape(1, 1, 2, 4), 2)
 
 # %% check_patches
@@ -217,7 +217,7 @@ def unpatch(tokens, size, channels, height):
 
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # unpatch(torch.tensor([[[0.0, 1, 4, 5], [2, 3, 6, 7]]]), 2, 1, 2)
 
 # %% check_unpatch
@@ -276,7 +276,7 @@ def with_places(tokens, cls, by_row, by_column):
 
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # rows, columns = torch.tensor([[10.0], [20]]), torch.tensor([[1.0], [2], [3]])
 # with_places(torch.zeros(1, 6, 1), torch.tensor([7.0]), rows, columns).flatten()
 
@@ -332,7 +332,7 @@ def grid_rotary(X, rows, columns):
 
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # quarter = torch.tensor([torch.pi / 2])
 # grid_rotary(torch.tensor([[3.0, 1, 2, 5]]), quarter, 2 * quarter)
 
@@ -386,7 +386,7 @@ def multimodal_mask(kinds):
 
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # multimodal_mask(["text", "image", "image", "text", "image"]).int()
 
 # %% check_multimodal_mask
