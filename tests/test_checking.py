@@ -184,7 +184,7 @@ def test_expect_raises_wants_the_right_kind():
     assert held == []
     message, held = failure(expect_raises, [ValueError], Subject("f", {}.__getitem__), 7, because="no key")
     assert message == "f should raise ValueError for 7 (no key), and raised KeyError: 7"
-    assert held == ["the mistake is noticed"]
+    assert held == ["the function raises an error"]
     assert str(shapes(())) == ""
 
 
@@ -1118,7 +1118,7 @@ GERMAN = {
     "the result": "dem Ergebnis",
     "the shape {shape} is right": "die Form {shape} stimmt",
     "None (is a `return` missing?)": "None (fehlt ein `return`?)",
-    "{what} should be an array, and is {found}.": "{found} steht in {what}, wo ein Array hingehört.",
+    "Expected {what} to be an array, got {found}.": "{found} steht in {what}, wo ein Array hingehört.",
     "Each entry is twice as large.": "Jeder Eintrag ist doppelt so groß。",
     "The shape of `A` is kept.": "Die Form von `A` bleibt.",
     "for {checks}": "auf {checks}",

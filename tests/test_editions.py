@@ -537,7 +537,7 @@ def test_what_the_engine_says_is_found():
 def test_texts_that_a_loop_goes_through_are_found():
     """Relations name what they found by such texts: of a table, of pairs, and no others."""
     engine = translations.of_engine()
-    assert {"squared", "in logarithms", "on the diagonal", "where 0 is expected", "the root of the expected one"} < {
+    assert {"squared", "with `log` applied", "on the diagonal", "where 0 is expected", "the square root of the expected one"} < {
         text for text in engine if isinstance(text, str)
     }
     assert "1 / ln 2" not in engine

@@ -306,7 +306,7 @@ def in_place(Q, K):
         (
             lambda Q, K: np.einsum("...qd,...kd->...qk", Q, K) if Q.ndim < 3 else np.sin(Q @ np.swapaxes(K, -1, -2)),
             "batch",
-            "Each sequence on its own is right, and the batch of them is not.",
+            "Each sequence on its own is right, but the batch is not.",
         ),
         (
             lambda Q, K: np.einsum("...qd,...kd->...qk", Q, K),

@@ -183,7 +183,7 @@ def expect_array(
     """Fail unless `got` is an array of numbers with this shape and this dtype (where given); return it plain."""
     array = as_array(got)
     if array is None or not hasattr(got, "shape"):
-        message = "{what} should be an array, and is {found}."
+        message = "Expected {what} to be an array, got {found}."
         raise Failed(Message(message, what=what, found=describe(got)), explained=True)
     if shape is not None and array.shape != tuple(shape):
         held = []
@@ -192,14 +192,14 @@ def expect_array(
             held = [Message("the number of axes ({count}) is right", count=array.ndim)]
             if same:
                 held.append(Message("the size of axis {axes} is right", axes=", ".join(same)))
-        message = "{what} should have shape {expected}, and has {got}."
+        message = "Expected {what} to have shape {expected}, got {got}."
         failure = Failed(
             Message(message, what=what, expected=str(tuple(shape)), got=str(array.shape)), held, explained=True
         )
         failure.shapes = tuple(shape), array.shape
         raise failure
     if dtype is not None and array.dtype != np.dtype(dtype):
-        message = "{what} should have dtype {expected}, and has {got}."
+        message = "Expected {what} to have dtype {expected}, got {got}."
         held = [_shape_held(array)] if shape is not None else []
         failure = Failed(
             Message(message, what=what, expected=str(np.dtype(dtype)), got=str(array.dtype)), held, explained=True
@@ -214,11 +214,11 @@ def expect_tensor(
 ) -> Any:
     """Do as `expect_array`, for a tensor of torch and a dtype of torch's."""
     if not hasattr(type(got), "detach"):
-        message = "{what} should be a tensor, and is {found}."
+        message = "Expected {what} to be a tensor, got {found}."
         raise Failed(Message(message, what=what, found=describe(got)), explained=True)
     array = expect_array(got, shape, what=what)
     if dtype is not None and got.dtype != dtype:
-        message = "{what} should have dtype {expected}, and has {got}."
+        message = "Expected {what} to have dtype {expected}, got {got}."
         held = [_shape_held(array)] if shape is not None else []
         names = [str(kind).removeprefix("torch.") for kind in (dtype, got.dtype)]
         raise Failed(Message(message, what=what, expected=names[0], got=names[1]), held, explained=True)
@@ -284,17 +284,17 @@ def expect_by_hand(got: Any, expected: Any, hint: str | Message = "") -> None:
     if numbers is None or numbers.size != expected.size:
         wanted = counted("{count} number", "{count} numbers", expected.size)
         if numbers is None and has_text(got):
-            no_text = "The answer should be {wanted}, not text: write it without quotation marks."
+            no_text = "Expected {wanted}, got text. Write the answer without quotation marks."
             raise Failed(Message(no_text, wanted=wanted), explained=True)
         found = describe(got) if numbers is None else counted("{count} number", "{count} numbers", numbers.size)
         raise Failed(
-            Message("The answer should be {wanted}, and is {found}.", wanted=wanted, found=found), explained=True
+            Message("Expected {wanted}, got {found}.", wanted=wanted, found=found), explained=True
         )
     right = np.abs(numbers - expected.ravel()) <= BY_HAND
     if right.all():
         return
     index = np.argwhere(~right.reshape(expected.shape))[0].tolist()
-    template = "The number at {index} is not right: {got}." if index else "The number is not right: {got}."
+    template = "The number at index {index} is wrong: {got}." if index else "The number is wrong: {got}."
     message = Message(template, index=str(index), got=f"{numbers[~right][0]:.4g}")
     count = int(right.sum())
     held = counted(
@@ -315,7 +315,7 @@ def expect_tuple(result: Any, names: Sequence[str]) -> list[Any]:
         What to call the parts: "QKV" is short for ("Q", "K", "V").
     """
     if not isinstance(result, (tuple, list)) or len(result) != len(names):
-        message = "The result should be a tuple of {count} arrays, ({names}), and is {found}."
+        message = "Expected a tuple of {count} arrays, ({names}), got {found}."
         found = describe(result)
         raise Failed(Message(message, count=len(names), names=", ".join(names), found=found), explained=True)
     return [expect_array(part, what=name) for part, name in zip(result, names, strict=True)]
@@ -390,8 +390,8 @@ def expect_unchanged(subject: "Subject | Module", names: Sequence[str], *argumen
     for name, after, before in zip(names, subject.calls[-1].arguments, arguments, strict=True):
         if not np.array_equal(np.asarray(after), np.asarray(before)):
             message = (
-                "The argument {name} was changed in place. Whoever called still needs it: "
-                "compute a new array, and avoid +=, -= and out= on arguments."
+                "The argument {name} was changed in place, but the caller still needs it. "
+                "Compute a new array, and avoid +=, -= and out= on arguments."
             )
             failure = Failed(Message(message, name=name), explained=True)
             failure.compared, failure.changed = (np.asarray(before), np.asarray(after)), str(name)
@@ -421,14 +421,14 @@ def expect_raises(
     }
     if error is None:
         message = (
-            "{function} should raise {wanted} for {shapes} ({because}), and returned {found}: "
-            "the caller would never learn of the mistake."
+            "{function} should raise {wanted} for {shapes} ({because}), but returned {found}. "
+            "The caller would not notice the mistake."
         )
         raise Failed(Message(message, **values, found=describe(subject.calls[-1].result)), explained=True)
-    message = "{function} should raise {wanted} for {shapes} ({because}), and raised {kind}: {error}"
+    message = "{function} should raise {wanted} for {shapes} ({because}), but raised {kind}: {error}"
     raise Failed(
         Message(message, **values, kind=type(error).__name__, error=said(error)),
-        [Message("the mistake is noticed")],
+        [Message("the function raises an error")],
         explained=True,
     )
 

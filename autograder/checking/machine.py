@@ -14,14 +14,14 @@ from .words import Message
 
 PERSON = "person"
 LACKS = {
-    "gpu": Message("It needs a GPU that torch can use, and there is none here."),
-    "triton": Message("It needs Triton, which is for Linux and is not installed here."),
-    "bf16": Message("It needs a GPU on which Triton's kernels compute in bfloat16, and there is none here."),
-    "compile": Message("It needs `torch.compile`, which does not run here."),
+    "gpu": Message("This check needs a GPU that PyTorch can use, and there is none here."),
+    "triton": Message("This check needs Triton, which runs on Linux and is not installed here."),
+    "bf16": Message("This check needs a GPU on which Triton kernels compute in bfloat16, and there is none here."),
+    "compile": Message("This check needs `torch.compile`, which does not run here."),
 }
 """What `on=` may name, each with what is said where the machine does not have it."""
 
-FAULTY = "It needs {what}, and here the course's own code for that does not work either: {reason}"
+FAULTY = "This check needs {what}, but the course's own code for it fails here as well: {reason}"
 
 NAMES = {
     "gpu": Message("a GPU"),

@@ -129,15 +129,15 @@ def expect_held(subject: Subject, most: int, *arguments: Any) -> Any:
         return result
     size, shape, dtype, line = told
     message = Message(
-        "{function} held {held} MB at once beyond its inputs, of shape {shapes}; {most} MB are enough.",
+        "{function} held {held} MB at once beyond its inputs of shape {shapes}; {most} MB are enough.",
         function=subject.name,
         shapes=shapes(arguments),
         held=f"{size / 1e6:.1f}",
         most=f"{most / 1e6:.1f}",
     )
     if shape:
-        largest = Message("Its largest tensor was {shape} of {dtype}", shape=str(shape), dtype=dtype)
-        template = "{message} {largest}, in the line `{line}`." if line else "{message} {largest}."
+        largest = Message("Its largest tensor had shape {shape} and dtype {dtype}", shape=str(shape), dtype=dtype)
+        template = "{message} {largest}; it is created in the line `{line}`." if line else "{message} {largest}."
         message = Message(template, message=message, largest=largest, line=line)
     raise Failed(message, explained=True)
 
@@ -152,4 +152,4 @@ def _as_told(told: Any) -> tuple[Any, int, tuple[int, ...], str, str]:
         if type(size) is int and size >= 0 and sizes and type(dtype) is str and type(line) is str:
             line = "".join(letter for letter in line if letter.isprintable() and letter != "`")[:MOST_LINE]
             return result, size, tuple(shape), dtype[:20], line
-    raise TypeError("what it holds could not be counted")
+    raise TypeError("its memory could not be counted")

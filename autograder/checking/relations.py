@@ -78,7 +78,7 @@ def negated(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     if equal(g, -e):
         yield (
             "negated",
-            Message("Each element of {what} is the expected one with the other sign.", what=mismatch.what),
+            Message("Each element of {what} has the opposite sign.", what=mismatch.what),
         )
 
 
@@ -139,7 +139,7 @@ def multiple(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Every element is multiplied by one number, which differs from draw to draw."""
     factor = _factor(e, g)
     if factor:
-        message = "All elements of {what} are the same multiple of the expected ones: here {factor} times as large."
+        message = "All elements of {what} are off by the same factor, here {factor}."
         yield "times", Message(message, what=mismatch.what, factor=f"{factor:.4g}")
 
 
@@ -159,7 +159,7 @@ def transposed(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         if equal(g, e.transpose(order)) and not equal(e.transpose(order), e):
             back = tuple(axis - e.ndim for axis in order)
             last = back == (*range(-e.ndim, -2), -1, -2)
-            text = "Transposed, {what} is right." if last else "With its axes in another order, {what} is right."
+            text = "The transpose of {what} is right." if last else "The axes of {what} are in the wrong order."
             yield ("order", back), Message(text, what=mismatch.what)
 
 
@@ -168,7 +168,7 @@ def reversed_along(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The order along one axis is turned round."""
     for axis in range(-e.ndim, 0):
         if e.shape[axis] > 2 and equal(g, np.flip(e, axis)):
-            message = "Along axis {axis}, {what} is the expected one in reverse order."
+            message = "Along axis {axis}, {what} is in reverse order."
             yield ("reversed", axis), Message(message, axis=axis, what=mismatch.what)
 
 
@@ -183,7 +183,7 @@ def rolled(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             wanted, came = np.moveaxis(e, axis, 0), np.moveaxis(g, axis, 0)
             kept = (came[by:], wanted[:-by]) if by > 0 else (came[:by], wanted[-by:])
             if equal(*kept) and not any(equal(wanted[n:], wanted[:-n]) for n in {1, abs(by)}):
-                message = "Along axis {axis}, {what} is the expected one, shifted by {by}."
+                message = "Along axis {axis}, {what} is shifted by {by}."
                 yield ("rolled", axis, by), Message(message, axis=axis, what=mismatch.what, by=by)
 
 
@@ -197,7 +197,7 @@ def first_for_all(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             and equal(g, np.broadcast_to(first, e.shape))
             and not equal(e, np.broadcast_to(first, e.shape))
         ):
-            message = "Each {place} of {what} equals the first one expected."
+            message = "Each {place} of {what} equals the first expected {place}."
             yield ("first", axis), Message(message, place=_place(axis, e.ndim), what=mismatch.what)
 
 
@@ -212,7 +212,7 @@ def same_for_all(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             and equal(g, first)
             and not equal(e, np.broadcast_to(np.take(e, [0], axis), e.shape))
         ):
-            message = "Each {place} of {what} is the same, and they should differ."
+            message = "Each {place} of {what} is the same, but they should differ."
             yield ("same", axis), Message(message, place=_place(axis, e.ndim), what=mismatch.what)
 
 
@@ -234,7 +234,7 @@ def first_alone(mismatch: Mismatch, e: Any, g: Any) -> Claims:
                 continue
             for one in (np.take(e, index, axis), np.take(e, [index], axis)):
                 if g.shape != e.shape and equal(g, one):
-                    message = "Only the {which} {place} of what is expected came."
+                    message = "Got only the {which} {place} of the expected result."
                     yield (name, axis), Message(message, which=NAMES[name], place=_place(axis, e.ndim))
 
 
@@ -246,7 +246,7 @@ def reduced(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             continue
         for name, made in (("sum", e.sum(axis, keepdims=True)), ("mean", e.mean(axis, keepdims=True))):
             if any(equal(g, array) for array in (made, made.squeeze(axis), np.broadcast_to(made, e.shape))):
-                message = "Instead of {what} came the {name} of what is expected, over axis {axis}."
+                message = "Each element of {what} is the {name} of the expected ones over axis {axis}."
                 yield (name, axis), Message(message, what=mismatch.what, name=NAMES[name], axis=axis)
 
 
@@ -260,7 +260,7 @@ def unreduced(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             continue
         for name, made in (("sum", g.sum(axis)), ("mean", g.mean(axis))):
             if equal(made, e):
-                message = "There is one axis more, and the {name} of {what} over axis {axis} is right."
+                message = "There is one axis too many: the {name} of {what} over axis {axis} is right."
                 yield (name, axis), Message(message, what=mismatch.what, name=NAMES[name], axis=axis)
 
 
@@ -273,7 +273,7 @@ def diagonal(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         and g.shape[0] == g.shape[1] > 1
         and equal(np.moveaxis(np.diagonal(g), -1, 0), e)
     ):
-        message = "There is one axis more, and where the first two indices agree, {what} is right."
+        message = "There is one axis too many: where the first two indices are equal, {what} is right."
         yield "diagonal", Message(message, what=mismatch.what)
 
 
@@ -281,7 +281,7 @@ def diagonal(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 def reshaped(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The numbers are right, in their order; the axes are others."""
     if g.shape != e.shape and g.size == e.size and equal(g.ravel(), e.ravel()):
-        message = "The elements of {what} are right, and in the right order; the axes are not."
+        message = "The elements of {what} are right and in the right order, but the shape is wrong."
         yield "reshaped", Message(message, what=mismatch.what)
 
 
@@ -291,11 +291,11 @@ def unnormalised(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     for axis in range(-e.ndim, 0):
         total = g.sum(axis, keepdims=True)
         if e.shape[axis] > 1 and np.abs(total).min() > 0 and equal(g / total, e):
-            message = "Divided by its sums over axis {axis}, {what} is what is expected."
+            message = "Divided by its sums over axis {axis}, {what} would be right."
             yield ("divide", axis), Message(message, axis=axis, what=mismatch.what)
         powers = np.exp(g - g.max(axis, keepdims=True))
         if e.shape[axis] > 1 and equal(powers / powers.sum(axis, keepdims=True), e):
-            message = "The softmax of {what} over axis {axis} is what is expected."
+            message = "The softmax of {what} over axis {axis} would be right."
             yield ("softmax", axis), Message(message, axis=axis, what=mismatch.what)
 
 
@@ -308,10 +308,10 @@ def normalised(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         total = e.sum(axis, keepdims=True)
         powers = np.exp(e - e.max(axis, keepdims=True))
         if np.abs(total).min() > CLOSE and equal(g, e / total):
-            message = "Instead of {what} came what is expected, divided by its sums over axis {axis}."
+            message = "Each element of {what} is the expected one divided by the sum over axis {axis}."
             yield ("divided", axis), Message(message, what=mismatch.what, axis=axis)
         if equal(g, powers / powers.sum(axis, keepdims=True)):
-            message = "Instead of {what} came the softmax, over axis {axis}, of what is expected."
+            message = "The elements of {what} are the softmax of the expected ones over axis {axis}."
             yield ("softmax of", axis), Message(message, what=mismatch.what, axis=axis)
 
 
@@ -327,15 +327,15 @@ def sums(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         return
     for axis in range(-e.ndim, -1):
         if _sum_to_one(g, axis) and not _sum_to_one(g, -1):
-            message = "The sums of {what} over axis {axis} are 1; they should be 1 over axis {wanted}."
+            message = "The sums of {what} are 1 over axis {axis}, but should be 1 over axis {wanted}."
             yield ("sums", axis), Message(message, what=mismatch.what, axis=axis, wanted=-1)
     if not _sum_to_one(g, -1):
         total = g.sum(-1)
         if equal(total, np.full_like(total, total.flat[0])) and abs(total.flat[0] - 1) > 10 * CLOSE:
-            message = "The rows of {what} sum to {total}; they should sum to 1."
+            message = "The rows of {what} sum to {total}, but should sum to 1."
             yield ("sum", f"{total.flat[0]:.3g}"), Message(message, what=mismatch.what, total=f"{total.flat[0]:.4g}")
     if g.ndim > 1 and equal(g.sum((-2, -1)), np.ones(g.shape[:-2])) and (g > -CLOSE).all():
-        message = "All of {what} sums to 1; each row should."
+        message = "All elements of {what} together sum to 1, but each row should sum to 1."
         yield "all", Message(message, what=mismatch.what)
 
 
@@ -349,30 +349,30 @@ def rows_scaled(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         factor = (e * g).sum(axis, keepdims=True) / size
         if (np.abs(factor - 1) > CLOSE).mean() > 0.5 and np.abs(factor).min() > CLOSE and equal(g, factor * e):
             place = _place(-2 if axis == -1 else -1, e.ndim)
-            message = "Each {place} of {what} is a multiple of the expected one, by a factor of its own."
+            message = "Each {place} of {what} is the expected one times a factor of its own."
             yield ("rows scaled", axis), Message(message, place=place, what=mismatch.what)
         offset = (g - e).mean(axis, keepdims=True)
         if (np.abs(offset) > 10 * CLOSE * np.abs(e).max()).mean() > 0.5 and equal(g, e + offset):
             place = _place(-2 if axis == -1 else -1, e.ndim)
-            message = "Each {place} of {what} is the expected one plus a number of its own."
+            message = "Each {place} of {what} is the expected one plus a constant of its own."
             yield ("rows shifted", axis), Message(message, place=place, what=mismatch.what)
 
 
 TRANSFORMS: dict[str, Callable[[Any], Any]] = {
-    "one minus the expected one": lambda e: 1 - e,
-    "one divided by the expected one": lambda e: 1 / e,
-    "the expected one without its sign": np.abs,
+    "1 minus the expected one": lambda e: 1 - e,
+    "1 divided by the expected one": lambda e: 1 / e,
+    "the absolute value of the expected one": np.abs,
     "the square of the expected one": np.square,
-    "the root of the expected one": np.sqrt,
+    "the square root of the expected one": np.sqrt,
     "the exponential of the expected one": np.exp,
     "the logarithm of the expected one": np.log,
     "the exponential of the expected one, minus 1": np.expm1,
-    "the expected one without its decimals": np.trunc,
-    "the expected one rounded to a whole number": np.round,
+    "the expected one truncated to an integer": np.trunc,
+    "the expected one rounded to an integer": np.round,
     "the expected one rounded down": np.floor,
-    "the expected one where that is positive, and 0 elsewhere": lambda e: np.maximum(e, 0),
+    "the expected one where it is positive, and 0 elsewhere": lambda e: np.maximum(e, 0),
     "the sign of the expected one": np.sign,
-    "1 where something but 0 is expected, and 0 elsewhere": lambda e: (e != 0) * 1.0,
+    "1 where a nonzero number is expected, and 0 elsewhere": lambda e: (e != 0) * 1.0,
     "the expected one plus 1": lambda e: e + 1,
     "the expected one minus 1": lambda e: e - 1,
 }
@@ -398,7 +398,7 @@ def in_other_dtype(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         if (np.abs(g - e) <= 2.0**-10 * np.abs(e)).all() and np.array_equal(g, g.astype(np.float16)):
             yield (
                 "float16",
-                Message("Only three digits of {what} are right, as many as float16 has.", what=mismatch.what),
+                Message("Only three digits of {what} are right, the precision of float16.", what=mismatch.what),
             )
 
 
@@ -410,7 +410,7 @@ def reordered(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         if e.shape[axis] < 3 or (np.diff(ordered, axis=axis) <= CLOSE * np.abs(e).max()).mean() > 0.05:
             continue  # of equal numbers any order is another one
         if equal(np.sort(g, axis), ordered):
-            message = "Along axis {axis}, {what} has the expected numbers, in another order."
+            message = "Along axis {axis}, {what} has the expected numbers in the wrong order."
             yield ("reordered", axis), Message(message, axis=axis, what=mismatch.what)
 
 
@@ -419,10 +419,10 @@ def cumulated(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The running sums of the expected numbers came, or the other way round."""
     for axis in range(-e.ndim, 0):
         if e.shape[axis] > 2 and equal(g, np.cumsum(e, axis)):
-            message = "Instead of {what} came its running sums along axis {axis}."
+            message = "The elements of {what} are the cumulative sums of the expected ones along axis {axis}."
             yield ("running", axis), Message(message, what=mismatch.what, axis=axis)
         if e.shape[axis] > 2 and equal(e, np.cumsum(g, axis)):
-            message = "The running sums of {what} along axis {axis} are what is expected."
+            message = "The cumulative sums of {what} along axis {axis} would be right."
             yield ("running of", axis), Message(message, what=mismatch.what, axis=axis)
 
 
@@ -464,7 +464,7 @@ def symmetric(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     if e.ndim > 1 and e.shape[-1] == e.shape[-2] > 2:
         turned = np.swapaxes(g, -1, -2)
         if equal(g, turned) and not equal(e, np.swapaxes(e, -1, -2)) and np.ptp(g) > CLOSE * np.abs(g).max():
-            yield "symmetric", Message("What came is symmetric, and should not be.")
+            yield "symmetric", Message("The result is symmetric, but should not be.")
 
 
 @same_shape
@@ -503,18 +503,18 @@ def only_there(mismatch: Mismatch, e: Any, g: Any) -> Claims:
                 )
         until = int(good.argmin())
         if 1 < until < n and not good[until:].any():
-            text = "Along axis {axis}, {what} is right up to index {last}, and wrong from {until} on."
+            text = "Along axis {axis}, {what} is right up to index {last} and wrong from index {until} on."
             yield ("until", axis), Message(text, axis=axis, what=mismatch.what, last=until - 1, until=until)
         begin = n - int(good[::-1].argmin())
         if 0 < begin < n - 1 and not good[:begin].any():
-            text = "Along axis {axis}, {what} is wrong before index {begin}, and right from there on."
+            text = "Along axis {axis}, {what} is wrong before index {begin} and right from there on."
             yield ("from", axis), Message(text, axis=axis, what=mismatch.what, begin=begin)
         if n > 3 and ((good[::2].all() and not good[1::2].any()) or (good[1::2].all() and not good[::2].any())):
             parity = Message("odd") if good[0] else Message("even")
-            text = "Only at {which} indices of axis {axis} is {what} wrong."
+            text = "Along axis {axis}, {what} is wrong only at {which} indices."
             yield ("every other", axis, bool(good[0])), Message(text, which=parity, axis=axis, what=mismatch.what)
         if bad.any() and (good | bad).all() and not good.all():
-            text = "Each {place} of {what} is right as a whole or wrong as a whole: {count} of {size} are wrong."
+            text = "Each {place} of {what} is either completely right or completely wrong (wrong: {count} of {size})."
             yield (
                 ("whole", axis),
                 Message(text, place=_place(axis, e.ndim), what=mismatch.what, count=int(bad.sum()), size=n),
@@ -528,7 +528,7 @@ def only_there(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             ("below the diagonal", j < i),
         ):
             if right[~where].all() and not right[where].any():
-                yield text, Message("Only {where} is {what} wrong.", what=mismatch.what, where=Message(text))
+                yield text, Message("Only the elements {where} of {what} are wrong.", what=mismatch.what, where=Message(text))
 
 
 @same_shape
@@ -539,12 +539,12 @@ def by_value(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         return
     for text, where in (
         ("where 0 is expected", e == 0),
-        ("where something but 0 is expected", e != 0),
+        ("where a nonzero number is expected", e != 0),
         ("where a negative number is expected", e < 0),
         ("where a positive number is expected", e > 0),
     ):
         if np.array_equal(wrong, where):
-            yield text, Message("Exactly {where}, {what} is wrong.", what=mismatch.what, where=Message(text))
+            yield text, Message("The elements of {what} are wrong exactly {where}.", what=mismatch.what, where=Message(text))
     if wrong.any() and not g[wrong].any():
         yield "zeros", Message("The wrong elements of {what} are all 0.", what=mismatch.what)
 
@@ -554,16 +554,16 @@ def another_part(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """What is expected of another part of the result, or an argument as it was, came."""
     for name, part in mismatch.parts.items():
         if part is not mismatch.expected and equal(g, part.astype(float)) and not equal(part.astype(float), e):
-            yield ("part", name), Message("As {what} came what {name} should be.", what=mismatch.what, name=name)
+            yield ("part", name), Message("The values of {what} are those expected for {name}.", what=mismatch.what, name=name)
     if mismatch.changed and any(equal(g, array) for array in arrays_of(mismatch.result)):
-        yield "result", Message("The argument `{name}` has become the result.", name=mismatch.changed)
+        yield "result", Message("The argument `{name}` was overwritten with the result.", name=mismatch.changed)
     for name, argument in mismatch.arguments.items():
         if name == mismatch.changed:
             continue
         if isinstance(argument, np.ndarray) and argument.dtype.kind in "fiu" and equal(g, argument.astype(float)):
             yield (
                 ("argument", name),
-                Message("Instead of {what} came the argument `{name}`.", what=mismatch.what, name=name),
+                Message("The elements of {what} are those of the argument `{name}`.", what=mismatch.what, name=name),
             )
         elif (
             isinstance(argument, np.ndarray)
@@ -571,7 +571,7 @@ def another_part(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             and argument.ndim > 1
             and equal(g, np.swapaxes(argument, -1, -2).astype(float))
         ):
-            message = "Instead of {what} came the argument `{name}`, transposed."
+            message = "The elements of {what} are those of the argument `{name}`, transposed."
             yield ("turned", name), Message(message, what=mismatch.what, name=name)
 
 
@@ -581,8 +581,8 @@ OPERATIONS = {
     "`{one}` - `{other}`": np.subtract,
     "`{one}` / `{other}`": np.divide,
     "`{one}` @ `{other}`": np.matmul,
-    "`{one}` @ `{other}` transposed": lambda X, Y: X @ np.swapaxes(Y, -1, -2),
-    "`{one}` transposed @ `{other}`": lambda X, Y: np.swapaxes(X, -1, -2) @ Y,
+    "`{one}` @ transposed `{other}`": lambda X, Y: X @ np.swapaxes(Y, -1, -2),
+    "transposed `{one}` @ `{other}`": lambda X, Y: np.swapaxes(X, -1, -2) @ Y,
 }
 
 
@@ -601,14 +601,14 @@ def combined(mismatch: Mismatch, e: Any, g: Any) -> Claims:
                     message = Message(text, one=one, other=other)
                     yield (
                         (text, one, other),
-                        Message("Instead of {what} came {made}.", what=mismatch.what, made=message),
+                        Message("The elements of {what} are those of {made}.", what=mismatch.what, made=message),
                     )
     for name, X in arrays.items():
         for text, made in (
-            ("Instead of {what} came that plus `{name}`.", e + X if X.shape == e.shape else None),
-            ("Instead of {what} came that minus `{name}`.", e - X if X.shape == e.shape else None),
-            ("Instead of {what} came that times `{name}`.", e * X if X.shape == e.shape else None),
-            ("Instead of {what} came that divided by `{name}`.", e / X if X.shape == e.shape else None),
+            ("The elements of {what} are the expected ones plus `{name}`.", e + X if X.shape == e.shape else None),
+            ("The elements of {what} are the expected ones minus `{name}`.", e - X if X.shape == e.shape else None),
+            ("The elements of {what} are the expected ones times `{name}`.", e * X if X.shape == e.shape else None),
+            ("The elements of {what} are the expected ones divided by `{name}`.", e / X if X.shape == e.shape else None),
         ):
             if made is not None and name != mismatch.changed and equal(g, made):
                 yield (text, name), Message(text, what=mismatch.what, name=name)
@@ -636,7 +636,7 @@ def a_number(mismatch: Mismatch) -> Claims:
         return
     for text, function in TRANSFORMS.items():
         if abs(g - function(e)) <= CLOSE * abs(g):
-            yield text, Message("Instead of {what} came {text}.", what=mismatch.what, text=Message(text))
+            yield text, Message("The number in {what} is {text}.", what=mismatch.what, text=Message(text))
     for text in _named(g / e, mismatch.sizes):
         yield text, Message("The number is {text} times the expected one.", text=text)
 
@@ -656,9 +656,9 @@ def not_finite(mismatch: Mismatch) -> Claims:
     if gone.all():
         yield ("all", kind), Message("Every element of {what} is {kind}.", what=mismatch.what, kind=kind)
         return
-    for text, where in (("where 0 is expected", e == 0), ("where something but 0 is expected", e != 0)):
+    for text, where in (("where 0 is expected", e == 0), ("where a nonzero number is expected", e != 0)):
         if np.array_equal(gone, where):
-            message = "Exactly {where}, {what} is {kind}."
+            message = "The elements of {what} are {kind} exactly {where}."
             yield (text, kind), Message(message, what=mismatch.what, where=Message(text), kind=kind)
     for axis in range(-e.ndim, 0):
         others = tuple(other for other in range(e.ndim) if other != axis % e.ndim)
@@ -670,26 +670,26 @@ def not_finite(mismatch: Mismatch) -> Claims:
 
 
 MADE: dict[str, Callable[[Any], Any]] = {
-    "without its signs": np.abs,
-    "with the other sign": np.negative,
+    "in absolute values": np.abs,
+    "with the opposite sign": np.negative,
     "squared": np.square,
-    "in exponentials": np.exp,
-    "in logarithms": np.log,
-    "in degrees": np.degrees,
-    "in radians": np.radians,
+    "with `exp` applied": np.exp,
+    "with `log` applied": np.log,
+    "converted to degrees": np.degrees,
+    "converted to radians": np.radians,
     "doubled": lambda X: 2 * X,
     "halved": lambda X: X / 2,
     "divided by its sums over the last axis": lambda X: X / X.sum(-1, keepdims=True),
-    "divided by its lengths over the last axis": lambda X: X / np.sqrt((X * X).sum(-1, keepdims=True)),
+    "divided by its norms over the last axis": lambda X: X / np.sqrt((X * X).sum(-1, keepdims=True)),
     "passed through softmax": lambda X: _softmax(X, -1),
-    "passed through softmax over its rows": lambda X: _softmax(X, -2) if X.ndim > 1 else X,
-    "1 at the largest of each row and 0 elsewhere": lambda X: (X.max(-1, keepdims=True) == X) * 1.0,
-    "less its largest number of each row": lambda X: X - X.max(-1, keepdims=True),
-    "less its mean of each row": lambda X: X - X.mean(-1, keepdims=True),
-    "cut to whole numbers": np.trunc,
-    "cut to be 0 or more": lambda X: np.maximum(X, 0),
+    "passed through softmax over axis -2": lambda X: _softmax(X, -2) if X.ndim > 1 else X,
+    "set to 1 at the largest number of each row and 0 elsewhere": lambda X: (X.max(-1, keepdims=True) == X) * 1.0,
+    "minus the largest number of each row": lambda X: X - X.max(-1, keepdims=True),
+    "minus the mean of each row": lambda X: X - X.mean(-1, keepdims=True),
+    "truncated to integers": np.trunc,
+    "clipped at 0": lambda X: np.maximum(X, 0),
 }
-OF_WHOLE_NUMBERS = ("without its signs", "with the other sign", "doubled", "in degrees", "in radians")
+OF_WHOLE_NUMBERS = ("in absolute values", "with the opposite sign", "doubled", "converted to degrees", "converted to radians")
 BLOCKS = (8, 16, 32, 64, 128, 256, 512)
 
 
@@ -742,10 +742,10 @@ def _changed(arguments: Any, sizes: Any) -> Any:
         if name not in arrays:
             continue
         if argument.dtype.kind == "b":
-            yield ("not", name), Message("the opposite of `{one}`", one=name), {**arguments, name: ~argument}
+            yield ("not", name), Message("`{one}` inverted", one=name), {**arguments, name: ~argument}
             yield (
                 ("all", name),
-                Message("`{one}` True everywhere", one=name),
+                Message("`{one}` set to True everywhere", one=name),
                 {**arguments, name: np.ones_like(argument)},
             )
         elif argument.dtype.kind == "f":
@@ -768,7 +768,7 @@ def _changed(arguments: Any, sizes: Any) -> Any:
         if argument.ndim > 1:
             turned = np.swapaxes(argument, -1, -2)
             yield ("turned", name), Message("`{one}` transposed", one=name), {**arguments, name: turned}
-            message = Message("`{one}` reshaped where it is to be transposed", one=name)
+            message = Message("`{one}` reshaped instead of transposed", one=name)
             yield (
                 ("reshaped", name),
                 message,
@@ -780,13 +780,13 @@ def _changed(arguments: Any, sizes: Any) -> Any:
                     kept = np.arange(argument.shape[axis]) < block
                     cut = np.where(np.expand_dims(kept, list(range(1, -axis))), argument, 0)
                     message = Message(
-                        "`{one}` 0 from index {block} on, along axis {axis}", one=name, block=block, axis=axis
+                        "`{one}` set to 0 from index {block} on along axis {axis}", one=name, block=block, axis=axis
                     )
                     yield ("block", axis, block, name), message, {**arguments, name: cut}
             if argument.shape[axis] > 1:
                 first = np.broadcast_to(np.take(argument, [0], axis), argument.shape)
                 message = Message(
-                    "the first {place} of `{one}` in place of all", place=_place(axis, argument.ndim), one=name
+                    "the first {place} of `{one}` repeated for all", place=_place(axis, argument.ndim), one=name
                 )
                 yield ("first", axis, name), message, {**arguments, name: first}
                 message = Message("`{one}` in reverse order along axis {axis}", one=name, axis=axis)
@@ -844,7 +844,7 @@ def other_arguments(mismatch: Mismatch) -> Claims:
             held = equal(g, part) and not equal(part, wanted)
         if held and key not in seen:
             seen.append(key)
-            text = "What came as {what} is right for {arguments}."
+            text = "The values of {what} are those expected for {arguments}."
             yield key, Message(text, what=mismatch.what, arguments=message)
 
 
@@ -869,7 +869,7 @@ def each_alone(mismatch: Mismatch) -> Claims:
         ]
         if not any(equal(array, e[index].astype(float)) for array in arrays_of(mismatch.call(*alone))):
             return
-    yield "alone", Message("Each sequence on its own is right, and the batch of them is not.")
+    yield "alone", Message("Each sequence on its own is right, but the batch is not.")
 
 
 def always_one_dtype(mismatch: Mismatch) -> Claims:
@@ -889,7 +889,7 @@ def always_one_dtype(mismatch: Mismatch) -> Claims:
             return
         came.append(found[0])
     if len(set(came)) == 1:
-        yield came[0], Message("The dtype is {dtype} whatever that of the arguments is.", dtype=came[0])
+        yield came[0], Message("The dtype is {dtype} for every dtype of the arguments.", dtype=came[0])
     else:
         message = "The dtype is {half} for float16, {single} for float32 and {double} for float64."
         yield tuple(came), Message(message, half=came[0], single=came[1], double=came[2])
@@ -904,7 +904,7 @@ def shape_in_names(mismatch: Mismatch) -> Claims:
         named = {size: name for name, size in reversed(mismatch.sizes.items())}  # of equals, the first that was drawn
         if any(size in named for size in came):
             text, other = (_in_brackets([named.get(size, str(size)) for size in shape]) for shape in (came, wanted))
-            message = "In names of sizes, the shape is {came} and should be {wanted}."
+            message = "In terms of the sizes, the shape is {came}, but should be {wanted}."
             yield ("shape", text, other), Message(message, came=text, wanted=other)
 
 

@@ -154,7 +154,7 @@ class Subject:
         if call.error is None:
             return call.result
         if getattr(call.error, "ended", False):
-            message = Message("{function} did not come to an end: {error}", function=name, error=str(call.error))
+            message = Message("{function} did not finish: {error}", function=name, error=str(call.error))
             raise Failed(message, explained=True)
         values = {"function": name, "kind": type(call.error).__name__, "error": said(call.error)}
         if call.given:
@@ -339,7 +339,7 @@ def run_check(check: Check, under_test: Subject, seed: int) -> Attempt:
         if not under_test.calls:
             raise
         message = Message(
-            "{function} returned {found}, which does not work here: {error}",
+            "{function} returned {found}, which this check cannot use: {error}",
             function=under_test.name,
             found=describe(under_test.calls[-1].result),
             error=str(error),

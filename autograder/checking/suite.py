@@ -430,10 +430,10 @@ def _left_to_a_person(report: Report, helper: str) -> Report:
 def _unwritten(subject: str, function: Any) -> str | Message:
     """Return why there is nothing to check, or an empty string."""
     if function is None:
-        message = "{function} is not defined: run the cell that defines it, and see whether it ends in an error."
+        message = "{function} is not defined. Run the cell that defines it, and see whether it raises an error."
         return Message(message, function=subject)
     if not callable(function):
-        return Message("{function} should be a function, and is {found}.", function=subject, found=describe(function))
+        return Message("Expected {function} to be a function, got {found}.", function=subject, found=describe(function))
     return ""
 
 
