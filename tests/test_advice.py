@@ -321,4 +321,4 @@ def test_check_and_explain_speak_of_it(graded):
     assert "6 of 6 points" in printed and "advice, worth no points" in printed and "FAILED" not in printed
     shown = run(course, "explain", course.graded("natural", "01-toy").record, "--check", "refuses")
     assert "advice  refuses" in shown
-    assert "does here what these listed answers do: " in shown and "another shape stretched" in shown
+    assert "does the same here as these listed answers: " in shown and "another shape stretched" in shown

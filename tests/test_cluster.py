@@ -137,8 +137,8 @@ def test_without_dask_one_line_says_what_to_install(course, tmp_path):
         (["--cluster", "local:many"], "--cluster local:many names no number of workers"),
         (["--cluster", "local:0"], "--cluster local:0 names no number of workers"),
         (["--cluster", "local:2", "--jobs", "3"], "Leave out --jobs, or --cluster"),
-        (["--cluster", "tcp://127.0.0.1:9"], "There is no Dask scheduler to be reached at tcp://127.0.0.1:9"),
-        (["--cluster", "nonsense"], "There is no Dask scheduler to be reached at nonsense"),
+        (["--cluster", "tcp://127.0.0.1:9"], "No Dask scheduler can be reached at tcp://127.0.0.1:9"),
+        (["--cluster", "nonsense"], "No Dask scheduler can be reached at nonsense"),
     ],
 )
 def test_what_names_no_cluster_is_one_line(course, tmp_path, options, said):
@@ -360,7 +360,7 @@ def test_no_worker_is_waited_for_and_then_said(course, by_hand, tmp_path):
         course, tmp_path / "into", "--cluster", dask.address, status=1, DASK_AUTOGRADER__WAIT_FOR_WORKERS="1s"
     )
     assert "There is no worker at" in said and "waiting up to 1 s" in said
-    assert f"No worker came to the scheduler at {dask.address} in 1 seconds." in said
+    assert f"No worker connected to the scheduler at {dask.address} in 1 seconds." in said
     assert f"dask worker {dask.address}" in said and not (tmp_path / "into").exists()
 
 
@@ -515,7 +515,7 @@ def test_with_tls_only_who_has_a_certificate_grades(course, local, by_hand, encr
         dask = by_hand(protocol="tls")
         dask.start_worker()
     stranger = graded(course, tmp_path / "stranger", "--cluster", dask.address, status=1, **soon)
-    assert f"There is no Dask scheduler to be reached at {dask.address}" in stranger
+    assert f"No Dask scheduler can be reached at {dask.address}" in stranger
     plain = dask.address.replace("tls:", "tcp:")
     assert "no Dask scheduler to be reached" in graded(
         course, tmp_path / "stranger", "--cluster", plain, status=1, **soon
@@ -599,7 +599,7 @@ def test_when_the_last_gpu_is_gone_it_is_said_once_and_the_rest_is_graded():
     for job in (Job(1, "grade", (unit,)), Job(2, "page", (None,)), Job(3, "grade", (unit,))):
         own.submit(job)
     assert len(own.workers["two"].jobs) == 3
-    assert warned == ["The last worker with a GPU is gone: points that need one wait for `grade --pending`."]
+    assert warned == ["The last worker with a GPU is gone: points that need one are pending until `grade --pending`."]
 
 
 def test_only_the_job_that_a_worker_was_at_is_blamed_for_its_end():

@@ -528,7 +528,7 @@ def test_a_text_is_in_one_catalogue():
 
 def test_what_the_engine_says_is_found():
     said = translations.texts(ROOT)["feedback/autograder"]
-    for text in ("right", "FAILED", "expected", "returns nothing", "Your notebook", "it ended Python itself."):
+    for text in ("right", "FAILED", "expected", "returns nothing", "Your notebook", "it ended Python."):
         assert text in said
     assert ("{count} number", "{count} numbers") in said
     assert str(CellResult(0.0, 1.0).error) == ""
@@ -537,7 +537,11 @@ def test_what_the_engine_says_is_found():
 def test_texts_that_a_loop_goes_through_are_found():
     """Relations name what they found by such texts: of a table, of pairs, and no others."""
     engine = translations.of_engine()
-    assert {"squared", "with `log` applied", "on the diagonal", "where 0 is expected", "the square root of the expected one"} < {
-        text for text in engine if isinstance(text, str)
-    }
+    assert {
+        "squared",
+        "with `log` applied",
+        "on the diagonal",
+        "where 0 is expected",
+        "the square root of the expected one",
+    } < {text for text in engine if isinstance(text, str)}
     assert "1 / ln 2" not in engine

@@ -78,7 +78,7 @@ def problem(data):
         (b"[1]", "01-toy.ipynb is JSON, but not a notebook"),
         (b"null", "01-toy.ipynb is JSON, but not a notebook"),
         (b'{"nbformat": 4}', "01-toy.ipynb is JSON, but not a notebook (KeyError"),
-        (b'{"nbformat": 4, "cells": {}}', "its cells are no list"),
+        (b'{"nbformat": 4, "cells": {}}', "its cells are not a list"),
         (b'{"nbformat": 4, "cells": [7]}', "01-toy.ipynb is JSON, but not a notebook (TypeError"),
         (b'{"nbformat": 4, "cells": [{"source": 7}]}', "a cell without text"),
         (b'{"nbformat": 4, "cells": [{"source": [7]}]}', "01-toy.ipynb is JSON, but not a notebook (TypeError"),
@@ -478,7 +478,7 @@ def test_what_a_student_may_have_written_is_not_as_released():
 WRITTEN = {"add": "def add(a, b):\n    return a + b", "twice": "def twice(a):\n    return add(a, a)"}
 COUNTED = (
     "Written in other cells than those given for them, which are empty or as they were: {}. "
-    "They count all the same, in every check."
+    "They count in every check."
 )
 
 

@@ -181,7 +181,7 @@ def test_the_first_screen_has_the_points_and_a_card_for_each_cause():
     assert (
         "Likely cause: b taken away. You subtract <b>." in said(first) and first.select_one(".cause code").text == "b"
     )
-    assert "For the same cause these do not hold: Adding 0 changes nothing." in said(first)
+    assert "These failed for the same reason: Adding 0 changes nothing." in said(first)
     assert "Held: the shape." in said(first) and "chapter 1" in said(first)
     assert [cell.text for cell in first.select("td.wrong")] == ["3.5"] and len(first.select("td")) == 4
     assert "−3" in said(second) and "2 more checks wait until this holds." in said(second)

@@ -146,13 +146,13 @@ def test_an_ending_that_a_browser_adds_is_no_fault(submitted, file):
     [
         (
             ["01-toy.ipynb.zip", "notes.txt"],
-            "but 01-toy.ipynb.zip. Unpack it, and hand in the notebook that is in it.",
+            "but 01-toy.ipynb.zip. Unpack it, and submit the notebook that is in it.",
         ),
-        (["01-toy.7z"], "but 01-toy.7z. Unpack it, and hand in the notebook that is in it."),
-        (["01-toy.html"], "but 01-toy.html. Hand in the notebook itself, which ends in .ipynb."),
+        (["01-toy.7z"], "but 01-toy.7z. Unpack it, and submit the notebook that is in it."),
+        (["01-toy.html"], "but 01-toy.html. Submit the notebook itself, a file that ends in .ipynb."),
         (
             ["a.py", "b.py", "c.py", "d.py"],
-            "but a.py, b.py, c.py. Hand in the notebook itself, which ends in .ipynb.",
+            "but a.py, b.py, c.py. Submit the notebook itself, a file that ends in .ipynb.",
         ),
         (["timestamp.txt", ".DS_Store", "._01-toy.ipynb", "checks.py"], "in the folder."),
         ([], "in the folder."),
@@ -198,9 +198,9 @@ def test_notebooks_that_no_exercise_claims_are_named(tmp_path):
         (tmp_path / "exercises" / name).mkdir(parents=True)
     gus, hal, loose = submissions.strays(Course(root=tmp_path), tmp_path / "submitted")
     collect = f"To place such files, run: python -m autograder collect {tmp_path}/submitted; then remove them."
-    assert gus == f"gus/01-toy.ipynb lies in no exercise's folder, and was left out. {collect}"
+    assert gus == f"gus/01-toy.ipynb is not in an exercise's folder and was left out. {collect}"
     assert hal.startswith("hal/01_toy/a/01-toy.ipynb lies in no exercise's folder")
-    assert loose == "loose.ipynb is no student's folder, and was left out."
+    assert loose == "loose.ipynb is not a student's folder and was left out."
 
 
 def in_place_of_the_folder(item):

@@ -340,7 +340,7 @@ def test_check_and_explain_speak_of_it_too(graded, student, head):
     assert f"by_hand: {head}, without points" in printed and "6 of 6 points" in printed
     shown = run(course, "explain", course.graded(student, "01-toy").record, "--check", "by_hand")
     assert f"by_hand: {head}, without points, seed" in shown
-    assert ("does here what these listed answers do: thirds for quarters" in shown) == (student == "thirds")
+    assert ("does the same here as these listed answers: thirds for quarters" in shown) == (student == "thirds")
 
 
 @pytest.mark.slow

@@ -287,9 +287,7 @@ def expect_by_hand(got: Any, expected: Any, hint: str | Message = "") -> None:
             no_text = "Expected {wanted}, got text. Write the answer without quotation marks."
             raise Failed(Message(no_text, wanted=wanted), explained=True)
         found = describe(got) if numbers is None else counted("{count} number", "{count} numbers", numbers.size)
-        raise Failed(
-            Message("Expected {wanted}, got {found}.", wanted=wanted, found=found), explained=True
-        )
+        raise Failed(Message("Expected {wanted}, got {found}.", wanted=wanted, found=found), explained=True)
     right = np.abs(numbers - expected.ravel()) <= BY_HAND
     if right.all():
         return

@@ -111,7 +111,10 @@ def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Messa
             raise fails(message, owner=owner(path))
     for path, own in before["requires_grad"].items():
         if after["requires_grad"][path] is not own:
-            message = "The parameter {part} of `{name}` had `requires_grad={before}` before the call, but has {after} after it."
+            message = (
+                "The parameter {part} of `{name}` had `requires_grad={before}` before the call, "
+                "but has {after} after it."
+            )
             raise fails(message, part=path[:MOST_SAID], name=name, before=str(own), after=str(not own))
     for place in [*before["hooks"], *after["hooks"]]:
         was, found = (own["hooks"].get(place, 0) for own in (before, after))

@@ -70,7 +70,7 @@ def presume(found: Mapping[str, str]) -> None:
 def known(what: str, whose: str) -> str:
     """Return `what`; raise ValueError, with whose it is, where there is no such thing to name."""
     if what and what not in LACKS:
-        raise ValueError(f"{whose} says on={what!r}, and there is no such thing; it may be: {', '.join(LACKS)}")
+        raise ValueError(f"{whose} has on={what!r}, which does not exist; use one of: {', '.join(LACKS)}")
     return what
 
 

@@ -528,7 +528,12 @@ def only_there(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             ("below the diagonal", j < i),
         ):
             if right[~where].all() and not right[where].any():
-                yield text, Message("Only the elements {where} of {what} are wrong.", what=mismatch.what, where=Message(text))
+                yield (
+                    text,
+                    Message(
+                        "Only the elements {where} of {what} are wrong.", what=mismatch.what, where=Message(text)
+                    ),
+                )
 
 
 @same_shape
@@ -544,7 +549,10 @@ def by_value(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         ("where a positive number is expected", e > 0),
     ):
         if np.array_equal(wrong, where):
-            yield text, Message("The elements of {what} are wrong exactly {where}.", what=mismatch.what, where=Message(text))
+            yield (
+                text,
+                Message("The elements of {what} are wrong exactly {where}.", what=mismatch.what, where=Message(text)),
+            )
     if wrong.any() and not g[wrong].any():
         yield "zeros", Message("The wrong elements of {what} are all 0.", what=mismatch.what)
 
@@ -554,7 +562,10 @@ def another_part(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """What is expected of another part of the result, or an argument as it was, came."""
     for name, part in mismatch.parts.items():
         if part is not mismatch.expected and equal(g, part.astype(float)) and not equal(part.astype(float), e):
-            yield ("part", name), Message("The values of {what} are those expected for {name}.", what=mismatch.what, name=name)
+            yield (
+                ("part", name),
+                Message("The values of {what} are those expected for {name}.", what=mismatch.what, name=name),
+            )
     if mismatch.changed and any(equal(g, array) for array in arrays_of(mismatch.result)):
         yield "result", Message("The argument `{name}` was overwritten with the result.", name=mismatch.changed)
     for name, argument in mismatch.arguments.items():
@@ -608,7 +619,10 @@ def combined(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             ("The elements of {what} are the expected ones plus `{name}`.", e + X if X.shape == e.shape else None),
             ("The elements of {what} are the expected ones minus `{name}`.", e - X if X.shape == e.shape else None),
             ("The elements of {what} are the expected ones times `{name}`.", e * X if X.shape == e.shape else None),
-            ("The elements of {what} are the expected ones divided by `{name}`.", e / X if X.shape == e.shape else None),
+            (
+                "The elements of {what} are the expected ones divided by `{name}`.",
+                e / X if X.shape == e.shape else None,
+            ),
         ):
             if made is not None and name != mismatch.changed and equal(g, made):
                 yield (text, name), Message(text, what=mismatch.what, name=name)
@@ -689,7 +703,13 @@ MADE: dict[str, Callable[[Any], Any]] = {
     "truncated to integers": np.trunc,
     "clipped at 0": lambda X: np.maximum(X, 0),
 }
-OF_WHOLE_NUMBERS = ("in absolute values", "with the opposite sign", "doubled", "converted to degrees", "converted to radians")
+OF_WHOLE_NUMBERS = (
+    "in absolute values",
+    "with the opposite sign",
+    "doubled",
+    "converted to degrees",
+    "converted to radians",
+)
 BLOCKS = (8, 16, 32, 64, 128, 256, 512)
 
 

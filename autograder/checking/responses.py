@@ -452,7 +452,9 @@ def elements_reached(asked: Responses) -> Claims:
             if wanted != found:
                 message = "The element in row {row}, column {column} of `{name}` affects {what}, but should not."
                 if wanted:
-                    message = "The element in row {row}, column {column} of `{name}` should affect {what}, but does not."
+                    message = (
+                        "The element in row {row}, column {column} of `{name}` should affect {what}, but does not."
+                    )
                 values = {"name": name, "what": asked.what, "row": row, "column": column}
                 yield ("element", name, wanted), Message(message, **values)
                 break
@@ -474,7 +476,7 @@ def sequences_mixed(asked: Responses) -> Claims:
         apart = np.arange(len(wanted))[:, None] != places[None, :]
         if (came & apart).any() and not (wanted & apart).any():
             message = (
-                "The sequences of a batch are mixed: each sequence of {what} should depend only on its own in `{name}`."
+                "Sequences of a batch are mixed: each sequence of {what} should depend only on its own in `{name}`."
             )
             yield ("mixed", name), Message(message, name=name, what=asked.what)
 

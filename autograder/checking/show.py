@@ -9,17 +9,17 @@ from .words import Message, joined, lead, shown
 from .words import translated as _
 
 WITHOUT_POINTS = {
-    Status.PASSED: "holds, without points",
-    Status.FAILED: "does not hold yet, without points",
-    Status.BLOCKED: "not done, without points",
-    Status.UNVERIFIED: "not all of it verified here, without points",
+    Status.PASSED: "passed, ungraded",
+    Status.FAILED: "not passed yet, ungraded",
+    Status.BLOCKED: "not done yet, ungraded",
+    Status.UNVERIFIED: "partly pending, ungraded",
 }
 STATUS = {
     Status.PASSED: "passed",
     Status.FAILED: "FAILED",
     Status.ADVICE: "advice, worth no points",
     Status.BLOCKED: "waits",
-    Status.UNVERIFIED: "not verified here",
+    Status.UNVERIFIED: "pending",
 }
 SIDES = {"expected": "expected", "got": "got"}
 
@@ -51,7 +51,7 @@ def element(where: dict[str, Any]) -> str:
     """Return the sentence that names the first wrong element."""
     values = {"expected": number(where["expected"]), "got": number(where["got"])}
     if not where["index"]:
-        return str(Message("The value: expected {expected}, got {got}.", **values))
+        return str(Message("Expected {expected}, got {got}.", **values))
     message = "First wrong element {index}: expected {expected}, got {got}."
     return str(Message(message, index=str(where["index"]), **values))
 
@@ -62,7 +62,7 @@ def points(report: Report) -> str:
         return str(Message(WITHOUT_POINTS[standing(report)]))
     values = {"score": f"{report.score:g}", "points": f"{report.points:g}"}
     if report.pending:
-        text = "{score} of {points} points; {pending} wait, not verified here"
+        text = "{score} of {points} points; {pending} pending"
         return str(Message(text, pending=f"{report.pending:g}", **values))
     return str(Message("{score} of {points} points", **values))
 
@@ -88,7 +88,7 @@ def instead(report: Report) -> str | Message:
     if not report.instead:
         return ""
     names = joined("{left}, {right}", [f"`{name}`" for name in report.instead])
-    return Message("Tried with the course's {names}: yours did not pass.", names=names)
+    return Message("Tested with the course's own {names}, because yours failed.", names=names)
 
 
 def ordered(report: Report) -> list[Result]:
@@ -98,7 +98,7 @@ def ordered(report: Report) -> list[Result]:
 
 def held(result: Result) -> str:
     """Return the sentence that says what held before a check failed."""
-    return str(Message("Held: {held}.", held=result.held))
+    return str(Message("Passed: {held}.", held=result.held))
 
 
 def unwritten(report: Report) -> str | Message:

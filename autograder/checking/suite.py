@@ -163,7 +163,7 @@ class Suite:
             name, title = function.__name__, (inspect.getdoc(function) or "").strip()
             subject = next(iter(inspect.signature(function).parameters))
             if not title:
-                raise ValueError(f"the check {name} has no docstring: write there the sentence that students read")
+                raise ValueError(f"the check {name} has no docstring: write the sentence that students read there")
             if not (math.isfinite(weight) and weight >= 0):
                 raise ValueError(f"the check {name} has weight {weight}: give a positive number, or 0 for advice")
             weights = {check.__name__: check.weight for check in self.of(subject)}
@@ -176,11 +176,13 @@ class Suite:
                 if need not in earlier:
                     known = ", ".join(earlier) or "none"
                     raise ValueError(
-                        f"the check {name} needs {need!r}, and no check of {subject} declared before it is called "
-                        f"that; those are: {known}"
+                        f"the check {name} needs {need!r}, but no check of {subject} declared before it has "
+                        f"that name; those are: {known}"
                     )
                 if not weights[need]:
-                    raise ValueError(f"the check {name} needs {need!r}, which is advice: points may not wait for it")
+                    raise ValueError(
+                        f"the check {name} needs {need!r}, which is advice: points must not depend on it"
+                    )
             function.weight, function.needs, function.subject, function.title = weight, needed, subject, title
             function.on = machine.known(on, f"the check {name}")
             self.checks.append(function)
@@ -433,7 +435,9 @@ def _unwritten(subject: str, function: Any) -> str | Message:
         message = "{function} is not defined. Run the cell that defines it, and see whether it raises an error."
         return Message(message, function=subject)
     if not callable(function):
-        return Message("Expected {function} to be a function, got {found}.", function=subject, found=describe(function))
+        return Message(
+            "Expected {function} to be a function, got {found}.", function=subject, found=describe(function)
+        )
     return ""
 
 

@@ -33,14 +33,14 @@ from autograder.sanitize import text
 
 TRIES = 3
 MOST_COMMENT = 5000
-DIED = "the process that graded it ended, {tries} times"
-REFUSED = "our own fault: the gradebook does not take this submission ({reason})."
+DIED = "the grading process crashed {tries} times"
+REFUSED = "our own fault: the gradebook does not accept this submission ({reason})."
 MOST_REASON = 200
 MOST_HEAD = 1000
 """Characters of a page in which it says what it was made of."""
 EXCHANGED = "submission_secret.txt"
 """By which nbgrader's exchange gives feedback to the student whose it is, and to nobody else."""
-PAGE_DIED = "the process that made it ended"
+PAGE_DIED = "the process that made the page crashed"
 
 
 @dataclass

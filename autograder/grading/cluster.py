@@ -69,7 +69,7 @@ LEANER = {
     "distributed.scheduler.active-memory-manager.start": False,
 }
 """What Dask can do without in workers of our own: each job has its worker, and leaves nothing there."""
-KEPT = "What was graded is kept; the same command goes on from there."
+KEPT = "Grades so far are kept; the same command continues from there."
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _CANCELLED = (
     asyncio.CancelledError,
@@ -349,7 +349,7 @@ class Cluster:
         elif gpu:
             warn(
                 f"{', '.join(gpu)} can ask for a GPU, and no worker declares one (--resources {GPU}=1): "
-                "what its checks ask of one is not verified, and those points wait."
+                "the points of checks that need one will be pending."
             )
         return dataclasses.replace(setting, sandbox=wanted)
 
@@ -390,7 +390,9 @@ class Cluster:
         gpu = asks and bool(fitting)
         if asks:
             if not gpu and not self.gpus_are_gone:
-                self.warn("The last worker with a GPU is gone: points that need one wait for `grade --pending`.")
+                self.warn(
+                    "The last worker with a GPU is gone: points that need one are pending until `grade --pending`."
+                )
             self.gpus_are_gone = not gpu
         # Of two with as few, the one without a GPU: that of the other may soon be asked for.
         worker = min(fitting or self.workers.values(), key=lambda candidate: (candidate.load(), candidate.gpus))
@@ -475,7 +477,7 @@ class Cluster:
             return
         for _ in range(min(worker.threads, len(worker.jobs))):
             job = worker.jobs.popleft()
-            self.done.append((job, WorkerDied("the worker that had it is gone")))
+            self.done.append((job, WorkerDied("the worker that was grading it is gone")))
         self._take_back(worker)
 
     def _take_back(self, worker: _Worker | None) -> None:
@@ -576,7 +578,7 @@ class Cluster:
                 told = True
             if time.monotonic() > deadline:
                 raise UserError(
-                    f"No worker came to the scheduler at {self.address} in {patience:g} seconds. "
+                    f"No worker connected to the scheduler at {self.address} in {patience:g} seconds. "
                     f"Start one: dask worker {self.address} {PRIVATE}:0. {KEPT}"
                 )
             if self.own is not None and time.monotonic() > deadline - patience + OWN_SECONDS:
@@ -617,7 +619,7 @@ class Cluster:
         except (OSError, ValueError, TypeError, RuntimeError, ImportError) as error:
             reason = text.line(str(error)) or type(error).__name__
             raise UserError(
-                f"There is no Dask scheduler to be reached at {self.address} ({reason}). Start one with "
+                f"No Dask scheduler can be reached at {self.address} ({reason}). Start one with "
                 f"`dask scheduler {PRIVATE}:8787`, and name the address that it prints, or {HERE}N for N workers on "
                 "this machine."
             ) from None
@@ -669,11 +671,11 @@ def _faults(found: dict[str, Any]) -> Iterator[str]:
         if there != here.get(name):
             yield (
                 f"has {name} {there or 'not at all'}, and here it is {here.get(name, 'not installed')}: "
-                "grades depend on it. Install the same on both, and start the worker anew."
+                "grades depend on it. Install the same on both, and restart the worker."
             )
     if found["lacks"]:
         yield (
-            f"cannot isolate submissions: {'; '.join(found['lacks'])}. Mend that or end that worker, "
+            f"cannot isolate submissions: {'; '.join(found['lacks'])}. Fix that or stop that worker, "
             "or grade at your own risk with --no-sandbox."
         )
 
@@ -681,7 +683,7 @@ def _faults(found: dict[str, Any]) -> Iterator[str]:
 def _count(address: str) -> int:
     number = address.removeprefix(HERE)
     if not number.isascii() or not number.isdigit() or not int(number):
-        raise UserError(f"--cluster {address} names no number of workers. Write it as {HERE}4.")
+        raise UserError(f"--cluster {address} does not say how many workers. Write it as {HERE}4.")
     return int(number)
 
 

@@ -30,9 +30,11 @@ MOST_NAME = text.MOST_NAME
 MOST_NAMED = 3
 ARCHIVE = re.compile(r"\.(zip|7z|rar|gz|tgz|tar|bz2|xz)$", re.IGNORECASE)
 MISSING = "There is no {name} in the folder."
-SEVERAL = "There is no {name} in the folder, and more than one other notebook: {found}. Hand in one, under that name."
-PACKED = "There is no {name} in the folder, but {found}. Unpack it, and hand in the notebook that is in it."
-OTHERS = "There is no {name} in the folder, but {found}. Hand in the notebook itself, which ends in .ipynb."
+SEVERAL = (
+    "There is no {name} in the folder, but more than one other notebook: {found}. Submit one of them under that name."
+)
+PACKED = "There is no {name} in the folder, but {found}. Unpack it, and submit the notebook that is in it."
+OTHERS = "There is no {name} in the folder, but {found}. Submit the notebook itself, a file that ends in .ipynb."
 STAMP_MB = 0.001
 UNREAD_STAMP = Message("timestamp.txt could not be read as a date; the submission counts as in time.")
 
@@ -98,7 +100,7 @@ class Submission:
             return self._unit(None, Message("{name} is a link to another folder.", name=text.name(self.folder.name)))
         if not stat.S_ISDIR(kind):
             problem = Message(
-                "{name} is a file, and should be a folder with the notebook in it.", name=text.name(self.folder.name)
+                "{name} is a file, but should be a folder with the notebook in it.", name=text.name(self.folder.name)
             )
             return self._unit(None, problem)
         path, data, problem, both = self._notebook(limits.notebook_mb)
@@ -109,7 +111,7 @@ class Submission:
         if both:
             notes.insert(0, both)
         elif data is not None and not another and edition_of(name)[0] != self.exercise.name:
-            notes.insert(0, Message("The notebook was called {name} and has been taken all the same.", name=name))
+            notes.insert(0, Message("The notebook was named {name}; it was graded all the same.", name=name))
         if raw_stamp is None and os.path.lexists(self.folder / "timestamp.txt"):
             notes.append(UNREAD_STAMP)
         unit = self._unit(None if another else data, another or problem, name, files, notes)
@@ -135,7 +137,7 @@ class Submission:
         if all(item[1] == data for item in written):
             return path, data, problem, None
         names = joined("{left} and {right}", [text.name(item[0].name) for item in written])
-        sentence = "{names} lie in the folder; {name}, which was saved last, is graded."
+        sentence = "The folder has {names}; {name}, which was saved last, is graded."
         return path, data, problem, Message(sentence, names=names, name=text.name(path.name))
 
     def _unit(
@@ -204,13 +206,13 @@ def read_file(path: Path, most_mb: float) -> tuple[bytes | None, Message]:
     try:
         kind = os.lstat(path).st_mode
         if not stat.S_ISREG(kind):
-            return None, Message("{name} is not a plain file.", name=name)
+            return None, Message("{name} is not a regular file.", name=name)
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
         with open(descriptor, "rb") as file:
             data = file.read(most + 1)
             size = max(len(data), os.fstat(file.fileno()).st_size)
         if len(data) > most:
-            sentence = "{name} has {size} MB; {most} MB is the most."
+            sentence = "{name} has {size} MB; the maximum is {most} MB."
             return None, Message(sentence, name=name, size=f"{size / 1e6:.0f}", most=most_mb)
         return data, Message("")
     except FileNotFoundError:
@@ -230,12 +232,14 @@ def beside(folder: Path, most_mb: float) -> tuple[dict[str, bytes], list[Message
             continue
         size += len(data)
         if size > most_mb * 1_000_000 or len(files) >= MOST_FILES:
-            sentence = "The files beside the notebook are more than {most} MB or {count} and were left out."
+            sentence = (
+                "The files next to the notebook were left out: they exceed {most} MB, or are more than {count}."
+            )
             return {}, [Message(sentence, most=most_mb, count=MOST_FILES)]
         files[relative] = data
     if not unread:
         return files, []
-    sentence = "{name} beside the notebook could not be read, and was left out."
+    sentence = "{name} next to the notebook could not be read and was left out."
     return files, [Message(sentence, name=text.line(text.name(unread.rstrip("/")), 100))]
 
 
@@ -285,11 +289,11 @@ def strays(course: Course, submitted: Path) -> Iterator[str]:
     known = {exercise.name.lower() for exercise in (course.root / "exercises").glob("*")}
     for student in sorted(entry for entry in os.listdir(submitted) if not entry.startswith(".")):
         if is_notebook(student) and (submitted / student).is_file():
-            yield f"{text.line(text.name(student))} is no student's folder, and was left out."
+            yield f"{text.line(text.name(student))} is not a student's folder and was left out."
         for first in itertools.islice(_unclaimed(submitted / student, known), 1):
             named = text.line(text.name(os.path.relpath(first, submitted)))
             yield (
-                f"{named} lies in no exercise's folder, and was left out. "
+                f"{named} is not in an exercise's folder and was left out. "
                 "To place such files, run: "
                 f"python -m autograder collect {shlex.quote(str(submitted))}; then remove them."
             )
