@@ -211,7 +211,7 @@ def test_it_stands_below_what_is_worth_points():
 
 
 def test_without_points_it_leaves_the_head_as_it_is(folder):
-    assert show.text(examined(folder, natural, points=0)).startswith("add: holds, without points")
+    assert show.text(examined(folder, natural, points=0)).startswith("add: passed, ungraded")
 
 
 def test_beside_a_mistake_the_mistake_counts(folder):

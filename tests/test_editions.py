@@ -242,7 +242,7 @@ def test_a_check_answers_in_the_language_of_the_notebook(exercise, tmp_path):
     folder = shutil.copytree(exercise.released, tmp_path / "01-toy")
     said = checked(folder, str(folder / "01-toy.zh.ipynb"))
     assert "※FAILED" in said and "※Each element is the sum of the two." in said and f" {NOT_YET}" in said
-    assert "※subtracted instead of added" in said and "※The same inputs again:" in said
+    assert "※subtracted instead of added" in said and "※To repeat these inputs:" in said
     (folder / "01-toy.zh.ipynb").rename(folder / "张三.ipynb")  # whose cells say it still
     assert "※" in checked(folder, str(folder / "张三.ipynb")) and "※" in checked(folder, "RTC:elsewhere/张三.ipynb")
     assert "※" not in checked(folder, str(folder / "01-toy.ipynb"))

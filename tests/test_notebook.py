@@ -184,7 +184,7 @@ def test_a_text_that_only_quotes_an_id_is_none():
 
 def test_too_many_cells_are_malformed_with_a_sentence():
     raw = {"nbformat": 4, "cells": [{"cell_type": "code", "source": "x"}] * (notebook.MOST_CELLS + 1)}
-    assert problem(json.dumps(raw).encode()) == "01-toy.ipynb has 2001 cells; 2000 is the most."
+    assert problem(json.dumps(raw).encode()) == "01-toy.ipynb has 2001 cells; the maximum is 2000."
     raw["cells"].pop()
     assert len(parse(json.dumps(raw).encode(), "x").cells) == notebook.MOST_CELLS
 
@@ -274,7 +274,7 @@ def test_a_locked_cell_of_another_release_is_no_attack(lines):
     cells, result = restored(lambda raw: raw["cells"].__setitem__(PLACE["check_add"], older))
     assert cells["check_add"] == RELEASED.cells[PLACE["check_add"]] and not result.evidence
     assert said(result) == (
-        "The cell check_add comes from another release of this notebook; today's stands in its place."
+        "The cell check_add comes from another release of this notebook; it was replaced by the current one."
     )
     older.source += "  # 5"
     assert restored(lambda raw: raw["cells"].__setitem__(PLACE["check_add"], older))[1].evidence
@@ -313,7 +313,7 @@ def test_a_deleted_check_comes_back_and_a_deleted_answer_comes_back_empty():
     cells, result = restored(change)
     assert list(cells) == list(PLACE) and cells["check_add"] == RELEASED.cells[PLACE["check_add"]]
     assert cells["add"].source == "" and not result.evidence
-    assert said(result) == "These cells were missing and have been put back: add, check_add."
+    assert said(result) == "These cells were missing and have been restored: add, check_add."
 
 
 def test_what_was_repaired_alike_is_said_once():
@@ -324,7 +324,7 @@ def test_what_was_repaired_alike_is_said_once():
 
     _, result = restored(change)
     assert [str(line) for line in result.repairs] == [
-        "The cell add was missing and has been put back.",
+        "The cell add was missing and has been restored.",
         "These locked cells had been changed and have been restored: check_add, check_twice.",
     ]
     assert len(result.evidence) == 2
@@ -339,7 +339,7 @@ def test_a_copied_check_counts_once_and_a_copied_answer_runs_where_it_stands():
 
     cells, result = restored(change)
     assert list(cells)[:-1] == list(PLACE)
-    assert said(result).startswith("The cell check_add stands twice; the first one counts.")
+    assert said(result).startswith("The cell check_add appears twice; the first one counts.")
     last = result.notebook.cells[-1]
     assert last.source.endswith("return 7") and not last.metadata
 
@@ -421,7 +421,7 @@ def test_an_own_cell_in_the_place_of_a_check_is_no_change_of_it():
 
     cells, result = restored(change)
     assert cells["check_add"] == RELEASED.cells[PLACE["check_add"]] and not result.evidence
-    assert said(result) == "The cell check_add was missing and has been put back."
+    assert said(result) == "The cell check_add was missing and has been restored."
     assert "print(add(1, 2))" in [each.source for each in result.notebook.cells]
 
 

@@ -184,7 +184,7 @@ def test_the_first_screen_has_the_points_and_a_card_for_each_cause():
     assert "These failed for the same reason: Adding 0 changes nothing." in said(first)
     assert "Held: the shape." in said(first) and "chapter 1" in said(first)
     assert [cell.text for cell in first.select("td.wrong")] == ["3.5"] and len(first.select("td")) == 4
-    assert "−3" in said(second) and "2 more checks wait until this holds." in said(second)
+    assert "−3" in said(second) and "2 more checks wait until this one passes." in said(second)
     assert "more checks" not in said(first) and "the report" not in said(page) and "The reasons." not in said(page)
 
 
@@ -217,7 +217,7 @@ def test_what_happened_is_said_first_and_at_its_cell():
     top = said(page.select_one(".sum"))
     for part in ("hostile : a locked cell was altered.", "The cell x was put back.", "+ <b>2"):
         assert part in top, part
-    assert "It came in 2 days after the due date; that costs 1.5 points." in top
+    assert "It was submitted 2 days after the due date; that costs 1.5 points." in top
     assert page.select_one(".stopped")["id"] == "cell-add"
     own = said_of(Kind.LIMIT, Message("whatever"), stops=stops)
     page = page_with(PASSED, *FAILED, head_cell=own)

@@ -186,13 +186,13 @@ def test_a_wrong_answer_that_only_a_gpu_shows_is_left_out_without_one(suite, has
 def test_a_report_says_what_was_not_verified_and_never_in_red(suite, has):
     report = suite.examine("double", lambda A: 2 * A, points=10, seed=SEED)
     text, drawn = show.text(report), show.as_html(report)
-    assert text.startswith("double: 3 of 10 points; 7 wait, not verified here\n")
+    assert text.startswith("double: 3 of 10 points; 7 pending\n")
     assert "not verified here On a GPU as well.\n          It needs a GPU that torch can use" in text
     assert "Read:" not in text and "seed=" not in text
     assert drawn.count("not verified here: ") == 3 and show.COLOUR["failed"] not in drawn and "Read:" not in drawn
     assert show.standing(report) == "unverified"
     report = suite.examine("double", lambda A: 2 * A, points=0, seed=SEED)
-    assert show.text(report).startswith("double: not all of it verified here, without points\n")
+    assert show.text(report).startswith("double: partly pending, ungraded\n")
 
 
 def test_reports_are_kept_and_older_ones_are_read(suite, has):
@@ -239,7 +239,7 @@ def test_a_record_sums_what_waits_until_a_person_gives_the_points(suite, has):
     assert again.pending == 7.0 and again.waits_for() == ["gpu", "triton"]
     (line,) = reasons.of(record)
     assert line == (
-        "double: 7 more wait for a machine with a GPU and Triton, which their checks need; they are not lost"
+        "double: 7 pending, not lost: these checks need a machine with a GPU and Triton"
     )
     settled = record.with_saved(Saved(Standing(9.0, 10.0), {"check": SavedCell(manual=True, score=9.0)}))
     assert settled.pending == 0.0 and settled.waits_for() == [] and settled.score == 9.0

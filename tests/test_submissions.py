@@ -238,12 +238,12 @@ def gone(item):
 
 
 BROKEN = {
-    in_place_of_the_folder: "01-toy is a file, and should be a folder with the notebook in it.",
+    in_place_of_the_folder: "01-toy is a file, but should be a folder with the notebook in it.",
     a_link: "01-toy is a link to another folder.",
-    a_linked_notebook: "01-toy.ipynb is not a plain file.",
-    a_folder_of_its_name: "01-toy.ipynb is not a plain file.",
-    a_pipe: "01-toy.ipynb is not a plain file.",
-    too_large: "01-toy.ipynb has 80 MB; 50 MB is the most.",
+    a_linked_notebook: "01-toy.ipynb is not a regular file.",
+    a_folder_of_its_name: "01-toy.ipynb is not a regular file.",
+    a_pipe: "01-toy.ipynb is not a regular file.",
+    too_large: "01-toy.ipynb has 80 MB; the maximum is 50 MB.",
     gone: "The folder could not be read: No such file or directory.",
 }
 
