@@ -290,7 +290,7 @@ def test_the_page_shows_a_note_and_no_card(graded):
     assert "Advice, worth no points: add" in top and "Every check passed" not in top
     note = said(page.select_one("#at-check_add li.advice"))
     assert "Advice, worth no points: Another shape raises ValueError" in note and "A size of 1 was stretched." in note
-    assert "The same inputs again" not in said(page)
+    assert "To repeat these inputs" not in said(page)
     assert "Advice" not in said(page_of(graded[0], "strict"))
     wrong = page_of(graded[0], "wrong")
     assert len(wrong.select(".card")) == 1 and "Another shape" not in said(wrong.select_one(".cards"))

@@ -1017,7 +1017,7 @@ def test_feedback_as_text(report):
     assert text[7].strip() == "expected:" and any(line.strip() == "got (* = wrong):" for line in text)
     assert text[-2:] == [
         "  Read: chapter 1, Twice",
-        '  The same inputs again: checks.run("double", points=6, seed=5)',
+        '  To repeat these inputs: checks.run("double", points=6, seed=5)',
     ]
 
 

@@ -314,14 +314,14 @@ def taken(course, exercise, files):
     "files, which, said",
     [
         ({CHINESE: ("zh_CN", WRONG, 9)}, CHINESE, ""),
-        ({"01-TOY.ZH.ipynb": ("zh_CN", WRONG, 9)}, "01-TOY.ZH.ipynb", "taken all the same"),
+        ({"01-TOY.ZH.ipynb": ("zh_CN", WRONG, 9)}, "01-TOY.ZH.ipynb", "graded all the same"),
         ({CHINESE: ("zh_CN", WRONG, 5), ENGLISH: ("", {}, 9)}, CHINESE, ""),  # as given out, though saved later
         ({CHINESE: ("zh_CN", {}, 9), ENGLISH: ("", WRONG, 5)}, ENGLISH, ""),
         ({CHINESE: ("zh_CN", {}, 9), ENGLISH: ("", {}, 5)}, ENGLISH, ""),
         ({CHINESE: ("zh_CN", WRONG, 9), ENGLISH: ("", RIGHT, 5)}, CHINESE, f"{CHINESE}, which was saved last"),
         ({CHINESE: ("zh_CN", WRONG, 5), ENGLISH: ("", RIGHT, 9)}, ENGLISH, f"{ENGLISH}, which was saved last"),
         ({CHINESE: ("zh_CN", WRONG, 9), ENGLISH: ("zh_CN", WRONG, 5)}, CHINESE, ""),  # one and the same
-        ({"张三.ipynb": ("zh_CN", WRONG, 9)}, "张三.ipynb", "张三.ipynb and has been taken all the same"),
+        ({"张三.ipynb": ("zh_CN", WRONG, 9)}, "张三.ipynb", "张三.ipynb; it was graded all the same"),
     ],
 )
 def test_one_notebook_is_graded_whatever_its_language(course, exercise, files, which, said):

@@ -108,7 +108,7 @@ CLASS = {
         {"answers": {**RIGHT, "add": "def add(a, b):\n    return a - b"}},
         3,
         Kind.WRONG,
-        ["likely subtracted instead of added"],
+        ["likely cause: subtracted instead of added"],
     ),
     "blank": ({}, 0, Kind.WRONG, ["add, or a function that it calls, is not written yet"]),
     "noisy": ({"answers": {**RIGHT, "add": NOISY}}, 6, Kind.WRONG, []),
@@ -258,7 +258,7 @@ def test_what_a_person_gave_renews_the_page_and_runs_nothing(graded, monkeypatch
             result = run(course, "grade", "--submitted", folder, "--into", course.into)
             assert "Graded 0" in result.output and pages_made in result.output
             assert bool(pages_made) == ("made anew" in result.output)
-            assert "proof −0.5: a person gave these points" in " ".join(result.output.split())
+            assert "proof −0.5: graded by a person" in " ".join(result.output.split())
         renewed = [path for path, before in pages.items() if path.stat().st_mtime_ns != before]
         assert [path.parent.parent.name for path in renewed] == ["proved"]
         page = renewed[0].read_text()

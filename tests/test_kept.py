@@ -46,7 +46,10 @@ CHANGES = {
         lambda layer: layer.eval(),
         "`layer` was in training mode before the call, but is in evaluation mode after it.",
     ),
-    "part": (lambda layer: layer.part.eval(), "`part` of `layer` was in training mode before the call, but is in evaluation"),
+    "part": (
+        lambda layer: layer.part.eval(),
+        "`part` of `layer` was in training mode before the call, but is in evaluation",
+    ),
     "frozen": (
         lambda layer: layer.requires_grad_(False),
         "The parameter part.weight of `layer` had `requires_grad=True` before the call, but has False after it.",
@@ -63,7 +66,10 @@ CHANGES = {
         lambda layer: layer._backward_hooks.clear(),
         "`layer` has lost a hook in the call, from `register_full_backward_hook`.",
     ),
-    "changed": (lambda layer: setattr(layer, "width", 3), "`width` of `layer` was 2 before the call, but is 3 after it."),
+    "changed": (
+        lambda layer: setattr(layer, "width", 3),
+        "`width` of `layer` was 2 before the call, but is 3 after it.",
+    ),
     "added": (
         lambda layer: setattr(layer, "note", {}),
         "`layer` has a new attribute `note` after the call.",

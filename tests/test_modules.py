@@ -87,16 +87,16 @@ def test_an_object_that_lives_elsewhere_is_compared_by_what_it_may_be():
     others = [nn.Linear(1, 1), None, "text", lambda x: x, module]
     assert not any(same(plain, other) or same(other, plain) for other in others)
     assert not any(same(module, other) for other in [type("Forgot", (), {})(), None, lambda x: x])
-    assert "to create a PyTorch module, got a value of type Layer" in said(
-        Subject("f", lambda: plain).module
-    )
+    assert "to create a PyTorch module, got a value of type Layer" in said(Subject("f", lambda: plain).module)
 
 
 def test_names_and_shapes_of_parameters_are_told_when_they_differ():
     layer = Subject("Linear", lambda: nn.Linear(2, 3)).module()
     expect_parameters(layer, {"weight": (3, 2), "bias": (3,)})
     assert "`W.weight`. Unexpected: `weight`" in said(expect_parameters, layer, {"W.weight": (3, 2), "bias": (3,)})
-    assert "Missing in the `state_dict` of Linear(): `more`." in said(expect_parameters, layer, {"weight": (3, 2), "bias": (3,), "more": ()})
+    assert "Missing in the `state_dict` of Linear(): `more`." in said(
+        expect_parameters, layer, {"weight": (3, 2), "bias": (3,), "more": ()}
+    )
     assert "Unexpected in the `state_dict` of Linear(): `bias`" in said(expect_parameters, layer, {"weight": (3, 2)})
     message = said(expect_parameters, layer, {"weight": (2, 3), "bias": (3,)})
     assert "`weight` of Linear() to have shape (2, 3), got (3, 2)" in message

@@ -73,7 +73,9 @@ HOLDS = {
     "Along axis -1, the result is shifted by 1.": lambda e, sizes: np.roll(e, 1, -1),
     "Along axis -2, the result is shifted by -1.": lambda e, sizes: np.roll(e, -1, -2),
     "Along axis -1, the result has the expected numbers in the wrong order.": lambda e, sizes: np.sort(e, -1),
-    "Each sequence of the result equals the first expected sequence.": lambda e, sizes: np.broadcast_to(e[0], e.shape),
+    "Each sequence of the result equals the first expected sequence.": lambda e, sizes: np.broadcast_to(
+        e[0], e.shape
+    ),
     "Each row of the result is the same, but they should differ.": lambda e, sizes: np.broadcast_to(
         np.cos(e.sum(-2, keepdims=True)), e.shape
     ),
@@ -84,19 +86,19 @@ HOLDS = {
     "There is one axis too many: the sum of the result over axis -2 is right.": lambda e, sizes: (
         e[..., None, :] * np.array([0.2, 0.5, 0.3])[:, None]
     ),
-    "There is one axis too many: where the first two indices are equal, the result is right.": lambda e, sizes: np.where(
-        np.eye(len(e), dtype=bool)[..., None, None], e, e[:, None] * np.cos(e)
+    "There is one axis too many: where the first two indices are equal, the result is right.": lambda e, sizes: (
+        np.where(np.eye(len(e), dtype=bool)[..., None, None], e, e[:, None] * np.cos(e))
     ),
-    "The elements of the result are right and in the right order, but the shape is wrong.": lambda e, sizes: e.reshape(
-        -1, e.shape[-1]
+    "The elements of the result are right and in the right order, but the shape is wrong.": lambda e, sizes: (
+        e.reshape(-1, e.shape[-1])
     ),
-    "Each row of the result is the expected one times a factor of its own.": lambda e, sizes: (
-        e * np.exp(e[..., :1])
-    ),
+    "Each row of the result is the expected one times a factor of its own.": lambda e, sizes: e * np.exp(e[..., :1]),
     "Each row of the result is the expected one plus a constant of its own.": lambda e, sizes: (
         e - e.max(-1, keepdims=True) * 3
     ),
-    "The elements of the result are the cumulative sums of the expected ones along axis -1.": lambda e, sizes: np.cumsum(e, -1),
+    "The elements of the result are the cumulative sums of the expected ones along axis -1.": lambda e, sizes: (
+        np.cumsum(e, -1)
+    ),
     "Only three digits of the result are right, the precision of float16.": lambda e, sizes: e.astype(np.float16),
     "Only the first row of the result is wrong.": lambda e, sizes: one_wrong(e, np.s_[:, 0]),
     "Only the last column of the result is wrong: it is 0.": lambda e, sizes: with_nan(e, np.s_[..., -1], 0),
@@ -297,7 +299,11 @@ def in_place(Q, K):
             "In terms of the sizes, the shape is (n_q, n_q), but should be (n_q, n_k).",
         ),
         (lambda Q, K: Q @ K.T / Q.shape[-1] ** 0.5, "values", "Each element of the result is 1 / sqrt(d_k) = "),
-        (lambda Q, K: np.abs(Q) @ K.T, "values", "The values of the result are those expected for `Q` in absolute values."),
+        (
+            lambda Q, K: np.abs(Q) @ K.T,
+            "values",
+            "The values of the result are those expected for `Q` in absolute values.",
+        ),
         (
             lambda Q, K: Q @ np.flip(K, 0).T,
             "values",

@@ -115,7 +115,7 @@ def test_a_plain_hand_in_is_read_whole(submitted):
 def test_the_only_notebook_is_taken_whatever_it_is_called(submitted, file, shown):
     unit = hand_in(submitted, file=file).read(LIMITS)
     assert unit.data == NOTEBOOK
-    assert str(unit.notes[0]) == f"The notebook was called {shown} and has been taken all the same."
+    assert str(unit.notes[0]) == f"The notebook was named {shown}; it was graded all the same."
 
 
 def test_of_two_other_notebooks_none_is_taken(submitted):
@@ -136,7 +136,7 @@ def test_an_ending_that_a_browser_adds_is_no_fault(submitted, file):
     (item.folder / f"._{file}").write_bytes(b"left by macOS")
     unit = item.read(LIMITS)
     assert unit.data == NOTEBOOK and file not in unit.files
-    assert str(unit.notes[0]) == f"The notebook was called {file} and has been taken all the same."
+    assert str(unit.notes[0]) == f"The notebook was named {file}; it was graded all the same."
     hand_in(submitted, data=b"the plain one")
     assert item.read(LIMITS).data == b"the plain one"
 

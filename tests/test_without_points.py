@@ -291,7 +291,8 @@ def test_the_feedback_page_says_whether_it_holds_and_no_card_speaks_of_points(gr
 def test_a_wrong_answer_is_told_its_hint_on_the_page(graded):
     check = said(page_of(graded[0], "exchanged").select_one("#at-check_by_hand .check"))
     assert (
-        "The number at index [0] is wrong: 0.25. both exchanged. The sum comes first." in check and "seed" not in check
+        "The number at index [0] is wrong: 0.25. both exchanged. The sum comes first." in check
+        and "seed" not in check
     )
     assert "The sum comes first" not in said(page_of(graded[0], "done"))
 

@@ -172,7 +172,7 @@ def text(report: Report) -> str:
         if report.read:
             lines.append(f"  {lead('Read:')}{shown(report.read)}")
         if report.points:
-            lines.append(f"  {lead('The same inputs again:')}{report.again}")
+            lines.append(f"  {lead('To repeat these inputs:')}{report.again}")
     return "\n".join(lines)
 
 
@@ -231,7 +231,7 @@ def as_html(report: Report) -> str:
     if mends(report):
         last = [f"{html.escape(lead('Read:'))}{_inline(report.read)}"] if report.read else []
         if report.points:
-            last.append(f"{html.escape(lead('The same inputs again:'))}<code>{html.escape(report.again)}</code>")
+            last.append(f"{html.escape(lead('To repeat these inputs:'))}<code>{html.escape(report.again)}</code>")
         parts.append(f'<p style="margin:.5em 0 0">{"<br>".join(last)}</p>')
     return "".join(parts) + "</div>"
 
