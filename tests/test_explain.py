@@ -147,7 +147,7 @@ def test_bad_input_is_one_line(course, tmp_path, bare):
             [path, "--check", "subs"],
             "No check and no function is called 'subs'; there are: add, keeps_shape, adds, twice",
         ),
-        ([other], "holds no grade of this course's"),
+        ([other], "is not a grade of this course"),
         ([broken], "not valid JSON"),
     ):
         done = run(course, "explain", *arguments)

@@ -429,7 +429,7 @@ def test_bad_input_gets_one_clear_line(toy, tmp_path):
 def test_a_file_that_says_how_to_mend_it_is_no_advice_to_open_it(toy, tmp_path):
     (tmp_path / "01-toy.ipynb").write_bytes(b"PK\x03\x04")
     result = run(toy, "check", tmp_path / "01-toy.ipynb")
-    one_line(result, "Unpack it, and hand in the notebook")
+    one_line(result, "Unpack it, and submit the notebook")
     assert "Jupyter" not in result.output
 
 

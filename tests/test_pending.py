@@ -169,7 +169,7 @@ def test_unknown_machines_are_refused(suite):
         def fast(double, draw):
             """On a TPU."""
 
-    with pytest.raises(ValueError, match="the wrong answer slow says on='cpu'"):
+    with pytest.raises(ValueError, match="the wrong answer slow has on='cpu'"):
 
         @misconception("double", on="cpu")
         def slow(A):

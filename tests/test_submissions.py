@@ -123,8 +123,8 @@ def test_of_two_other_notebooks_none_is_taken(submitted):
     hand_in(submitted, file="final.ipynb")
     unit = item.read(LIMITS)
     assert unit.data is None and str(unit.problem) == (
-        "There is no 01-toy.ipynb in the folder, and more than one other notebook: draft.ipynb, final.ipynb. "
-        "Hand in one, under that name."
+        "There is no 01-toy.ipynb in the folder, but more than one other notebook: draft.ipynb, final.ipynb. "
+        "Submit one of them under that name."
     )
     hand_in(submitted, file="01-Toy.ipynb", data=b"this one")
     assert item.read(LIMITS).data == b"this one"
@@ -199,7 +199,7 @@ def test_notebooks_that_no_exercise_claims_are_named(tmp_path):
     gus, hal, loose = submissions.strays(Course(root=tmp_path), tmp_path / "submitted")
     collect = f"To place such files, run: python -m autograder collect {tmp_path}/submitted; then remove them."
     assert gus == f"gus/01-toy.ipynb is not in an exercise's folder and was left out. {collect}"
-    assert hal.startswith("hal/01_toy/a/01-toy.ipynb lies in no exercise's folder")
+    assert hal.startswith("hal/01_toy/a/01-toy.ipynb is not in an exercise's folder")
     assert loose == "loose.ipynb is not a student's folder and was left out."
 
 
@@ -324,7 +324,7 @@ def test_what_lies_too_deep_is_left_out_with_a_line(submitted, count, name):
     (folder / "near.txt").touch()
     nested(count, name)(folder)
     files, (note,) = beside(folder, 1)
-    assert list(files) == ["near.txt"] and "could not be read, and was left out" in str(note) and len(str(note)) < 300
+    assert list(files) == ["near.txt"] and "could not be read and was left out" in str(note) and len(str(note)) < 300
 
 
 def test_too_much_beside_is_left_out_whole(submitted):
@@ -333,7 +333,7 @@ def test_too_much_beside_is_left_out_whole(submitted):
         (folder / name).write_bytes(bytes(600_000))
     assert set(beside(folder, 2)[0]) == {"one", "other"}
     files, (note,) = beside(folder, 1)
-    assert not files and "more than 1 MB or 1000" in str(note)
+    assert not files and "exceed 1 MB, or are more than 1000" in str(note)
     (folder / "one").unlink()
     for number in range(submissions.MOST_FILES + 1):
         (folder / f"{number}.txt").touch()
@@ -345,7 +345,7 @@ def test_one_file_that_is_too_large_is_left_out(submitted):
     (folder / "large").write_bytes(bytes(2_000_000))
     (folder / "small").touch()
     files, (note,) = beside(folder, 1)
-    assert list(files) == ["small"] and "large beside the notebook could not be read" in str(note)
+    assert list(files) == ["small"] and "large next to the notebook could not be read" in str(note)
 
 
 # Time stamps.

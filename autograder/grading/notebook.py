@@ -26,13 +26,13 @@ CELL_TYPES = ("code", "markdown", "raw")
 
 TWICE = "The cell {cell} appears twice; the first one counts."
 MISSING = "The cell {cell} was missing and has been restored."
-TEXT = "The text {cell} was changed, or comes from an older release, and has been restored."
+TEXT = "The text {cell} was changed or missing, or comes from an older release, and has been restored."
 CHANGED = "The locked cell {cell} had been changed and has been restored."
 OLDER = "The cell {cell} comes from another release of this notebook; it was replaced by the current one."
 MANY = {
     TWICE: "These cells appear twice; the first of each counts: {cells}.",
     MISSING: "These cells were missing and have been restored: {cells}.",
-    TEXT: "These texts were changed, or come from an older release, and have been restored: {cells}.",
+    TEXT: "These texts were changed or missing, or come from an older release, and have been restored: {cells}.",
     CHANGED: "These locked cells had been changed and have been restored: {cells}.",
     OLDER: "These cells come from another release of this notebook; they were replaced by the current ones: {cells}.",
 }

@@ -17,7 +17,7 @@ reading it takes the judge seconds."""
 MOST_PLACES = 6
 
 ELSEWHERE = (
-    "You wrote these in cells of your own, and left the cells provided for them empty or unchanged: {names}. "
+    "These answers are in added cells, and the cells provided for them are empty or unchanged: {names}. "
     "They count in every check."
 )
 ODD = (
