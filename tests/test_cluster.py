@@ -134,8 +134,8 @@ def test_without_dask_one_line_says_what_to_install(course, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--cluster", "local:many"], "--cluster local:many names no number of workers"),
-        (["--cluster", "local:0"], "--cluster local:0 names no number of workers"),
+        (["--cluster", "local:many"], "--cluster local:many does not say how many workers"),
+        (["--cluster", "local:0"], "--cluster local:0 does not say how many workers"),
         (["--cluster", "local:2", "--jobs", "3"], "Leave out --jobs, or --cluster"),
         (["--cluster", "tcp://127.0.0.1:9"], "No Dask scheduler can be reached at tcp://127.0.0.1:9"),
         (["--cluster", "nonsense"], "No Dask scheduler can be reached at nonsense"),
@@ -321,7 +321,7 @@ def test_when_the_scheduler_is_gone_one_line_says_so_and_the_next_run_goes_on(co
     wait_for(1, into, run)
     dask.scheduler.kill()
     said = said_by(run)
-    assert run.returncode == 1 and f"The scheduler at {dask.address} is gone. What was graded is kept" in said
+    assert run.returncode == 1 and f"The scheduler at {dask.address} is gone. Grades so far are kept" in said
     there = len(list(into.glob("autograded/*/01-toy/grade.json")))
     assert 1 <= there < COUNT
     dask.scheduler.wait()
@@ -517,7 +517,7 @@ def test_with_tls_only_who_has_a_certificate_grades(course, local, by_hand, encr
     stranger = graded(course, tmp_path / "stranger", "--cluster", dask.address, status=1, **soon)
     assert f"No Dask scheduler can be reached at {dask.address}" in stranger
     plain = dask.address.replace("tls:", "tcp:")
-    assert "no Dask scheduler to be reached" in graded(
+    assert "No Dask scheduler can be reached" in graded(
         course, tmp_path / "stranger", "--cluster", plain, status=1, **soon
     )
     assert "Graded 6." in graded(course, into, "--cluster", dask.address, **encrypted)

@@ -188,7 +188,7 @@ def test_a_class_in_the_wrong_folders_is_told_so(toy, tmp_path):
     (tmp_path / "handed in" / "gus").mkdir(parents=True)
     (tmp_path / "handed in" / "gus" / "01-toy.ipynb").write_bytes(toy.exercises()[0].notebook.read_bytes())
     done = command("grade", "--course", toy.root, "--submitted", tmp_path / "handed in", "--into", tmp_path)
-    assert done.returncode == 1 and "gus/01-toy.ipynb lies in no exercise's folder, and was left out." in done.stderr
+    assert done.returncode == 1 and "gus/01-toy.ipynb is not in an exercise's folder and was left out." in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -329,7 +329,7 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     assert page.count("<code>add</code>: 2 pending (not lost). These checks need a machine with a GPU") == 2
     assert "Where points were lost" not in page and "still to be graded by a person (points possible: 2" not in page
     other, other_grade, other_page = graded(course, "bob")
-    assert other.pending == 0.0 and other_grade == (0.5, False) and "more points of" not in other_page
+    assert other.pending == 0.0 and other_grade == (0.5, False) and "pending (not lost)" not in other_page
 
     # The report and the table for others.
     report.write(course, tmp_path / "report.html")
@@ -355,7 +355,7 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     assert "waiting" not in said(capsys)
     again, grade, page = graded(course, "ada")
     assert again.kind == Kind.RIGHT and again.pending == 0.0 and grade == (4.0, False)
-    assert again.seed == record.seed and len(again.history) == 1 and "more points of" not in page
+    assert again.seed == record.seed and len(again.history) == 1 and "pending (not lost)" not in page
     assert course.graded("bob", "01-toy").record.read_bytes() == unmoved
 
     # Then nothing waits.
@@ -374,7 +374,7 @@ def test_a_person_may_settle_what_waits(course, tmp_path, capsys):
     instructor.grade(course=course.root, no_sandbox=True, jobs=1)
     table = said(capsys)
     assert "waiting" not in table and "add −0.5: graded by a person" in table
-    assert "more points of" not in course.graded("ada", "01-toy").page.read_text()
+    assert "pending (not lost)" not in course.graded("ada", "01-toy").page.read_text()
     assert {row["student_id"]: row["pending"] for row in rows(course)} == {"ada": 0.0, "bob": 0.0}
     (tmp_path / "gpu").touch()
     instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
