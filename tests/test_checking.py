@@ -150,7 +150,7 @@ def test_expect_array_names_shape_dtype_and_type():
         "Expected the result to have shape (2, 5), got (2, 3).",
         ["the number of axes (2) is right", "the size of axis 0 is right"],
     )
-    assert failure(expect_array, np.zeros((2, 3, 4)), (2, 5, 4))[1][1] == "the size of axis 0, 2 is right"
+    assert failure(expect_array, np.zeros((2, 3, 4)), (2, 5, 4))[1][1] == "the sizes of axes 0, 2 are right"
     assert failure(expect_array, A, (3, 2))[1] == ["the number of axes (2) is right"]
     assert failure(expect_array, A, (6,)) == ("Expected the result to have shape (6,), got (2, 3).", [])
     assert failure(expect_array, A, (2, 3), np.float32, what="Z") == (
@@ -201,7 +201,7 @@ def test_expect_unchanged_looks_at_what_the_function_got():
     A, B = np.ones(3), np.ones(3)
     expect_unchanged(Subject("add", np.add), ["A", "B"], A, B)
     message, _ = failure(expect_unchanged, Subject("add", adds_in_place), ["A", "B"], A, B)
-    assert message.startswith("The argument B was changed in place, ")
+    assert message.startswith("The argument `B` was changed in place, ")
     assert (B == 1).all()
 
 

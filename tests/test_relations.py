@@ -58,7 +58,7 @@ HOLDS = {
     "Each element of the result is 1 / sqrt(d_k) = ": lambda e, sizes: e / sizes["d_k"] ** 0.5,
     "Each element of the result is -(1 / n_k) = ": lambda e, sizes: -e / sizes["n_k"],
     "Each element of the result is sqrt(d_k / n_q) = ": lambda e, sizes: e * (sizes["d_k"] / sizes["n_q"]) ** 0.5,
-    "Each element of the result is 2 = 2 times": lambda e, sizes: 2 * e,
+    "Each element of the result is 2 times": lambda e, sizes: 2 * e,
     "Each element of the result is 1.7 times": lambda e, sizes: 1.7 * e,
     "All elements of the result are off by the same factor": lambda e, sizes: e * np.abs(e).sum(),
     "Each element of the result is the expected one plus ": lambda e, sizes: e + np.abs(e).sum(),

@@ -191,7 +191,14 @@ def expect_array(
             same = [str(axis) for axis in range(array.ndim) if array.shape[axis] == shape[axis]]
             held = [Message("the number of axes ({count}) is right", count=array.ndim)]
             if same:
-                held.append(Message("the size of axis {axes} is right", axes=", ".join(same)))
+                held.append(
+                    counted(
+                        "the size of axis {axes} is right",
+                        "the sizes of axes {axes} are right",
+                        len(same),
+                        axes=", ".join(same),
+                    )
+                )
         message = "Expected {what} to have shape {expected}, got {got}."
         failure = Failed(
             Message(message, what=what, expected=str(tuple(shape)), got=str(array.shape)), held, explained=True
@@ -388,7 +395,7 @@ def expect_unchanged(subject: "Subject | Module", names: Sequence[str], *argumen
     for name, after, before in zip(names, subject.calls[-1].arguments, arguments, strict=True):
         if not np.array_equal(np.asarray(after), np.asarray(before)):
             message = (
-                "The argument {name} was changed in place, but the caller still needs it. "
+                "The argument `{name}` was changed in place, but the caller still needs it. "
                 "Compute a new array, and avoid +=, -= and out= on arguments."
             )
             failure = Failed(Message(message, name=name), explained=True)
@@ -411,9 +418,10 @@ def expect_raises(
     error = subject.error(*arguments)
     if isinstance(error, tuple(kinds)):
         return
+    *others, last = [kind.__name__ for kind in kinds]
     values = {
         "function": subject.name,
-        "wanted": joined("{left} or {right}", [kind.__name__ for kind in kinds]),
+        "wanted": joined("{left} or {right}", [joined("{left}, {right}", others), last]) if others else last,
         "shapes": shapes(arguments),
         "because": because,
     }

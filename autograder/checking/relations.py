@@ -121,8 +121,11 @@ def named_multiple(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     for sign in (1, -1):
         for text in _named(sign * factor, mismatch.sizes) if factor else ():
             text = text if sign > 0 else f"-({text})"
+            number = f"{factor:.4g}"
             message = "Each element of {what} is {text} = {factor} times the expected one."
-            yield ("times", text), Message(message, what=mismatch.what, text=text, factor=f"{factor:.4g}")
+            if text == number:
+                message = "Each element of {what} is {factor} times the expected one."
+            yield ("times", text), Message(message, what=mismatch.what, text=text, factor=number)
 
 
 @same_shape

@@ -175,8 +175,8 @@ class Subject:
         call = self.call(arguments, lambda *arguments: backward(target, *arguments, upstream=upstream), "backward")
         if call.error is not None and CUT_OFF in str(call.error):
             message = (
-                "Autograd finds no way back from the result of {function}: `detach`, `.data`, `torch.no_grad`, "
-                "`torch.tensor(...)` or NumPy on the way cut it off."
+                "The result of {function} is cut off from autograd: look for `detach`, `.data`, `torch.no_grad`, "
+                "`torch.tensor(...)` or NumPy on the way to it."
             )
             raise Failed(Message(message, function=name), explained=True)
         return self.result(call, name)
