@@ -23,9 +23,9 @@ def misconception(subject: str, label: str = "", hint: str = "", on: str = "") -
     label : str
         What is wrong with it in a few words, such as "scores transposed". Default: the function's name in words.
     hint : str
-        What to tell who wrote it.
+        The advice for a student who wrote it.
     on : str
-        What a machine needs for checks to catch it, as `Suite.check` has it; on others it is left out.
+        What a machine needs for checks to catch it, as in `Suite.check`; elsewhere it is left out.
     """
 
     def declare(function: Any) -> Any:
@@ -64,9 +64,9 @@ def families(
     labels : str
         Which of `FAMILIES` apply. Default: those of `COMMON`.
     but : sequence of str
-        Which of them do not: where such an answer would be right, or would do what a listed one does.
+        Families that do not apply: such an answer would be right, or would do the same as a listed one.
     hints : dict of str
-        For a label, what to tell who made the mistake, instead of the family's own words.
+        For a label, the hint to show instead of the family's own.
     shapes : str
         The last axes of the arguments, with commas between arguments: "n_q d_k, n_k d_k". If it is given, an answer
         that stretches a size of 1 to the other size of that name is a wrong one too.
@@ -114,7 +114,7 @@ def answers_in(module: ModuleType, kind: str, subject: str) -> list[Any]:
 
 
 def _declared(answer: Any, name: str, missing: Any = None) -> Any:
-    """Return what was declared of an answer itself, and not of a class that it is derived from."""
+    """Return what was declared on an answer itself, ignoring classes that it is derived from."""
     return getattr(answer, "__dict__", {}).get(name, missing)
 
 
@@ -304,7 +304,7 @@ FAMILIES: dict[str, tuple[Mistake, str]] = {
         "`dtype=bool`, or leave a comparison as it is.",
     ),
 }
-"""For each label, what the mistaken function returns, and what to tell who wrote it."""
+"""For each label, what the mistaken function returns, and the hint for the student who wrote it."""
 
 COMMON = [
     "returns nothing",
@@ -317,7 +317,7 @@ COMMON = [
     "leading axes left flattened",
     "assert instead of ValueError",
 ]
-"""The families for a function of floating arrays with leading axes, which refuses sizes that differ."""
+"""The families for a function of floating-point arrays with leading axes that rejects mismatched sizes."""
 
 STRETCHED = "sizes of 1 stretched"
 STRETCHED_HINT = (

@@ -1,4 +1,4 @@
-"""Whether a module that a function is given is afterwards as it was: all of it, and not its parameters alone."""
+"""Compares a module before and after a call: all of it, not only its parameters."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ MOST_SAID = 40
 
 
 def described(module: "Any", inputs: "Any" = (), begin: "bool" = False) -> "dict[str, Any]":
-    """Return what a module is like, part by part, as plain values; it goes to where the module lives as text.
+    """Return a description of a module, part by part, as plain values; it goes to where the module lives as text.
 
-    With `begin`, each parameter gets a gradient first, so that it shows if one is taken away. Results are those for
-    `inputs`, if there are some.
+    With `begin`, each parameter gets a gradient first, so that a removed one is noticed. Results are those for
+    `inputs`, if there are any.
     """
     import torch
 
@@ -68,14 +68,14 @@ def described(module: "Any", inputs: "Any" = (), begin: "bool" = False) -> "dict
 
 @contextlib.contextmanager
 def left_as_it_was(given: Module, *inputs: Any) -> Iterator[None]:
-    """Fail unless a module is, when the context ends, as it was when it began; say in a sentence what differs.
+    """Fail if a module has changed between the beginning and the end of the context; say in a sentence what differs.
 
     Parameters
     ----------
     given : Module
-        What the function under test is given. `given.name` is what feedback calls it.
+        The module passed to the function under test. `given.name` is its name in feedback.
     inputs
-        What the module is called with before and after, in the mode that it is in. Without any, it is not called.
+        The inputs to call the module with before and after, in its current mode. Without any, it is not called.
     """
     before = given.run_remote(described, inputs, True)
     yield

@@ -1,4 +1,4 @@
-"""Modules of torch under test: what a student's class or function made, asked in the same words wherever it lives.
+"""PyTorch modules under test, made by a student's class or function, with one interface wherever they live.
 
 In a student's Jupyter it is their own object; where a class is graded, it stays in the guest, and is a handle here.
 """
@@ -105,7 +105,7 @@ def backward(function: Any, *arguments: Any, upstream: Any = None) -> Any:
 
 
 class Module:
-    """A module under test. Whatever is asked of it is remembered among the calls of the function that made it.
+    """A module under test. Its calls are recorded among the calls of the function that made it.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class Module:
         The function under test.
     own : torch.nn.Module, or a handle
     name : str
-        What feedback calls it, such as "MultiHeadAttention(6, 2)".
+        Its name in feedback, such as "MultiHeadAttention(6, 2)".
     """
 
     _is_module = True
@@ -215,7 +215,7 @@ def _state(module: Any, **keywords: Any) -> dict[str, Any]:
 
 
 def expect_module(value: Any, function: str) -> None:
-    """Fail unless what came of a call may be a module of torch."""
+    """Fail unless the result of a call is a PyTorch module."""
     if not is_module(value):
         message = "Expected {function} to create a PyTorch module, got {found}."
         raise Failed(Message(message, function=function, found=describe(value)), explained=True)
@@ -224,7 +224,7 @@ def expect_module(value: Any, function: str) -> None:
 def expect_parameters(module: Module, expected: dict[str, tuple[int, ...]]) -> None:
     """Fail unless a `Module` has parameters of these names and shapes, and no others.
 
-    A second name for one of these, as when a `Sequential` holds what has its own name besides, is none too many.
+    A second name for one of these is allowed, as when a `Sequential` contains a layer that also has its own name.
 
     Parameters
     ----------
@@ -266,13 +266,13 @@ def _names(names: list[str]) -> str | Message:
 
 
 def expect_gradients(module: Module, got: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
-    """Fail unless each parameter of a `Module` got a gradient; return those that are expected, as they came.
+    """Fail unless each parameter of a `Module` got a gradient; return the expected ones, as they came.
 
     Parameters
     ----------
     module : Module
     got, expected : dict
-        Gradients by the names of parameters. A gradient of None is none.
+        Gradients by the names of parameters. A value of None means that there is no gradient.
     """
     lacks = [name for name in expected if got.get(name) is None]
     if lacks:

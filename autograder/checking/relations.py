@@ -1,7 +1,7 @@
-"""Relations: facts about a wrong result beside the expected one, said where no listed answer names the cause.
+"""Relations: facts about a wrong result compared with the expected one, reported if no listed answer is the cause.
 
-A relation is looked for in the first draw that failed, and said only if it holds in other draws of the same check as
-well, whose sizes and values are others: what holds by accident does not hold there.
+A relation is searched for in the first draw that failed, and reported only if it also holds in other draws of the
+same check, with other sizes and values: a coincidence does not repeat there.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ from .mismatch import CLOSE, MOST, Claims, Mismatch, arrays_of, comparable, equa
 from .words import Message
 
 PLACES = {-1: "column", -2: "row", -3: "sequence"}
+"""The name of an index along an axis, counted from the end."""
 NAMES = {"first": Message("first"), "last": Message("last"), "sum": Message("sum"), "mean": Message("mean")}
-"""What an index along an axis, counted from the end, is called."""
 
 
 def relate(first: Mismatch, again: Callable[[], list[Mismatch]]) -> str | Message:
@@ -26,7 +26,7 @@ def relate(first: Mismatch, again: Callable[[], list[Mismatch]]) -> str | Messag
     ----------
     first : Mismatch
     again : callable
-        Returns the mismatches of other draws. It is called when there is something to confirm, and once.
+        Returns the mismatches of other draws. It is called at most once, when there is something to confirm.
     """
     others = None
     with np.errstate(all="ignore"):
@@ -44,18 +44,17 @@ def relate(first: Mismatch, again: Callable[[], list[Mismatch]]) -> str | Messag
 
 
 def single(mismatch: Mismatch) -> bool:
-    """Tell whether a single number was expected, and came."""
+    """Tell whether a single number was expected, and a single number was returned."""
     return all(own is not None and own.size == 1 for own in (mismatch.expected, mismatch.got))
 
 
 def _change(mismatches: Sequence[Mismatch]) -> bool:
-    """Tell whether single numbers differ from draw to draw, those expected and those that came: else any fits."""
+    """Tell whether the expected and the returned numbers differ from draw to draw: otherwise any relation fits."""
     pairs = zip(*[(float(own.expected.item()), float(own.got.item())) for own in mismatches], strict=True)  # type: ignore[union-attr]
     return all(len(set(numbers)) > 1 for numbers in pairs)
 
 
-# A relation takes a mismatch and yields, for each thing that holds, a key, which another draw must have too, and a
-# message.
+# A relation takes a mismatch and yields, for each finding, a key that another draw must share, and a message.
 
 
 @same_shape
@@ -157,7 +156,7 @@ def shifted_by_number(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 @comparable
 def transposed(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The axes stand in another order."""
+    """The axes are in another order."""
     for order in list(permutations(range(e.ndim)))[1:] if 1 < e.ndim < 5 else ():
         if equal(g, e.transpose(order)) and not equal(e.transpose(order), e):
             back = tuple(axis - e.ndim for axis in order)
@@ -168,7 +167,7 @@ def transposed(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 @same_shape
 def reversed_along(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The order along one axis is turned round."""
+    """The order along one axis is reversed."""
     for axis in range(-e.ndim, 0):
         if e.shape[axis] > 2 and equal(g, np.flip(e, axis)):
             message = "Along axis {axis}, {what} is in reverse order."
@@ -177,7 +176,7 @@ def reversed_along(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 @same_shape
 def rolled(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """Everything stands some places further along one axis; what leaves at one end may come back at the other."""
+    """Everything is shifted along one axis, perhaps cyclically."""
     for axis in range(-e.ndim, 0):
         n = e.shape[axis]
         for by in (1, -1, 2, -2):
@@ -192,7 +191,7 @@ def rolled(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 @same_shape
 def first_for_all(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """What is expected at the first index of an axis stands at every index."""
+    """Every index of an axis has the values expected at the first."""
     for axis in range(-e.ndim, 0):
         first = np.take(e, [0], axis)
         if (
@@ -206,7 +205,7 @@ def first_for_all(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 @same_shape
 def same_for_all(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """All indices of an axis have the same, while different ones are expected."""
+    """All indices of an axis have the same values, but should differ."""
     for axis in range(-e.ndim, 0):
         first = np.broadcast_to(np.take(g, [0], axis), e.shape)
         if (
@@ -230,7 +229,7 @@ def _place(axis: int, axes: int) -> Any:
 
 @comparable
 def first_alone(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """Only what is expected at the first or last index of an axis came: the axis is gone, or has size 1."""
+    """The result is only the first or last index of an axis: the axis is gone, or has size 1."""
     for axis in range(-e.ndim, 0):
         for name, index in (("first", 0), ("last", -1)):
             if e.shape[axis] < 2:
@@ -243,7 +242,7 @@ def first_alone(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 @comparable
 def reduced(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The sum or the mean of what is expected over an axis came, or over all but the last ones."""
+    """The result is the sum or the mean of the expected values over an axis."""
     for axis in range(-e.ndim, 0):
         if e.shape[axis] < 2:
             continue
@@ -255,7 +254,7 @@ def reduced(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 @comparable
 def unreduced(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """There is an axis more, and the sum or the mean over it is what is expected."""
+    """There is one axis too many, and the sum or the mean over it is right."""
     if g.ndim != e.ndim + 1:
         return
     for axis in range(-g.ndim, 0):
@@ -269,7 +268,7 @@ def unreduced(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 @comparable
 def diagonal(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """Where every sequence meets every other: there is an axis more, and its diagonal is what is expected."""
+    """Every sequence is combined with every other: there is one axis too many, and its diagonal is right."""
     if (
         g.ndim == e.ndim + 1
         and g.ndim > 2
@@ -282,7 +281,7 @@ def diagonal(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 @comparable
 def reshaped(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The numbers are right, in their order; the axes are others."""
+    """The numbers are right and in order, but the shape is wrong."""
     if g.shape != e.shape and g.size == e.size and equal(g.ravel(), e.ravel()):
         message = "The elements of {what} are right and in the right order, but the shape is wrong."
         yield "reshaped", Message(message, what=mismatch.what)
@@ -290,7 +289,7 @@ def reshaped(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 @same_shape
 def unnormalised(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """Divided by its sum over an axis, or made exponentials of and divided, it is right."""
+    """The result is right after dividing by its sum over an axis, or after a softmax."""
     for axis in range(-e.ndim, 0):
         total = g.sum(axis, keepdims=True)
         if e.shape[axis] > 1 and np.abs(total).min() > 0 and equal(g / total, e):
@@ -304,7 +303,7 @@ def unnormalised(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 @same_shape
 def normalised(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The expected numbers were normalised, over an axis: by their sum or by softmax."""
+    """The expected numbers were normalized over an axis: by their sum or by softmax."""
     for axis in range(-e.ndim, 0):
         if e.shape[axis] < 2:
             continue
@@ -324,7 +323,7 @@ def _sum_to_one(X: Any, axis: int) -> bool:
 
 @same_shape
 def sums(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """Sums to 1 stand along another axis than expected, or nowhere."""
+    """The sums are 1 along another axis than expected, or along none."""
     wanted = [axis for axis in range(-e.ndim, 0) if _sum_to_one(e, axis)]
     if wanted != [-1]:
         return
@@ -407,7 +406,7 @@ def in_other_dtype(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 @same_shape
 def reordered(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """Along an axis the expected numbers stand in another order."""
+    """Along an axis, the expected numbers are in another order."""
     for axis in range(-e.ndim, 0):
         ordered = np.sort(e, axis)
         if e.shape[axis] < 3 or (np.diff(ordered, axis=axis) <= CLOSE * np.abs(e).max()).mean() > 0.05:
@@ -419,7 +418,7 @@ def reordered(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 @same_shape
 def cumulated(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The running sums of the expected numbers came, or the other way round."""
+    """The result has the cumulative sums of the expected numbers, or the reverse."""
     for axis in range(-e.ndim, 0):
         if e.shape[axis] > 2 and equal(g, np.cumsum(e, axis)):
             message = "The elements of {what} are the cumulative sums of the expected ones along axis {axis}."
@@ -463,7 +462,7 @@ def small_ones(mismatch: Mismatch) -> Claims:
 
 @same_shape
 def symmetric(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """What came is symmetric, what is expected is not."""
+    """The result is symmetric, but the expected one is not."""
     if e.ndim > 1 and e.shape[-1] == e.shape[-2] > 2:
         turned = np.swapaxes(g, -1, -2)
         if equal(g, turned) and not equal(e, np.swapaxes(e, -1, -2)) and np.ptp(g) > CLOSE * np.abs(g).max():
@@ -472,7 +471,7 @@ def symmetric(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 @same_shape
 def only_there(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The wrong elements stand in one place: at the ends of an axis, on the diagonal or to one side of it."""
+    """The wrong elements are in one place: at the ends of an axis, on the diagonal or to one side of it."""
     right = _right(mismatch, e, g)
     if right.all() or not right.any():
         return
@@ -541,7 +540,7 @@ def only_there(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 @same_shape
 def by_value(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The wrong elements are those of one sign, or those where 0 is expected or came."""
+    """The wrong elements are those of one sign, or those that should be 0 or are 0."""
     wrong = ~_right(mismatch, e, g)
     if not wrong.any() or wrong.all():
         return
@@ -562,7 +561,7 @@ def by_value(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 @comparable
 def another_part(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """What is expected of another part of the result, or an argument as it was, came."""
+    """The result is another part of the expected result, or an unchanged argument."""
     for name, part in mismatch.parts.items():
         if part is not mismatch.expected and equal(g, part.astype(float)) and not equal(part.astype(float), e):
             yield (
@@ -602,7 +601,7 @@ OPERATIONS = {
 
 @comparable
 def combined(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """A product, sum or difference of two arguments came, or of the expected result and an argument."""
+    """The result is a product, sum or difference of two arguments, or of the expected result and an argument."""
     arrays = {
         name: argument.astype(float)
         for name, argument in mismatch.arguments.items()
@@ -659,7 +658,7 @@ def a_number(mismatch: Mismatch) -> Claims:
 
 
 def not_finite(mismatch: Mismatch) -> Claims:
-    """NaN or infinite elements stand in one place, or what is finite is right."""
+    """NaN or infinite elements are in one place, or the finite ones are right."""
     e, g = mismatch.expected, mismatch.got
     if e is None or g is None or e.shape != g.shape or not g.ndim or g.size > MOST or g.dtype.kind != "f":
         return
@@ -837,7 +836,7 @@ def _cut(arguments: Any) -> Any:
 
 
 def other_arguments(mismatch: Mismatch) -> Claims:
-    """The result is right for other arguments than were given: exchanged, turned over, negated, cut to fit."""
+    """The result is right for other arguments: exchanged, transposed, negated, or cut to fit."""
     if (
         mismatch.answer is None
         or mismatch.part is None
@@ -872,7 +871,7 @@ def other_arguments(mismatch: Mismatch) -> Claims:
 
 
 def each_alone(mismatch: Mismatch) -> Claims:
-    """Each sequence alone is right, the batch is not."""
+    """Each sequence alone is right, but the batch is not."""
     e = mismatch.expected
     if e is None or e.ndim < 3 or mismatch.call is None or e.size > MOST:
         return
@@ -896,7 +895,7 @@ def each_alone(mismatch: Mismatch) -> Claims:
 
 
 def always_one_dtype(mismatch: Mismatch) -> Claims:
-    """The dtype is the same whatever the arguments' is, or wider than it."""
+    """The dtype is the same for all dtypes of the arguments, or wider."""
     if mismatch.dtypes is None or mismatch.call is None:
         return
     came = []
@@ -919,7 +918,7 @@ def always_one_dtype(mismatch: Mismatch) -> Claims:
 
 
 def shape_in_names(mismatch: Mismatch) -> Claims:
-    """The shape that came, in the check's own names of sizes."""
+    """The shape of the result, in the check's own names of sizes."""
     if mismatch.shapes is None:
         return
     wanted, came = mismatch.shapes
@@ -976,4 +975,4 @@ RELATIONS = [
     shape_in_names,
     *responses.RELATIONS,
 ]
-"""All relations, those that say most first."""
+"""All relations, the most specific first."""

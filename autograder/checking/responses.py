@@ -1,9 +1,9 @@
-"""Relations of how a result responds when an argument changes, beside how a right answer's does.
+"""Relations on how a result responds when an argument changes, compared with a right answer's response.
 
 The function under test and a right answer are called with one argument changed a little: other numbers in all of it
-or in one row, ones, 1 added, doubled. Where the right answer obeys a law of this kind and the function does not, or
-the other way round, that is said. So is where in a module the first wrong numbers are, and what comes out differently
-each time.
+or in one row, ones, 1 added, doubled. If the right answer obeys a law of this kind and the function does not, or the
+reverse, the relation is reported. Further relations say where in a module the first wrong numbers are, and which
+results differ from call to call.
 """
 
 import time
@@ -18,20 +18,20 @@ from .modules import ask, prepare, run_remote
 from .words import Message
 
 MOST_ROWS = 8
-"""Of an argument with more, the first half as many are changed, and the last."""
+"""Of an argument with more rows, only the first and the last ones, half as many each, are changed."""
 
 MOST_SECONDS = 0.5
 """For all of these relations in one draw: hints must not use up a limit."""
 
 ROUNDING = 1e-13
-"""Below this share of the largest magnitude that is expected, a number is what rounding left."""
+"""Below this share of the largest expected magnitude, a number counts as rounding error."""
 
 NOTICED = 1e-7
 """From which share of the largest magnitude on, an element counts as changed."""
 
 
 class Responses:
-    """What a right answer and the function under test return for changed arguments.
+    """The results of a right answer and of the function under test for changed arguments.
 
     Parameters
     ----------
@@ -75,11 +75,11 @@ class Responses:
         return results if all(np.isfinite(own).all() for own in results) else None
 
     def _without_rounding(self, numbers: Any) -> Any:
-        """Return numbers with 0 for those that are rounding beside the expected ones, and change with anything."""
+        """Return numbers with rounding errors set to 0, because those change with any argument."""
         return np.where(np.abs(numbers) <= self.rounding, 0.0, numbers)
 
     def changed(self, came: Any) -> tuple[bool, bool]:
-        """Tell whether both results are others than before."""
+        """Tell for both results whether they have changed."""
         return not equal(came[0], self.expected), not equal(came[1], self.got)
 
     def arguments(self, kinds: str = "f", axes: int = 0) -> Iterator[tuple[str, Any]]:
@@ -95,9 +95,9 @@ class Responses:
 
 
 def answered(relation: Callable[[Responses], Claims], steady: bool = True) -> Callable[[Mismatch], Claims]:
-    """Let a relation see only mismatches of numbers in which function and right answer say the same again.
+    """Let a relation see only numeric mismatches in which function and right answer return the same again.
 
-    Without `steady`, those in which the right answer does, and the function does not.
+    Without `steady`, those in which only the right answer does.
     """
 
     def looked_at(mismatch: Mismatch) -> Claims:
@@ -137,7 +137,7 @@ another_time = answered(_another_time, steady=False)
 
 @answered
 def one_for_ones(asked: Responses) -> Claims:
-    """Of ones, weights that sum to 1 make ones."""
+    """With weights that sum to 1, ones give ones."""
     for name, argument in asked.arguments():
         came = asked(name, np.ones_like(argument))
         if came and equal(came[0], np.ones_like(came[0])) and not equal(came[1], came[0]):
@@ -208,7 +208,7 @@ def _load(modules: Any, values: dict[str, Any]) -> None:
 
 @answered
 def other_parameters(asked: Responses) -> Claims:
-    """What came is right for other parameters than the module has: exchanged, one for another, transposed."""
+    """The result is right for other parameters: exchanged, replaced, or transposed."""
     if asked.mismatch.modules is None:
         return
     right = asked.mismatch.modules[0]
@@ -292,12 +292,12 @@ FIRST_WRONG = {
     ("into", "out of"): "The input of `{before}` is right, but the output of `{name}` is wrong.",
     ("out of", "out of"): "The output of `{before}` is right, but the output of `{name}` is wrong.",
 }
-"""What is said of the first wrong numbers in a module, by what was right before and by what is wrong."""
+"""The messages on the first wrong numbers in a module, by what was right before and what is wrong."""
 
 
 @answered
 def parts_reached(asked: Responses) -> Claims:
-    """Where in a module the first wrong numbers are: what goes into one of its parts, or what it returns."""
+    """The place of the first wrong numbers in a module: the input of one of its parts, or its output."""
     modules = asked.mismatch.modules
     if modules is None or equal(asked.got, asked.expected):
         return
@@ -436,7 +436,7 @@ def _law(wanted: Any, came: Any, i: Any, j: Any) -> tuple[str, str] | None:
 
 @answered
 def elements_reached(asked: Responses) -> Claims:
-    """What is made of a whole array depends on other elements of it than it should."""
+    """A result computed from a whole array depends on the wrong elements of it."""
     if asked.expected.ndim > 1 or not asked.exact:
         return
     for name, argument in asked.arguments(axes=2):
@@ -483,7 +483,7 @@ def sequences_mixed(asked: Responses) -> Claims:
 
 @answered
 def one_added(asked: Responses) -> Claims:
-    """What 1 added to all of an argument does to the result."""
+    """The effect on the result of adding 1 to an argument."""
     for name, argument in asked.arguments():
         came = asked(name, argument + np.ones_like(argument))
         if came is None:
@@ -505,7 +505,7 @@ def one_added(asked: Responses) -> Claims:
 
 @answered
 def doubled(asked: Responses) -> Claims:
-    """What twice an argument does to the result."""
+    """The effect on the result of doubling an argument."""
     for name, argument in asked.arguments("fiu"):
         came = asked(name, 2 * argument)
         if came is None:
@@ -546,4 +546,4 @@ RELATIONS = [
     one_added,
     doubled,
 ]
-"""All of them, those that say most first."""
+"""All of them, the most specific first."""

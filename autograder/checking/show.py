@@ -57,7 +57,7 @@ def element(where: dict[str, Any]) -> str:
 
 
 def points(report: Report) -> str:
-    """Return what a `Report` comes to, in words."""
+    """Return the points of a `Report`, in words."""
     if not report.points:
         return str(Message(WITHOUT_POINTS[standing(report)]))
     values = {"score": f"{report.score:g}", "points": f"{report.points:g}"}
@@ -68,9 +68,9 @@ def points(report: Report) -> str:
 
 
 def standing(report: Report) -> Status:
-    """Return how a `Report` stands: passed if all of it holds, blocked if no check could begin, else failed.
+    """Return the status of a `Report`: passed if all checks passed, blocked if none could begin, else failed.
 
-    It is unverified if all holds but for what could not be verified here. Advice makes no difference.
+    It is unverified if all passed except those that could not be verified here. Advice makes no difference.
     """
     statuses = {result.status for result in report.results} - {Status.ADVICE}
     if statuses <= {Status.PASSED, Status.UNVERIFIED}:
@@ -79,12 +79,12 @@ def standing(report: Report) -> Status:
 
 
 def mends(report: Report) -> bool:
-    """Tell whether there is something to mend in what a `Report` stands for, as far as it could be verified."""
+    """Tell whether a `Report` has something to fix, as far as it could be verified."""
     return standing(report) not in (Status.PASSED, Status.UNVERIFIED)
 
 
 def instead(report: Report) -> str | Message:
-    """Return the sentence that names the functions in whose place the course's own stood; "" if there are none."""
+    """Return the sentence that names the functions replaced by the course's own; "" if there are none."""
     if not report.instead:
         return ""
     names = joined("{left}, {right}", [f"`{name}`" for name in report.instead])
@@ -92,12 +92,12 @@ def instead(report: Report) -> str | Message:
 
 
 def ordered(report: Report) -> list[Result]:
-    """Return a `Report`'s results, and advice below what is worth points."""
+    """Return a `Report`'s results, with advice below the graded checks."""
     return sorted(report.results, key=lambda result: result.status == Status.ADVICE)
 
 
 def held(result: Result) -> str:
-    """Return the sentence that says what held before a check failed."""
+    """Return the sentence that says what passed before a check failed."""
     return str(Message("Passed: {held}.", held=result.held))
 
 
@@ -126,7 +126,7 @@ def report(report: Report, mime: str) -> None:
 
 
 def write(message: str) -> None:
-    """Print `message`, whatever the console's encoding can show."""
+    """Print `message`, replacing characters that the console's encoding lacks."""
     encoding = sys.stdout.encoding or "utf-8"
     print(message.encode(encoding, "replace").decode(encoding))
 
@@ -249,7 +249,7 @@ def _inline(message: Any) -> str:
 
 
 def _code(text: str) -> str:
-    """Escape text; what stands between backticks becomes code."""
+    """Escape text; text between backticks becomes code."""
     pieces = html.escape(text).split("`")
     if len(pieces) % 2 == 0:
         return "`".join(pieces)
