@@ -1,7 +1,7 @@
 """Makes the feedback page of a graded notebook: one file, without a script or a request, by `templates/page.html.j2`.
 
-Whoever makes a page goes through `render`. All that a student wrote comes out of `markup`, and nothing of it is
-trusted: not even the report that a check cell displays is taken as HTML; it is read as data.
+All pages are made by `render`. Everything that a student wrote passes through `markup`, and nothing of it is trusted:
+even the report that a check cell displays is not taken as HTML, but read as data.
 """
 
 import functools
@@ -41,7 +41,7 @@ from autograder.sanitize import code, markdown, markup, outputs
 from autograder.sanitize.text import printed
 
 REMEMBERED = 500
-"""How many texts are remembered as HTML; a course has some hundred."""
+"""How many texts are cached as HTML; a course has a few hundred."""
 LINES_OF_GIVEN = 60
 PICTURE = "A figure from this cell"
 HEADING = re.compile(r"\s*#{1,6}[ \t]*(?P<title>[^\n]*?)[ \t#]*(?:\n|$)")
@@ -63,9 +63,9 @@ def render(
     Parameters
     ----------
     notebook : Notebook
-        Is changed where outputs would make the page too large: they leave it.
+        Changed if outputs would make the page too large: they are removed.
     saved : Saved
-        What the gradebook has of the submission.
+        The gradebook's data on the submission.
     assignment, student : str
     most_mb : float
         The page's largest size.
@@ -139,7 +139,7 @@ def _style() -> Markup:
 
 
 def _function(cell: Cell, saved: Saved, room: formulas.Room) -> Function:
-    """Return what is to be said of one graded cell."""
+    """Return the page's data on one graded cell."""
     name = grade_id(cell) or cell.id
     kept = saved.cells.get(name, SavedCell())
     report = _report(cell) if is_check(cell) else None
@@ -322,14 +322,14 @@ def _prose(cell: Cell) -> Prose:
 
 
 def _given(cell: Cell, stops: set[str], room: formulas.Room) -> Given:
-    """Return code of the course, and what came of it."""
+    """Return code of the course, and its outputs."""
     title = cell.source.strip().partition("\n")[0][:LINES_OF_GIVEN]
     code_text = Markup(_code(cell.source))
     return Given(cell.id, title, code_text, list(_outputs(cell, room)), stop=cell.id in stops)
 
 
 def _own(cell: Cell, saved: Saved, stops: set[str], room: formulas.Room) -> Own:
-    """Return a cell that is the student's to write, with what somebody wrote about it."""
+    """Return a cell for the student to write, with a grader's comment on it."""
     comment = saved.cells.get(grade_id(cell) or "", SavedCell()).comment
     said = _markdown(comment, {}, room) if comment else ""
     shown: list[Output] = []
@@ -428,7 +428,7 @@ def _markdown(text: str, attachments: dict[str, Any], room: formulas.Room) -> Ma
 
 @pass_context
 def markdown2html(context: Any, source: str) -> Markup:
-    """Return Markdown as nbgrader's formgrader shows it; stands for nbconvert's filter of the same name."""
+    """Return Markdown as nbgrader's formgrader shows it; replaces nbconvert's filter of the same name."""
     cell = context.get("cell") or {}
     clean = markdown.inert_markdown(source, cell.get("attachments"))[0]
     return Markup(formulas.with_formulas(clean, formulas.Room()))
@@ -453,7 +453,7 @@ def _code(source: str) -> str:
 
 
 def inline_code(text: Any) -> Markup:
-    """Escape a text; what stands between backticks becomes code."""
+    """Escape a text; text between backticks becomes code."""
     pieces = str(escape(str(text))).split("`")
     if len(pieces) % 2 == 0:
         return Markup("`".join(pieces))

@@ -1,7 +1,7 @@
 """Where workers run. A batch knows only `Backend`: jobs go in, answers come out, in any order.
 
-`Local` runs each worker in a process of this machine. Something else that keeps the same three promises, such as a
-cluster's client, can stand in its place:
+`Local` runs each worker in a process of this machine. Anything else that keeps the same three promises, such as a
+cluster's client, can replace it:
 
 * `submit(job)` takes a job whenever `free()` says that there is room;
 * `result()` waits, and returns one job with its answer, or with the exception that it ended in;
@@ -33,7 +33,7 @@ from autograder.grading.worker_config import WorkerConfig
 from autograder.sandbox.guests import GuestPool
 
 MOST_EXTRA_MEMORY = 1500 << 20
-"""What a guest can make a judge use, beyond what it holds when it begins."""
+"""Memory that a guest can make a judge use, beyond its size at the start."""
 MOST_EXTRA_WITH_GPU = 16 << 30
 """The same where checks may put tensors on a GPU: CUDA takes addresses by the gigabyte that it does not fill."""
 
@@ -48,11 +48,11 @@ class Job:
 
 
 class WorkerDied(Exception):
-    """The worker that had a job is gone, and nobody knows why."""
+    """The worker that had a job is gone, for an unknown reason."""
 
 
 class Backend(Protocol):
-    """Where jobs are done."""
+    """A place where jobs are done."""
 
     def free(self) -> int:
         """Return how many more jobs may be submitted now."""
@@ -242,7 +242,7 @@ def _serve(
 
 
 def _receive_jobs(pipe: multiprocessing.connection.Connection, jobs: "queue.SimpleQueue[Any]") -> None:
-    """Take jobs as they come, so that whoever sends one never waits for an answer to be taken.
+    """Take jobs as they come, so that the sender never waits for an answer to be taken.
 
     The process ends with the one that asked for it, however that one ends.
     """

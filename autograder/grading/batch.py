@@ -37,15 +37,15 @@ DIED = "the grading process crashed {tries} times"
 REFUSED = "our own fault: the gradebook does not accept this submission ({reason})."
 MOST_REASON = 200
 MOST_HEAD = 1000
-"""Characters of a page in which it says what it was made of."""
+"""Characters at the beginning of a page that contain its digest."""
 EXCHANGED = "submission_secret.txt"
-"""By which nbgrader's exchange gives feedback to the student whose it is, and to nobody else."""
+"""The name by which nbgrader's exchange gives feedback only to its own student."""
 PAGE_DIED = "the process that made the page crashed"
 
 
 @dataclass
 class Options:
-    """How a batch grades: `force` what has a grade that holds as well, `redraw` the checks' inputs, make `pages`."""
+    """How a batch grades: `force` regrading of valid grades, `redraw` the checks' inputs, make `pages`."""
 
     force: bool = False
     redraw: bool = False
@@ -157,7 +157,7 @@ class Batch:
             yield task
 
     def _begun(self, submission: Submission) -> _Task:
-        """Read a submission; it is kept as it is if it has a grade that still holds."""
+        """Read a submission; its grade is kept if it is still valid."""
         with self.timer("read"):
             unit = submission.read(self.setting.limits_of(submission.exercise.name))
         task = _Task(submission, unit)
@@ -342,7 +342,7 @@ class Batch:
 def prepare(
     course: Course, exercises: Sequence[Exercise], submissions: Sequence[Submission], submitted: Path
 ) -> None:
-    """Look before anything is graded: there is something to grade, outputs can be written, the gradebook is ours."""
+    """Check before grading: there are submissions, outputs can be written, and the gradebook is ours."""
     if not submissions:
         names = ", ".join(exercise.name for exercise in exercises)
         raise UserError(

@@ -43,13 +43,13 @@ from autograder.sandbox import bubblewrap
 from autograder.sanitize import text
 
 HERE = "local:"
-"""How an address begins that asks for workers on this machine: `local:4`."""
+"""The beginning of an address that means workers on this machine: `local:4`."""
 GPU = "GPU"
 """The Dask resource that a worker with a GPU declares: `dask worker ... --resources GPU=1`."""
 PRIVATE = "--host ITS-ADDRESS --dashboard-address 127.0.0.1"
-"""What a scheduler or worker is started with: without it, its web server listens everywhere, for anybody."""
+"""Options for starting a scheduler or worker: without them, its web server listens on all addresses, for anyone."""
 COMPARED = ("numpy", "torch", "distributed")
-"""Packages of which a worker must have the version that is here; of `2.13.0+cpu`, what stands before the plus."""
+"""Packages whose versions must be the same on a worker as here; of `2.13.0+cpu`, only the part before the plus."""
 SETTING = "setting.json"
 PATIENCE = "autograder.wait-for-workers"
 """The key of Dask's configuration that says how long to wait for a worker, where there is none."""
@@ -59,7 +59,7 @@ LOOK_SECONDS = 1.0
 START_SECONDS = 300
 """In which workers of our own must start."""
 OWN_SECONDS = 20
-"""How long to wait for them, when all have died, until they are started anew."""
+"""How long to wait for them, when all have died, before they are restarted."""
 IDLE_SECONDS = 600
 """After which a station that nobody told to rest gives way to another one."""
 FETCH_SECONDS = 10
@@ -68,7 +68,7 @@ LEANER = {
     "distributed.scheduler.work-stealing": False,
     "distributed.scheduler.active-memory-manager.start": False,
 }
-"""What Dask can do without in workers of our own: each job has its worker, and leaves nothing there."""
+"""Settings that make our own Dask workers leaner: each job has its worker, and leaves nothing there."""
 KEPT = "Grades so far are kept; the same command continues from there."
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _CANCELLED = (
@@ -81,7 +81,7 @@ _CANCELLED = (
 
 
 class Station:
-    """What a Dask worker grades with: made once, for one archive.
+    """The tools with which a Dask worker grades: made once, for one archive.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def work(digest: str, method: str, arguments: tuple[Any, ...]) -> str:
 
 
 def as_text(answer: Any) -> str:
-    """Return what a job came to as the text that is sent of it."""
+    """Return the result of a job as the text that is sent back."""
     if isinstance(answer, WorkerDied):
         return json.dumps({"died": str(answer)})
     if isinstance(answer, Exception):
@@ -481,7 +481,7 @@ class Cluster:
         self._take_back(worker)
 
     def _take_back(self, worker: _Worker | None) -> None:
-        """Forget a worker until it is seen anew; its jobs go to others."""
+        """Forget a worker until it is seen again; its jobs go to others."""
         if worker is None:
             return
         self.workers.pop(worker.address, None)
@@ -625,7 +625,7 @@ class Cluster:
             ) from None
 
     def _reconnect(self) -> None:
-        """Wait for the scheduler to come again, and begin anew with all that is under way."""
+        """Wait for the scheduler to return, and restart all jobs in progress."""
         import dask
         from dask.utils import parse_timedelta
 
@@ -641,7 +641,7 @@ class Cluster:
             ) from None
 
     def _renew(self) -> None:
-        """Connect anew; where scheduler and workers are our own, start them anew."""
+        """Reconnect; if scheduler and workers are our own, restart them."""
         with contextlib.suppress(Exception):
             self.client.close(timeout=1)
         self.client = None
@@ -664,7 +664,7 @@ def _answer(told: dict[str, Any]) -> Any:
 
 
 def _faults(found: dict[str, Any]) -> Iterator[str]:
-    """Yield what makes a worker one that must not grade."""
+    """Yield the reasons why a worker must not grade."""
     here = versions()
     for name in sorted({*here, *found["versions"]}):
         there = found["versions"].get(name)

@@ -1,4 +1,4 @@
-"""What a file is that is handed in as a notebook: how it is saved, what it is instead, of which exercise it is."""
+"""Recognizes a file submitted as a notebook: its encoding, its real kind, and its exercise."""
 
 import codecs
 import functools
@@ -25,7 +25,7 @@ ZIP = "{name} is a zip archive, not a notebook. Unpack it, and submit the notebo
 OTHER_FILE = "{name} is {kind}, not a notebook. Submit the notebook itself, a file that ends in .ipynb."
 OF_ANOTHER = "{name} is the notebook of {other}. Hand in that of {exercise} under this name."
 SAY_HOW = (OTHER_ENCODING, CONFLICT, HTML, ZIP, OTHER_FILE)
-"""The sentences that say what to do about it, too."""
+"""The sentences that also say what to do about it."""
 READ_AS = "{name} is saved as {encoding}; it was read all the same. A notebook should be UTF-8."
 SIGNATURES = {
     b"\x1f\x8b": "a gzip archive",
@@ -35,13 +35,13 @@ SIGNATURES = {
     b"\x89PNG": "an image",
     b"\xff\xd8\xff": "an image",
 }
-"""How files begin that are handed in under a notebook's name, and what these are."""
+"""The first bytes of other files submitted under a notebook's name, and their kinds."""
 MARK = re.compile(r"^(?:<{7}|={7}|>{7})(?: .*)?$", re.MULTILINE)
 """The lines that Git puts into a file of which two versions disagree."""
 
 ID = re.compile(rb'"(?:grade_id|id)" ?: ?"([\w-]{1,80})"')
 SUBJECT = re.compile(rb"checks\.run\(\\?[\"']([\w.]{1,80})")
-"""What is one exercise's own in the bytes of a notebook: ids of cells, and which functions its checks look at."""
+"""The marks of one exercise in the bytes of a notebook: cell ids, and the functions that its checks run."""
 
 Features = tuple[frozenset[bytes], frozenset[bytes]]
 
@@ -63,7 +63,7 @@ def read_as(data: bytes | None, name: str) -> list[Message]:
 
 
 def no_text(data: bytes, name: str) -> Message:
-    """Return what a file is that is no text, and what to do about it."""
+    """Return what a file that is not text really is, and what to do about it."""
     if data.startswith(b"PK\x03\x04"):
         return Message(ZIP, name=name)
     for signature, kind in SIGNATURES.items():
@@ -75,7 +75,7 @@ def no_text(data: bytes, name: str) -> Message:
 
 
 def no_json(decoded: str, name: str, line: int) -> Message:
-    """Return what a text is that is no notebook, and what to do about it."""
+    """Return what a text that is not a notebook really is, and what to do about it."""
     start = decoded[:200].lstrip().lower()
     if start.startswith(("<!doctype", "<html", "<?xml")):
         return Message(HTML, name=name)
@@ -90,7 +90,7 @@ def no_json(decoded: str, name: str, line: int) -> Message:
 
 
 def features(data: bytes, wanted: Features | None = None) -> Features:
-    """Return the ids and subjects in a notebook, of those `wanted`: a look at bytes, which believes nothing."""
+    """Return the ids and subjects in a notebook, of those `wanted`: it only searches bytes, and trusts nothing."""
     plain = data.replace(b"\0", b"") if encoding_of(data) != "utf-8-sig" else data
     found = [(match[1] for match in pattern.finditer(plain)) for pattern in (ID, SUBJECT)]
     ids, subjects = (

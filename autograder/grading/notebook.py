@@ -1,4 +1,4 @@
-"""The notebook to grade: the released one with a student's cells in it, whatever was handed in."""
+"""Makes the notebook to grade: always the released one, with the student's cells in it."""
 
 import ast
 import copy
@@ -125,7 +125,7 @@ def editions_of(exercise: Exercise) -> dict[str, Notebook]:
 
 
 def is_as_given(exercise: Exercise, data: bytes | None) -> bool:
-    """Tell whether a file holds an exercise in which no answer was written, or cannot be read."""
+    """Tell whether a file is an exercise in which no answer was written, or cannot be read."""
     if data is None:
         return True
     given = {grade_id(cell): cell.source for cell in nbformat.read(exercise.notebook, as_version=4).cells}
@@ -178,7 +178,7 @@ def restore(submitted: Notebook, released: Notebook, beside: Mapping[str, bytes]
 
 
 def _gathered(repairs: list[Message]) -> list[Message]:
-    """Say in one sentence what was repaired in the same way in several cells."""
+    """Combine the same repair of several cells into one sentence."""
     alike: dict[str, dict[str, Message]] = {}
     for message in repairs:
         alike.setdefault(message.text, {})[str(message.values["cell"])] = message
@@ -289,7 +289,7 @@ def _find_by_text(submitted: Notebook, keys: list[str | None], missing: dict[str
 
 
 def _find_by_place(submitted: Notebook, released: Notebook, keys: list[str | None], missing: dict[str, Cell]) -> None:
-    """Fill in the keys of cells that stand between the same neighbours, and are of the same kind."""
+    """Fill in the keys of cells that are between the same neighbors, and are of the same kind."""
     order = [_key(cell) for cell in released.cells]
     for place, cell in enumerate(submitted.cells):
         before = keys[place - 1] if place else None
@@ -323,7 +323,7 @@ def _changed(locked: Cell, given: Cell) -> str:
 
 
 def _same_code(locked: Cell, given: Cell) -> bool:
-    """Tell whether two cells say the same, however they are laid out, and whatever their docstrings say."""
+    """Tell whether two cells have the same code, apart from layout and docstrings."""
     if locked.source.split() == given.source.split():
         return True
     if len(given.source) > MOST_CODE:
@@ -335,7 +335,7 @@ def _same_code(locked: Cell, given: Cell) -> bool:
 
 
 def _bare(source: str) -> str:
-    """Return the syntax tree of code without its docstrings, which a release may word anew."""
+    """Return the syntax tree of code without its docstrings, which a release may reword."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node, clean=False) is not None:

@@ -1,6 +1,6 @@
 """The student's notebook as the judge sees it: names, calls and attributes that are asked for over the wire.
 
-What comes back is plain values. Whatever no honest guest would send ends the guest, and is its own outcome.
+Replies are plain values. A reply that no honest guest would send ends the guest, and counts as its outcome.
 """
 
 import builtins
@@ -36,7 +36,7 @@ class Fault(Exception):
 
 
 class Remote:
-    """An object of the guest: a name as it stands when it is used, or something that a call gave back."""
+    """An object of the guest: a name, looked up when it is used, or the result of a call."""
 
     def __init__(
         self, notebook: "RemoteNotebook", target: dict[str, Any], kind: str = "function", size: int | None = None
@@ -128,7 +128,7 @@ class RemoteNotebook:
 
     @contextlib.contextmanager
     def instead(self, answers: dict[str, Any]) -> Iterator[None]:
-        """Let functions or classes of the judge's stand under these names of the notebook, as long as this lasts."""
+        """Replace these names of the notebook with functions or classes of the judge, within the context."""
         standing = {name: StandIn(own) for name, own in answers.items()}
         self.ask("instead", {}, ({name: (own.kind, own) for name, own in standing.items()},))
         try:
@@ -145,7 +145,7 @@ class RemoteNotebook:
         keywords: dict[str, Any] | None = None,
         **more: Any,
     ) -> Any:
-        """Have the guest do something, and return what it says came of it."""
+        """Have the guest do something, and return the result that it reports."""
         encoder = wire.Encoder(self._reference_to)
         message = _message(encoder, op, target, arguments, keywords, more)
         answer, blobs = self._request(message, encoder.blobs)
@@ -174,7 +174,7 @@ class RemoteNotebook:
     def _said(
         self, answer: dict[str, Any], blobs: list[memoryview], encoder: wire.Encoder, message: dict[str, Any]
     ) -> Any:
-        """Return what a reply says came of what was asked."""
+        """Return the result in a reply."""
         self._taken(lambda: self._write_back(answer.get("changed"), encoder, message, blobs))
         self._taken(lambda: self._reshape(answer.get("reshaped"), encoder))
         if "error" in answer:
@@ -184,7 +184,7 @@ class RemoteNotebook:
     def _taken(self, read: Callable[[], Any]) -> Any:
         """Return what `read()` makes of a reply; what no honest guest sends ends the guest.
 
-        Whatever goes wrong with a reply is the outcome of who sent it, never our fault.
+        Any error in a reply is the sender's outcome, never our fault.
         """
         try:
             return read()

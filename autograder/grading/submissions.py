@@ -1,4 +1,4 @@
-"""What students handed in: found below a folder, and read once, as data. Nothing here runs or trusts any of it."""
+"""Submissions of students: found below a folder, and read once, as data. Nothing here runs or trusts any of it."""
 
 import itertools
 import os
@@ -18,10 +18,10 @@ from autograder.limits import Limits
 from autograder.sanitize import text
 
 OURS = ("checks.py", "exercise.toml", archive.NAME, "timestamp.txt", "misconceptions.py", "checking")
-"""What lies beside a notebook and is the course's, whoever hands it in; the last two did before version 0.2."""
+"""Files next to a notebook that belong to the course, even if submitted; the last two did before version 0.2."""
 
 NOTEBOOK = re.compile(r"\.ipynb(?:\.txt|\.json)?$", re.IGNORECASE)
-"""How a notebook's name ends; browsers and Windows add an ending of their own."""
+"""The endings of a notebook's name; browsers and Windows add their own."""
 IMPORTS_TORCH = re.compile(rb"\b(?:import|from) +torch\b")
 PASSED_OVER = (".ipynb_checkpoints", "__pycache__")
 MOST_FILES = 1000
@@ -49,7 +49,7 @@ class Unit:
     notebook : str
         The name of the file handed in.
     data : bytes or None
-        What stands in it; None if it cannot be read, and then `problem` says why.
+        Its content; None if it cannot be read, and then `problem` says why.
     stamp : str or None
         The text of its `timestamp.txt`.
     files : dict
@@ -86,7 +86,7 @@ class Submission:
     def read(self, limits: Limits) -> Unit:
         """Return the `Unit` of work that grades this submission: everything is read once, here.
 
-        Whatever is wrong with its folder or its files is this submission's problem, and nobody else's.
+        Any problem with its folder or its files affects only this submission.
         """
         try:
             return self._read(limits)
@@ -181,12 +181,12 @@ def notebooks_in(folder: Path, exercise: Exercise) -> list[Path]:
 
 
 def is_notebook(name: str) -> bool:
-    """Tell whether a file is called as notebooks are; what begins with a dot, systems leave beside them."""
+    """Tell whether a file is named like a notebook; names that begin with a dot are files of the system."""
     return bool(NOTEBOOK.search(name)) and not name.startswith(".")
 
 
 def _missing(folder: Path, name: str) -> Message:
-    """Return a sentence on a notebook that is not there, which names what lies there in its place."""
+    """Return a sentence on a missing notebook, which names what is there instead."""
     left_out = (*OURS, *PASSED_OVER)
     entries = sorted(entry for entry in os.listdir(folder) if not entry.startswith(".") and entry not in left_out)
     for found, sentence in (
@@ -222,7 +222,7 @@ def read_file(path: Path, most_mb: float) -> tuple[bytes | None, Message]:
 
 
 def beside(folder: Path, most_mb: float) -> tuple[dict[str, bytes], list[Message]]:
-    """Return the files beside a notebook that are not the course's, and what its author should know of them."""
+    """Return the files next to a notebook that are not the course's, and notes on them for the student."""
     files: dict[str, bytes] = {}
     size, unread = 0, ""
     for relative in _walk(folder):
@@ -300,7 +300,7 @@ def strays(course: Course, submitted: Path) -> Iterator[str]:
 
 
 def _unclaimed(student: Path, known: Container[str]) -> Iterator[str]:
-    """Yield the paths of the notebooks in a student's folder that lie in no exercise's folder."""
+    """Yield the paths of the notebooks in a student's folder that are not in an exercise's folder."""
     for folder, folders, files in os.walk(student):
         yield from (os.path.join(folder, file) for file in sorted(files) if is_notebook(file))
         claimed = known if folder == str(student) else ()
@@ -331,7 +331,7 @@ def _fitting(name: str) -> str:
 
 
 def _folder_of(student: Path, name: str) -> Path | None:
-    """Return where a student's hand-in for an exercise lies, whatever the case of its letters; None if nowhere."""
+    """Return the folder of a student's submission for an exercise, ignoring case; None if there is none."""
     if os.path.lexists(student / name):
         return student / name
     if not os.path.isdir(student):

@@ -1,7 +1,7 @@
 """The guest: runs a student's cells, and answers the judge's calls of what they define.
 
-It holds nothing but the student's own work. What it says is taken for what a student says: the judge believes none of
-it, so nothing here has to be kept from the code that runs beside it.
+It has nothing but the student's own work. Whatever it sends counts as sent by the student: the judge trusts none of
+it, so nothing here has to be protected from the code that runs next to it.
 """
 
 import builtins
@@ -131,7 +131,7 @@ class Responder:
             self.put_back()
 
     def do_find(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
-        """Look up a name as it stands now."""
+        """Look up the current value of a name."""
         found = message["name"] in self.shell.user_ns
         reply["found"] = found
         if found:

@@ -31,7 +31,7 @@ BESIDE = ("checks", "specifications", "misconceptions", "checking")
 
 
 class Outputs:
-    """Where everything that a cell shows goes, in its order: over the link, or nowhere."""
+    """The destination of all outputs of a cell, in order: over the link, or nowhere."""
 
     def __init__(self, link: Link | None):
         self.link = link
@@ -170,7 +170,7 @@ class Publisher(DisplayPublisher):
 
 
 class Shell(InteractiveShell):
-    """What a notebook's cells expect of IPython; its outputs go to `outputs`."""
+    """The parts of IPython that a notebook's cells expect; outputs go to `outputs`."""
 
     displayhook_class = Type(Hook)
     display_pub_class = Type(Publisher)
@@ -228,7 +228,7 @@ class Shell(InteractiveShell):
 
 
 class Absent(types.ModuleType):
-    """Stands for the checks in a guest: a student's own line that calls them does nothing, and says so."""
+    """Replaces the checks in a guest: a student's own line that calls them does nothing, and says so."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -1,4 +1,4 @@
-"""What crosses between guest and judge: bounded frames of plain values. Nothing is pickled, nothing is trusted.
+"""The messages between guest and judge: bounded frames of plain values. Nothing is pickled, nothing is trusted.
 
 A frame is two lengths, a JSON text and raw bytes. Arrays cross as bytes with dtype, shape and strides, so that
 views, read-only and non-contiguous arrays arrive as such; an object of the guest crosses as a handle, a function of
