@@ -67,7 +67,7 @@ class Remote:
         return self
 
     def __repr__(self) -> str:
-        return f"<{self._kind} of the student's>"
+        return f"<the student's {self._kind}>"
 
     def _backward(self, arguments: Sequence[Any], upstream: Any) -> Any:
         return self._notebook.ask("backward", self._target, arguments, upstream=upstream)
@@ -201,13 +201,13 @@ class RemoteNotebook:
 
     def _request(self, message: dict[str, Any], blobs: Any = ()) -> tuple[dict[str, Any], list[memoryview]]:
         if self.answers:
-            raise TypeError("an object of the notebook's was used where only values can be")
+            raise TypeError("an object of the notebook was used where only a value can be")
         calls = [0]
 
         def on_callback(answer: Any, data: Any) -> bytes:
             calls[0] += 1
             if calls[0] > MOST_CALLBACKS:
-                raise wire.Violation("more calls of the judge's functions than any answer needs")
+                raise wire.Violation("too many calls of the judge's functions")
             return self._called_back(answer, data)
 
         with self.clock("calls of functions"):
@@ -219,7 +219,7 @@ class RemoteNotebook:
     def _reference_from(self, value: dict[str, Any], decoder: wire.Decoder) -> Remote:
         place = value.get("v")
         if value.get("t") != "handle" or type(place) is not int or place < 0:
-            raise wire.Violation("a value of no known form")
+            raise wire.Violation("a value of unknown form")
         return plain_remote(self, {"handle": place}, value)
 
     def _reference_to(self, value: Any, encoder: wire.Encoder) -> dict[str, Any]:
@@ -240,12 +240,12 @@ class RemoteNotebook:
         if callable(value):
             self.callbacks.append(value)
             return {"t": "callback", "v": len(self.callbacks) - 1}
-        raise Fault(f"a {type(value).__name__} cannot cross to the guest")
+        raise Fault(f"a {type(value).__name__} cannot be sent to the guest")
 
     def _called_back(self, answer: Any, data: Any) -> bytes:
         place = answer.get("callback")
         if type(place) is not int or not 0 <= place < len(self.callbacks):
-            raise wire.Violation("a call of a function that was never sent")
+            raise wire.Violation("a call of a function that was not sent")
         decoder = self._decoder(data)
         arguments, keywords = decoder.decode(answer.get("arguments")), decoder.decode(answer.get("keywords"))
         if type(arguments) is not tuple or type(keywords) is not dict:
@@ -268,14 +268,14 @@ class RemoteNotebook:
         if changed is None:
             return
         if not isinstance(changed, dict):
-            raise wire.Violation("a change of nothing")
+            raise wire.Violation("a change without an array")
         for place, number in changed.items():
             if not re.fullmatch(r"[0-9]{1,6}", place) or int(place) >= len(encoder.arrays) or type(number) is not int:
-                raise wire.Violation("a change of an array that was never sent")
+                raise wire.Violation("a change of an array that was not sent")
             array = encoder.arrays[int(place)]
             sent = list(_sent(message, "array", "tensor"))[int(place)]
             if not 0 <= number < len(blobs) or len(blobs[number]) != len(encoder.blobs[sent["b"]]):
-                raise wire.Violation("a change of another size")
+                raise wire.Violation("a change of the wrong size")
             after = wire.Decoder([blobs[number]], self._reference_from)._tagged(sent["t"], {**sent, "b": 0}, 0)
             if isinstance(array, np.ndarray):
                 if array.flags.writeable:
@@ -291,14 +291,14 @@ class RemoteNotebook:
         if reshaped is None:
             return
         if not isinstance(reshaped, dict):
-            raise wire.Violation("a new shape of nothing")
+            raise wire.Violation("a new shape without an array")
         for place, shape in reshaped.items():
             if not re.fullmatch(r"[0-9]{1,6}", place) or int(place) >= len(encoder.arrays):
-                raise wire.Violation("a new shape of an array that was never sent")
+                raise wire.Violation("a new shape for an array that was not sent")
             array = encoder.arrays[int(place)]
             sizes = isinstance(shape, list) and len(shape) <= 32 and all(type(n) is int and n >= 0 for n in shape)
             if not sizes or math.prod(shape) != math.prod(array.shape):
-                raise wire.Violation("a new shape of another size")
+                raise wire.Violation("a new shape of the wrong size")
             if isinstance(array, np.ndarray):
                 try:
                     array.shape = tuple(shape)

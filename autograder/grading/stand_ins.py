@@ -103,7 +103,7 @@ def _with_modules(torch: Any, value: Any) -> Any:
 def _shell(torch: Any, of: dict[str, Any], count: list[int]) -> Any:
     count[0] += 1
     if count[0] > MOST_PARTS:
-        raise ValueError("a module of more parts than any layer has")
+        raise ValueError("a module with too many parts")
     shell = torch.nn.Module()
     noted = {name: value for name, value in of["noted"].items() if is_plain(value) and not name.startswith("_")}
     vars(shell).update(noted)

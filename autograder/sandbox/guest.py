@@ -105,7 +105,7 @@ class Guest:
                 elif kind == "done":
                     return answer, data
                 else:
-                    raise wire.Violation("a message of no known kind")
+                    raise wire.Violation("a message of unknown kind")
         except wire.Violation as error:
             raise self.fail(Message(FORGED, what=str(error)), Kind.HOSTILE) from None
         except ConnectionError:

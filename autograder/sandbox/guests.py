@@ -255,7 +255,7 @@ class UnsandboxedGuests:
             connection, _ = listener.accept()
             connection.settimeout(10)
             if connection.recv(len(begun.token), socket.MSG_WAITALL) != begun.token:
-                raise RuntimeError("another program answered in place of the guest")
+                raise RuntimeError("another program answered instead of the guest")
         except OSError as error:
             _end_tree(process, begun.folder)
             raise RuntimeError(f"Python did not start for the notebook: {error}") from None

@@ -289,7 +289,7 @@ class Responder:
             return generator
         if kind == "module":
             return torch_modules.rebuild(decoder.decode(content))
-        raise wire.Violation(f"a value of no known form: {kind}")
+        raise wire.Violation(f"a value of unknown form: {kind}")
 
     def call_back(self, place: int, arguments: Sequence[Any], more: Plain) -> Any:
         """Ask the judge for the result of one of its functions."""
@@ -312,13 +312,13 @@ class Responder:
         try:
             text = str(error)
         except BaseException:
-            text = "(an exception that cannot be shown)"
+            text = "(the exception cannot be shown)"
         names = [kind.__name__[:100] for kind in type(error).__mro__ if kind not in (object, BaseException)]
         return {"names": names[:20], "text": text[:2000]}
 
 
 def _too_large(error: wire.TooLarge) -> Plain:
-    return {"names": ["ValueError"], "text": f"the result cannot be taken: {error}"}
+    return {"names": ["ValueError"], "text": f"the result cannot be read: {error}"}
 
 
 def _builtin(names: Sequence[str]) -> type[Exception]:

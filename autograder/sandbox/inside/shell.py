@@ -203,7 +203,7 @@ class Shell(InteractiveShell):
         try:
             text = str(evalue)
         except Exception:
-            text = "(an exception that cannot be shown)"
+            text = "(the exception cannot be shown)"
         lines = [str(line)[:20_000] for line in stb][:100]
         self.outputs.send(
             {"output_type": "error", "ename": etype.__name__, "evalue": text[:2000], "traceback": lines},
