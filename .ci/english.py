@@ -35,7 +35,7 @@ UNREAD = (
     "right_answers.py",
     "specifications.py",
 )
-WITH_HELP = ("autograder/commands/", "course.py", "checks.py")
+WITH_HELP = re.compile(r"autograder/commands/|course\.py$|.*/checks\.py$")
 """Where docstrings are read as well: they are a command's help, or a check's sentence."""
 LEAST_WORDS = 3
 """A string of fewer words in a program is a name, and no text."""
@@ -136,7 +136,7 @@ def texts(path):
     elif name.startswith("solutions/") and path.stem == path.parent.name:
         yield from of_notebook(text)
     else:
-        yield from of_program(text, any(part in name for part in WITH_HELP))
+        yield from of_program(text, bool(WITH_HELP.match(name)))
 
 
 def faults(text):

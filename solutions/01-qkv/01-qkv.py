@@ -130,7 +130,7 @@ def project(X, W):
     ### END SOLUTION
 
 # %%
-# Yours to play with. Write the function, then remove the #.
+# For your own experiments. Write the function, then remove the #.
 # project(np.array([[1.0, 2.0], [0.0, 3.0]]), np.array([[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]]))
 
 # %% check_project
@@ -176,7 +176,7 @@ def qkv(X, W_q, W_k, W_v):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # W_q, W_k, W_v = np.array([[1.0], [0.0]]), np.array([[0.0], [1.0]]), np.array([[1.0, 1.0], [0.0, 1.0]])
 # qkv(np.array([[1.0, 2.0]]), W_q, W_k, W_v)
 
@@ -220,7 +220,7 @@ def scores(Q, K):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # scores(np.array([[1.0, 2.0]]), np.array([[3.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
 
 # %% check_scores
@@ -264,7 +264,7 @@ def weighted_sum(A, V):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # weighted_sum(np.array([[0.25, 0.75]]), np.array([[4.0, 0.0, 8.0], [0.0, 4.0, 8.0]]))
 
 # %% check_weighted_sum
@@ -308,7 +308,7 @@ def soft_lookup(Q, K, V):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # soft_lookup(np.array([[1.0]]), np.array([[0.0], [np.log(3.0)]]), np.array([[4.0], [8.0]]))
 
 # %% check_soft_lookup

@@ -132,7 +132,7 @@ def score_variance(d_k, num_pairs, rng):
     ### END SOLUTION
 
 # %%
-# Yours to play with. Write the function, then remove the #. What do you get for other d_k?
+# For your own experiments. Write the function, then remove the #. What do you get for other d_k?
 # score_variance(4, 1000, np.random.default_rng(0))
 
 # %% check_score_variance
@@ -179,7 +179,7 @@ def scaled_scores(Q, K):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # scaled_scores(np.array([[1.0, 2.0, 0.0, 1.0]]), np.array([[3.0, 0.0, 1.0, 1.0], [0.0, 1.0, 1.0, 0.0]]))
 
 # %% check_scaled_scores
@@ -292,7 +292,7 @@ def weights_entropy(A):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # weights_entropy(np.array([[0.5, 0.25, 0.25], [0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]))
 
 # %% check_weights_entropy

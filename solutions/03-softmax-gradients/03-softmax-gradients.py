@@ -115,7 +115,7 @@ def softmax(S):
     ### END SOLUTION
 
 # %%
-# Yours to play with. Write the function, then remove the #.
+# For your own experiments. Write the function, then remove the #.
 # softmax(np.array([[0.0, np.log(3.0)], [1000.0, 1000.0 + np.log(3.0)]]))
 
 # %% check_softmax
@@ -159,7 +159,7 @@ def softmax_jacobian(a):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # softmax_jacobian(np.array([0.25, 0.75]))
 
 # %% check_softmax_jacobian
@@ -211,7 +211,7 @@ def softmax_backward(A, dA):
     ### END SOLUTION
 
 # %%
-# Yours to play with. Both lines should give the same.
+# For your own experiments. Both lines should give the same.
 # softmax_backward(np.array([0.25, 0.75]), np.array([8.0, 0.0]))
 # softmax_jacobian(np.array([0.25, 0.75])) @ np.array([8.0, 0.0])
 
@@ -260,7 +260,7 @@ def attention_forward(Q, K, V):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # K = np.array([[0.0, 0.0, 0.0, 0.0], [np.log(3.0), 0.0, 0.0, 0.0]])
 # attention_forward(np.array([[2.0, 0.0, 0.0, 0.0]]), K, np.array([[4.0], [8.0]]))
 
@@ -320,7 +320,7 @@ def attention_backward(Q, K, V, dZ):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # Q, V = np.array([[2.0, 0.0, 0.0, 0.0]]), np.array([[4.0], [8.0]])
 # K = np.array([[0.0, 0.0, 0.0, 0.0], [np.log(3.0), 0.0, 0.0, 0.0]])
 # attention_backward(Q, K, V, np.array([[1.0]]))

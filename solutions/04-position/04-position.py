@@ -149,7 +149,7 @@ def permutation_gap(attend, X, permutation):
     ### END SOLUTION
 
 # %%
-# Yours to play with. Write the function, then remove the #.
+# For your own experiments. Write the function, then remove the #.
 # permutation_gap(lambda X: np.cumsum(X, axis=0), np.array([[1.0], [2.0], [4.0]]), np.array([2, 0, 1]))
 
 # %% check_permutation_gap
@@ -216,7 +216,7 @@ def sinusoidal_encoding(n, d_model):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # np.round(sinusoidal_encoding(3, 4), 3)
 
 # %% check_sinusoidal_encoding
@@ -288,7 +288,7 @@ def rotary(X, positions, base=10000.0):
     ### END SOLUTION
 
 # %%
-# Yours to play with.
+# For your own experiments.
 # np.round(rotary(np.array([[3.0, 1.0, 2.0, 0.0]]), np.array([np.pi / 2])), 3)
 
 # %% check_rotary
