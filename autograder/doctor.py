@@ -141,8 +141,8 @@ def unverified(exercises: Iterable[Exercise]) -> list[str]:
     if torch.cuda.is_available():
         return []
     return [
-        f"{exercise.name} needs a GPU{_for_what(exercise)}, but torch finds none here: those checks are not verified, "
-        "and their points are pending until `grade --pending` runs on a machine that has one."
+        f"{exercise.name} needs a GPU{_for_what(exercise)}, but torch finds none here. Those checks are not "
+        "verified, and their points are pending until `grade --pending` runs on a machine that has one."
         for exercise in wanting
     ]
 

@@ -86,9 +86,7 @@ class Exported:
         earlier = roster.read_sheet(path)
         names = [self.headings[at] for at in (*self.key, *self.values)]
         if not set(names) <= set(earlier.headings):
-            raise UserError(
-                f"{path} has different columns than this export. Name a file that the same command wrote."
-            )
+            raise UserError(f"{path} has other columns than this export. Name a file that the same command wrote.")
         where = [earlier.headings.index(name) for name in names]
         known = {tuple(row[at].strip() for at in where) for row in earlier.rows}
         self.lines = [
