@@ -20,8 +20,8 @@ BEGIN, END = (
 def plain(text: str) -> str:
     """Return Python code without comments, docstrings and blank lines, its tokens separated by single spaces.
 
-    Line breaks within brackets do not matter. Every statement that is only a string is left out, and so is the text of
-    a figure: the value that a module assigns to `TEXT`.
+    Line breaks within brackets do not matter. Every statement that is only a string is left out, and so are a
+    figure's words: the value that a module assigns to `TEXT`.
 
     Raises
     ------
