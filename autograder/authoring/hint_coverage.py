@@ -1,4 +1,4 @@
-"""How often a wrong answer gets a hint if it is not listed: each listed one is taken off the list in turn and checked.
+"""How often an unlisted wrong answer gets a hint: each listed one is taken off the list in turn, and checked.
 
 The counts are, for each function of an exercise, what the first failed check reports: a cause (another listed
 answer), else a relation, else the function's own error, else how the result differs from the expected one, or none of
