@@ -270,7 +270,7 @@ def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
                 progress.update(task, visible=True, advance=1, description=f"{record.student} {record.assignment}")
     except KeyboardInterrupt:
         warn(
-            "Stopped. Finished grades are kept; run the same command again to continue."
+            "Stopped. Grades so far are kept; the same command continues from there."
             if session.pages
             else "Stopped. Nothing was written."
         )

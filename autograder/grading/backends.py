@@ -148,7 +148,7 @@ class Local:
     def _replace(self, worker: _Process) -> None:
         """Replace a worker that died; only the job that it was running can have killed it."""
         _end(worker)
-        self.done.append((worker.jobs.popleft(), WorkerDied("the process that graded it ended")))
+        self.done.append((worker.jobs.popleft(), WorkerDied("the grading process crashed")))
         self.workers[self.workers.index(worker)] = fresh = self._started(worker.core)
         for job in worker.jobs:
             fresh.jobs.append(job)
@@ -192,7 +192,7 @@ def preload(root: Path, exercises: Sequence[str]) -> None:
         if "too long" not in str(error):
             raise
         raise UserError(
-            f"The name of the temporary folder, {tempfile.gettempdir()}, is too long for a socket in it. "
+            f"The folder for temporary files, {tempfile.gettempdir()}, has a name that is too long for a socket. "
             "Set TMPDIR to a shorter one, such as /tmp."
         ) from None
 

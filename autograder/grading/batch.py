@@ -33,14 +33,14 @@ from autograder.sanitize import text
 
 TRIES = 3
 MOST_COMMENT = 5000
-DIED = "the process that graded it crashed, {tries} times"
+DIED = "the grading process crashed {tries} times"
 REFUSED = "our own fault: the gradebook does not accept this submission ({reason})."
 MOST_REASON = 200
 MOST_HEAD = 1000
 """The first characters of a page, which say what it was made from."""
 EXCHANGED = "submission_secret.txt"
-"""The file by which nbgrader's exchange gives feedback only to its own student."""
-PAGE_DIED = "the process that made it crashed"
+"""By which nbgrader's exchange gives feedback to the student whose it is, and to nobody else."""
+PAGE_DIED = "the process that made the page crashed"
 
 
 @dataclass

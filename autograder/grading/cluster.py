@@ -68,8 +68,8 @@ LEANER = {
     "distributed.scheduler.work-stealing": False,
     "distributed.scheduler.active-memory-manager.start": False,
 }
-"""Features of Dask that our own workers do not need: each job has its worker, and leaves nothing there."""
-KEPT = "Finished grades are kept; run the same command again to continue."
+"""What Dask can do without in workers of our own: each job has its worker, and leaves nothing there."""
+KEPT = "Grades so far are kept; the same command continues from there."
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _CANCELLED = (
     asyncio.CancelledError,
@@ -347,8 +347,8 @@ class Cluster:
             self.on_gpus = set(gpu)
         elif gpu:
             warn(
-                f"{', '.join(gpu)} may need a GPU, but no worker declares one (--resources {GPU}=1): "
-                "checks that need one are not verified, and their points are pending."
+                f"{', '.join(gpu)} can ask for a GPU, and no worker declares one (--resources {GPU}=1): "
+                "the points of checks that need one will be pending."
             )
         return dataclasses.replace(setting, sandbox=wanted)
 
@@ -390,7 +390,7 @@ class Cluster:
         if asks:
             if not gpu and not self.gpus_are_gone:
                 self.warn(
-                    "The last worker with a GPU is gone: points that need one stay pending (`grade --pending`)."
+                    "The last worker with a GPU is gone: points that need one are pending until `grade --pending`."
                 )
             self.gpus_are_gone = not gpu
         # Of two with equally few, the one without a GPU: the other's GPU may soon be needed.
@@ -476,7 +476,7 @@ class Cluster:
             return
         for _ in range(min(worker.threads, len(worker.jobs))):
             job = worker.jobs.popleft()
-            self.done.append((job, WorkerDied("the worker that had it is gone")))
+            self.done.append((job, WorkerDied("the worker that was grading it is gone")))
         self._take_back(worker)
 
     def _take_back(self, worker: _Worker | None) -> None:
@@ -577,7 +577,7 @@ class Cluster:
                 told = True
             if time.monotonic() > deadline:
                 raise UserError(
-                    f"No worker connected to the scheduler at {self.address} within {patience:g} seconds. "
+                    f"No worker connected to the scheduler at {self.address} in {patience:g} seconds. "
                     f"Start one: dask worker {self.address} {PRIVATE}:0. {KEPT}"
                 )
             if self.own is not None and time.monotonic() > deadline - patience + OWN_SECONDS:
@@ -669,12 +669,12 @@ def _faults(found: dict[str, Any]) -> Iterator[str]:
         there = found["versions"].get(name)
         if there != here.get(name):
             yield (
-                f"has {name} {there or 'not installed'}, but here it is {here.get(name, 'not installed')}: "
-                "grades depend on it. Install the same version on both, and restart the worker."
+                f"has {name} {there or 'not at all'}, and here it is {here.get(name, 'not installed')}: "
+                "grades depend on it. Install the same on both, and restart the worker."
             )
     if found["lacks"]:
         yield (
-            f"cannot isolate submissions: {'; '.join(found['lacks'])}. Fix that, stop that worker, "
+            f"cannot isolate submissions: {'; '.join(found['lacks'])}. Fix that or stop that worker, "
             "or grade at your own risk with --no-sandbox."
         )
 
@@ -682,7 +682,7 @@ def _faults(found: dict[str, Any]) -> Iterator[str]:
 def _count(address: str) -> int:
     number = address.removeprefix(HERE)
     if not number.isascii() or not number.isdigit() or not int(number):
-        raise UserError(f"--cluster {address} has no valid number of workers. Write it as {HERE}4.")
+        raise UserError(f"--cluster {address} does not say how many workers. Write it as {HERE}4.")
     return int(number)
 
 

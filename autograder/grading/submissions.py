@@ -30,9 +30,11 @@ MOST_NAME = text.MOST_NAME
 MOST_NAMED = 3
 ARCHIVE = re.compile(r"\.(zip|7z|rar|gz|tgz|tar|bz2|xz)$", re.IGNORECASE)
 MISSING = "There is no {name} in the folder."
-SEVERAL = "There is no {name} in the folder, but several other notebooks: {found}. Submit one, under that name."
+SEVERAL = (
+    "There is no {name} in the folder, but more than one other notebook: {found}. Submit one of them under that name."
+)
 PACKED = "There is no {name} in the folder, but {found}. Unpack it, and submit the notebook that is in it."
-OTHERS = "There is no {name} in the folder, but {found}. Submit the notebook itself, whose name ends in .ipynb."
+OTHERS = "There is no {name} in the folder, but {found}. Submit the notebook itself, a file that ends in .ipynb."
 STAMP_MB = 0.001
 UNREAD_STAMP = Message("timestamp.txt could not be read as a date; the submission counts as on time.")
 
@@ -109,7 +111,7 @@ class Submission:
         if both:
             notes.insert(0, both)
         elif data is not None and not another and edition_of(name)[0] != self.exercise.name:
-            notes.insert(0, Message("The notebook was named {name}, and was accepted anyway.", name=name))
+            notes.insert(0, Message("The notebook was named {name}; it was graded all the same.", name=name))
         if raw_stamp is None and os.path.lexists(self.folder / "timestamp.txt"):
             notes.append(UNREAD_STAMP)
         unit = self._unit(None if another else data, another or problem, name, files, notes)
@@ -205,13 +207,13 @@ def read_file(path: Path, most_mb: float) -> tuple[bytes | None, Message]:
     try:
         kind = os.lstat(path).st_mode
         if not stat.S_ISREG(kind):
-            return None, Message("{name} is not a plain file.", name=name)
+            return None, Message("{name} is not a regular file.", name=name)
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
         with open(descriptor, "rb") as file:
             data = file.read(most + 1)
             size = max(len(data), os.fstat(file.fileno()).st_size)
         if len(data) > most:
-            sentence = "{name} has {size} MB; at most {most} MB are allowed."
+            sentence = "{name} has {size} MB; the maximum is {most} MB."
             return None, Message(sentence, name=name, size=f"{size / 1e6:.0f}", most=most_mb)
         return data, Message("")
     except FileNotFoundError:
@@ -231,12 +233,14 @@ def beside(folder: Path, most_mb: float) -> tuple[dict[str, bytes], list[Message
             continue
         size += len(data)
         if size > most_mb * 1_000_000 or len(files) >= MOST_FILES:
-            sentence = "The files next to the notebook are more than {most} MB or {count} files, and were left out."
+            sentence = (
+                "The files next to the notebook were left out: they exceed {most} MB, or are more than {count}."
+            )
             return {}, [Message(sentence, most=most_mb, count=MOST_FILES)]
         files[relative] = data
     if not unread:
         return files, []
-    sentence = "{name}, next to the notebook, could not be read, and was left out."
+    sentence = "{name} next to the notebook could not be read and was left out."
     return files, [Message(sentence, name=text.line(text.name(unread.rstrip("/")), 100))]
 
 
@@ -286,11 +290,11 @@ def strays(course: Course, submitted: Path) -> Iterator[str]:
     known = {exercise.name.lower() for exercise in (course.root / "exercises").glob("*")}
     for student in sorted(entry for entry in os.listdir(submitted) if not entry.startswith(".")):
         if is_notebook(student) and (submitted / student).is_file():
-            yield f"{text.line(text.name(student))} is not a student's folder, and was left out."
+            yield f"{text.line(text.name(student))} is not a student's folder and was left out."
         for first in itertools.islice(_unclaimed(submitted / student, known), 1):
             named = text.line(text.name(os.path.relpath(first, submitted)))
             yield (
-                f"{named} is not in the folder of an exercise, and was left out. "
+                f"{named} is not in an exercise's folder and was left out. "
                 "To place such files, run: "
                 f"python -m autograder collect {shlex.quote(str(submitted))}; then remove them."
             )
