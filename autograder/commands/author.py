@@ -58,7 +58,10 @@ def _release(where: Course, chosen: list[Exercise], anew: bool) -> None:
         done = "Released" if exercise in changed else "Verified" if exercise in doubtful else "Unchanged:"
         say(f"{done} {short(exercise.released, where)}")
     if relied := [exercise for exercise in changed if exercise not in doubtful]:
-        line = f"{len(relied)} of them were verified earlier, according to verified.json; release --verify repeats it"
+        verb = "was" if len(relied) == 1 else "were"
+        line = (
+            f"{len(relied)} of them {verb} verified earlier (see verified.json); release --verify verifies all again"
+        )
         say(line)
 
 

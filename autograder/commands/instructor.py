@@ -341,7 +341,7 @@ def _own_up(records: Sequence["Record"]) -> None:
     faults = [record for record in records if record.kind == Kind.INFRASTRUCTURE]
     if faults:
         raise OurFault(
-            f"{len(faults)} of {len(records)} could not be graded. This is our fault, and they lost no points: "
+            f"{len(faults)} of {len(records)} could not be graded. That is our own fault, and they lost no points: "
             f"{faults[0].student}, {faults[0].reason}. Run the same command again; the other grades are kept."
         )
 
