@@ -246,7 +246,7 @@ def test_two_students_whose_names_read_alike_have_a_page_each(course, tmp_path):
             lambda rows, sheet, known: exporting.to_moodle(
                 [*rows, {**rows[1], "student_id": "ada"}], sheet(MOODLE), False
             ),
-            "are both al1",
+            "both match al1",
         ),
     ],
 )
@@ -279,7 +279,7 @@ def test_the_command_as_someone_runs_it(command, course, sheet, tmp_path):
     moodle = ["01-qkv", "--for", "moodle", "--sheet", "worksheet.csv"]
     status, said, wrong = command(*moodle, "--feedback", "feedback.zip")
     assert status == 0 and "3 grades: grades-moodle.csv" in said and "3 pages" in said
-    assert "=evil is not in it" in wrong
+    assert "=evil is not in the file" in wrong
     shutil.move(course.root / "grades-moodle.csv", tmp_path / "sent.csv")
     status, said, wrong = command(*moodle, "--since", "sent.csv")
     assert status == 0 and "Nothing was written" in said and not (course.root / "grades-moodle.csv").exists()

@@ -76,7 +76,7 @@ def test_what_is_there_stays(course, tmp_path):
 
 def test_a_folder_that_is_no_course_is_refused(tmp_path):
     done = run(Course(root=tmp_path), "new", "06-multi-head")
-    assert done.exit_code == 1 and "is no course" in str(done.exception) and not list(tmp_path.iterdir())
+    assert done.exit_code == 1 and "is not a course" in str(done.exception) and not list(tmp_path.iterdir())
 
 
 # ---- a chapter -------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def test_a_chapter_that_is_there_can_get_an_exercise(with_book):
 
 def test_lists_are_made_anew(with_book):
     assert run(with_book, "lists").output == "Wrote README.md\n"
-    assert "is as book/chapters.toml has it" in run(with_book, "lists").output
+    assert "already match book/chapters.toml" in run(with_book, "lists").output
     source, readme = with_book.root / chapters.SOURCE, with_book.root / "README.md"
     listed = readme.read_text(encoding="utf-8")
     assert listed.startswith("Chapters:\n") and listed.endswith("\nMore.\n")

@@ -1,8 +1,8 @@
 // Numbers, the last of which moves, and the same numbers minus their mean.
 //
 // The first part is the mathematics: pure functions, exported, compared with the chapter's Python in
-// tests/test_figure_NAME.py. The second part draws. Nothing here needs a kernel: the same code runs in the
-// book's static page and in JupyterLab.
+// tests/test_figure_NAME.py. The second part draws. Nothing here needs a kernel: the same code runs in
+// the book's static page and in JupyterLab.
 
 import { slider, tries } from "./common/controls.js";
 import { announcer, figure, h } from "./common/elements.js";
