@@ -102,19 +102,18 @@ def of_notebook(text):
             yield number, comment[1]
 
 
+def is_text(node):
+    """Tell whether a module, class or function begins with a docstring."""
+    return ast.get_docstring(node, clean=False) is not None
+
+
 def of_program(text, with_help):
-    """Yield the texts of a program: its strings of several words, with their lines."""
+    """Yield the texts of a program: its strings of several words, with their lines; docstrings only with its help."""
     tree = ast.parse(text)
-    documentation = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-        and ast.get_docstring(node, clean=False) is not None
-    }
-    # A string that stands alone documents the name above it.
-    documentation |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)} - (
-        documentation if with_help else set()
-    )
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    if with_help:
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+        alone -= {id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, documented) and is_text(node)}
     joined = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
         said = None
@@ -122,12 +121,7 @@ def of_program(text, with_help):
             said = node.value
         elif isinstance(node, ast.JoinedStr):
             said = "".join(part.value if isinstance(part, ast.Constant) else "`x`" for part in node.values)
-        if (
-            said
-            and id(node) not in documentation
-            and len(re.findall(r"[A-Za-z]{2,}", said)) >= LEAST_WORDS
-            and " " in said
-        ):
+        if said and id(node) not in alone and len(re.findall(r"[A-Za-z]{2,}", said)) >= LEAST_WORDS and " " in said:
             yield from paragraphs(said, node.lineno)
 
 

@@ -39,8 +39,8 @@ MOST_NUMBERS = 150
 """How many numbers an array may have to be printed: any matrix of two drawn sizes is."""
 MOST_WIDTH = 120
 MOST_TEXT = 300
-CHANGED = "The exercise has changed since then, so that what is shown here may differ from the grade."
-CUT = "What was handed in is no longer there; shown is the graded notebook, without the files beside it."
+CHANGED = "The exercise has changed since then, so this may differ from the grade."
+CUT = "The submission is no longer there; this shows the graded notebook, without the files next to it."
 
 
 @dataclass
@@ -198,11 +198,11 @@ class Explainer:
             record = _record(path)
             notebook = path.with_name(f"{record.assignment}.ipynb")
             if not notebook.exists():
-                raise UserError(f"The graded notebook is not beside {path.name}: there is no {notebook}.")
+                raise UserError(f"The graded notebook is not next to {path.name}: there is no {notebook}.")
             if lacks:
                 raise UserError(
-                    f"What others wrote cannot be isolated on this machine: {'; '.join(lacks)}. "
-                    "Mend that, or run it at your own risk with --no-sandbox."
+                    f"Other people's code cannot be isolated on this machine: {'; '.join(lacks)}. "
+                    "Fix that, or run it at your own risk with --no-sandbox."
                 )
             above = path.resolve().parents  # autograded/STUDENT/EXERCISE/grade.json
             course = dataclasses.replace(course, into=above[3] if len(above) > 3 else course.into)
@@ -267,7 +267,7 @@ def _record(path: Path) -> Record:
     except UnicodeDecodeError:
         record = None
     if record is None:
-        raise UserError(f"{path} holds no grade of this course's. Name autograded/STUDENT/EXERCISE/grade.json.")
+        raise UserError(f"{path} is not a grade of this course. Name autograded/STUDENT/EXERCISE/grade.json.")
     return record
 
 
@@ -316,9 +316,9 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
             yield from _of_value("expected", explained.failure.expected)
             yield from _of_value("got", explained.failure.got)
         if explained.alike and (result.status.does_not_hold or whole):
-            yield f"    does here what these listed answers do: {'; '.join(explained.alike)}", "cyan"
+            yield f"    does the same here as these listed answers: {'; '.join(explained.alike)}", "cyan"
         elif explained.alike:
-            yield f"    {len(explained.alike)} listed wrong answers do the same here, and pass it too", "dim"
+            yield f"    {len(explained.alike)} listed wrong answers do the same here and also pass", "dim"
         elif result.status.does_not_hold:
             yield "    no listed answer does the same here", "cyan"
 

@@ -39,9 +39,9 @@ SIGNS = {
     "open": ("o", "?"),
 }  # fmt: skip
 """By a mark: its letter in the page's data, and its sign."""
-ERROR = Message("the cell ended in an error")
-WITHOUT_POINTS = "{name}, without points"
-OTHER_NUMBERS = "The numbers are one student's; others' differ."
+ERROR = Message("the cell raised an error")
+WITHOUT_POINTS = "{name}, ungraded"
+OTHER_NUMBERS = "The numbers are from one student; they differ for others."
 ONLY_NUMBERS = re.compile(r"[-+\d\s.,;:()eE]*|-?inf|nan")
 NO_NOTEBOOK = Message("not a notebook")
 
@@ -224,7 +224,7 @@ def _data(page: Page, base: str) -> dict[str, Any]:
         rows = []
         for row in own.rows:
             marks = "".join(SIGNS[mark][0] if mark else "." for mark, _ in row.marks)
-            tags = ["waits for a manual grade"] * row.manual
+            tags = ["needs a manual grade"] * row.manual
             tags += [f"graded {row.earlier + 1} times"] * bool(row.earlier)
             rows.append(
                 [
@@ -245,7 +245,7 @@ def _changed(change: Change | None, texts: _Texts) -> list[Any]:
     """Return points before, points after, their difference, through what, and when; nothing without a change."""
     if change is None or change.before is None:
         return []
-    through = ["handed in anew"] * change.anew + [str(step) for step in change.through()]
+    through = ["resubmitted"] * change.anew + [str(step) for step in change.through()]
     when = change.when[:16].replace("T", " ")
     return [change.before.score, change.after.score, change.difference, texts.of(through), *texts.of([when])]
 

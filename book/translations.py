@@ -1,7 +1,8 @@
 """What there is to translate: brings the catalogues in locale/ up to date with the English text, and says what lacks.
 
-    python book/translations.py            # `make translations`: updates catalogues, shows what is stale or missing
-    python book/translations.py --check    # changes nothing; fails where a catalogue lacks something: `make lint`
+    python book/translations.py             # `make translations`: updates catalogs, shows what is stale or missing
+    python book/translations.py --check     # changes nothing; says how much is translated: `make lint`
+    python book/translations.py --complete  # the same, and fails if something is missing: before publishing
 
 A catalogue has one message for each paragraph, heading or cell of a table that has words, in the order of the page.
 When the English changes a little, the message is kept as stale (fuzzy, with the English that it was made for): the
@@ -228,8 +229,10 @@ def escaped(text):
 def main(arguments=None):
     """Update the catalogues, or check them; return the exit status."""
     parser = argparse.ArgumentParser(description="Bring the catalogues in locale/ up to date with the English text.")
-    parser.add_argument("--check", action="store_true", help="change nothing; fail where a catalogue lacks something")
-    check = parser.parse_args(arguments).check
+    parser.add_argument("--check", action="store_true", help="change nothing; report how much is translated")
+    parser.add_argument("--complete", action="store_true", help="like --check, and fail if something is missing")
+    given = parser.parse_args(arguments)
+    check = given.check or given.complete
     messages = {}
     for source in SOURCES:
         messages |= source()
@@ -245,9 +248,9 @@ def main(arguments=None):
         for name, path in paths.items():
             folders[path.parent].append(held[name])
         elsewhere = {folder: translated(catalogues) for folder, catalogues in folders.items()}
-        for name, given in messages.items():
+        for name, own in messages.items():
             path = paths[name]
-            catalogue = updated(held[name], given, elsewhere[path.parent])
+            catalogue = updated(held[name], own, elsewhere[path.parent])
             stale, missing = lacks(catalogue)
             many = sum(1 for message in catalogue if message.id)
             total, found = total + many, found + many - len(stale) - len(missing)
@@ -261,7 +264,7 @@ def main(arguments=None):
             console.print(shares)
         console.print(f"{language}: {found} of {total} messages translated ({100 * found // total} %)")
         if found < total:
-            status = 1 if check else 0
+            status = 1 if given.complete else 0
             console.print(f"`make translations` shows the other {total - found}.")
     return status
 

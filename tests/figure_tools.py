@@ -11,12 +11,12 @@ import numpy as np
 BOOK = Path(__file__).resolve().parent.parent / "book"
 sys.path.insert(0, str(BOOK))
 
-from figures import chapter_code, widget  # noqa: E402
+from figures import course, widget  # noqa: E402
 
 
 def of_chapter(name):
     """Return what the cells of a chapter that are tagged `course-code` define, run in their order."""
-    return chapter_code.of_chapter(name, np=np)
+    return course.of_chapter(name, np=np)
 
 
 def in_node(tmp_path, name, expression, cases):

@@ -89,12 +89,12 @@ def test_it_says_first_what_it_found(done, monkeypatch, capsys):
     (course.VENV / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.12.4\n", encoding="utf-8")
     assert course.main([]) == 0
     machine, python, found, lack, *rest = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"\w+ on \w+, \d+ GB free, of which the first run takes about 9.*", machine)
-    assert python.startswith("Python 3.12.4, that of .venv")
+    assert re.fullmatch(r"\w+ on \w+, \d+ GB free, and the first run needs about 9.*", machine)
+    assert python.startswith("Python 3.12.4 from .venv")
     assert found.startswith("Found: ") and found.endswith("libseccomp, Chromium.") and "bubblewrap" not in found
     assert lack.startswith("Without bubblewrap: the sample class is graded without a sandbox")
     assert not any("Without" in line for line in rest)
-    assert course.main([]) == 0 and "of which" not in capsys.readouterr().out, "what is installed needs no room"
+    assert course.main([]) == 0 and "needs about" not in capsys.readouterr().out, "what is installed needs no room"
     assert course.main(["lists"]) == 0 and "Python" not in capsys.readouterr().out
 
 
@@ -102,14 +102,14 @@ def test_it_says_first_what_it_found(done, monkeypatch, capsys):
     ("version", "venv", "said"),
     [
         ((3, 13, 0), (), "Python 3.13.0 (/p)."),
-        ((3, 13, 0), (3, 13, 0), "Python 3.13.0, that of .venv."),
+        ((3, 13, 0), (3, 13, 0), "Python 3.13.0 from .venv."),
         (
             (3, 13, 0),
             (3, 11, 2),
-            "Python 3.11.2, that of .venv, and not 3.13.0 (/p): to change it, delete .venv.",
+            "Python 3.11.2 from .venv, not 3.13.0 (/p): to change it, delete .venv.",
         ),
-        ((3, 15, 0), (), "Python 3.15.0 (/p); the course is tried with 3.14 at most, so this may or may not go."),
-        ((3, 11, 2), (3, 15, 1), "; the course is tried with 3.14 at most, so this may or may not go."),
+        ((3, 15, 0), (), "Python 3.15.0 (/p); the newest tested version is 3.14, so this may not work."),
+        ((3, 11, 2), (3, 15, 1), "; the newest tested version is 3.14, so this may not work."),
     ],
 )
 def test_which_python_is_used_is_one_line(version, venv, said):
@@ -120,7 +120,7 @@ def test_which_python_is_used_is_one_line(version, venv, said):
 def test_an_environment_of_an_old_python_is_named(done, capsys):
     (course.VENV / "pyvenv.cfg").write_text("version_info = 3.10.13.final.0\n", encoding="utf-8")
     assert course.main(["install"]) == 1 and not done
-    assert "is of Python 3.10.13, and this course needs 3.11 or newer: delete that folder" in capsys.readouterr().err
+    assert "has Python 3.10.13, but this course needs 3.11 or newer. Delete that folder" in capsys.readouterr().err
 
 
 def test_a_book_that_is_there_although_it_failed_ends_nothing_but_the_status_says_so(done, monkeypatch, capsys):
@@ -135,8 +135,8 @@ def test_a_book_that_is_there_although_it_failed_ends_nothing_but_the_status_say
     (course.BUILD / "html" / "index.html").touch()
     assert course.main([]) == 1 and any("autograder grade" in command for command in done)
     out, err = capsys.readouterr()
-    assert err.splitlines()[-1].startswith("Failed: book;")
-    assert re.search(r"^book .* and failed$", out, re.M) and "The book is there: run" in out
+    assert err.splitlines()[-1].startswith("Failed: book (see above).")
+    assert re.search(r"^book .*, failed$", out, re.M) and "The book is available: run" in out
     assert course.main(["book"]) == 1
 
 
@@ -190,7 +190,7 @@ def test_what_failed_is_not_taken_for_installed(done, monkeypatch, capsys):
 
     monkeypatch.setattr(course, "run", failing)
     assert course.main(["install"]) == 1
-    assert "without a network, connect and run this again\n" in capsys.readouterr().err
+    assert "If the network is down, connect and run this again\n" in capsys.readouterr().err
     assert not (course.VENV / ".installed").exists()
 
 
@@ -214,7 +214,7 @@ def test_an_environment_is_made_whole_or_not_at_all(done, monkeypatch, capsys, h
 
 def test_a_folder_that_is_no_environment_is_named_and_left(done, capsys):
     course.python().unlink()
-    assert course.main(["install"]) == 1 and "delete that folder" in capsys.readouterr().err
+    assert course.main(["install"]) == 1 and "Delete that folder" in capsys.readouterr().err
     assert course.VENV.exists()
 
 

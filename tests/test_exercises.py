@@ -33,7 +33,7 @@ RIGHT_SEEDS, RIGHT_SWEEP = range(2), range(2, 30)
 FEWER = 14
 """Of an exercise with PyTorch, whose checks take ten times as long, a sweep takes only every fourteenth seed."""
 LEAST_MARGIN = 100
-WRONG_IN_THE_SANDBOX = 3
+IN_THE_SANDBOX = {"right_for": 5, "wrong_for": 1}
 MARK = r"\*About (\d+) minutes · (easy ●○○|medium ●●○|hard ●●●)\*"
 KINDS = ("right_for", "wrong_for")
 # A guest has no checks. The listed answers import the runtime, so that it comes with them.
@@ -139,14 +139,15 @@ def all_that_its_author_has(folder):
 
 @pytest.mark.sweep
 def test_listed_answers_are_worth_the_same_in_the_sandbox(isolated, tmp_path):
-    """A class whose students hand in the listed answers: each right one, and the first wrong ones."""
+    """A class whose students hand in the listed answers: the first right and wrong ones."""
     handed_in = {}
     for folder in loader.FOLDERS:
         exercise = loader.load(folder)
         listed = exercise.suite.listed
         answers = {
             # Of the wrong ones the first are spelt out, and the last is a member of a family.
-            s: [*listed("right_for", s), *(wrong := listed("wrong_for", s))[:WRONG_IN_THE_SANDBOX], wrong[-1]]
+            s: [own for kind, most in IN_THE_SANDBOX.items() for own in listed(kind, s)[:most]]
+            + listed("wrong_for", s)[-1:]
             for s in exercise.subjects
         }
         held = base64.b64encode(all_that_its_author_has(folder))
@@ -271,9 +272,9 @@ def test_the_solution_runs_as_a_plain_script_with_full_points(folder, tmp_path):
     assert done.returncode == 0, done.stderr
     assert not done.stderr
     exercise = loader.load(folder)
-    pattern = r"^(\w+): ([\d.]+) of ([\d.]+) points(?:; ([\d.]+) wait, not verified here)?$"
+    pattern = r"^(\w+): ([\d.]+) of ([\d.]+) points(?:; ([\d.]+) pending)?$"
     earned = re.findall(pattern, done.stdout, re.M)
     assert [subject for subject, *_ in earned] == exercise.programs
     assert all(round(float(s) + float(wait or 0), 2) == float(points) for _, s, points, wait in earned), done.stdout
-    held = re.findall(r"^(\w+): (?:holds|not all of it verified here), without points$", done.stdout, re.M)
+    held = re.findall(r"^(\w+): (?:passed|partly pending), ungraded$", done.stdout, re.M)
     assert set(held) == exercise.without_points

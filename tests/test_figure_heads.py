@@ -212,9 +212,9 @@ def test_heads_are_cut_and_given_back_one_by_one(chapter, course, trained):
     assert one["now"]["cut"] == [[1, 3], [0, 2]] and one["now"]["reading"] == 1
     check_shown(course, trained[0], one)
     says = chapter.locator(f"{FIGURE} .abh-summary")
-    says.filter(has_text="2 of 8 heads cut").wait_for(timeout=3000)
+    says.filter(has_text="2 of 8 heads are cut").wait_for(timeout=3000)
     boxes.nth(7).uncheck()
-    says.filter(has_text="One head cut").wait_for(timeout=3000)
+    says.filter(has_text="One head is cut").wait_for(timeout=3000)
     check_shown(course, trained[0], shown(chapter))
 
 

@@ -415,7 +415,7 @@ def test_another_last_word_shows_whether_the_future_leaks(chapter, course):
     press(chapter, TEXT["swap"])
     now = check_shown(course, shown(chapter), figure.PRESETS["causal"], other=True)
     assert now["names"][-1] == figure.OTHER and now["changes"] == ["same", "same", "same", "changed"]
-    says(chapter, "“dog” changed, the rest is the same to the last bit")
+    says(chapter, "“dog” changed; the rest is the same to the last bit")
     chapter.locator(f"{FIGURE} .abh-mask tbody tr").nth(1).locator("button").nth(3).click()
     assert shown(chapter)["changes"] == ["same", "changed", "same", "changed"]
     press(chapter, "All open")

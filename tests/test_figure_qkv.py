@@ -60,7 +60,7 @@ def test_partial_sums_end_at_the_output(course, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "match"), [({"X": figure.X[:2]}, "3 tokens want X"), ({"W_v": figure.W_v.T}, "wants W_v of shape")]
+    ("change", "match"), [({"X": figure.X[:2]}, "3 tokens need X"), ({"W_v": figure.W_v.T}, "needs W_v of shape")]
 )
 def test_the_figure_refuses_sizes_that_do_not_fit(change, match):
     sizes = {"X": figure.X, "W_q": figure.W_q, "W_k": figure.W_k, "W_v": figure.W_v}
@@ -154,7 +154,7 @@ def test_things_to_try_set_themselves_up(chapter, course):
         (turned, -own, "Most weight is on “chased”", []),
         (long, -2 * own, "Most weight is on “chased”", [long]),  # twice as long again would leave the plane
         (turned, 2 * own, "Most weight is on “cat”", [long]),
-        (zero, 0 * own, "All weights are alike", [long, zero, turned]),
+        (zero, 0 * own, "All weights are equal", [long, zero, turned]),
         (reset, own, "Most weight is on “cat”", [reset]),
     ]:
         chapter.locator(FIGURE).get_by_role("button", name=name).click()

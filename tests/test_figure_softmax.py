@@ -227,9 +227,9 @@ def test_things_to_try_set_themselves_up(chapter, course):
 @pytest.mark.browser
 def test_level_scores_are_called_level(chapter):
     chapter.locator(FIGURE).get_by_role("slider", name="Score of cat").fill("0")
-    says(chapter, "All are level")
+    says(chapter, "All are equal")
     chapter.locator(FIGURE).get_by_role("slider", name="Score of chased").fill("-3")
-    says(chapter, "“cat” and “mouse” are level")
+    says(chapter, "“cat” and “mouse” share the lead")
 
 
 @pytest.mark.slow

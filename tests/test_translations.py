@@ -2,7 +2,6 @@
 
 import functools
 import re
-import subprocess
 import sys
 from collections import Counter
 from urllib.parse import quote
@@ -127,13 +126,13 @@ def test_names_in_pages_are_those_on_the_figures():
     assert not wrong
 
 
-@pytest.mark.slow
-def test_everything_is_translated():
-    """`make lint` says it as well, with names."""
-    done = subprocess.run(
-        [sys.executable, "book/translations.py", "--check"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_missing_chinese_is_reported_and_fails_only_a_complete_edition(monkeypatch, capsys):
+    def source():
+        return {"figures": ["Nobody has translated this sentence yet."]}
+
+    monkeypatch.setattr(translations, "SOURCES", [source])
+    assert translations.main(["--check"]) == 0 and "0 of 1 messages" in capsys.readouterr().out
+    assert translations.main(["--complete"]) == 1
 
 
 def page(name, language=LANGUAGE):

@@ -49,7 +49,7 @@ CASES = [
             libc.sleep(90)
             libc._exit(0)
         """,
-        says="waited",
+        says="idle",
     ),
     holds(
         "brief-children",
@@ -135,14 +135,14 @@ while time.monotonic() < end:
                 time.sleep(0.5)
             """
         ),
-        says="waited",
+        says="idle",
     ),
     holds(
         "half-a-frame",
         44,
         "sends the judge half a frame, and sleeps",
         WIRE + '\nif wire:\n    os.write(wire, struct.pack("!II", 1000, 0))\ntime.sleep(90)',
-        says="waited",
+        says="idle",
     ),
     holds(
         "outputs-trickled",

@@ -34,7 +34,7 @@ def shows(name, does, markup, how="display(HTML({}))", **more):
     return Case(name, 36, does, ALL, Kind.RIGHT, cells={"add": FIRST + text}, **more)
 
 
-def elsewhere(name, does, *texts, at=1000, says="They count all the same", cells=None, points=ALL, kind=Kind.RIGHT):
+def elsewhere(name, does, *texts, at=1000, says="They count in every check", cells=None, points=ALL, kind=Kind.RIGHT):
     """Return a case with the given cells as they were released, and cells of its own in a row, at the end or `at`."""
 
     def edit(notebook, folder):

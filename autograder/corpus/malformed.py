@@ -364,7 +364,7 @@ CASES = [
         30,
         "is of another release, and a check in it was altered",
         older(5, "checks.run('add', points=5) + 4"),
-        says="a locked cell was altered",
+        says="a locked cell was changed",
         kind=Kind.HOSTILE,
     ),
     mended(

@@ -128,15 +128,15 @@ CASES = [
         "notebook-not-utf-8",
         "has a notebook whose name is not UTF-8",
         lambda notebook, folder: save(notebook, folder, f"{LATIN}.ipynb"),
-        says=f"was called {LATIN_SHOWN}.ipynb",
+        says=f"was named {LATIN_SHOWN}.ipynb",
     ),
     instead(
         "notebook-backwards",
         "has a notebook whose name has control codes",
         lambda notebook, folder: save(notebook, folder, "\x1b[2J\u202e.ipynb"),
-        says="was called %1B[2J%E2%80%AE.ipynb",
+        says="was named %1B[2J%E2%80%AE.ipynb",
     ),
-    instead("in-capitals", "submits 01-TOY.IPYNB in a folder 01-TOY", in_capitals, says="was called 01-TOY.IPYNB"),
+    instead("in-capitals", "submits 01-TOY.IPYNB in a folder 01-TOY", in_capitals, says="was named 01-TOY.IPYNB"),
     # 41: paths
     beside("file-not-utf-8", "has a file whose name is not UTF-8", lambda folder: (folder / LATIN).touch()),
     beside(
@@ -146,19 +146,19 @@ CASES = [
         "folders-1100-deep",
         "has a file 1,100 folders deep next to it",
         nested(1100, "d"),
-        says="could not be read, and was left out",
+        says="could not be read and was left out",
     ),
     beside(
         "path-too-long",
         "has a file next to it whose path is longer than 4,096",
         nested(18, "d" * 250),
-        says="could not be read, and was left out",
+        says="could not be read and was left out",
     ),
     instead(
         "file-for-folder",
         "submits a file in place of the exercise's folder",
         file_in_its_place,
-        says="01-toy is a file, and should be a folder",
+        says="01-toy is a file, but should be a folder",
         points=NONE,
         kind=Kind.MALFORMED,
     ),
@@ -379,7 +379,7 @@ CASES = [
         LEFT,
         ALL,
         Kind.RIGHT,
-        says="add, twice. They count all the same",
+        says="add, twice. They count in every check",
     ),
     answered_elsewhere(
         "all-in-one-cell-at-the-end",
@@ -388,7 +388,7 @@ CASES = [
         EMPTY,
         ALL,
         Kind.RIGHT,
-        says="add, twice. They count all the same",
+        says="add, twice. They count in every check",
     ),
     Case(
         "cells-3000",
@@ -396,7 +396,7 @@ CASES = [
         "has 3,000 cells of its own",
         NONE,
         Kind.MALFORMED,
-        says="cells; 2000 is the most",
+        says="cells; the maximum is 2000",
         edit=many_cells,
     ),
 ]

@@ -43,7 +43,7 @@ from autograder.sanitize.text import printed
 REMEMBERED = 500
 """How many texts are remembered as HTML; a course has some hundred."""
 LINES_OF_GIVEN = 60
-PICTURE = "A picture that this cell drew"
+PICTURE = "A figure from this cell"
 HEADING = re.compile(r"\s*#{1,6}[ \t]*(?P<title>[^\n]*?)[ \t#]*(?:\n|$)")
 HEADINGS = re.compile(r"<(/?)h([1-6])\b")
 HEADED = re.compile(r"<h1>(.*)</h1>\s*", re.DOTALL)
@@ -170,14 +170,14 @@ def _function(cell: Cell, saved: Saved, room: formulas.Room) -> Function:
 
 
 def _pending(report: Report, points: float) -> Message:
-    """Return a sentence on points that wait for a machine with what their checks need."""
+    """Return a sentence on pending points, and what they are waiting for."""
     needs = sorted({result.on for result in report.results if result.on})
     text = (
-        "{points} more points of {name} wait: their checks need a machine with {what}, and this was graded on one "
-        "without. They are not lost."
+        "{name}: {points} pending (not lost). These checks need a machine with {what}, and this was graded on one "
+        "without it."
     )
     if machine.PERSON in needs:
-        text = "{points} more points of {name} wait for a person: it is built on one that fails. They are not lost."
+        text = "{name}: {points} pending (not lost). It is built on a function that fails, so a person grades it."
     return Message(text, points=_number(points), name=f"`{report.subject}`", what=named(needs))
 
 
@@ -207,8 +207,8 @@ def _late(saved: Saved) -> Message | None:
     standing = saved.standing
     if standing.seconds_late <= 0 and not standing.penalty:
         return None
-    costs = Message("that costs {points} points", points=_number(standing.penalty))
-    free = Message("that costs nothing")
+    costs = Message("points lost: {points}", points=_number(standing.penalty))
+    free = Message("no points are lost")
     for seconds, counted in TIMES:
         if standing.seconds_late >= seconds:
             time = counted(int(standing.seconds_late // seconds))
@@ -216,10 +216,10 @@ def _late(saved: Saved) -> Message | None:
     else:
         time = Message("late")
         if not standing.seconds_late:
-            return Message("It came in late; {what}.", what=costs)
+            return Message("It was submitted late; {what}.", what=costs)
     if time.text == "late":
         time = Message("less than a minute")
-    text = "It came in {time} after the due date; {what}."
+    text = "It was submitted {time} after the due date; {what}."
     return Message(text, time=time, what=costs if standing.penalty else free)
 
 
@@ -235,7 +235,7 @@ def _cards(function: Function) -> Iterator[Card]:
     lost = Card(function.id, function.name, function.left, function.comment, read)
     if report is None:
         if function.check or function.ending:
-            yield replace(lost, message=function.ending or Message("The check did not run to its end."))
+            yield replace(lost, message=function.ending or Message("The check did not finish."))
         elif function.manual:
             yield replace(lost, message=Message("These points were given by a person."))
         return

@@ -11,29 +11,29 @@ from autograder.config import Exercise
 
 OTHER_ENCODING = (
     "{name} is not UTF-8 text: it is saved in another encoding, such as Latin-1. "
-    "Open it in an editor, save it as UTF-8, and hand it in again."
+    "Open it in an editor, save it as UTF-8, and submit it again."
 )
 CONFLICT = (
-    "{name} has the marks of a merge conflict, the first in line {line}. "
-    "Keep one side of each, take the marks out, and hand it in again."
+    "{name} has merge conflict markers, the first in line {line}. "
+    "Keep one side of each conflict, delete the markers, and submit it again."
 )
 HTML = (
-    "{name} is a web page (HTML), and not the notebook. "
-    "Save the notebook itself from Jupyter (File, Download), and hand it in again."
+    "{name} is a web page (HTML), not the notebook. "
+    "Save the notebook itself from Jupyter (File, Download), and submit it again."
 )
-ZIP = "{name} is a zip archive, and not a notebook. Unpack it, and hand in the notebook that is in it."
-OTHER_FILE = "{name} is {kind}, and not a notebook. Hand in the notebook itself, which ends in .ipynb."
+ZIP = "{name} is a zip archive, not a notebook. Unpack it, and submit the notebook that is in it."
+OTHER_FILE = "{name} is {kind}, not a notebook. Submit the notebook itself, a file that ends in .ipynb."
 OF_ANOTHER = "{name} is the notebook of {other}. Hand in that of {exercise} under this name."
 SAY_HOW = (OTHER_ENCODING, CONFLICT, HTML, ZIP, OTHER_FILE)
 """The sentences that say what to do about it, too."""
-READ_AS = "{name} is saved as {encoding}; it has been read all the same. A notebook should be UTF-8."
+READ_AS = "{name} is saved as {encoding}; it was read all the same. A notebook should be UTF-8."
 SIGNATURES = {
     b"\x1f\x8b": "a gzip archive",
     b"7z\xbc\xaf\x27\x1c": "a 7-Zip archive",
     b"Rar!": "a RAR archive",
     b"%PDF": "a PDF file",
-    b"\x89PNG": "a picture",
-    b"\xff\xd8\xff": "a picture",
+    b"\x89PNG": "an image",
+    b"\xff\xd8\xff": "an image",
 }
 """How files begin that are handed in under a notebook's name, and what these are."""
 MARK = re.compile(r"^(?:<{7}|={7}|>{7})(?: .*)?$", re.MULTILINE)

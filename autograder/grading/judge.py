@@ -37,7 +37,7 @@ from autograder.sandbox.guest import Ended, Guest
 from autograder.sanitize import text
 
 MOST_PIECE = 2000
-TOO_LONG = "it made the judge compute for more than {seconds} seconds."
+TOO_LONG = "it kept the judge computing for more than {seconds} seconds."
 
 
 @dataclass

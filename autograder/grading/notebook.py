@@ -24,17 +24,17 @@ MOST_DIFF = 20_000
 MOST_DIFF_LINES = 40
 CELL_TYPES = ("code", "markdown", "raw")
 
-TWICE = "The cell {cell} stands twice; the first one counts."
-MISSING = "The cell {cell} was missing and has been put back."
-TEXT = "The text {cell} was not as given out, or comes from an older release, and has been restored."
+TWICE = "The cell {cell} appears twice; the first one counts."
+MISSING = "The cell {cell} was missing and has been restored."
+TEXT = "The text {cell} was changed or missing, or comes from an older release, and has been restored."
 CHANGED = "The locked cell {cell} had been changed and has been restored."
-OLDER = "The cell {cell} comes from another release of this notebook; today's stands in its place."
+OLDER = "The cell {cell} comes from another release of this notebook; it was replaced by the current one."
 MANY = {
-    TWICE: "These cells stand twice; the first of each counts: {cells}.",
-    MISSING: "These cells were missing and have been put back: {cells}.",
-    TEXT: "These texts were not as given out, or come from an older release, and have been restored: {cells}.",
+    TWICE: "These cells appear twice; the first of each counts: {cells}.",
+    MISSING: "These cells were missing and have been restored: {cells}.",
+    TEXT: "These texts were changed or missing, or come from an older release, and have been restored: {cells}.",
     CHANGED: "These locked cells had been changed and have been restored: {cells}.",
-    OLDER: "These cells come from another release of this notebook; today's stand in their place: {cells}.",
+    OLDER: "These cells come from another release of this notebook; they were replaced by the current ones: {cells}.",
 }
 
 
@@ -71,9 +71,9 @@ def parse(data: bytes, name: str) -> Notebook:
             raw = nbformat.convert(nbformat.reader.reads(decoded), 4)
         cells = raw["cells"]
         if not isinstance(cells, list):
-            raise TypeError("its cells are no list")
+            raise TypeError("its cells are not a list")
         if len(cells) > MOST_CELLS:
-            sentence = "{name} has {count} cells; {most} is the most."
+            sentence = "{name} has {count} cells; the maximum is {most}."
             raise Malformed(Message(sentence, name=name, count=len(cells), most=MOST_CELLS))
         metadata = {words.KEY[0]: {words.KEY[1]: words.language_of(raw)}}
         read: Notebook = nbformat.from_dict(
@@ -83,7 +83,7 @@ def parse(data: bytes, name: str) -> Notebook:
     except Malformed:
         raise
     except Exception as error:  # whatever nbformat makes of a file that is JSON, but no notebook
-        sentence = "{name} is JSON, but not a notebook ({kind}: {reason})."
+        sentence = "{name} is JSON but not a notebook ({kind}: {reason})."
         reason = text.line(str(error), 200)
         raise Malformed(Message(sentence, name=name, kind=type(error).__name__, reason=reason)) from None
 

@@ -17,17 +17,15 @@ reading it takes the judge seconds."""
 MOST_PLACES = 6
 
 ELSEWHERE = (
-    "Written in other cells than those given for them, which are empty or as they were: {names}. "
-    "They count all the same, in every check."
+    "These answers are in added cells, and the cells provided for them are empty or unchanged: {names}. "
+    "They count in every check."
 )
 ODD = (
-    "Python does not take the character {character} ({code}), which stands in {places}: "
-    "type it anew as {plain}. Text that is copied from a page or a letter has such characters."
+    "Python does not accept the character {character} ({code}) in {places}: "
+    "retype it as {plain}. Text copied from a web page or a document often has such characters."
 )
-TAKE_OUT = "Python does not take the character {character} ({code}), which stands in {places}: take it out."
-IN_CONFLICT = (
-    "The mark of a merge conflict stands in {places}: keep one side of what it parts, and take the marks out."
-)
+TAKE_OUT = "Python does not accept the character {character} ({code}) in {places}: delete it."
+IN_CONFLICT = "There is a merge conflict marker in {places}: keep one side of the conflict, and delete the markers."
 PLACE = "line {line} of the cell {cell}"
 BLANK = "a plain space"
 

@@ -23,7 +23,7 @@ import json
 for what in {wanted}:
     print(json.dumps([what, trial(what)]), flush=True)
 """
-UNUSABLE = "Checks that need {what} are not verified here, and their points wait: {reason}"
+UNUSABLE = "Checks that need {what} cannot run here; their points are pending: {reason}"
 MOST_FAULT = 200  # characters
 UNSANDBOXED = "Without a sandbox{because}: submissions run with your rights."
 
@@ -83,7 +83,7 @@ class Here:
         if lacks and not fall_back:
             raise UserError(
                 f"Submissions cannot be isolated on this machine: {'; '.join(lacks)}. "
-                "Mend that, or grade at your own risk with --no-sandbox."
+                "Fix that, or grade at your own risk with --no-sandbox."
             )
         isolated = wanted and not lacks
         setting = dataclasses.replace(setting, sandbox=isolated)
@@ -151,7 +151,7 @@ def _trials(setting: WorkerConfig, wanted: Sequence[str]) -> dict[str, str]:
     found: list[dict[str, Any]] = []
     guests = setting.bare_guests()
     cell = inspect.getsource(kernels) + TRIALS.format(wanted=list(wanted))
-    fault = "it ended without an answer"
+    fault = "it ended without answering"
     try:
         guests.guest().request({"op": "cell"}, [cell.encode()], on_output=found.append)
     except (Ended, RuntimeError) as error:

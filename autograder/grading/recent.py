@@ -31,11 +31,11 @@ def moment(said: str, now: datetime | None = None) -> datetime:
             found = datetime.fromisoformat(said.strip()).astimezone()
     except (ValueError, OverflowError, OSError):
         raise UserError(
-            f"--since {text.line(said, 50)} is no time. Write a date, 2026-11-25, a date and time, 2026-11-25T18:00, "
-            "or how long ago: 90m, 2h, 3d or 1w."
+            f"--since {text.line(said, 50)} is not a time. Write a date (2026-11-25), a date and time "
+            "(2026-11-25T18:00), or how long ago (90m, 2h, 3d or 1w)."
         ) from None
     if found > now:
-        raise UserError(f"--since {found:%Y-%m-%d %H:%M} is still to come. Name a time that is past.")
+        raise UserError(f"--since {found:%Y-%m-%d %H:%M} is in the future. Give a time in the past.")
     return found
 
 

@@ -35,10 +35,10 @@ from autograder.sanitize.outputs import Collected
 
 STOPPED = "This cell was stopped: {reason}"
 STOPPED_IN_CHECK = "Stopped in this check: {reason}"
-CUT = "[More was put out than is kept.]"
-CELL_NOT_RUN = "This cell was not run, because cells of this notebook ended Python too often."
-CHECK_NOT_RUN = "This check was not run, because cells of this notebook ended Python too often."
-BEHIND = "From here on no cell changes a grade, and none was run."
+CUT = "[The rest of the output was cut off.]"
+CELL_NOT_RUN = "This cell was not run, because cells of this notebook made Python exit too often."
+CHECK_NOT_RUN = "This check was not run, because cells of this notebook made Python exit too often."
+BEHIND = "The cells from here on do not affect the grade and were not run."
 
 
 @dataclass

@@ -46,11 +46,11 @@ from autograder.sanitize.outputs import bound, clean_markdown
 
 TRIES = 2
 MOST_FAULT = 300
-ALTERED = "a locked cell was altered; it was restored before grading."
+ALTERED = "a locked cell was changed; it was restored before grading."
 IN_CELL = "In the cell {cell}: {reason}"
-OUR_FAULT = "our own fault, so that these points wait for a person: {fault}"
+OUR_FAULT = "our own fault; a person will give these points: {fault}"
 NO_RESPONSE = Message("no response")
-TO_READ = "The points for {cell} are given by the person who reads it; until then they are 0."
+TO_READ = "A person grades {cell}; until then it has 0 points."
 
 
 class Worker:

@@ -6,11 +6,11 @@ from autograder.checking.words import Message
 from autograder.limits import Limits
 
 COMPUTED = "it computed for more than {seconds} seconds."
-WAITED = "it waited for more than {seconds} seconds, and nothing ran."
+WAITED = "it was idle for more than {seconds} seconds."
 COMPUTED_IN_ALL = "the notebook computed for more than {seconds} seconds in all."
-WAITED_IN_ALL = "the notebook waited for more than {seconds} seconds in all."
+WAITED_IN_ALL = "the notebook was idle for more than {seconds} seconds in all."
 TOOK_IN_ALL = "the notebook took more than {seconds} seconds in all."
-SENT_TOO_MUCH = "it sent more than can be taken."
+SENT_TOO_MUCH = "it sent more than the judge accepts."
 
 
 class Budget:

@@ -27,7 +27,7 @@ PATIENCE = 60  # seconds for an answer that takes none: on a busy machine, a pro
 MOST_ANSWER = 4096  # bytes of an answer of a keeper's, or of the warm parent's
 MOST_REASON = 300
 WARM = b"warm"
-ENDED_SILENTLY = "it ended without a word; `python -m autograder doctor` tries it"
+ENDED_SILENTLY = "it ended without a message; `python -m autograder doctor` tests it"
 
 
 class Guests(Protocol):

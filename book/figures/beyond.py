@@ -10,7 +10,7 @@ import functools
 import numpy as np
 import torch
 import traitlets
-from figures.chapter_code import as_the_page, of_chapter
+from figures.course import as_the_page, of_chapter
 from figures.widget import Figure, script, style
 
 FIRST = (("ring", 6, 2, 1), ("cross", 6, 8, 9))  # shape, size, top, left

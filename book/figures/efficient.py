@@ -12,7 +12,7 @@ import weakref
 
 import torch
 import traitlets
-from figures.chapter_code import as_the_page
+from figures.course import as_the_page
 from figures.widget import Figure, script, style
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -11,7 +11,7 @@ import itertools
 
 import torch
 import traitlets
-from figures.chapter_code import as_the_page, of_chapter
+from figures.course import as_the_page, of_chapter
 from figures.widget import Figure, script, style
 
 FAR = ". the mouse that chases the cats"  # the next verb belongs to the mouse
@@ -121,7 +121,7 @@ def cuts(model, windows=WINDOWS, beginnings=(FAR, PAST, NEAR)):
 
 
 TEXT = {
-    "title": "A model of eight heads, and what is left when some are cut",
+    "title": "A model with eight heads, and its loss when some are cut",
     "beginning": "The text so far",
     "head": "layer {layer}, head {head}",
     "cut_head": "Cut layer {layer}, head {head}",
@@ -130,7 +130,7 @@ TEXT = {
     "loss": "Loss on new text",
     "far": "Far verbs right",
     "past": "Verbs in the past right",
-    "forms": "Which form the next verb has",
+    "forms": "The form of the next verb",
     "verbs_like": "like “{verb}”",
     "fits": "fits",
     "try": "Things to try",
@@ -141,10 +141,10 @@ TEXT = {
     "try_idle": "The four that cost least",
     "try_none": "Cut all",
     "try_whole": "Whole",
-    "say_whole": "All eight heads speak. The loss is {loss}.",
-    "say_cut": "{count} of {all} heads cut. The loss goes from {whole} to {loss}: {change}. What each of them costs "
-    "alone adds up to {alone}.",
-    "say_one": "One head cut. The loss goes from {whole} to {loss}: {change} is its importance.",
+    "say_whole": "All eight heads are active. The loss is {loss}.",
+    "say_cut": "{count} of {all} heads are cut. The loss goes from {whole} to {loss}: {change}. Their separate costs "
+    "add up to {alone}.",
+    "say_one": "One head is cut. The loss goes from {whole} to {loss}: {change} is its importance.",
     "comma": ", ",
 }
 

@@ -1,4 +1,4 @@
-// A mask to edit, and the weights that come of it: exact, or as a machine computes them in fp32, bf16 or fp16.
+// A mask to edit, and the resulting weights: exact, or as a machine computes them in fp32, bf16 or fp16.
 //
 // The first part is the mathematics: pure functions, exported, compared with the course's Python and with torch in
 // tests/test_figure_masking.py. The second part draws. Nothing here asks a kernel: the same code runs in the book's

@@ -56,7 +56,7 @@ MACHINE_TRIES = [
 ]
 
 TEXT = {
-    "title": "A mask to edit, and the weights that come of it, step by step",
+    "title": "A mask to edit, and the resulting weights, step by step",
     "steps": "Step",
     "step_names": ["Scores", "Mask", "Exponentials", "Weights", "Output"],
     "back": "Back",
@@ -90,7 +90,7 @@ TEXT = {
     "scale": "scores times",
     "comma": "”, “",
     "and": "” and “",
-    "say_scores": "How well each query (row) fits each key (column). Click a square to close or to open it.",
+    "say_scores": "How well each query (row) fits each key (column). Click a square to close or open it.",
     "say_mask": "Squares that are closed: {closed} of {total}. {filled}",
     "becomes": "Each of their scores becomes −∞.",
     "added": "{fill} is added to their scores, and the result rounded to {format}.",
@@ -99,7 +99,7 @@ TEXT = {
     "say_weights": "Each number divided by the sum of its row. {verdict}",
     "say_output": "Each value times its weight, added up. {verdict}",
     "all_fine": "Closed squares have weight 0, exactly.",
-    "none_closed": "Nothing is closed, so everything gets weight: what comes later, and padding.",
+    "none_closed": "Nothing is closed, so every key gets weight, even later words and padding.",
     "guard": "“{rows}” may see nothing, and gets 0.",
     "nan_empty": "“{rows}” may see nothing: 0 divided by 0 is not a number (NaN).",
     "nan": "“{rows}” became NaN.",
@@ -107,7 +107,7 @@ TEXT = {
     "leak": "“{rows}” puts weight on closed squares, up to {share}%.",
     "swapped": "With “{new}” for “{old}”: {verdict}",
     "all_changed": "every output has changed.",
-    "some_changed": "“{rows}” changed, the rest is the same to the last bit.",
+    "some_changed": "“{rows}” changed; the rest is the same to the last bit.",
     "none_changed": "every output is the same to the last bit.",
 }
 

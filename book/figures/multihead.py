@@ -9,7 +9,7 @@ comes from `TEXT`, so that a translation passes another dictionary.
 
 import torch
 import traitlets
-from figures.chapter_code import as_the_page
+from figures.course import as_the_page
 from figures.widget import Figure, script, style
 from torch import nn
 
@@ -112,7 +112,7 @@ def rebuilt(num_heads, numbers):
 
 TEXT = {
     "title": "The heads of a trained model, side by side",
-    "choose": "Who asks?",
+    "choose": "Which card asks?",
     "steps": "Step",
     "step_names": ["Ask", "Pass on", "Join", "Mix"],
     "back": "Back",
@@ -122,7 +122,7 @@ TEXT = {
     "asks": "asks",
     "left": "left",
     "twin": "twin",
-    "passed": "What each head passes on, {size} numbers a head",
+    "passed": "What each head passes on, {size} numbers per head",
     "joined": "Side by side: {size} numbers",
     "mixed": "Times W_o: {size} numbers for “{card}”",
     "question_left": "digit on the left",
@@ -141,8 +141,9 @@ TEXT = {
     "try_deal": "New cards",
     "say_ask": "“{card}” wants two digits. {looks}",
     "say_pass": "Each head adds up the values of all cards, each times its weight, and gets {size} numbers. {looks}",
-    "say_join": "The heads’ numbers go side by side. Nothing is mixed yet: each block has one head’s message.",
-    "say_mix": "W_o mixes the blocks, and a last matrix reads two digits off. On the left: {left}. The twin: {twin}.",
+    "say_join": "The heads’ numbers go side by side. Nothing is mixed yet: each block is one head’s message.",
+    "say_mix": "W_o mixes the blocks, and a last matrix reads two digits from them. "
+    "On the left: {left}. The twin: {twin}.",
     "look_most": "Head {number} looks at {most}.",
     "look_some": "Head {number} divides its weight between {most}.",
     "look_nothing": "Head {number} is silent.",

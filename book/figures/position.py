@@ -45,8 +45,8 @@ TEXT = {
     "start": "first place",
     "start_name": "Place of the first word",
     "reset": "Start again",
-    "note": "Drag a word up or down. Its row: the weights it gives to all words, itself included. "
-    "Rings: “{sentence}” from place 0.",
+    "note": "Drag a word up or down. Its row shows the weights that it gives to all words, itself included. "
+    "Rings show “{sentence}” from place 0.",
     "word": "word",
     "weights": "weights",
     "output": "output",
@@ -56,7 +56,7 @@ TEXT = {
     "move": "Move “{word}”",
     "up": "up",
     "down": "down",
-    "compare": "Largest change since “{sentence}” from place 0",
+    "compare": "Largest change compared with “{sentence}” from place 0",
     "words": "word by word",
     "places": "place by place",
     "means": "mean",
@@ -67,10 +67,10 @@ TEXT = {
     "not_invariant": "not invariant",
     "not_same": "not the same",
     "and": "” and “",
-    "one_most": "that of “{most}” most, by {change}.",
-    "some_most": "those of “{most}” most, by {change}.",
+    "one_most": "“{most}” the most, by {change}.",
+    "some_most": "“{most}” the most, by {change}.",
     "summary_original": "“{sentence}”, from place 0. Press a button, or move a word.",
-    "summary_order_same": "“{sentence}”. Every word has the output that it had: outputs move along with their words.",
+    "summary_order_same": "“{sentence}”. Every word keeps its output: outputs move along with their words.",
     "summary_order_changed": "“{sentence}”. Order matters now. Outputs have changed, {most}",
     "summary_start_same": "“{sentence}”, now at places {first} to {last}. No output has changed.",
     "summary_start_changed": "“{sentence}”, now at places {first} to {last}. The order is the same, yet outputs have "
@@ -114,12 +114,12 @@ class PositionFigure(Figure):
         shapes = X.shape, W_k.shape, W_v.shape[:1]
         if shapes != ((n, d_model), (d_model, d_k), (d_model,)) or d_model % 2 or d_k % 2:
             raise ValueError(
-                f"{n} tokens want X ({n}, d_model), W_q and W_k (d_model, d_k) with d_model and d_k even, and W_v "
+                f"{n} tokens need X ({n}, d_model), W_q and W_k (d_model, d_k) with d_model and d_k even, and W_v "
                 f"(d_model, d_v), not {X.shape}, {W_q.shape}, {W_k.shape} and {W_v.shape}"
             )
         for one in [order, *(one["order"] for one in tries)]:
             if sorted(one) != list(range(n)):
-                raise ValueError(f"an order of {n} words is a permutation of 0 to {n - 1}, not {one}")
+                raise ValueError(f"an order of {n} words must be a permutation of 0 to {n - 1}, not {one}")
         super().__init__(
             TEXT,
             text,

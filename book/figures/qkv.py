@@ -48,14 +48,14 @@ TEXT = {
     "say_project": "“{word}” is the row x = {x}. Its query is x W_q = {query}. With W_k and W_v every word gets a "
     "key and a value.",
     "say_project_moved": "You chose the query q = {query}. The keys and values stay as they were.",
-    "say_dot": "Multiply the query with each key, entry by entry, and add: {dots}.",
-    "say_exponential": "Raise e to each score. All become positive, and the larger ones pull ahead: {powers}. "
-    "Together {total}.",
+    "say_dot": "Multiply the query by each key, entry by entry, and add: {dots}.",
+    "say_exponential": "Raise e to each score. All results are positive, and the larger ones pull ahead: {powers}. "
+    "Their sum is {total}.",
     "say_divide": "Divide each by their sum, {total}. The weights {weights} sum to 1. {best}",
     "say_add": "Multiply each value by its weight and add them up: z = {parts} = {output}. {best}",
     "one_best": "Most weight is on “{best}”.",
-    "all_alike": "All weights are alike.",
-    "some_alike": "Most weight is on “{best}”, the same on each.",
+    "all_alike": "All weights are equal.",
+    "some_alike": "Most weight is on “{best}”, the same for each.",
     "and": "” and “",
 }
 
@@ -84,10 +84,10 @@ class QKVFigure(Figure):
     def __init__(self, tokens, X, W_q, W_k, W_v, chosen=0, step=0, text=None):
         X, W_q, W_k, W_v = (np.asarray(M, dtype=float) for M in (X, W_q, W_k, W_v))
         if X.ndim != 2 or len(X) != len(tokens):
-            raise ValueError(f"{len(tokens)} tokens want X of shape ({len(tokens)}, d_model), not {X.shape}")
+            raise ValueError(f"{len(tokens)} tokens need X of shape ({len(tokens)}, d_model), not {X.shape}")
         for name, W in (("W_q", W_q), ("W_k", W_k), ("W_v", W_v)):
             if W.shape != (X.shape[1], 2):
-                raise ValueError(f"X of shape {X.shape} wants {name} of shape ({X.shape[1]}, 2), not {W.shape}")
+                raise ValueError(f"X of shape {X.shape} needs {name} of shape ({X.shape[1]}, 2), not {W.shape}")
         data = {"X": X.tolist(), "W_q": W_q.tolist(), "W_k": W_k.tolist(), "W_v": W_v.tolist()}
         super().__init__(TEXT, text, tokens=list(tokens), chosen=chosen, step=step, **data)
 

@@ -7,7 +7,7 @@ that carried its twin, which is the same letter in the other size, or that there
 import math
 
 import torch
-from figures.chapter_code import as_the_page
+from figures.course import as_the_page
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 (as PyTorch’s own pages do)
 

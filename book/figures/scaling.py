@@ -43,7 +43,7 @@ TEXT = {
     "measured": "spread",
     "predicted": "predicted",
     "score": "score (end bars: all beyond)",
-    "score_near": "score, {times} times enlarged",
+    "score_near": "score, enlarged {times} times",
     "weights": "Weights of query {query}",
     "key": "key (dashed: an even share)",
     "largest": "largest",
@@ -51,19 +51,20 @@ TEXT = {
     "gradients": "Gradient, by d_k",
     "slope": "the median query’s",
     "another": "Another query",
-    "scores_picture": "Histogram of all scores. Their spread is {measured}, predicted is {predicted}.",
+    "scores_picture": "Histogram of all scores. Their spread is {measured}; the prediction is {predicted}.",
     "weights_picture": "Bars, one for each key: {weights}.",
     "gradients_picture": "Size of softmax’s gradient for the median query against d_k, a line for each divisor. "
     "At {d_k}: {gradients}.",
     "value": "divided by {mark} {value}",
     "one_best": "Query {query} gives its best key {percent} of the weight.",
     "nearly_all": "over 99%",
-    "all_alike": "Query {query} weighs all keys alike.",
-    "closed": "The gaps are wide: one key takes most, and the median query’s gradient is down to {gradient}.",
-    "open": "The gaps are moderate: better keys get more, all get some, and the median query’s "
+    "all_alike": "Query {query} gives all keys the same weight.",
+    "closed": "The gaps are wide: one key takes most of the weight, and the median query’s gradient "
+    "is down to {gradient}.",
+    "open": "The gaps are moderate: better keys get more, all keys get some, and the median query’s "
     "gradient is {gradient}.",
-    "even": "The gaps are narrow: every key gets about the same, whatever the query asks for.",
-    "summary": "Vectors of length {d_k} with σ = {size}, scores divided by {divisor}: they spread by {measured}. "
+    "even": "The gaps are narrow: every key gets about the same weight, whatever the query asks for.",
+    "summary": "Vectors of length {d_k} with σ = {size}, scores divided by {divisor}: their spread is {measured}. "
     "{best} {verdict}",
 }
 
@@ -96,12 +97,12 @@ class ScalingFigure(Figure):
     def __init__(self, Q, K, stops=STOPS, d_k=64, size=1.0, divisor=0, chosen=0, tries=TRIES, text=None):
         Q, K = np.asarray(Q, dtype=float), np.asarray(K, dtype=float)
         if Q.ndim != 2 or K.ndim != 2 or Q.shape[1] != K.shape[1]:
-            raise ValueError(f"Q (m, d) and K (n, d) have the same d, not shapes {Q.shape} and {K.shape}")
+            raise ValueError(f"Q (m, d) and K (n, d) need the same d, not shapes {Q.shape} and {K.shape}")
         if max(stops) > Q.shape[1] or d_k not in stops:
-            raise ValueError(f"stops {stops} end at {Q.shape[1]} at most and hold d_k = {d_k}")
+            raise ValueError(f"stops {stops} must be {Q.shape[1]} at most and contain d_k = {d_k}")
         whole = np.round(STEP * np.vstack([Q, K]))
         if abs(whole).max() > 127 or (whole / STEP != np.vstack([Q, K])).any():
-            raise ValueError(f"entries are multiples of 1/{STEP} of at most {127 / STEP}")
+            raise ValueError(f"entries must be multiples of 1/{STEP} of at most {127 / STEP}")
         super().__init__(
             TEXT,
             text,

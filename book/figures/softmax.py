@@ -35,7 +35,7 @@ TEXT = {
     "“{word}”: {nudged}.",
     "grade_axis": "grade",
     "support": "average {average}",
-    "balance_picture": "The weights lie on a beam, each where its grade is: {grades}. It balances at {average}.",
+    "balance_picture": "The weights are on a beam, each at its grade: {grades}. The beam balances at {average}.",
     "try": "Things to try",
     "try_long": "A query ten times longer",
     "try_two": "The same with two in the lead",
@@ -47,15 +47,15 @@ TEXT = {
     "reset": "Start again",
     "say_weights": "Softmax turns the scores into weights: {weights}. They sum to 1. {best}",
     "say_slopes": "Raise the score of “{word}” by 0.1, and the weights become {nudged}. Each moves by about 0.1 "
-    "times its slope. What one gains, the others lose.",
+    "times its slope. The others lose what one gains.",
     "say_grades": "Now backwards. The grade of a word says how fast the loss grows with its weight: {grades}. "
-    "A low grade is a good one. Each weight lies on a beam where its grade is.",
+    "A low grade is a good one. Each weight is placed on a beam at its grade.",
     "say_average": "The beam balances at the average grade, {mean} = {average}. More weight on a word helps only if "
     "its grade is below that.",
     "say_gradient": "Weight times distance from the average: {products}. {moves}",
     "one_best": "Most goes to “{best}”.",
-    "all_level": "All are level.",
-    "some_level": "“{best}” are level.",
+    "all_level": "All are equal.",
+    "some_level": "“{best}” share the lead.",
     "and": "” and “",
     "moves": "Learning lowers the score of “{down}” and raises that of “{up}”.",
     "still": "No gradient is larger than {largest}: this row hardly learns.",
@@ -84,7 +84,7 @@ class SoftmaxFigure(Figure):
         scores, grades = np.asarray(scores, dtype=float), np.asarray(grades, dtype=float)
         if scores.shape != (len(tokens),) or grades.shape != (len(tokens),):
             raise ValueError(
-                f"{len(tokens)} tokens want as many scores and grades, not {scores.shape} and {grades.shape}"
+                f"{len(tokens)} tokens need as many scores and grades, not {scores.shape} and {grades.shape}"
             )
         data = {"scores": scores.tolist(), "grades": grades.tolist()}
         super().__init__(TEXT, text, tokens=list(tokens), step=step, **data)

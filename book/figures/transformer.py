@@ -11,7 +11,7 @@ import functools
 
 import torch
 import traitlets
-from figures.chapter_code import as_the_page, of_chapter
+from figures.course import as_the_page, of_chapter
 from figures.widget import Figure, script, style
 
 FAR = ". the cats that the dog sees"  # the next verb belongs to the cats
@@ -162,10 +162,9 @@ TEXT = {
     "try_write": "Write a sentence",
     "try_hot": "Hot",
     "try_cold": "Cold",
-    "say_first": "“{word}” becomes {size} numbers: its own, plus those of place {place}. With them its stream "
-    "begins, to which all that follows is added.",
-    "say_layer": "“{word}” looks back. {looks} What the heads bring is added to the stream, and then what the "
-    "network makes of it.",
+    "say_first": "“{word}” becomes {size} numbers: its own, plus those of place {place}. They start its "
+    "stream, and every later part adds to it.",
+    "say_layer": "“{word}” looks back. {looks} The heads’ output is added to the stream, and then the network’s.",
     "say_last": "The model expects {most}. {share} of the probability is on words that the grammar allows here.",
     "look_most": "Head {number} looks at {most}.",
     "look_some": "Head {number} divides its weight between {most}.",

@@ -1,28 +1,27 @@
 # %% title [markdown]
 # # 1. Queries, keys and values
 #
-# Five short functions take you from a sequence of vectors to attention: `project`, `qkv`, `scores`,
-# `weighted_sum` and `soft_lookup`. Each is a line or three of NumPy. Read chapter 1 of the book first; it shows
-# every step on one query, and here you write the general form.
+# Five short functions take you from a sequence of vectors to attention: `project`, `qkv`, `scores`, `weighted_sum` and
+# `soft_lookup`. Each takes one to three lines of NumPy. Read chapter 1 of the book first. It shows every step for one
+# query; here you write the general form.
 #
 # *About 50 minutes · easy ●○○*
 #
-# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your
-# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
-# every time.
+# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` with your code,
+# run that cell, then run the check below it. Run the check as often as you like: it draws new inputs every time.
 #
-# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
-# (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
-# it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
-# `checks.run("project", points=4, seed=...)` in a cell of your own. Points are partial, and the checks are
-# readable: open `checks.py` beside this notebook.
+# **How to read the feedback.** Each check is one sentence about your function: *passed*, *failed*, or *waits* (a check
+# that it builds on has not passed yet). A failed check says what passed, what failed, and where. When it recognizes the
+# mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("project", points=4, seed=...)` in a cell of your own. You can earn partial points, and the checks are
+# readable: open `checks.py` next to this notebook.
 #
-# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
-# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# **Time and difficulty** are below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three kinds of questions are not graded: a question for a pencil, whose numbers are checked, a
 # question to think about, and a stretch task, which is not counted in the time above.
 #
-# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
-# has, `01-qkv.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under its name,
+# `01-qkv.ipynb`. Leave the locked cells as they are; add your own cells where you like.
 
 # %% given
 import numpy as np
@@ -49,7 +48,7 @@ def softmax(S):
 #
 # *About 10 minutes · medium ●●○*
 #
-# Before you program any of it, do all of it once, for one word of three. The words are the rows of $X$:
+# Before you program anything, compute all of it once by hand, for one word of three. The words are the rows of $X$:
 #
 # $$
 # X = \begin{pmatrix} 1 & 0 \\ 1 & 1 \\ 0 & 2 \end{pmatrix}, \quad
@@ -59,8 +58,8 @@ def softmax(S):
 # $$
 #
 # **What does the second word become?** Find its query $q_2$ and all three keys, the three scores $q_2 \cdot k_j$, the
-# weights $e^{s_j} / \sum_m e^{s_m}$, and with them the mixture $z_2$ of the values. The two numbers are whole. Leave
-# $\ln 2$ as it is until you take $e$ to the power of it: $e^{\ln 2} = 2$, and so $e^{3 \ln 2} = 2^3 = 8$.
+# weights $e^{s_j} / \sum_m e^{s_m}$, and the mixture $z_2$ of the values with these weights. Both numbers are integers.
+# Keep $\ln 2$ as a symbol until you take $e$ to its power: $e^{\ln 2} = 2$, so $e^{3 \ln 2} = 2^3 = 8$.
 
 # %% by_hand
 def by_hand():
@@ -69,7 +68,7 @@ def by_hand():
     Returns
     -------
     list of 2 numbers
-        The row z_2. A tuple or an array will do as well.
+        The row z_2. A tuple or an array also works.
     """
     ### BEGIN SOLUTION
     return [8, 20]
@@ -96,15 +95,15 @@ checks.run("by_hand", points=0)
 # \begin{pmatrix} 1 & 2 & 4 \\ 0 & 3 & 3 \end{pmatrix}
 # $$
 #
-# **What else is checked**, here and in the functions below. `@` sees to all of it; with `*`, loops or `np.einsum` you
-# have to.
+# **The checks also test the following**, here and in the functions below. `@` takes care of all of it; with `*`, loops
+# or `np.einsum` you have to do it yourself.
 #
-# - `...` in a shape stands for leading batch axes (none, one, several): `X` of shape (..., n, d) holds one sequence
-#   for each of their indices. You may assume that all arguments have the same leading axes.
-# - If an inner size differs, as named under *Raises*, raise `ValueError`, also where one of the two is 1.
-# - float32 in gives float32 out, and so for float16 and float64. Your functions need not handle integers, or arguments
-#   of different dtypes.
-# - The inputs stay as they were.
+# - `...` in a shape stands for leading batch dimensions (none, one or several): `X` of shape (..., n, d) holds one
+#   sequence for each index of them. You may assume that all arguments have the same leading dimensions.
+# - If the inner dimensions named under *Raises* differ, raise `ValueError`, even if one of them is 1.
+# - float32 inputs give a float32 result; the same holds for float16 and float64. Your functions need not handle
+#   integers, or arguments of different dtypes.
+# - The functions do not change their inputs.
 
 # %% project
 def project(X, W):
@@ -113,9 +112,9 @@ def project(X, W):
     Parameters
     ----------
     X : array, shape (..., n, d_in)
-        n vectors of d_in numbers, for each index of the leading axes.
+        n vectors of d_in numbers, for each index of the leading dimensions.
     W : array, shape (d_in, d_out)
-        The matrix that all of them share.
+        One matrix for all vectors.
 
     Returns
     -------
@@ -124,14 +123,14 @@ def project(X, W):
     Raises
     ------
     ValueError
-        If the two sizes d_in differ.
+        If the two values of d_in differ.
     """
     ### BEGIN SOLUTION
     return X @ W
     ### END SOLUTION
 
 # %%
-# Yours to play with. Write the function, then take the # away.
+# Yours to play with. Write the function, then remove the #.
 # project(np.array([[1.0, 2.0], [0.0, 3.0]]), np.array([[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]]))
 
 # %% check_project
@@ -144,9 +143,8 @@ checks.run("project", points=4)
 #
 # *About 5 minutes · easy ●○○*
 #
-# What a token asks (its query), what it answers to (its key) and what it passes on (its value) are three
-# projections of the same vector. Queries and keys must live in the same space, d_k; values may have a width of
-# their own, d_v.
+# A token's query is what it asks, its key is what it answers to, and its value is what it passes on. All three are
+# projections of the same vector. Queries and keys must have the same width, d_k; values may have another width, d_v.
 #
 # By hand: $x = (1, 2)$ with
 # $W_q = \begin{pmatrix} 1 \\ 0 \end{pmatrix}$, $W_k = \begin{pmatrix} 0 \\ 1 \end{pmatrix}$
@@ -166,12 +164,12 @@ def qkv(X, W_q, W_k, W_v):
     -------
     Q, K : array, shape (..., n, d_k)
     V : array, shape (..., n, d_v)
-        A tuple of three, in this order. (A list of three will do.)
+        A tuple of three, in this order. (A list of three also works.)
 
     Raises
     ------
     ValueError
-        If the d_in of a matrix differs from that of `X`. You may assume that `W_q` and `W_k` have the same d_k.
+        If d_in of a matrix differs from d_in of `X`. You may assume that `W_q` and `W_k` have the same d_k.
     """
     ### BEGIN SOLUTION
     return project(X, W_q), project(X, W_k), project(X, W_v)
@@ -192,11 +190,11 @@ checks.run("qkv", points=3)
 #
 # *About 10 minutes · easy ●○○*
 #
-# The score of query i and key j is their dot product, $S_{ij} = q_i \cdot k_j$, not scaled yet (that is chapter
-# 2). Rows belong to queries, columns to keys. There may be more keys than queries, or fewer.
+# The score of query i and key j is their dot product, $S_{ij} = q_i \cdot k_j$. It is not scaled yet; scaling comes in
+# chapter 2. Rows belong to queries, columns to keys. There may be more keys than queries, or fewer.
 #
-# By hand, with n_q = 1, n_k = 3, d_k = 2: $q = (1, 2)$ meets $k_1 = (3, 0)$, $k_2 = (0, 1)$, $k_3 = (1, 1)$ and
-# scores $(3, 2, 3)$.
+# By hand, with n_q = 1, n_k = 3, d_k = 2: $q = (1, 2)$ and the keys $k_1 = (3, 0)$, $k_2 = (0, 1)$, $k_3 = (1, 1)$
+# give the scores $(3, 2, 3)$.
 
 # %% scores
 def scores(Q, K):
@@ -215,7 +213,7 @@ def scores(Q, K):
     Raises
     ------
     ValueError
-        If the two sizes d_k differ.
+        If the two values of d_k differ.
     """
     ### BEGIN SOLUTION
     return Q @ np.swapaxes(K, -1, -2)
@@ -235,10 +233,10 @@ checks.run("scores", points=4)
 #
 # *About 5 minutes · easy ●○○*
 #
-# Row i of `A` holds query i's weights, one for each key. Its result is the values, each times its weight, added
-# up: $z_i = \sum_j A_{ij} v_j$.
+# Row i of `A` holds query i's weights, one for each key. The result for query i is the weighted sum of the values,
+# $z_i = \sum_j A_{ij} v_j$.
 #
-# By hand, with n_q = 1, n_k = 2, d_v = 3: the weights $(0.25, 0.75)$ on $v_1 = (4, 0, 8)$ and $v_2 = (0, 4, 8)$
+# By hand, with n_q = 1, n_k = 2, d_v = 3: the weights $(0.25, 0.75)$ for $v_1 = (4, 0, 8)$ and $v_2 = (0, 4, 8)$
 # give $(1, 3, 8)$.
 
 # %% weighted_sum
@@ -248,8 +246,8 @@ def weighted_sum(A, V):
     Parameters
     ----------
     A : array, shape (..., n_q, n_k)
-        Row i holds the weights of query i. They are used as they are: some may be negative, and a row need not
-        sum to 1.
+        Row i holds the weights of query i. Use them unchanged: some may be negative, and a row need not sum
+        to 1.
     V : array, shape (..., n_k, d_v)
 
     Returns
@@ -259,7 +257,7 @@ def weighted_sum(A, V):
     Raises
     ------
     ValueError
-        If the two sizes n_k differ.
+        If the two values of n_k differ.
     """
     ### BEGIN SOLUTION
     return A @ V
@@ -280,14 +278,14 @@ checks.run("weighted_sum", points=4)
 # *About 10 minutes · medium ●●○*
 #
 # A dictionary finds the one key that equals the query. Attention compares the query with all keys, turns the
-# scores into weights with `softmax` (given above) and mixes all values. Put your functions together.
+# scores into weights with `softmax` (given above) and mixes all values. Combine your functions.
 #
 # By hand: $q = (1)$, $k_1 = (0)$ and $k_2 = (\ln 3)$ give the scores $(0, \ln 3)$, the weights $(1/4, 3/4)$,
 # and with $v_1 = (4)$ and $v_2 = (8)$ the result $(7)$.
 
 # %% soft_lookup
 def soft_lookup(Q, K, V):
-    """Look every query up among the keys; return the mixture of the values.
+    """Look up every query among the keys; return the mixture of the values.
 
     Parameters
     ----------
@@ -303,7 +301,7 @@ def soft_lookup(Q, K, V):
     Raises
     ------
     ValueError
-        If the two sizes d_k differ, or the numbers of keys and values.
+        If the two values of d_k differ, or the numbers of keys and values.
     """
     ### BEGIN SOLUTION
     return weighted_sum(softmax(scores(Q, K)), V)
@@ -321,9 +319,9 @@ checks.run("soft_lookup", points=5)
 # %% sentence [markdown]
 # ## A sentence, seen by its own words
 #
-# Five words, each with a vector made by hand: (is it a person, is it food, is it an action). The matrices are
-# made by hand as well: an action asks for persons and for food, and a noun asks for actions. Each row below is
-# one word's weights over all five, and they come from your functions.
+# Five words, each with a handmade vector: (is it a person, is it food, is it an action). The matrices are also
+# handmade: an action asks for persons and food, and a noun asks for actions. Each row below shows one word's weights
+# over all five words, computed by your functions.
 
 # %% demo_sentence
 import matplotlib.pyplot as plt
@@ -355,16 +353,16 @@ print("bakes, after looking round:", np.round(soft_lookup(Q, K, V)[1], 2), "(per
 #
 # *About 5 minutes · medium ●●○*
 #
-# `qkv` makes three things of each word. Suppose that a model saves $W_v$ and passes on the keys instead: it returns
+# `qkv` makes three vectors from each word. Suppose that a model drops $W_v$ and passes on the keys instead: it returns
 # `soft_lookup(Q, K, K)`. What can a word then no longer do? Think of the second word in the question for a pencil,
 # and of what its key would have to be. Nothing is checked here.
 #
 # <details><summary>An answer</summary>
 #
-# A word would hand over just what it is found by. Its key has two jobs then: to point where the queries that should
-# find it point, and to carry what they need once they have found it. A key that is changed for the one changes the other.
-# With a value of its own, a word can be found as a noun and hand over which one it is. The width is tied as well:
-# $d_v = d_k$. Chapter 1 begins with the two: the label that an entry is found by, and the content that it hands over.
+# A word would pass on exactly the vector that it is found by. Its key then has two jobs: to point in the direction of
+# the queries that should find it, and to carry the content that they need. Changing the key for one job also changes it
+# for the other. With a separate value, a word can be found as a noun and pass on which noun it is. The widths are also
+# tied: $d_v = d_k$. Chapter 1 begins with these two parts: the label that an entry is found by, and its content.
 #
 # </details>
 
@@ -373,11 +371,11 @@ print("bakes, after looking round:", np.round(soft_lookup(Q, K, V)[1], 2), "(per
 #
 # *About 30 minutes · hard ●●●*
 #
-# `soft_lookup` holds all scores (n_q, n_k) at once. Write `soft_lookup_streamed(Q, K, V)` that goes through the keys one
-# by one, sees each only once, and keeps for each query three things: the largest score so far, the sum of the
-# exponentials, and the sum of the values times their exponentials. When a larger score comes, what was summed so far has
-# to be made smaller by a factor: which one? Compare with `soft_lookup`, also for scores around 1000. There are no points
-# for it, and no check. It is how attention over long texts is computed on a GPU.
+# `soft_lookup` stores all scores (n_q, n_k) at once. Write `soft_lookup_streamed(Q, K, V)`, which goes through the keys
+# one by one, reads each only once, and keeps three things for each query: the largest score so far, the sum of the
+# exponentials, and the sum of the values times their exponentials. When a larger score appears, both sums have to be
+# scaled down by a factor: which one? Compare with `soft_lookup`, also for scores around 1000. This task has no points
+# and no check. GPUs compute attention over long texts in this way.
 
 # %%
 # Yours: the stretch task, or anything else.
@@ -386,7 +384,7 @@ print("bakes, after looking round:", np.round(soft_lookup(Q, K, V)[1], 2), "(per
 # ## A question for the next chapter
 #
 # The same five words, with random queries and keys of d numbers each. Move the slider to a larger d: the scores
-# grow, and each word ends up looking at one other word alone. Chapter 2 says why, and what to do about it.
+# grow, and each word ends up looking at only one other word. Chapter 2 explains why, and what to do about it.
 
 # %% demo_width
 def show_width(d=64):

@@ -1,8 +1,8 @@
-"""Wrong answers that people really give, each with the hint it deserves. Released inside the archive only.
+"""Wrong answers that people really give, each with a hint. Students get this file only inside the archive.
 
-A check that fails is explained by the listed answer that behaves as the student's function does. The tests
-of the course prove that every wrong answer here fails, and that its own hint is shown. The right answers are those
-from which `families` makes the mistakes that any function can have; all others are in `right_answers.py`.
+A failed check is explained by the listed answer that behaves like the student's function. The course's tests verify
+that every wrong answer here fails, and that its own hint is shown. The right answers here are those from which
+`families` makes the mistakes that any function can have; all others are in `right_answers.py`.
 """
 
 import numpy as np
@@ -29,8 +29,8 @@ def asked_with(query, keys=KEYS, values=VALUES):
 @misconception(
     "by_hand",
     label="scores divided by their sum",
-    hint="Only the first two values were mixed, half and half: as if the scores were divided by their sum. Softmax "
-    "takes e to the power of each score first, and then divides: a score of 0 has a weight too.",
+    hint="Only the first two values were mixed, half and half, as if the scores were divided by their sum. Softmax "
+    "first takes e to the power of each score, then divides, so a score of 0 also gets a weight.",
 )
 def by_hand_without_exponential():
     return [9, 18]
@@ -39,8 +39,8 @@ def by_hand_without_exponential():
 @misconception(
     "by_hand",
     label="scores used as weights",
-    hint="The values were added up with the scores themselves. Make weights of these first: e to the power of each, "
-    "divided by the sum of all three.",
+    hint="The values were added up with the scores themselves as weights. Turn the scores into weights first: take "
+    "e to the power of each, and divide by the sum of all three.",
 )
 def by_hand_without_softmax():
     return [36 * np.log(2), 72 * np.log(2)]
@@ -48,8 +48,9 @@ def by_hand_without_softmax():
 
 @misconception(
     "by_hand",
-    label="all words weighted alike",
-    hint="This is the plain mean of the three values. The scores are not all equal: nor are the weights.",
+    label="all words weighted equally",
+    hint="This is the plain mean of the three values. The scores are not all equal, so the weights are not equal "
+    "either.",
 )
 def by_hand_plain_mean():
     return [6, 24]
@@ -57,8 +58,8 @@ def by_hand_plain_mean():
 
 @misconception(
     "by_hand",
-    label="scores divided by the root of d_k",
-    hint="That comes in chapter 2; here they are used as they are.",
+    label="scores divided by sqrt(d_k)",
+    hint="The scaling comes in chapter 2. Here the scores are used unscaled.",
 )
 def by_hand_scaled():
     return asked_with([2**0.5, 2**0.5])
@@ -67,8 +68,8 @@ def by_hand_scaled():
 @misconception(
     "by_hand",
     label="weights not divided by their sum",
-    hint="The values were added up with e to the power of the scores. These are no weights yet: divide them by their "
-    "sum.",
+    hint="The values were added up with e to the power of the scores. Divide these numbers by their sum to get "
+    "weights.",
 )
 def by_hand_not_normalised():
     return [72, 180]
@@ -77,7 +78,7 @@ def by_hand_not_normalised():
 @misconception(
     "by_hand",
     label="one winner takes all",
-    hint="This is the value of one word alone. Attention mixes all three values, each by its weight.",
+    hint="This is the value of a single word. Attention mixes all three values, each multiplied by its weight.",
 )
 def by_hand_hard():
     return [9, 9]
@@ -86,7 +87,7 @@ def by_hand_hard():
 @misconception(
     "by_hand",
     label="the first word's row",
-    hint="This is what becomes of the first word. Its query is the first row of X W_q; take the second.",
+    hint="This is the result for the first word, whose query is the first row of X W_q. Use the second row.",
 )
 def by_hand_first_word():
     return asked_with([3, 1])
@@ -122,7 +123,7 @@ def by_hand_unprojected_values():
 @misconception(
     "by_hand",
     label="keys used as values",
-    hint="The weights are right, but the keys were mixed. What is mixed are the values, the rows of X W_v.",
+    hint="The weights are right, but the keys were mixed. Mix the values, the rows of X W_v.",
 )
 def by_hand_mixes_keys():
     return asked_with([2, 2], values=KEYS)
@@ -130,7 +131,7 @@ def by_hand_mixes_keys():
 
 @misconception(
     "by_hand",
-    label="queries and keys exchanged",
+    label="queries and keys swapped",
     hint="The key of the second word was compared with all queries. Compare its query with all keys.",
 )
 def by_hand_swapped():
@@ -140,8 +141,8 @@ def by_hand_swapped():
 @misconception(
     "by_hand",
     label="matrices transposed",
-    hint="The matrices were turned over, or stood on the left. Words are rows: entry j of x W is x times column j of "
-    "W.",
+    hint="The matrices were transposed, or multiplied from the left. Words are rows: entry j of x W is x times "
+    "column j of W.",
 )
 def by_hand_turned():
     return asked_with([4, 0], [[np.log(2), 1], [np.log(2), 0], [0, -2]], [[9, 0], [18, 18], [18, 36]])
@@ -153,7 +154,7 @@ def by_hand_turned():
 @misconception(
     "project",
     label="W transposed",
-    hint="`W` is turned over. It has shape (d_in, d_out) already: `X @ W`, without `.T`.",
+    hint="`W` is transposed, but it already has shape (d_in, d_out). Use `X @ W`, without `.T`.",
 )
 def project_with_turned_matrix(X, W):
     return X @ W.T
@@ -162,7 +163,7 @@ def project_with_turned_matrix(X, W):
 @misconception(
     "project",
     label="W multiplied from the left",
-    hint="The matrix stands on the left. Vectors are rows here, so it goes on the right: `X @ W`.",
+    hint="`W` is multiplied from the left. Vectors are rows here, so `W` goes on the right: `X @ W`.",
 )
 def project_from_the_left(X, W):
     return W @ X
@@ -171,7 +172,8 @@ def project_from_the_left(X, W):
 @misconception(
     "project",
     label="result transposed",
-    hint="The result is transposed, (d_out, n): `W.T @ X.T` treats vectors as columns. Here they are rows: `X @ W`.",
+    hint="The result has shape (d_out, n), because `W.T @ X.T` treats vectors as columns. Here they are rows: `X @ "
+    "W`.",
 )
 def project_columns(X, W):
     return transposed(X @ W)
@@ -180,7 +182,7 @@ def project_columns(X, W):
 @misconception(
     "project",
     label="entrywise product instead of matrix product",
-    hint="`*` multiplies entry by entry and needs equal shapes. A matrix product, `@`, multiplies rows by columns.",
+    hint="`*` multiplies entry by entry. The matrix product, `@`, multiplies rows by columns.",
 )
 def project_entrywise(X, W):
     return X * W
@@ -189,7 +191,7 @@ def project_entrywise(X, W):
 @misconception(
     "project",
     label="only the first vector",
-    hint="`X @ W` takes all rows at once.",
+    hint="Only row 0 of `X` is projected. `X @ W` projects all rows at once.",
 )
 def project_first_vector(X, W):
     return X[0] @ W
@@ -198,7 +200,7 @@ def project_first_vector(X, W):
 @misconception(
     "project",
     label="mean instead of sum",
-    hint="This is the mean over d_in. A projection is the sum: leave the division out.",
+    hint="This is the mean over d_in. A projection is the sum: remove the division.",
 )
 def project_mean(X, W):
     return X @ W / X.shape[-1]
@@ -216,13 +218,17 @@ def project_matmul(X, W):
 # qkv: wrong
 
 
-@misconception("qkv", label="K and V swapped", hint="The order is Q, V, K. Return `Q, K, V`.")
+@misconception(
+    "qkv", label="K and V swapped", hint="The function returns them in the order Q, V, K. Return `Q, K, V`."
+)
 def qkv_values_second(X, W_q, W_k, W_v):
     return X @ W_q, X @ W_v, X @ W_k
 
 
 @misconception(
-    "qkv", label="Q and K swapped", hint="Q and K changed places: the first of the three is `X` projected by `W_q`."
+    "qkv",
+    label="Q and K swapped",
+    hint="The first of the three must be `X` projected by `W_q`, the second `X` projected by `W_k`.",
 )
 def qkv_keys_first(X, W_q, W_k, W_v):
     return X @ W_k, X @ W_q, X @ W_v
@@ -231,7 +237,7 @@ def qkv_keys_first(X, W_q, W_k, W_v):
 @misconception(
     "qkv",
     label="keys made with W_q",
-    hint="The keys are the queries again: K is `X` projected by `W_k`, not by `W_q`.",
+    hint="The keys equal the queries. K is `X` projected by `W_k`, not by `W_q`.",
 )
 def qkv_keys_are_queries(X, W_q, W_k, W_v):
     return X @ W_q, X @ W_q, X @ W_v
@@ -240,14 +246,15 @@ def qkv_keys_are_queries(X, W_q, W_k, W_v):
 @misconception(
     "qkv",
     label="values made with W_k",
-    hint="The values are the keys: V is `X` projected by `W_v`. What is compared and what is passed on may differ.",
+    hint="The values equal the keys. V is `X` projected by `W_v`, so a token can pass on something other than what "
+    "it is compared by.",
 )
 def qkv_values_are_keys(X, W_q, W_k, W_v):
     return X @ W_q, X @ W_k, X @ W_k
 
 
 @misconception(
-    "qkv", label="values not projected", hint="The values are `X` itself. They are projected as well, by `W_v`."
+    "qkv", label="values not projected", hint="The values are `X` itself. They also need a projection, by `W_v`."
 )
 def qkv_values_unprojected(X, W_q, W_k, W_v):
     return X @ W_q, X @ W_k, X
@@ -267,7 +274,7 @@ def qkv_chained(X, W_q, W_k, W_v):
 @misconception(
     "qkv",
     label="projection matrices transposed",
-    hint="The matrices are turned over. They have shape (d_in, d_out) already: no `.T`.",
+    hint="The matrices are transposed, but they already have shape (d_in, d_out). Remove `.T`.",
 )
 def qkv_turned_matrices(X, W_q, W_k, W_v):
     return X @ W_q.T, X @ W_k.T, X @ W_v.T
@@ -276,7 +283,7 @@ def qkv_turned_matrices(X, W_q, W_k, W_v):
 @misconception(
     "qkv",
     label="Q, K and V transposed",
-    hint="Each of the three is transposed, (d, n). Vectors are rows here: `X @ W` gives (n, d).",
+    hint="Each of the three has shape (d, n). Vectors are rows here: `X @ W` has shape (n, d).",
 )
 def qkv_columns(X, W_q, W_k, W_v):
     return transposed(X @ W_q), transposed(X @ W_k), transposed(X @ W_v)
@@ -294,7 +301,8 @@ def qkv_stacked(X, W_q, W_k, W_v):
 @misconception(
     "qkv",
     label="cut into three equal parts",
-    hint="The joined projection is cut into three equal parts, but d_v may differ from d_k. Cut at d_k and at 2 d_k.",
+    hint="The joined projection is split into three equal parts, but d_v may differ from d_k. Split it at d_k and "
+    "at 2 d_k.",
 )
 def qkv_equal_thirds(X, W_q, W_k, W_v):
     joined = X @ np.concatenate([W_q, W_k, W_v], axis=1)
@@ -305,7 +313,7 @@ def qkv_equal_thirds(X, W_q, W_k, W_v):
 @misconception(
     "qkv",
     label="queries divided by sqrt(d_k)",
-    hint="Here they are the plain projection; scaling is chapter 2.",
+    hint="Here the queries are the plain projection. Scaling comes in chapter 2.",
 )
 def qkv_scaled_queries(X, W_q, W_k, W_v):
     return X @ W_q / W_q.shape[1] ** 0.5, X @ W_k, X @ W_v
@@ -331,7 +339,7 @@ def qkv_each(X, W_q, W_k, W_v):
 @misconception(
     "scores",
     label="scores transposed",
-    hint="Rows and columns are exchanged: this is `K @ Q^T`. Queries make the rows: `Q @ K^T`.",
+    hint="Rows and columns are swapped: this is `K @ Q^T`. Rows belong to queries: `Q @ K^T`.",
 )
 def scores_turned(Q, K):
     return K @ transposed(Q)
@@ -340,7 +348,8 @@ def scores_turned(Q, K):
 @misconception(
     "scores",
     label="keys compared with keys",
-    hint="Keys meet keys, so the shape is (n_k, n_k). Each query meets each key: `Q @ K^T`.",
+    hint="The keys are compared with the keys, so the shape is (n_k, n_k). Compare each query with each key: `Q @ "
+    "K^T`.",
 )
 def scores_keys_with_keys(Q, K):
     return K @ transposed(K)
@@ -349,7 +358,7 @@ def scores_keys_with_keys(Q, K):
 @misconception(
     "scores",
     label="K not transposed",
-    hint="`K` is not transposed. (n_q, d_k) times (d_k, n_k) fits: exchange the last two axes of `K`.",
+    hint="`Q @ K` does not fit in general, but (n_q, d_k) times (d_k, n_k) does: swap the last two axes of `K`.",
 )
 def scores_without_transpose(Q, K):
     return Q @ K
@@ -358,7 +367,7 @@ def scores_without_transpose(Q, K):
 @misconception(
     "scores",
     label="scores divided by sqrt(d_k)",
-    hint="Raw dot products are asked here; scaling is chapter 2.",
+    hint="This exercise needs raw dot products. Scaling comes in chapter 2.",
 )
 def scores_scaled(Q, K):
     return Q @ transposed(K) / np.sqrt(Q.shape[-1])
@@ -367,7 +376,8 @@ def scores_scaled(Q, K):
 @misconception(
     "scores",
     label="Q scaled in place",
-    hint="The caller's array changes, and raw dot products are asked here. Leave `Q` as it is.",
+    hint="Scaling `Q` in place changes the caller's array, and this exercise needs raw dot products. Leave `Q` as "
+    "it is.",
 )
 def scores_scaled_in_place(Q, K):
     Q /= np.sqrt(Q.shape[-1])
@@ -377,7 +387,7 @@ def scores_scaled_in_place(Q, K):
 @misconception(
     "scores",
     label="softmax already applied",
-    hint="These are weights: softmax was applied already. `scores` returns the dot products themselves.",
+    hint="These are weights, after the softmax. `scores` returns the dot products themselves.",
 )
 def scores_are_weights(Q, K):
     return softmax(Q @ transposed(K))
@@ -386,7 +396,7 @@ def scores_are_weights(Q, K):
 @misconception(
     "scores",
     label="entrywise product instead of matrix product",
-    hint="`*` multiplies entry by entry. A dot product of each query with each key is `Q @ K^T`.",
+    hint="`*` multiplies entry by entry. `Q @ K^T` computes the dot product of each query with each key.",
 )
 def scores_entrywise(Q, K):
     return Q * K
@@ -394,9 +404,9 @@ def scores_entrywise(Q, K):
 
 @misconception(
     "scores",
-    label="right for a single sequence only",
-    hint="This fits a single sequence: `K.T` reverses all axes, the batch among them, and a loop over the rows of "
-    "`Q` and `K` runs over the batch instead. `Q @ np.swapaxes(K, -1, -2)` uses the last two axes alone.",
+    label="works for a single sequence only",
+    hint="`K.T` reverses all axes, including the batch, and a loop over the rows of `Q` and `K` iterates over the "
+    "batch instead. `Q @ np.swapaxes(K, -1, -2)` swaps only the last two axes.",
 )
 def scores_all_axes_reversed(Q, K):
     return Q @ K.T
@@ -405,7 +415,7 @@ def scores_all_axes_reversed(Q, K):
 @misconception(
     "scores",
     label="reshaped instead of transposed",
-    hint="`reshape` refills the numbers in their old order; it does not transpose. Use `np.swapaxes(K, -1, -2)`.",
+    hint="`reshape` keeps the numbers in their old order, so it does not transpose. Use `np.swapaxes(K, -1, -2)`.",
 )
 def scores_reshaped(Q, K):
     return Q @ K.reshape(*K.shape[:-2], K.shape[-1], K.shape[-2])
@@ -414,7 +424,7 @@ def scores_reshaped(Q, K):
 @misconception(
     "scores",
     label="cosine similarity instead of dot product",
-    hint="This is cosine similarity: vectors are divided by their lengths. Raw dot products are asked.",
+    hint="This is cosine similarity: the vectors are divided by their lengths. Return the raw dot products.",
 )
 def scores_cosine(Q, K):
     Q = Q / np.linalg.norm(Q, axis=-1, keepdims=True)
@@ -424,7 +434,7 @@ def scores_cosine(Q, K):
 @misconception(
     "scores",
     label="squared distance instead of dot product",
-    hint="This is minus the squared distance. A score is the dot product: multiply, then add up over d_k.",
+    hint="This is the negative squared distance. A score is the dot product: multiply, then sum over d_k.",
 )
 def scores_distance(Q, K):
     return -((Q[..., :, None, :] - K[..., None, :, :]) ** 2).sum(-1)
@@ -433,9 +443,8 @@ def scores_distance(Q, K):
 @misconception(
     "scores",
     label="every sequence paired with every other",
-    hint="Every sequence meets the keys of all the others: `np.inner`, `np.dot` and `np.tensordot` pair all "
-    "leading "
-    "axes. `@` keeps each sequence to itself.",
+    hint="Queries are compared with the keys of all other sequences: `np.inner`, `np.dot` and `np.tensordot` pair "
+    "all leading axes. `@` keeps the sequences separate.",
 )
 def scores_all_pairs_of_sequences(Q, K):
     return np.inner(Q, K)
@@ -454,7 +463,9 @@ def scores_matmul(Q, K):
 
 
 @misconception(
-    "weighted_sum", label="A transposed", hint="`A` is turned over. Its rows belong to queries already: `A @ V`."
+    "weighted_sum",
+    label="A transposed",
+    hint="`A` is transposed, but its rows already belong to queries. Use `A @ V`.",
 )
 def weighted_sum_turned(A, V):
     return transposed(A) @ V
@@ -463,7 +474,7 @@ def weighted_sum_turned(A, V):
 @misconception(
     "weighted_sum",
     label="product in the wrong order",
-    hint="The order is exchanged. (n_q, n_k) times (n_k, d_v) fits: `A @ V`.",
+    hint="The factors are in the wrong order. (n_q, n_k) times (n_k, d_v) fits: `A @ V`.",
 )
 def weighted_sum_from_the_left(A, V):
     return V @ A
@@ -472,7 +483,7 @@ def weighted_sum_from_the_left(A, V):
 @misconception(
     "weighted_sum",
     label="result transposed",
-    hint="Queries make the rows: `A @ V`.",
+    hint="The rows of the result belong to queries: `A @ V`.",
 )
 def weighted_sum_columns(A, V):
     return transposed(A @ V)
@@ -481,7 +492,7 @@ def weighted_sum_columns(A, V):
 @misconception(
     "weighted_sum",
     label="entrywise product instead of matrix product",
-    hint="`*` multiplies entry by entry. Multiply each value by its weight and add up: `A @ V`.",
+    hint="`*` multiplies entry by entry. Multiply each value by its weight and sum: `A @ V`.",
 )
 def weighted_sum_entrywise(A, V):
     return A * V
@@ -490,7 +501,7 @@ def weighted_sum_entrywise(A, V):
 @misconception(
     "weighted_sum",
     label="divided by the number of keys",
-    hint="The sum is divided by n_k. The weights are the shares already: no further mean.",
+    hint="The sum is divided by n_k. The weights already contain the shares, so no further division is needed.",
 )
 def weighted_sum_mean(A, V):
     return A @ V / A.shape[-1]
@@ -499,7 +510,7 @@ def weighted_sum_mean(A, V):
 @misconception(
     "weighted_sum",
     label="weights divided by their sum",
-    hint="They are used as they are; making them sum to 1 is softmax's task.",
+    hint="Use the weights as they are. Only softmax makes them sum to 1.",
 )
 def weighted_sum_normalised(A, V):
     return (A / A.sum(-1, keepdims=True)) @ V
@@ -508,7 +519,8 @@ def weighted_sum_normalised(A, V):
 @misconception(
     "weighted_sum",
     label="hard lookup instead of a mixture",
-    hint="Only the value with the largest weight is taken: a hard lookup. A soft one mixes all values, `A @ V`.",
+    hint="Only the value with the largest weight is used, which is a hard lookup. A soft lookup mixes all values: "
+    "`A @ V`.",
 )
 def weighted_sum_hard(A, V):
     return np.take_along_axis(V, A.argmax(-1)[..., None], axis=-2)
@@ -517,7 +529,7 @@ def weighted_sum_hard(A, V):
 @misconception(
     "weighted_sum",
     label="values added up without weights",
-    hint="The values are added up without their weights, so every query gets the same. Use `A`.",
+    hint="The values are summed without their weights, so every query gets the same result. Use `A`.",
 )
 def weighted_sum_plain(A, V):
     return np.repeat(V.sum(-2, keepdims=True), A.shape[-2], axis=-2)
@@ -526,7 +538,7 @@ def weighted_sum_plain(A, V):
 @misconception(
     "weighted_sum",
     label="softmax applied to the weights",
-    hint="Use them as they are.",
+    hint="`A` already contains the weights. Use them as they are.",
 )
 def weighted_sum_softmax(A, V):
     return softmax(A) @ V
@@ -535,7 +547,7 @@ def weighted_sum_softmax(A, V):
 @misconception(
     "weighted_sum",
     label="weighted values not added up",
-    hint="The axis n_k is still in the result. Sum over it, or use `@`.",
+    hint="The result still has the n_k axis. Sum over it, or use `@`.",
 )
 def weighted_sum_without_sum(A, V):
     return A[..., None] * V[..., None, :, :]
@@ -543,10 +555,9 @@ def weighted_sum_without_sum(A, V):
 
 @misconception(
     "weighted_sum",
-    label="V overwritten through a second name",
-    hint="`mixed = V` gives the array a second name; it makes no copy, so `mixed *= ...` changes `V` itself, "
-    "and the "
-    "next query finds it changed. Write `V * A[..., i, :, None]`, which makes a new array.",
+    label="V overwritten through an alias",
+    hint="`mixed = V` makes no copy, only a second name for the array. So `mixed *= ...` changes `V` itself, also "
+    "for the next query. Write `V * A[..., i, :, None]`, which makes a new array.",
 )
 def weighted_sum_second_name(A, V):
     rows = []
@@ -560,9 +571,8 @@ def weighted_sum_second_name(A, V):
 @misconception(
     "weighted_sum",
     label="extra weights or values dropped",
-    hint="Weights or values that are left over are dropped, as `zip` does. Different numbers of them are a "
-    "mistake of the "
-    "caller: raise `ValueError`.",
+    hint="Extra weights or values are dropped, as `zip` does. If their numbers differ, the caller made a mistake: "
+    "raise `ValueError`.",
 )
 def weighted_sum_drops_rest(A, V):
     n = min(A.shape[-1], V.shape[-2])
@@ -572,8 +582,8 @@ def weighted_sum_drops_rest(A, V):
 @misconception(
     "weighted_sum",
     label="every sequence paired with every other",
-    hint="Every sequence meets the values of all the others: `np.dot` and `np.tensordot` pair all leading axes. "
-    "`@` keeps each sequence to itself.",
+    hint="Weights are applied to the values of all other sequences: `np.dot` and `np.tensordot` pair all leading "
+    "axes. `@` keeps the sequences separate.",
 )
 def weighted_sum_all_pairs_of_sequences(A, V):
     return np.dot(A, V)
@@ -582,8 +592,8 @@ def weighted_sum_all_pairs_of_sequences(A, V):
 @misconception(
     "weighted_sum",
     label="one query at a time, no batch",
-    hint="A loop over the rows of `A` fits a single sequence: with batch axes in front, it runs over the batch. Use "
-    "axes counted from the end, as `@` does.",
+    hint="A loop over the rows of `A` works for a single sequence. With batch axes in front, it iterates over the "
+    "batch instead. Count axes from the end, as `@` does.",
 )
 def weighted_sum_looped(A, V):
     return np.array([sum(weight * v for weight, v in zip(a, V, strict=True)) for a in A])
@@ -604,7 +614,7 @@ def weighted_sum_matmul(A, V):
 @misconception(
     "soft_lookup",
     label="softmax over the queries",
-    hint="The columns sum to 1. Each query shares out its weight over the keys, the last axis.",
+    hint="The columns sum to 1. Each query distributes its weight over the keys, the last axis.",
 )
 def soft_lookup_over_queries(Q, K, V):
     return softmax(Q @ transposed(K), axis=-2) @ V
@@ -613,7 +623,7 @@ def soft_lookup_over_queries(Q, K, V):
 @misconception(
     "soft_lookup",
     label="softmax over the whole matrix",
-    hint="Softmax runs over the whole matrix, so that all weights together sum to 1. Each row sums to 1: `axis=-1`.",
+    hint="Softmax runs over the whole matrix, so all weights together sum to 1. Each row must sum to 1: `axis=-1`.",
 )
 def soft_lookup_over_everything(Q, K, V):
     return softmax(Q @ transposed(K), axis=(-1, -2)) @ V
@@ -622,7 +632,7 @@ def soft_lookup_over_everything(Q, K, V):
 @misconception(
     "soft_lookup",
     label="softmax missing",
-    hint="The raw scores are used as weights. `softmax(scores(Q, K))` first.",
+    hint="The raw scores are used as weights. Apply the softmax first: `softmax(scores(Q, K))`.",
 )
 def soft_lookup_without_softmax(Q, K, V):
     return Q @ transposed(K) @ V
@@ -631,7 +641,7 @@ def soft_lookup_without_softmax(Q, K, V):
 @misconception(
     "soft_lookup",
     label="scores divided by sqrt(d_k)",
-    hint="The raw ones are asked here; scaling is chapter 2.",
+    hint="This exercise needs the raw scores. Scaling comes in chapter 2.",
 )
 def soft_lookup_scaled(Q, K, V):
     return softmax(Q @ transposed(K) / np.sqrt(Q.shape[-1])) @ V
@@ -640,7 +650,8 @@ def soft_lookup_scaled(Q, K, V):
 @misconception(
     "soft_lookup",
     label="Q scaled in place",
-    hint="The caller's array changes, and the raw scores are asked here. Leave `Q` as it is.",
+    hint="Scaling `Q` in place changes the caller's array, and this exercise needs the raw scores. Leave `Q` as it "
+    "is.",
 )
 def soft_lookup_scaled_in_place(Q, K, V):
     Q /= np.sqrt(Q.shape[-1])
@@ -650,8 +661,8 @@ def soft_lookup_scaled_in_place(Q, K, V):
 @misconception(
     "soft_lookup",
     label="queries and keys swapped",
-    hint="`Q` and `K` are exchanged: the scores have a row for each key. Rows belong to queries: `Q @ K^T`. "
-    "If you call your own `scores` here, look at its check first.",
+    hint="`Q` and `K` are swapped, so the scores have a row for each key. Rows belong to queries: `Q @ K^T`. If you "
+    "call your own `scores` here, look at its check first.",
 )
 def soft_lookup_turned(Q, K, V):
     return softmax(K @ transposed(Q)) @ V
@@ -660,7 +671,7 @@ def soft_lookup_turned(Q, K, V):
 @misconception(
     "soft_lookup",
     label="keys mixed instead of values",
-    hint="They serve to compare; what is mixed are the values, `V`.",
+    hint="Keys are only for comparing. Mix the values, `V`.",
 )
 def soft_lookup_mixes_keys(Q, K, V):
     return softmax(Q @ transposed(K)) @ K
@@ -669,7 +680,7 @@ def soft_lookup_mixes_keys(Q, K, V):
 @misconception(
     "soft_lookup",
     label="keys and values swapped",
-    hint="`K` and `V` are exchanged: queries are compared with keys, and values are mixed.",
+    hint="`K` and `V` are swapped. Compare queries with keys, and mix values.",
 )
 def soft_lookup_compares_values(Q, K, V):
     return softmax(Q @ transposed(V)) @ K
@@ -678,7 +689,7 @@ def soft_lookup_compares_values(Q, K, V):
 @misconception(
     "soft_lookup",
     label="weights returned, values not mixed",
-    hint="These are the weights, (n_q, n_k). One step is left: mix the values with them.",
+    hint="The function returns the weights, (n_q, n_k). One step is missing: mix the values with them.",
 )
 def soft_lookup_weights(Q, K, V):
     return softmax(Q @ transposed(K))
@@ -687,7 +698,7 @@ def soft_lookup_weights(Q, K, V):
 @misconception(
     "soft_lookup",
     label="weights returned as well",
-    hint="A pair came back, result and weights. Here the result alone is asked.",
+    hint="The function returns a pair, the result and the weights. Return only the result.",
 )
 def soft_lookup_pair(Q, K, V):
     A = softmax(Q @ transposed(K))
@@ -697,7 +708,7 @@ def soft_lookup_pair(Q, K, V):
 @misconception(
     "soft_lookup",
     label="hard lookup instead of a mixture",
-    hint="The best key takes everything: a hard lookup. A soft one mixes all values by their weights.",
+    hint="The best key gets all the weight, which is a hard lookup. A soft lookup mixes all values by their weights.",
 )
 def soft_lookup_hard(Q, K, V):
     return np.take_along_axis(V, (Q @ transposed(K)).argmax(-1)[..., None], axis=-2)
@@ -705,8 +716,8 @@ def soft_lookup_hard(Q, K, V):
 
 @misconception(
     "soft_lookup",
-    label="exponentials not normalised",
-    hint="The exponentials are not divided by their sum: weights must sum to 1 along each row.",
+    label="exponentials not normalized",
+    hint="The exponentials are not divided by their sum. Weights must sum to 1 along each row.",
 )
 def soft_lookup_not_normalised(Q, K, V):
     S = Q @ transposed(K)
@@ -716,7 +727,7 @@ def soft_lookup_not_normalised(Q, K, V):
 @misconception(
     "soft_lookup",
     label="scores divided by their sum",
-    hint="Negative scores then give negative weights: take `softmax`, which is given.",
+    hint="With this formula, negative scores can give negative weights. Use the given `softmax`.",
 )
 def soft_lookup_share_of_sum(Q, K, V):
     S = Q @ transposed(K)
@@ -726,9 +737,8 @@ def soft_lookup_share_of_sum(Q, K, V):
 @misconception(
     "soft_lookup",
     label="row maximum not subtracted",
-    hint="`np.exp` of a large score is infinite, and inf / inf is NaN. Subtract each row's maximum first, or "
-    "take the "
-    "`softmax` that is given.",
+    hint="`np.exp` of a large score is infinite, and inf / inf is NaN. Subtract each row's maximum first, or use "
+    "the given `softmax`.",
 )
 def soft_lookup_overflows(Q, K, V):
     E = np.exp(Q @ transposed(K))
@@ -738,9 +748,8 @@ def soft_lookup_overflows(Q, K, V):
 @misconception(
     "soft_lookup",
     label="one maximum for all rows",
-    hint="One maximum of all scores is subtracted; a row far below it becomes 0 / 0, which is NaN. Subtract "
-    "each row's own, "
-    "with `axis=-1, keepdims=True`.",
+    hint="The maximum of all scores is subtracted, so a row far below it becomes 0 / 0, which is NaN. Subtract each "
+    "row's own maximum, with `axis=-1, keepdims=True`.",
 )
 def soft_lookup_one_maximum(Q, K, V):
     S = Q @ transposed(K)
@@ -750,10 +759,10 @@ def soft_lookup_one_maximum(Q, K, V):
 
 @misconception(
     "soft_lookup",
-    label="right for a single sequence only",
-    hint="This fits a single sequence: `K.T` reverses all axes, the batch among them, and a loop over the rows of "
-    "`Q` and `K` runs over the batch instead. `np.swapaxes(K, -1, -2)` exchanges the last two axes alone. If you "
-    "call your own `scores` here, look at its check first.",
+    label="works for a single sequence only",
+    hint="`K.T` reverses all axes, including the batch, and a loop over the rows of `Q` and `K` iterates over the "
+    "batch instead. `np.swapaxes(K, -1, -2)` swaps only the last two axes. If you call your own `scores` here, look "
+    "at its check first.",
 )
 def soft_lookup_all_axes_reversed(Q, K, V):
     return softmax(Q @ K.T) @ V
@@ -762,9 +771,8 @@ def soft_lookup_all_axes_reversed(Q, K, V):
 @misconception(
     "soft_lookup",
     label="extra keys or values dropped",
-    hint="Keys or values that are left over are dropped, as `zip` does. A key without a value is a mistake "
-    "of the caller: "
-    "raise `ValueError`.",
+    hint="Extra keys or values are dropped, as `zip` does. If a key has no value, the caller made a mistake: raise "
+    "`ValueError`.",
 )
 def soft_lookup_drops_rest(Q, K, V):
     n = min(K.shape[-2], V.shape[-2])
@@ -774,8 +782,8 @@ def soft_lookup_drops_rest(Q, K, V):
 @misconception(
     "soft_lookup",
     label="one query at a time, no batch",
-    hint="A loop over the rows of `Q` fits a single sequence: with batch axes in front, it runs over the batch. Your "
-    "`scores` and `weighted_sum` take all queries at once.",
+    hint="A loop over the rows of `Q` works for a single sequence. With batch axes in front, it iterates over the "
+    "batch instead. Your `scores` and `weighted_sum` take all queries at once.",
 )
 def soft_lookup_looped(Q, K, V):
     return np.array([softmax(K @ q) @ V for q in Q])
@@ -784,8 +792,8 @@ def soft_lookup_looped(Q, K, V):
 @misconception(
     "soft_lookup",
     label="row sums without keepdims",
-    hint="The sum (or the maximum) of each row has lost its axis: (n_q, n_k) and (n_q,) do not fit, or divide the "
-    "columns. Keep it with `axis=-1, keepdims=True`, or take the `softmax` that is given.",
+    hint="The sum (or the maximum) of each row lost its axis. Shapes (n_q, n_k) and (n_q,) do not match, or the "
+    "columns are divided instead. Keep the axis with `axis=-1, keepdims=True`, or use the given `softmax`.",
 )
 def soft_lookup_without_keepdims(Q, K, V):
     S = Q @ transposed(K)
@@ -802,14 +810,14 @@ def soft_lookup_in_steps(Q, K, V):
     return attend(Q, K, V)
 
 
-# Wrong only where sizes agree, beyond some length, or for small numbers
+# Wrong only when sizes are equal, beyond some length, or for small numbers
 
 
 @misconception(
     "project",
-    label="W transposed where it is square",
-    hint="`W` is turned over until it fits, and a square matrix fits either way. Its rows are d_in always: `X @ W`, "
-    "without looking at shapes.",
+    label="W transposed when square",
+    hint="`W` is transposed if its shape allows it, and a square matrix always allows it. The rows of `W` always "
+    "belong to d_in: use `X @ W`, without looking at shapes.",
 )
 def project_turned_when_square(X, W):
     return X @ (W.T if W.shape[1] == X.shape[-1] else W)
@@ -817,9 +825,9 @@ def project_turned_when_square(X, W):
 
 @misconception(
     "project",
-    label="W transposed where only that fits",
-    hint="A `W` of shape (d_out, d_in) is turned over without a word. Who hands in such a matrix has mixed something "
-    "up, and learns of it if `X @ W` raises.",
+    label="W transposed to make it fit",
+    hint="A `W` of shape (d_out, d_in) is silently transposed. A caller who passes such a matrix made a mistake, "
+    "and notices it only if `X @ W` raises.",
 )
 def project_turned_to_fit(X, W):
     return X @ (W.T if W.shape[0] != X.shape[-1] else W)
@@ -828,7 +836,7 @@ def project_turned_to_fit(X, W):
 @misconception(
     "project",
     label="only the first 512 vectors",
-    hint="Vectors after the 512th are left out: a length is written into the code. Take n from `X.shape[-2]`.",
+    hint="Vectors after the 512th are left out: the code contains a fixed length. Take n from `X.shape[-2]`.",
 )
 def project_512_vectors(X, W):
     result = X @ W
@@ -838,8 +846,8 @@ def project_512_vectors(X, W):
 
 @misconception(
     "project",
-    label="rounded to decimals",
-    hint="The result is rounded to a few decimals, which takes small numbers away. Round when you print.",
+    label="rounded to a few decimals",
+    hint="Rounding the result removes small numbers. Round only when you print.",
 )
 def project_rounded(X, W):
     return np.round(X @ W, 4)
@@ -847,8 +855,8 @@ def project_rounded(X, W):
 
 @misconception(
     "qkv",
-    label="values made with W_k where shapes agree",
-    hint="Self-attention often has one shape for all: each of the three has its own matrix even so.",
+    label="values made with W_k when shapes agree",
+    hint="In self-attention all three matrices often have the same shape. Each projection still has its own matrix.",
 )
 def qkv_values_are_keys_when_shapes_agree(X, W_q, W_k, W_v):
     return X @ W_q, X @ W_k, X @ (W_k if W_k.shape == W_v.shape else W_v)
@@ -857,7 +865,7 @@ def qkv_values_are_keys_when_shapes_agree(X, W_q, W_k, W_v):
 @misconception(
     "qkv",
     label="V written into X",
-    hint="Where V has the shape of `X` it is written into `X`, which is the caller's. Return new arrays.",
+    hint="When V has the shape of `X`, it is written into `X`, which belongs to the caller. Return new arrays.",
 )
 def qkv_into_its_input(X, W_q, W_k, W_v):
     parts = X @ W_q, X @ W_k, X @ W_v
@@ -869,7 +877,7 @@ def qkv_into_its_input(X, W_q, W_k, W_v):
 @misconception(
     "qkv",
     label="only the first 64 numbers",
-    hint="Only the first 64 numbers of each vector are used: a width is written into the code. Take d_in from "
+    hint="Only the first 64 numbers of each vector are used: the code contains a fixed width. Take d_in from "
     "`X.shape[-1]`.",
 )
 def qkv_64_numbers(X, W_q, W_k, W_v):
@@ -878,9 +886,9 @@ def qkv_64_numbers(X, W_q, W_k, W_v):
 
 @misconception(
     "scores",
-    label="K transposed only where it must be",
-    hint="`K` is transposed only where `Q @ K` does not fit by itself. As soon as n_k equals d_k it does, and gives "
-    "other numbers: transpose `K` always.",
+    label="K transposed only when necessary",
+    hint="`K` is transposed only if `Q @ K` does not fit. When n_k equals d_k it fits, but gives other numbers. "
+    "Always transpose `K`.",
 )
 def scores_turned_when_needed(Q, K):
     return Q @ (K if K.shape[-2] == Q.shape[-1] == K.shape[-1] else transposed(K))
@@ -889,7 +897,7 @@ def scores_turned_when_needed(Q, K):
 @misconception(
     "scores",
     label="only the first 512 keys",
-    hint="Keys after the 512th get the score 0: a length is written into the code. Take n_k from `K.shape[-2]`.",
+    hint="Keys after the 512th get the score 0: the code contains a fixed length. Take n_k from `K.shape[-2]`.",
 )
 def scores_512_keys(Q, K):
     S = Q @ transposed(K)
@@ -900,7 +908,7 @@ def scores_512_keys(Q, K):
 @misconception(
     "scores",
     label="small scores set to 0",
-    hint="Scores below some small number are set to 0. They are scores too: leave them.",
+    hint="Scores below a threshold are set to 0. Keep all scores, however small.",
 )
 def scores_small_dropped(Q, K):
     S = Q @ transposed(K)
@@ -909,8 +917,8 @@ def scores_small_dropped(Q, K):
 
 @misconception(
     "weighted_sum",
-    label="A transposed where it is square",
-    hint="Where there are as many queries as keys `A` is turned over. Its rows are queries always: `A @ V`.",
+    label="A transposed when square",
+    hint="`A` is transposed when there are as many queries as keys. Its rows always belong to queries: `A @ V`.",
 )
 def weighted_sum_turned_when_square(A, V):
     return (transposed(A) if A.shape[-1] == A.shape[-2] else A) @ V
@@ -919,7 +927,7 @@ def weighted_sum_turned_when_square(A, V):
 @misconception(
     "weighted_sum",
     label="only the first 64 keys",
-    hint="A length is in the code: keys after the 64th are left out of the sum. Use `A.shape[-1]`.",
+    hint="Keys after the 64th are left out of the sum: the code contains a fixed length. Use `A.shape[-1]`.",
 )
 def weighted_sum_64_keys(A, V):
     return A[..., :64] @ V[..., :64, :] if A.shape[-1] == V.shape[-2] else A @ V
@@ -928,7 +936,7 @@ def weighted_sum_64_keys(A, V):
 @misconception(
     "weighted_sum",
     label="small weights dropped",
-    hint="Weights below some small number are taken for 0. A small weight on a large value counts: use all of them.",
+    hint="Weights below a threshold are treated as 0. A small weight on a large value counts: use all weights.",
 )
 def weighted_sum_small_dropped(A, V):
     return np.where(np.abs(A) < 1e-4, A.dtype.type(0), A) @ V
@@ -936,8 +944,8 @@ def weighted_sum_small_dropped(A, V):
 
 @misconception(
     "soft_lookup",
-    label="softmax over the queries where square",
-    hint="Where there are as many queries as keys softmax runs over the queries. The keys are the last axis, always.",
+    label="softmax over the queries when square",
+    hint="When there are as many queries as keys, softmax runs over the queries. The keys are always the last axis.",
 )
 def soft_lookup_axis_by_size(Q, K, V):
     S = Q @ transposed(K)
@@ -947,7 +955,7 @@ def soft_lookup_axis_by_size(Q, K, V):
 @misconception(
     "soft_lookup",
     label="only the first 512 keys",
-    hint="Keys after the 512th get no weight: a length is written into the code. Take n_k from `K.shape[-2]`.",
+    hint="Keys after the 512th get no weight: the code contains a fixed length. Take n_k from `K.shape[-2]`.",
 )
 def soft_lookup_512_keys(Q, K, V):
     if K.shape[-2] == V.shape[-2]:
@@ -958,7 +966,7 @@ def soft_lookup_512_keys(Q, K, V):
 @misconception(
     "soft_lookup",
     label="small weights dropped",
-    hint="Weights below some small number are set to 0. A small weight on a large value counts: use all of them.",
+    hint="Weights below a threshold are set to 0. A small weight on a large value counts: use all weights.",
 )
 def soft_lookup_small_dropped(Q, K, V):
     A = softmax(Q @ transposed(K))

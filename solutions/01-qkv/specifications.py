@@ -1,4 +1,4 @@
-"""What exercise 1 asks for, as sums over elements: its checks compare with it. Released inside the archive only."""
+"""The results that exercise 1 asks for, as sums over elements, for its checks. Released only inside the archive."""
 
 import numpy as np
 

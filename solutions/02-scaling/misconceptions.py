@@ -1,10 +1,11 @@
-"""Wrong answers that people really give, each with the hint it deserves. Released inside the archive only.
+"""Wrong answers that people really give, each with a hint. Students get this file only inside the archive.
 
-A check that fails is explained by the listed answer that behaves as the student's function does. The tests
-of the course prove that every wrong answer here fails, and that its own hint is shown. The right answers are those
-from which `families` makes the mistakes that any function can have; all others are in `right_answers.py`.
-One mistake cannot be listed, since it never behaves the same twice: draws from `np.random` instead of `rng`. The
-check itself names it.
+A failed check is explained by the listed answer that behaves like the student's function. The course's tests verify
+that every wrong answer here fails, and that its own hint is shown. The right answers here are those from which
+`families` makes the mistakes that any function can have; all others are in `right_answers.py`.
+
+One mistake cannot be listed, because it never behaves the same way twice: draws from `np.random` instead of `rng`.
+The check itself names it.
 """
 
 import math
@@ -34,9 +35,9 @@ def entropy(A, logarithm=np.log):
 
 @misconception(
     "by_hand",
-    label="the formula for mean 0",
-    hint="The rule of the chapter, d_k times the square of the variance of an entry, is for entries with mean 0. "
-    "These have the mean 1/2.",
+    label="formula for mean 0",
+    hint="The chapter's formula, d_k times the square of an entry's variance, is only for entries with mean 0. "
+    "These have mean 1/2.",
 )
 def by_hand_as_if_centred():
     return [1, 1 / 4, 1 / 16]
@@ -45,7 +46,7 @@ def by_hand_as_if_centred():
 @misconception(
     "by_hand",
     label="square of the mean not subtracted",
-    hint="The mean of the square is not yet the variance: subtract the square of the mean, for each product.",
+    hint="The mean of the square is not yet the variance. For each product, subtract the square of the mean.",
 )
 def by_hand_mean_square():
     return [1, 1, 1 / 4]
@@ -53,8 +54,9 @@ def by_hand_mean_square():
 
 @misconception(
     "by_hand",
-    label="variance divided by the root",
-    hint="Dividing a random number by T divides its variance by the square of T: the root of d_k becomes d_k.",
+    label="variance divided by the root of d_k",
+    hint="Dividing a random number by T divides its variance by T squared, so dividing by the root of d_k divides "
+    "the variance by d_k.",
 )
 def by_hand_divided_once():
     return [1, 3 / 4, 3 / 8]
@@ -63,7 +65,7 @@ def by_hand_divided_once():
 @misconception(
     "by_hand",
     label="standard deviations instead of variances",
-    hint="The variance is the mean squared distance from the mean, without a root.",
+    hint="The variance is the mean squared distance from the mean, without taking a root.",
 )
 def by_hand_deviations():
     return [1, 3**0.5 / 2, 3**0.5 / 4]
@@ -71,8 +73,8 @@ def by_hand_deviations():
 
 @misconception(
     "by_hand",
-    label="entries added instead of products",
-    hint="A product of two tosses is 1 only if both are. Its mean is 1/4, not 1/2.",
+    label="single tosses added instead of products",
+    hint="A product of two tosses is 1 only if both tosses are 1. Its mean is 1/4, not 1/2.",
 )
 def by_hand_single_tosses():
     return [2, 1, 1 / 4]
@@ -84,7 +86,7 @@ def by_hand_single_tosses():
 @misconception(
     "score_variance",
     label="standard deviation instead of variance",
-    hint="`.var()`, not `.std()`, and no square root.",
+    hint="Use `.var()`, not `.std()`, and take no square root.",
 )
 def score_variance_is_deviation(d_k, num_pairs, rng):
     return dots(d_k, num_pairs, rng).std()
@@ -93,8 +95,8 @@ def score_variance_is_deviation(d_k, num_pairs, rng):
 @misconception(
     "score_variance",
     label="dot products divided by sqrt(d_k)",
-    hint="The dot products are divided by sqrt(d_k) before their variance is taken, which hides what is to be "
-    "measured. Take the raw q . k here; scaling is 2.2.",
+    hint="Dividing by sqrt(d_k) before taking the variance hides the growth that you are measuring. Use the raw q . "
+    "k here; scaling is 2.2.",
 )
 def score_variance_of_scaled(d_k, num_pairs, rng):
     return (dots(d_k, num_pairs, rng) / d_k**0.5).var()
@@ -103,8 +105,8 @@ def score_variance_of_scaled(d_k, num_pairs, rng):
 @misconception(
     "score_variance",
     label="dot products divided by d_k",
-    hint="A dot product is a sum. This is the mean of the products (or the entries were made smaller by "
-    "d_k**-0.5, as layers do with their weights). Take `.sum(-1)` of products of N(0, 1) entries.",
+    hint="A dot product is a sum. This is the mean of the products, or the entries were scaled by d_k**-0.5, as "
+    "layers scale their weights. Use `.sum(-1)` on products of N(0, 1) entries.",
 )
 def score_variance_of_mean(d_k, num_pairs, rng):
     Q, K = pairs(d_k, num_pairs, rng)
@@ -124,8 +126,8 @@ def score_variance_without_sum(d_k, num_pairs, rng):
 @misconception(
     "score_variance",
     label="keys equal to the queries",
-    hint="The query is its own key: q . q has mean d_k and variance 2 d_k. Draw the keys after the queries, from the "
-    "same `rng`, and don't copy the generator or start it again in between.",
+    hint="Each query is its own key: q . q has mean d_k and variance 2 d_k. Draw the keys after the queries, from "
+    "the same `rng`. Don't copy or restart the generator in between.",
 )
 def score_variance_query_is_key(d_k, num_pairs, rng):
     Q = rng.standard_normal((num_pairs, d_k))
@@ -135,7 +137,7 @@ def score_variance_query_is_key(d_k, num_pairs, rng):
 @misconception(
     "score_variance",
     label="entries uniform from 0 to 1",
-    hint="`rng.random` is uniform from 0 to 1: its mean is not 0. Entries are N(0, 1): `rng.standard_normal`.",
+    hint="`rng.random` is uniform from 0 to 1, so its mean is not 0. Entries are N(0, 1): use `rng.standard_normal`.",
 )
 def score_variance_uniform(d_k, num_pairs, rng):
     Q, K = rng.random((num_pairs, d_k)), rng.random((num_pairs, d_k))
@@ -145,7 +147,7 @@ def score_variance_uniform(d_k, num_pairs, rng):
 @misconception(
     "score_variance",
     label="cosines instead of dot products",
-    hint="The vectors are divided by their lengths, so that this is the variance of a cosine. Leave them as drawn.",
+    hint="The vectors are divided by their lengths, so this is the variance of a cosine. Leave the vectors as drawn.",
 )
 def score_variance_of_cosine(d_k, num_pairs, rng):
     Q, K = pairs(d_k, num_pairs, rng)
@@ -155,7 +157,7 @@ def score_variance_of_cosine(d_k, num_pairs, rng):
 @misconception(
     "score_variance",
     label="mean instead of variance",
-    hint="This is the mean of the dot products, which is about 0. Their variance is asked: `.var()`.",
+    hint="This is the mean of the dot products, which is about 0. Return their variance: `.var()`.",
 )
 def score_variance_is_mean(d_k, num_pairs, rng):
     return dots(d_k, num_pairs, rng).mean()
@@ -164,8 +166,8 @@ def score_variance_is_mean(d_k, num_pairs, rng):
 @misconception(
     "score_variance",
     label="one query for all pairs",
-    hint="One query is used for all pairs, and the result follows its length by chance. Every pair has a query of "
-    "its own: draw (num_pairs, d_k) of them.",
+    hint="One query is used for all pairs, so the result depends on its random length. Every pair needs its own "
+    "query: draw (num_pairs, d_k) of them.",
 )
 def score_variance_one_query(d_k, num_pairs, rng):
     q, K = rng.standard_normal(d_k), rng.standard_normal((num_pairs, d_k))
@@ -175,8 +177,8 @@ def score_variance_one_query(d_k, num_pairs, rng):
 @misconception(
     "score_variance",
     label="every query with every key",
-    hint="`Q @ K.T` scores every query with every key: num_pairs squared dot products, which are not independent "
-    "and take much memory. Row i of `Q` meets row i of `K` alone: `(Q * K).sum(-1)`.",
+    hint="`Q @ K.T` compares every query with every key. These num_pairs squared dot products are not independent "
+    "and take much memory. Pair row i of `Q` only with row i of `K`: `(Q * K).sum(-1)`.",
 )
 def score_variance_all_with_all(d_k, num_pairs, rng):
     Q, K = pairs(d_k, num_pairs, rng)
@@ -188,8 +190,8 @@ def score_variance_all_with_all(d_k, num_pairs, rng):
 @misconception(
     "score_variance",
     label="formula instead of a measurement",
-    hint="The variances of the entries are measured and d_k is put in by a formula: what is to be shown is taken for "
-    "granted. Compute the dot products, and take the variance of those.",
+    hint="The variances of the entries are measured, but d_k enters by a formula, which assumes what you should "
+    "show. Compute the dot products and take their variance.",
 )
 def score_variance_by_formula(d_k, num_pairs, rng):
     Q, K = pairs(d_k, num_pairs, rng)
@@ -199,7 +201,7 @@ def score_variance_by_formula(d_k, num_pairs, rng):
 @misconception(
     "score_variance",
     label="d_k itself returned",
-    hint="It is what theory says; here it is to be measured, with numbers drawn from `rng`.",
+    hint="Theory predicts d_k. Here the function should measure it, with numbers drawn from `rng`.",
 )
 def score_variance_returns_d_k(d_k, num_pairs, rng):
     return float(d_k)
@@ -208,8 +210,8 @@ def score_variance_returns_d_k(d_k, num_pairs, rng):
 @misconception(
     "score_variance",
     label="new generator with a fixed seed",
-    hint="A generator with a seed of its own is made inside: `np.random.default_rng(0)`. Draw from the `rng` that is "
-    "handed in; whoever calls chooses the seed.",
+    hint="The function makes its own generator with a fixed seed, `np.random.default_rng(0)`. Draw from the "
+    "argument `rng`; the caller chooses the seed.",
 )
 def score_variance_own_seed(d_k, num_pairs, rng):
     return dots(d_k, num_pairs, np.random.default_rng(0)).var()
@@ -218,8 +220,8 @@ def score_variance_own_seed(d_k, num_pairs, rng):
 @misconception(
     "score_variance",
     label="NumPy's global seed set",
-    hint="`np.random.seed(0)` starts NumPy's global numbers anew, for everybody. Draw from the `rng` that is handed "
-    "in: `rng.standard_normal(...)`.",
+    hint="`np.random.seed(0)` resets NumPy's global generator for the whole program. Draw from the argument `rng`: "
+    "`rng.standard_normal(...)`.",
 )
 def score_variance_global_seed(d_k, num_pairs, rng):
     return dots(d_k, num_pairs, np.random.RandomState(0)).var()
@@ -228,7 +230,7 @@ def score_variance_global_seed(d_k, num_pairs, rng):
 @misconception(
     "score_variance",
     label="always 100 pairs",
-    hint="100 pairs are drawn whatever num_pairs says. Use `num_pairs` in the shape.",
+    hint="The function draws 100 pairs for every num_pairs. Use `num_pairs` in the shape.",
 )
 def score_variance_hundred_pairs(d_k, num_pairs, rng):
     return dots(d_k, 100, rng).var()
@@ -237,7 +239,7 @@ def score_variance_hundred_pairs(d_k, num_pairs, rng):
 @misconception(
     "score_variance",
     label="first entry left out",
-    hint="The first of the d_k entries is left out (`range(1, d_k)`?). Sum over all of them.",
+    hint="The first of the d_k entries is missing, perhaps because of `range(1, d_k)`. Sum over all entries.",
 )
 def score_variance_one_entry_short(d_k, num_pairs, rng):
     Q, K = pairs(d_k, num_pairs, rng)
@@ -247,7 +249,7 @@ def score_variance_one_entry_short(d_k, num_pairs, rng):
 @misconception(
     "score_variance",
     label="dot products instead of their variance",
-    hint="These are the dot products themselves, num_pairs of them. Return their variance, one number.",
+    hint="The function returns the num_pairs dot products themselves. Return their variance, one number.",
 )
 def score_variance_returns_products(d_k, num_pairs, rng):
     return dots(d_k, num_pairs, rng)
@@ -272,7 +274,7 @@ def score_variance_measured(d_k, num_pairs, rng):
 @misconception(
     "scaled_scores",
     label="scores not scaled",
-    hint="Divide by the square root of d_k.",
+    hint="These are the raw dot products. Divide them by the square root of d_k.",
 )
 def scaled_scores_unscaled(Q, K):
     return Q @ transposed(K)
@@ -281,8 +283,8 @@ def scaled_scores_unscaled(Q, K):
 @misconception(
     "scaled_scores",
     label="divided by d_k, not sqrt(d_k)",
-    hint="The scores are divided by d_k: the square root is missing, or the scaling was done twice (once for `Q`, "
-    "once for `K` or for the product). The variance is divided by the square of what the scores are divided by.",
+    hint="The scores are divided by d_k. Either the square root is missing, or the scores are scaled twice (once "
+    "for `Q`, once for `K` or for the product). Dividing scores by a number divides their variance by its square.",
 )
 def scaled_scores_by_width(Q, K):
     return Q @ transposed(K) / Q.shape[-1]
@@ -290,8 +292,8 @@ def scaled_scores_by_width(Q, K):
 
 @misconception(
     "scaled_scores",
-    label="exponent 1/2 without brackets",
-    hint="`/ d_k ** 1/2` means `/ d_k / 2`, since `**` binds more tightly than `/`. Write `** 0.5`, or "
+    label="exponent 1/2 without parentheses",
+    hint="`/ d_k ** 1/2` means `/ d_k / 2`, because `**` binds more tightly than `/`. Write `** 0.5` or "
     "`math.sqrt(d_k)`.",
 )
 def scaled_scores_half_width(Q, K):
@@ -301,7 +303,7 @@ def scaled_scores_half_width(Q, K):
 @misconception(
     "scaled_scores",
     label="multiplied by sqrt(d_k), not divided",
-    hint="The scores are multiplied by sqrt(d_k), which makes the spread larger still. Divide.",
+    hint="Multiplying by sqrt(d_k) makes the variance even larger. Divide instead.",
 )
 def scaled_scores_multiplied(Q, K):
     return Q @ transposed(K) * math.sqrt(Q.shape[-1])
@@ -309,8 +311,8 @@ def scaled_scores_multiplied(Q, K):
 
 @misconception(
     "scaled_scores",
-    label="divided by 8 whatever d_k is",
-    hint="That is sqrt(64), right for d_k = 64 alone: take d_k from `Q.shape[-1]`.",
+    label="divided by 8 for every d_k",
+    hint="8 is sqrt(64), which is right only for d_k = 64. Take d_k from `Q.shape[-1]`.",
 )
 def scaled_scores_by_eight(Q, K):
     return Q @ transposed(K) / 8
@@ -319,8 +321,8 @@ def scaled_scores_by_eight(Q, K):
 @misconception(
     "scaled_scores",
     label="scale from n_k instead of d_k",
-    hint="The scale is the root of the number of keys. What makes dot products grow is the number of their terms: "
-    "d_k, `K.shape[-1]`, not `K.shape[-2]`.",
+    hint="The scores are divided by the root of the number of keys. Dot products grow with the number of their "
+    "terms, which is d_k: `K.shape[-1]`, not `K.shape[-2]`.",
 )
 def scaled_scores_by_keys(Q, K):
     return Q @ transposed(K) / math.sqrt(K.shape[-2])
@@ -329,7 +331,7 @@ def scaled_scores_by_keys(Q, K):
 @misconception(
     "scaled_scores",
     label="d_k read from axis 1",
-    hint="`Q.shape[1]` is d_k only without leading axes; in a batch it is another size. Count from the end: "
+    hint="`Q.shape[1]` is d_k only without leading axes; in a batch it is another dimension. Count from the end: "
     "`Q.shape[-1]`.",
 )
 def scaled_scores_second_size(Q, K):
@@ -339,7 +341,7 @@ def scaled_scores_second_size(Q, K):
 @misconception(
     "scaled_scores",
     label="scores divided by their standard deviation",
-    hint="The scale depends on the width alone: sqrt(d_k).",
+    hint="The scale depends only on the width: sqrt(d_k).",
 )
 def scaled_scores_by_deviation(Q, K):
     S = Q @ transposed(K)
@@ -349,7 +351,7 @@ def scaled_scores_by_deviation(Q, K):
 @misconception(
     "scaled_scores",
     label="softmax already applied",
-    hint="These are weights: softmax was applied already. The scaled scores themselves are asked.",
+    hint="These are weights, after the softmax. Return the scaled scores themselves.",
 )
 def scaled_scores_are_weights(Q, K):
     return softmax(scaled(Q, K))
@@ -358,7 +360,8 @@ def scaled_scores_are_weights(Q, K):
 @misconception(
     "scaled_scores",
     label="scores clipped",
-    hint="Large scores are cut off, here at 50. A stable softmax takes scores of any size: leave them as they are.",
+    hint="Large scores are clipped, here at 50. A stable softmax handles scores of any size, so leave them "
+    "unchanged.",
 )
 def scaled_scores_clipped(Q, K):
     return np.clip(scaled(Q, K), -50, 50)
@@ -367,7 +370,7 @@ def scaled_scores_clipped(Q, K):
 @misconception(
     "scaled_scores",
     label="Q scaled in place",
-    hint="`Q /= ...` scales the caller's own array in place. Write `Q / ...`, which makes a new one.",
+    hint="`Q /= ...` changes the caller's array. Write `Q / ...`, which makes a new array.",
 )
 def scaled_scores_in_place(Q, K):
     Q /= math.sqrt(Q.shape[-1])
@@ -377,7 +380,7 @@ def scaled_scores_in_place(Q, K):
 @misconception(
     "scaled_scores",
     label="scores transposed",
-    hint="Rows and columns are exchanged: this is `K @ Q^T`. Queries make the rows: `Q @ K^T`.",
+    hint="Rows and columns are swapped: this is `K @ Q^T`. Rows belong to queries: `Q @ K^T`.",
 )
 def scaled_scores_turned(Q, K):
     return scaled(K, Q)
@@ -386,7 +389,7 @@ def scaled_scores_turned(Q, K):
 @misconception(
     "scaled_scores",
     label="K not transposed",
-    hint="`K` is not transposed. (n_q, d_k) times (d_k, n_k) fits: exchange the last two axes of `K`.",
+    hint="`Q @ K` does not fit in general, but (n_q, d_k) times (d_k, n_k) does: swap the last two axes of `K`.",
 )
 def scaled_scores_without_transpose(Q, K):
     return Q @ K / math.sqrt(Q.shape[-1])
@@ -395,7 +398,7 @@ def scaled_scores_without_transpose(Q, K):
 @misconception(
     "scaled_scores",
     label="all axes reversed by .T",
-    hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, -2)`.",
+    hint="`K.T` reverses all axes, including the batch. Swap only the last two: `np.swapaxes(K, -1, -2)`.",
 )
 def scaled_scores_all_axes_reversed(Q, K):
     return Q @ K.T / math.sqrt(Q.shape[-1])
@@ -404,7 +407,7 @@ def scaled_scores_all_axes_reversed(Q, K):
 @misconception(
     "scaled_scores",
     label="reshaped instead of transposed",
-    hint="`reshape` refills the numbers in their old order; it does not transpose. Use `np.swapaxes(K, -1, -2)`.",
+    hint="`reshape` keeps the numbers in their old order, so it does not transpose. Use `np.swapaxes(K, -1, -2)`.",
 )
 def scaled_scores_reshaped(Q, K):
     return Q @ K.reshape(*K.shape[:-2], K.shape[-1], K.shape[-2]) / math.sqrt(Q.shape[-1])
@@ -413,8 +416,8 @@ def scaled_scores_reshaped(Q, K):
 @misconception(
     "scaled_scores",
     label="every sequence paired with every other",
-    hint="Every sequence meets the keys of all the others: `np.inner`, `np.dot` and `np.tensordot` pair all leading "
-    "axes. `@` keeps each sequence to itself.",
+    hint="Queries are compared with the keys of all other sequences: `np.inner`, `np.dot` and `np.tensordot` pair "
+    "all leading axes. `@` keeps the sequences separate.",
 )
 def scaled_scores_all_pairs_of_sequences(Q, K):
     return np.inner(Q, K) / math.sqrt(Q.shape[-1])
@@ -423,8 +426,8 @@ def scaled_scores_all_pairs_of_sequences(Q, K):
 @misconception(
     "scaled_scores",
     label="float16 widened to float32",
-    hint="float16 becomes float32, because `np.float32(...)` is wider. A number of Python's, `math.sqrt(d_k)`, "
-    "leaves the dtype alone.",
+    hint="float16 becomes float32, because `np.float32(...)` is wider. A Python number such as `math.sqrt(d_k)` "
+    "does not change the dtype.",
 )
 def scaled_scores_by_float32(Q, K):
     return Q @ transposed(K) / np.float32(math.sqrt(Q.shape[-1]))
@@ -437,8 +440,8 @@ def scaled_scores_by_float32(Q, K):
     *COMMON,
     "result written into an argument",
     hints={
-        "result in float64": "`np.sqrt(d_k)` is a float64 number of NumPy's, and dividing by it makes float64. "
-        "Use `math.sqrt(d_k)` or `d_k ** 0.5`."
+        "result in float64": "`np.sqrt(d_k)` is a NumPy float64 number, and dividing by it gives float64. Use "
+        "`math.sqrt(d_k)` or `d_k ** 0.5`."
     },
     shapes="n_q d_k, n_k d_k",
 )
@@ -453,7 +456,7 @@ def scaled_scores_matmul(Q, K):
 @misconception(
     "weights_entropy",
     label="logarithm to base 2",
-    hint="Nats take the natural logarithm, `np.log`.",
+    hint="Entropy in nats uses the natural logarithm, `np.log`.",
 )
 def weights_entropy_in_bits(A):
     return entropy(A, np.log2)
@@ -462,7 +465,7 @@ def weights_entropy_in_bits(A):
 @misconception(
     "weights_entropy",
     label="minus sign missing",
-    hint="Logarithms of weights below 1 are negative, and entropy is not.",
+    hint="Logarithms of weights below 1 are negative, but an entropy is not.",
 )
 def weights_entropy_without_minus(A):
     return -entropy(A)
@@ -471,8 +474,8 @@ def weights_entropy_without_minus(A):
 @misconception(
     "weights_entropy",
     label="NaN where a weight is 0",
-    hint="Where a weight is 0, this is 0 times minus infinity, which is NaN. Take the logarithm only where the "
-    "weight is positive: `np.log(np.where(A > 0, A, 1))`.",
+    hint="For a weight of 0, this is 0 times minus infinity, which is NaN. Take the logarithm only where the weight "
+    "is positive: `np.log(np.where(A > 0, A, 1))`.",
 )
 def weights_entropy_nan_at_zeros(A):
     return -(A * np.log(A)).sum(-1)
@@ -481,7 +484,7 @@ def weights_entropy_nan_at_zeros(A):
 @misconception(
     "weights_entropy",
     label="math.log(0) raises an error",
-    hint="Leave weights of 0 out: `for a in row if a > 0`.",
+    hint="Skip weights of 0: `for a in row if a > 0`.",
 )
 def weights_entropy_math_log(A):
     return np.array([-sum(a * math.log(a) for a in row) for row in A], dtype=A.dtype)
@@ -490,8 +493,8 @@ def weights_entropy_math_log(A):
 @misconception(
     "weights_entropy",
     label="entropy 0 where a weight is 0",
-    hint="A whole row becomes 0 where one of its weights is 0: `np.nan_to_num` comes after the sum. Make the single "
-    "terms 0, before they are added up.",
+    hint="`np.nan_to_num` comes after the sum, so one weight of 0 makes its whole row 0. Set the single terms to 0, "
+    "before the sum.",
 )
 def weights_entropy_rows_to_zero(A):
     return np.nan_to_num(-(A * np.log(A)).sum(-1))
@@ -500,7 +503,7 @@ def weights_entropy_rows_to_zero(A):
 @misconception(
     "weights_entropy",
     label="small number inside the logarithm",
-    hint="A small number inside the logarithm, such as 1e-9, is 0 in float16, and 0 times log 0 is NaN again. Take "
+    hint="A small number inside the logarithm, such as 1e-9, is 0 in float16, and 0 times log 0 is again NaN. Take "
     "the logarithm only where the weight is positive: `np.log(np.where(A > 0, A, 1))`.",
 )
 def weights_entropy_small_number(A):
@@ -509,7 +512,7 @@ def weights_entropy_small_number(A):
 
 @misconception(
     "weights_entropy",
-    label="weight before the logarithm missing",
+    label="factor a before the logarithm missing",
     hint="Each term is a ln a, not ln a.",
 )
 def weights_entropy_without_weight(A):
@@ -528,7 +531,7 @@ def weights_entropy_mean(A):
 @misconception(
     "weights_entropy",
     label="summed over the queries",
-    hint="Each query has weights of its own, along the last axis: `axis=-1`.",
+    hint="Each query has its own weights, along the last axis: `axis=-1`.",
 )
 def weights_entropy_over_queries(A):
     return entropy(transposed(A))
@@ -537,8 +540,8 @@ def weights_entropy_over_queries(A):
 @misconception(
     "weights_entropy",
     label="one sum for the whole array",
-    hint="Everything is added up to one number, as `.sum()` without an axis and `A[A > 0]` do. There is one entropy "
-    "for each query: `axis=-1`.",
+    hint="All terms are summed to one number, as `.sum()` without an axis and `A[A > 0]` do. Each query has its own "
+    "entropy: `axis=-1`.",
 )
 def weights_entropy_of_everything(A):
     return np.asarray(entropy(A).sum())
@@ -547,7 +550,8 @@ def weights_entropy_of_everything(A):
 @misconception(
     "weights_entropy",
     label="axis 1 instead of the last",
-    hint="The sum runs over `axis=1`, which is the last only without leading axes. Count from the end: `axis=-1`.",
+    hint="The sum runs over `axis=1`, which is the last axis only without leading axes. Count from the end: "
+    "`axis=-1`.",
 )
 def weights_entropy_axis_one(A):
     return -(A * np.log(np.where(A > 0, A, 1))).sum(axis=1)
@@ -556,7 +560,7 @@ def weights_entropy_axis_one(A):
 @misconception(
     "weights_entropy",
     label="terms not added up",
-    hint="The axis n_k is still in the result. Sum over it.",
+    hint="The result still has the n_k axis. Sum over it.",
 )
 def weights_entropy_without_sum(A):
     return -A * np.log(np.where(A > 0, A, 1))
@@ -565,7 +569,7 @@ def weights_entropy_without_sum(A):
 @misconception(
     "weights_entropy",
     label="axis of the keys kept",
-    hint="The axis of the keys is still there, with size 1. Leave `keepdims=True` out.",
+    hint="The result still has the n_k axis, with size 1. Remove `keepdims=True`.",
 )
 def weights_entropy_kept_axis(A):
     return entropy(A)[..., None]
@@ -574,7 +578,7 @@ def weights_entropy_kept_axis(A):
 @misconception(
     "weights_entropy",
     label="softmax applied to the weights",
-    hint="Use them as they are.",
+    hint="`A` already contains weights. Use them as they are.",
 )
 def weights_entropy_of_softmax(A):
     return entropy(softmax(A))
@@ -583,7 +587,7 @@ def weights_entropy_of_softmax(A):
 @misconception(
     "weights_entropy",
     label="divided by the largest possible entropy",
-    hint="The entropy is divided by ln n_k, its largest value. Return it undivided, in nats.",
+    hint="The entropy is divided by ln n_k, its largest value. Return it in nats, without the division.",
 )
 def weights_entropy_share_of_largest(A):
     return entropy(A) / math.log(A.shape[-1]) if A.shape[-1] > 1 else entropy(A)
@@ -592,7 +596,7 @@ def weights_entropy_share_of_largest(A):
 @misconception(
     "weights_entropy",
     label="perplexity instead of entropy",
-    hint="This is e to the entropy: perplexity, a number of keys. Return the entropy itself.",
+    hint="This is e to the power of the entropy: perplexity, a number of keys. Return the entropy itself.",
 )
 def weights_entropy_perplexity(A):
     return np.exp(entropy(A))
@@ -601,8 +605,8 @@ def weights_entropy_perplexity(A):
 @misconception(
     "weights_entropy",
     label="zeros of A filled in place",
-    hint="`A[A == 0] = 1` writes into the caller's own array: the zeros are gone for good. `np.where(A > 0, A, 1)` "
-    "makes a new one.",
+    hint="`A[A == 0] = 1` writes into the caller's array, so its zeros are lost. `np.where(A > 0, A, 1)` makes a "
+    "new array.",
 )
 def weights_entropy_fills_zeros(A):
     weights = A.copy()
@@ -617,7 +621,7 @@ def weights_entropy_fills_zeros(A):
     but=["leading axes left flattened", "assert instead of ValueError"],
     hints={
         "result in float64": "Some step makes float64: `np.zeros` without a dtype, `astype(float)`, or Python "
-        "numbers put into `np.array`."
+        "numbers in `np.array`."
     },
 )
 @right("weights_entropy")
@@ -625,13 +629,13 @@ def weights_entropy_where(A):
     return entropy(A)
 
 
-# Wrong only where sizes agree, beyond some length, or for small numbers
+# Wrong only when sizes are equal, beyond some length, or for small numbers
 
 
 @misconception(
     "score_variance",
     label="only the first 64 entries",
-    hint="Entries after the 64th are left out of the dot product: a width is written into the code. Use `d_k`.",
+    hint="Entries after the 64th are left out of the dot product: the code contains a fixed width. Use `d_k`.",
 )
 def score_variance_64_entries(d_k, num_pairs, rng):
     Q, K = rng.standard_normal((2, num_pairs, d_k))
@@ -641,8 +645,8 @@ def score_variance_64_entries(d_k, num_pairs, rng):
 @misconception(
     "score_variance",
     label="keys left out",
-    hint="The sum of a query's entries has the variance d_k as well, but it is no dot product, and scatters less. "
-    "Multiply each entry of the query with the key's before you add up.",
+    hint="The sum of a query's entries also has variance d_k, but it is not a dot product, and it scatters less. "
+    "Multiply each entry of the query by the key's entry before you sum.",
 )
 def score_variance_without_keys(d_k, num_pairs, rng):
     Q = rng.standard_normal((num_pairs, d_k))
@@ -651,9 +655,9 @@ def score_variance_without_keys(d_k, num_pairs, rng):
 
 @misconception(
     "scaled_scores",
-    label="K transposed only where it must be",
-    hint="`K` is transposed only where `Q @ K` does not fit by itself. As soon as n_k equals d_k it does, and gives "
-    "other numbers: transpose `K` always.",
+    label="K transposed only when necessary",
+    hint="`K` is transposed only if `Q @ K` does not fit. When n_k equals d_k it fits, but gives other numbers. "
+    "Always transpose `K`.",
 )
 def scaled_scores_turned_when_needed(Q, K):
     turned = K if K.shape[-2] == Q.shape[-1] == K.shape[-1] else np.swapaxes(K, -1, -2)
@@ -663,7 +667,7 @@ def scaled_scores_turned_when_needed(Q, K):
 @misconception(
     "scaled_scores",
     label="only the first 512 keys",
-    hint="Keys after the 512th get the score 0: a length is written into the code. Take n_k from `K.shape[-2]`.",
+    hint="Keys after the 512th get the score 0: the code contains a fixed length. Take n_k from `K.shape[-2]`.",
 )
 def scaled_scores_512_keys(Q, K):
     S = Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
@@ -674,7 +678,7 @@ def scaled_scores_512_keys(Q, K):
 @misconception(
     "scaled_scores",
     label="d_k capped at 64",
-    hint="The divisor stops growing at the root of 64. It is the root of `Q.shape[-1]`, however wide queries are.",
+    hint="The divisor never exceeds the root of 64. It should be the root of `Q.shape[-1]` for queries of any width.",
 )
 def scaled_scores_capped(Q, K):
     return Q @ np.swapaxes(K, -1, -2) / math.sqrt(min(Q.shape[-1], 64))
@@ -683,7 +687,7 @@ def scaled_scores_capped(Q, K):
 @misconception(
     "scaled_scores",
     label="small scores set to 0",
-    hint="Scores below some small number are set to 0. They are scores too: leave them.",
+    hint="Scores below a threshold are set to 0. Keep all scores, however small.",
 )
 def scaled_scores_small_dropped(Q, K):
     S = Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
@@ -692,8 +696,8 @@ def scaled_scores_small_dropped(Q, K):
 
 @misconception(
     "weights_entropy",
-    label="summed over the queries where square",
-    hint="Where there are as many queries as keys the sum runs over the queries. The keys are the last axis, always.",
+    label="summed over the queries when square",
+    hint="When there are as many queries as keys, the sum runs over the queries. The keys are always the last axis.",
 )
 def weights_entropy_axis_by_size(A):
     logarithms = np.log(np.where(A > 0, A, 1))
@@ -703,7 +707,7 @@ def weights_entropy_axis_by_size(A):
 @misconception(
     "weights_entropy",
     label="only the first 512 queries",
-    hint="Queries after the 512th get the entropy 0: a length is written into the code. Take n_q from `A.shape[-2]`.",
+    hint="Queries after the 512th get the entropy 0: the code contains a fixed length. Take n_q from `A.shape[-2]`.",
 )
 def weights_entropy_512_queries(A):
     H = -(A * np.log(np.where(A > 0, A, 1))).sum(axis=-1)
@@ -714,7 +718,7 @@ def weights_entropy_512_queries(A):
 @misconception(
     "weights_entropy",
     label="small weights dropped",
-    hint="Weights below some small number are taken for 0. Many small ones add up: leave out only those of 0.",
+    hint="Weights below a threshold are treated as 0. Many small weights add up: leave out only weights of 0.",
 )
 def weights_entropy_small_dropped(A):
     return -(A * np.log(np.where(A > 4e-4, A, 1))).sum(axis=-1)

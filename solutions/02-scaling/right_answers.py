@@ -1,6 +1,6 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+"""Right answers that look different from ours; the tests run the checks on them. Students do not get this file.
 
-Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+Some allow any broadcasting, and so fail only advice: these also earn all points.
 """
 
 import math
@@ -145,7 +145,7 @@ def weights_entropy_loops(A):
 
 @right("weights_entropy")
 def weights_entropy_from_even(A):
-    # How far the row is from the even one, taken off the largest entropy.
+    # The largest entropy minus the row's distance from even weights.
     n_k = A.shape[-1]
     ratio = np.where(A > 0, A * n_k, 1)
     return math.log(n_k) - np.einsum("...k,...k->...", A, np.log(ratio))
@@ -184,7 +184,7 @@ def weights_entropy_torch(A):
     return torch.special.entr(torch.tensor(A)).sum(-1).numpy()
 
 
-# Right, though the text did not always say so
+# Right, although the text did not always say so
 
 
 @right("score_variance")

@@ -1,8 +1,8 @@
-"""Wrong answers that people really give, each with the hint it deserves. Released inside the archive only.
+"""Wrong answers that people really give, each with a hint. Students get this file only inside the archive.
 
-A check that fails is explained by the listed answer that behaves as the student's function does. The tests
-of the course prove that every wrong answer here fails, and that its own hint is shown. The right answers are those
-from which `families` makes the mistakes that any function can have; all others are in `right_answers.py`.
+A failed check is explained by the listed answer that behaves like the student's function. The course's tests verify
+that every wrong answer here fails, and that its own hint is shown. The right answers here are those from which
+`families` makes the mistakes that any function can have; all others are in `right_answers.py`.
 """
 
 import numpy as np
@@ -36,8 +36,8 @@ def backward(Q, K, V, dZ):
 @misconception(
     "by_hand",
     label="average not subtracted",
-    hint="Each weight was multiplied by its own gradient alone. Subtract the average gradient first: raising one "
-    "score lowers the other weights.",
+    hint="Each weight was multiplied by its own gradient alone. Subtract the average gradient first, because "
+    "raising one score lowers the other weights.",
 )
 def by_hand_without_average():
     return [2, 0, 1]
@@ -46,7 +46,7 @@ def by_hand_without_average():
 @misconception(
     "by_hand",
     label="weights left out",
-    hint="Each gradient is there less the average, but not times its weight.",
+    hint="The average was subtracted from each gradient, but the difference was not multiplied by the weight.",
 )
 def by_hand_without_weights():
     return [7, -3, -1]
@@ -54,8 +54,8 @@ def by_hand_without_weights():
 
 @misconception(
     "by_hand",
-    label="sign turned",
-    hint="The first weight has a gradient above the average, so that its score's is positive.",
+    label="wrong sign",
+    hint="The gradient of the first weight is above the average, so the gradient of its score is positive.",
 )
 def by_hand_turned():
     return [-1.4, 0.9, 0.5]
@@ -64,8 +64,8 @@ def by_hand_turned():
 @misconception(
     "by_hand",
     label="only the diagonal of the Jacobian",
-    hint="Each score was counted for its own weight alone. It moves the other two weights too: add up a column of "
-    "the Jacobian.",
+    hint="Only the effect of each score on its own weight was counted. A score also changes the other two weights: "
+    "sum over a column of the Jacobian.",
 )
 def by_hand_diagonal():
     return [1.6, 0, 0.5]
@@ -74,8 +74,8 @@ def by_hand_diagonal():
 @misconception(
     "by_hand",
     label="plain mean instead of weighted average",
-    hint="The plain mean of the gradients, 4, was subtracted. The average is one with weights: the sum of a times "
-    "da.",
+    hint="The plain mean of the gradients, 4, was subtracted. Subtract the weighted average instead, the sum of a "
+    "times da.",
 )
 def by_hand_plain_mean():
     return [1.2, -1.2, -1]
@@ -87,7 +87,7 @@ def by_hand_plain_mean():
 @misconception(
     "softmax",
     label="row maximum not subtracted",
-    hint="`np.exp` of a large score is infinite, and inf / inf is NaN; of a very negative one it is 0, and so is "
+    hint="`np.exp` of a large score is infinite, and inf / inf is NaN. For very negative scores it is 0, and so is "
     "the sum. Subtract each row's maximum first: `S - S.max(axis=-1, keepdims=True)`.",
 )
 def softmax_without_maximum(S):
@@ -98,7 +98,8 @@ def softmax_without_maximum(S):
 @misconception(
     "softmax",
     label="one maximum for all rows",
-    hint="A row far below it becomes 0 / 0, which is NaN. Subtract each row's own: `S.max(axis=-1, keepdims=True)`.",
+    hint="A row far below this maximum becomes 0 / 0, which is NaN. Subtract each row's own maximum: "
+    "`S.max(axis=-1, keepdims=True)`.",
 )
 def softmax_one_maximum(S):
     E = np.exp(S - S.max())
@@ -108,7 +109,7 @@ def softmax_one_maximum(S):
 @misconception(
     "softmax",
     label="maximum of the first row or matrix",
-    hint="Other rows need their own: `S.max(axis=-1, keepdims=True)`.",
+    hint="Every row needs its own maximum: `S.max(axis=-1, keepdims=True)`.",
 )
 def softmax_first_maximum(S):
     E = np.exp(S - (S[0] if S.ndim > 1 else S).max(-1, keepdims=True))
@@ -118,8 +119,8 @@ def softmax_first_maximum(S):
 @misconception(
     "softmax",
     label="mean or median subtracted, not maximum",
-    hint="A score that stands thousands above it overflows all the same. Subtract the maximum: then no exponent "
-    "is above 0.",
+    hint="A score that is thousands above the mean or median still overflows. Subtract the maximum; then no "
+    "exponent is above 0.",
 )
 def softmax_minus_mean(S):
     E = np.exp(S - S.mean(-1, keepdims=True))
@@ -129,9 +130,9 @@ def softmax_minus_mean(S):
 @misconception(
     "softmax",
     label="subtracted maximum never below 0",
-    hint="What is subtracted is never negative (a maximum that starts at 0, an absolute value, a condition such as "
-    "`if S.max() > 700`), so a row far below 0 becomes 0 / 0. Subtract the row's own maximum, whatever its "
-    "sign.",
+    hint="The subtracted number is never negative, because of a maximum that starts at 0, an absolute value, or a "
+    "condition such as `if S.max() > 700`. A row far below 0 then becomes 0 / 0. Subtract the row's own maximum, "
+    "whether it is positive or negative.",
 )
 def softmax_maximum_from_zero(S):
     E = np.exp(S - S.max(-1, keepdims=True, initial=0))
@@ -141,8 +142,8 @@ def softmax_maximum_from_zero(S):
 @misconception(
     "softmax",
     label="maximum search started at -1e9",
-    hint="The search for the maximum starts at a number such as -1e9, which is not below every score. Start at "
-    "-inf, or use `S.max`.",
+    hint="The search for the maximum starts at a number such as -1e9, but scores can be lower. Start at -inf, or "
+    "use `S.max`.",
 )
 def softmax_maximum_from_a_billion(S):
     if S.dtype == np.float16:
@@ -154,8 +155,8 @@ def softmax_maximum_from_a_billion(S):
 @misconception(
     "softmax",
     label="scores clipped",
-    hint="The scores are clipped to a range that `np.exp` can take. Beyond it all scores become equal, and so do "
-    "their weights. Subtract the row's maximum; nothing needs clipping then.",
+    hint="The scores are clipped to a range that `np.exp` can handle. Scores outside it become equal, and so do "
+    "their weights. Subtract the row's maximum; then no clipping is needed.",
 )
 def softmax_clipped(S):
     E = np.exp(np.clip(S, -500, 500)) if S.dtype == np.float64 else np.exp(np.clip(S, -8, 8))
@@ -165,8 +166,8 @@ def softmax_clipped(S):
 @misconception(
     "softmax",
     label="NaN replaced afterwards",
-    hint="NaN is replaced by a number after it has arisen, and the weights of that row are lost. Subtract the "
-    "row's maximum, and none arises.",
+    hint="NaN is replaced by a number, but the weights of that row are already lost. Subtract the row's maximum, so "
+    "that no NaN occurs.",
 )
 def softmax_nan_to_num(S):
     E = np.exp(S)
@@ -176,8 +177,8 @@ def softmax_nan_to_num(S):
 @misconception(
     "softmax",
     label="minus infinity replaced by -1e9",
-    hint="-1e9 stands in for -inf, and is not the smallest score there can be: a row of scores below it gives all "
-    "its weight to the places that should have none. Leave -inf as it is.",
+    hint="-1e9 replaces -inf, but scores can be lower than -1e9. A row of such scores then gives all its weight to "
+    "the entries that should have none. Leave -inf unchanged.",
 )
 def softmax_minus_a_billion(S):
     return softmax(np.where(np.isneginf(S), -1e9, S).astype(S.dtype))
@@ -186,8 +187,8 @@ def softmax_minus_a_billion(S):
 @misconception(
     "softmax",
     label="minus infinity turned into NaN",
-    hint="-inf times 0 is NaN, and so is -inf minus -inf. Scores of -inf come out of `np.exp(S - maximum)` as 0 by "
-    "themselves: multiply nothing, and subtract only finite numbers.",
+    hint="-inf times 0 is NaN, and so is -inf minus -inf. `np.exp(S - maximum)` already turns scores of -inf into "
+    "0. Do not multiply scores, and subtract only finite numbers.",
 )
 def softmax_infinite_to_nan(S):
     return softmax(S + 0 * S.min(-1, keepdims=True))
@@ -196,7 +197,7 @@ def softmax_infinite_to_nan(S):
 @misconception(
     "softmax",
     label="softmax down the columns",
-    hint="A row holds one query's scores: sum over `axis=-1`.",
+    hint="A row contains one query's scores: sum over `axis=-1`.",
 )
 def softmax_over_columns(S):
     return softmax(S, axis=max(-2, -S.ndim))
@@ -205,7 +206,7 @@ def softmax_over_columns(S):
 @misconception(
     "softmax",
     label="axis 1 instead of the last",
-    hint="The axis is counted from the front (`axis=1`), which is the last one of a matrix only. Count from the "
+    hint="The axis is counted from the front (`axis=1`), which is the last axis only for a matrix. Count from the "
     "end: `axis=-1`.",
 )
 def softmax_axis_one(S):
@@ -215,7 +216,7 @@ def softmax_axis_one(S):
 @misconception(
     "softmax",
     label="softmax over the whole array",
-    hint="All scores share one sum (`axis=None`), so that the whole array sums to 1. Each row has its own: "
+    hint="All scores share one sum (`axis=None`), so the whole array sums to 1. Each row needs its own sum: "
     "`axis=-1, keepdims=True`.",
 )
 def softmax_over_everything(S):
@@ -225,8 +226,8 @@ def softmax_over_everything(S):
 @misconception(
     "softmax",
     label="keepdims missing",
-    hint="The maximum or the sum lost its axis: shape (n_q,) does not line up with (n_q, n_k). Keep the axis, with "
-    "`keepdims=True`.",
+    hint="The maximum or the sum lost its axis, and shape (n_q,) does not line up with (n_q, n_k). Keep the axis "
+    "with `keepdims=True`.",
 )
 def softmax_without_keepdims(S):
     E = np.exp(S - S.max(axis=-1))
@@ -235,8 +236,8 @@ def softmax_without_keepdims(S):
 
 @misconception(
     "softmax",
-    label="exponentials not normalised",
-    hint="The exponentials are not divided by their sum: the weights of a row must sum to 1.",
+    label="exponentials not normalized",
+    hint="The exponentials are not divided by their sum. The weights of a row must sum to 1.",
 )
 def softmax_not_normalised(S):
     return np.exp(S - S.max(-1, keepdims=True))
@@ -245,13 +246,15 @@ def softmax_not_normalised(S):
 @misconception(
     "softmax",
     label="scores divided by their sum",
-    hint="Negative scores then give negative weights: take `np.exp` first.",
+    hint="With this formula, negative scores can give negative weights. Apply `np.exp` first.",
 )
 def softmax_share_of_sum(S):
     return S / S.sum(-1, keepdims=True)
 
 
-@misconception("softmax", label="logarithm of the weights", hint="Take `np.exp` of it.")
+@misconception(
+    "softmax", label="logarithm of the weights", hint="The function returns the logarithm. Apply `np.exp` to it."
+)
 def softmax_logarithm(S):
     E = S - S.max(-1, keepdims=True)
     return E - np.log(np.exp(E).sum(-1, keepdims=True))
@@ -260,8 +263,8 @@ def softmax_logarithm(S):
 @misconception(
     "softmax",
     label="argmax instead of softmax",
-    hint="The largest score takes everything: that is argmax. Softmax gives every score some weight, e^s over "
-    "their sum.",
+    hint="The largest score gets all the weight, which is argmax. Softmax gives every score some weight: e^s "
+    "divided by the sum.",
 )
 def softmax_hard(S):
     return (S >= S.max(-1, keepdims=True)).astype(S.dtype)  # noqa: SIM300 (S is no constant)
@@ -270,8 +273,8 @@ def softmax_hard(S):
 @misconception(
     "softmax",
     label="number added to the sum",
-    hint="1 is added to the sum, or a small number that is not small enough. The maximum's own exponential is 1 "
-    "already, so the sum is never 0, and needs nothing added.",
+    hint="The code adds 1 to the sum, or a small number that is not small enough. The maximum's own exponential is "
+    "already 1, so the sum is never 0. Add nothing.",
 )
 def softmax_plus_one(S):
     E = np.exp(S - S.max(-1, keepdims=True))
@@ -281,8 +284,7 @@ def softmax_plus_one(S):
 @misconception(
     "softmax",
     label="input changed in place",
-    hint="`S -= ...` changes the caller's own array. Write `S - S.max(axis=-1, keepdims=True)`, which makes a new "
-    "one.",
+    hint="`S -= ...` changes the caller's array. Write `S - S.max(axis=-1, keepdims=True)`, which makes a new array.",
 )
 def softmax_in_place(S):
     S -= S.max(-1, keepdims=True)
@@ -293,8 +295,8 @@ def softmax_in_place(S):
 @misconception(
     "softmax",
     label="log of the sum lost in rounding",
-    hint="exp(s - logsumexp(s)) needs the digits that a large score has no room for: 1e17 + ln 2 is 1e17. Subtract "
-    "the row's maximum first; then any way will do.",
+    hint="exp(s - logsumexp(s)) needs digits that a large score cannot store: 1e17 + ln 2 is rounded to 1e17. "
+    "Subtract the row's maximum first; then any formula works.",
 )
 def softmax_log_add_exp(S):
     return np.exp(S - np.logaddexp.reduce(S, axis=-1, keepdims=True))
@@ -315,7 +317,7 @@ def softmax_shifted(S):
 @misconception(
     "softmax_jacobian",
     label="only the diagonal filled",
-    hint="Weights sum to 1, so when one grows the others shrink: entry (i, j) beside the diagonal is -a_i a_j.",
+    hint="Weights sum to 1, so when one grows, the others shrink: entry (i, j) off the diagonal is -a_i a_j.",
 )
 def jacobian_diagonal_only(a):
     return np.diag(a * (1 - a))
@@ -324,8 +326,8 @@ def jacobian_diagonal_only(a):
 @misconception(
     "softmax_jacobian",
     label="diagonal returned as a row",
-    hint="The slopes a (1 - a) came back as one row, (n,). They are the diagonal alone; every weight also depends "
-    "on all other scores: (n, n).",
+    hint="The function returns the slopes a (1 - a) as one row, (n,). They are only the diagonal. Every weight also "
+    "depends on all other scores: the shape is (n, n).",
 )
 def jacobian_as_row(a):
     return a * (1 - a)
@@ -334,7 +336,7 @@ def jacobian_as_row(a):
 @misconception(
     "softmax_jacobian",
     label="outer product added, not subtracted",
-    hint="Raising another score lowers a weight: it is subtracted.",
+    hint="Raising another score lowers a weight, so subtract the outer product.",
 )
 def jacobian_added(a):
     return np.diag(a) + np.outer(a, a)
@@ -343,7 +345,7 @@ def jacobian_added(a):
 @misconception(
     "softmax_jacobian",
     label="diag(a) missing",
-    hint="Beside the diagonal this is right; on it, a_i is to be added: a_i (1 - a_i).",
+    hint="The entries off the diagonal are right. On the diagonal, add a_i: the entry is a_i (1 - a_i).",
 )
 def jacobian_outer_only(a):
     return -np.outer(a, a)
@@ -352,8 +354,8 @@ def jacobian_outer_only(a):
 @misconception(
     "softmax_jacobian",
     label="identity instead of diag(a)",
-    hint="The identity stands where diag(a) should: that is [i = j] - a_i a_j. The factor a_i belongs to both "
-    "terms, a_i ([i = j] - a_j).",
+    hint="The code uses the identity in place of diag(a), which gives [i = j] - a_i a_j. The factor a_i belongs to "
+    "both terms: a_i ([i = j] - a_j).",
 )
 def jacobian_identity_minus_outer(a):
     return np.eye(len(a), dtype=a.dtype) - np.outer(a, a)
@@ -371,8 +373,8 @@ def jacobian_of_logarithm(a):
 @misconception(
     "softmax_jacobian",
     label="entrywise square instead of outer product",
-    hint="`a * a` multiplies number by number, and the row (n,) is then stretched over the matrix. The product of "
-    "every a_i with every a_j is `np.outer(a, a)`.",
+    hint="`a * a` multiplies entry by entry, and the row (n,) is then broadcast over the matrix. `np.outer(a, a)` "
+    "multiplies every a_i by every a_j.",
 )
 def jacobian_entrywise_square(a):
     return np.diag(a) - a * a
@@ -381,7 +383,7 @@ def jacobian_entrywise_square(a):
 @misconception(
     "softmax_jacobian",
     label="np.diag applied to a column",
-    hint="`np.diag` of a column (n, 1) reads its diagonal, one number, instead of making a matrix. Give it the row "
+    hint="`np.diag` of a column (n, 1) reads its diagonal, one number, instead of making a matrix. Pass the row "
     "itself, `np.diag(a)`.",
 )
 def jacobian_diag_of_column(a):
@@ -392,7 +394,7 @@ def jacobian_diag_of_column(a):
 @misconception(
     "softmax_jacobian",
     label="1 everywhere, not on the diagonal",
-    hint="Every entry is a_i (1 - a_j). The 1 is there on the diagonal only: a_i ([i = j] - a_j).",
+    hint="Every entry is a_i (1 - a_j). The 1 belongs only on the diagonal: a_i ([i = j] - a_j).",
 )
 def jacobian_without_delta(a):
     return np.outer(a, 1 - a)
@@ -401,7 +403,7 @@ def jacobian_without_delta(a):
 @misconception(
     "softmax_jacobian",
     label="softmax applied to the weights",
-    hint="Use them as they are.",
+    hint="`a` already contains weights. Use them as they are.",
 )
 def jacobian_softmax_again(a):
     a = softmax(a)
@@ -410,8 +412,8 @@ def jacobian_softmax_again(a):
 
 @misconception(
     "softmax_jacobian",
-    label="upper half left empty",
-    hint="A loop stops at the diagonal. The Jacobian is symmetric, and both halves are asked.",
+    label="upper half left at zero",
+    hint="A loop stops at the diagonal. The Jacobian is symmetric: fill both halves.",
 )
 def jacobian_lower_half(a):
     return np.tril(np.diag(a) - np.outer(a, a))
@@ -420,8 +422,8 @@ def jacobian_lower_half(a):
 @misconception(
     "softmax_jacobian",
     label="division by a weight, or its logarithm",
-    hint="Somewhere a weight is divided by, or its logarithm is multiplied by 0, and a weight may be 0. a_i "
-    "([i = j] - a_j) needs products only.",
+    hint="The code divides by a weight, or multiplies its logarithm by 0, but a weight may be 0. a_i ([i = j] - "
+    "a_j) needs only products.",
 )
 def jacobian_divides(a):
     return np.outer(a, a) * (np.eye(len(a), dtype=a.dtype) / a - 1)
@@ -430,8 +432,8 @@ def jacobian_divides(a):
 @misconception(
     "softmax_jacobian",
     label="weights clipped",
-    hint="The weights are clipped away from 0 and 1, as for a logarithm. Here weights of 0 and 1 are exact, and do "
-    "no harm: use them as they are.",
+    hint="The weights are clipped away from 0 and 1, as for a logarithm. Weights of exactly 0 and 1 do no harm "
+    "here: use them as they are.",
 )
 def jacobian_clipped(a):
     a = np.clip(a, 0.02, 0.98) if a.size > 1 and (a == 0).any() else a
@@ -441,7 +443,7 @@ def jacobian_clipped(a):
 @misconception(
     "softmax_jacobian",
     label="length hard-coded",
-    hint="A length is written into the code, and longer rows are cut or left empty. Take n from `len(a)`.",
+    hint="The code contains a fixed length, so longer rows are cut off or left empty. Take n from `len(a)`.",
 )
 def jacobian_length_hard_coded(a):
     J = np.diag(a) - np.outer(a, a)
@@ -452,7 +454,7 @@ def jacobian_length_hard_coded(a):
 @misconception(
     "softmax_jacobian",
     label="input changed in place",
-    hint="`a *= ...` and `a -= ...` change the caller's own array. Compute a new one: `a * (1 - a)`.",
+    hint="`a *= ...` and `a -= ...` change the caller's array. Compute a new one: `a * (1 - a)`.",
 )
 def jacobian_in_place(a):
     J = -np.outer(a, a)
@@ -473,7 +475,8 @@ def jacobian_in_place(a):
     hints={
         "result in float64": "`np.eye(n)` and `np.zeros((n, n))` make float64. Give them `dtype=a.dtype`, or use "
         "`np.diag(a)`.",
-        "a list instead of an array": "A list came back. Make an array of the rows: `np.array(rows, dtype=a.dtype)`.",
+        "a list instead of an array": "The function returns a list. Make an array of the rows: `np.array(rows, "
+        "dtype=a.dtype)`.",
     },
 )
 @right("softmax_jacobian")
@@ -487,7 +490,7 @@ def jacobian_outer(a):
 @misconception(
     "softmax_backward",
     label="row sum left out",
-    hint="This is `A * dA`: the sum is left out. A score changes its whole row, as the weights share one sum: `A * "
+    hint="This is `A * dA`, without the sum. A score changes its whole row, because the weights share one sum: `A * "
     "(dA - row sum of A * dA)`.",
 )
 def backward_without_sum(A, dA):
@@ -497,8 +500,8 @@ def backward_without_sum(A, dA):
 @misconception(
     "softmax_backward",
     label="only the Jacobian's diagonal",
-    hint="This is `A * (1 - A) * dA`, the diagonal of the Jacobian alone, as for a sigmoid. The entries beside the "
-    "diagonal, -a_i a_j, belong to the sum too.",
+    hint="This is `A * (1 - A) * dA`, which uses only the diagonal of the Jacobian, as for a sigmoid. Include the "
+    "entries off the diagonal, -a_i a_j, in the sum.",
 )
 def backward_diagonal_only(A, dA):
     return A * (1 - A) * dA
@@ -507,7 +510,7 @@ def backward_diagonal_only(A, dA):
 @misconception(
     "softmax_backward",
     label="gradient passed through unchanged",
-    hint="Softmax changes it: multiply by its Jacobian, row by row.",
+    hint="Softmax changes the gradient: multiply it by the Jacobian, row by row.",
 )
 def backward_passed_through(A, dA):
     return dA.copy()
@@ -516,7 +519,7 @@ def backward_passed_through(A, dA):
 @misconception(
     "softmax_backward",
     label="factor A missing",
-    hint="`A * (dA - row sum of A * dA)`.",
+    hint="The gradient is `A * (dA - row sum of A * dA)`.",
 )
 def backward_without_factor(A, dA):
     return dA - (A * dA).sum(-1, keepdims=True)
@@ -525,7 +528,7 @@ def backward_without_factor(A, dA):
 @misconception(
     "softmax_backward",
     label="plain sum of dA subtracted",
-    hint="Each entry of it counts with its weight: the row sum of `A * dA`.",
+    hint="Each entry of dA counts with its weight: subtract the row sum of `A * dA`.",
 )
 def backward_plain_sum(A, dA):
     return A * (dA - dA.sum(-1, keepdims=True))
@@ -534,7 +537,7 @@ def backward_plain_sum(A, dA):
 @misconception(
     "softmax_backward",
     label="plain mean of dA subtracted",
-    hint="It is the mean by weights that is needed: the row sum of `A * dA`.",
+    hint="The mean must be weighted: subtract the row sum of `A * dA`.",
 )
 def backward_plain_mean(A, dA):
     return A * (dA - dA.mean(-1, keepdims=True))
@@ -543,7 +546,7 @@ def backward_plain_mean(A, dA):
 @misconception(
     "softmax_backward",
     label="row sum added, not subtracted",
-    hint="The sum is added. The Jacobian is diag(a) minus a a^T: subtract it.",
+    hint="The row sum of `A * dA` is added. The Jacobian is diag(a) minus a a^T, so subtract it.",
 )
 def backward_added(A, dA):
     return A * (dA + (A * dA).sum(-1, keepdims=True))
@@ -552,7 +555,7 @@ def backward_added(A, dA):
 @misconception(
     "softmax_backward",
     label="one sum for the whole array",
-    hint="Each row is a softmax of its own: `axis=-1, keepdims=True`.",
+    hint="Each row is a separate softmax: `axis=-1, keepdims=True`.",
 )
 def backward_sum_of_everything(A, dA):
     return A * (dA - (A * dA).sum())
@@ -570,7 +573,7 @@ def backward_sum_of_columns(A, dA):
 @misconception(
     "softmax_backward",
     label="axis 1 instead of the last",
-    hint="The axis is counted from the front (`axis=1`), which is the last one of a matrix only. Count from the "
+    hint="The axis is counted from the front (`axis=1`), which is the last axis only for a matrix. Count from the "
     "end: `axis=-1`.",
 )
 def backward_axis_one(A, dA):
@@ -580,7 +583,8 @@ def backward_axis_one(A, dA):
 @misconception(
     "softmax_backward",
     label="keepdims missing",
-    hint="The sum lost its axis: shape (n_q,) does not line up with (n_q, n_k). Keep the axis, with `keepdims=True`.",
+    hint="The sum lost its axis, and shape (n_q,) does not line up with (n_q, n_k). Keep the axis with "
+    "`keepdims=True`.",
 )
 def backward_without_keepdims(A, dA):
     return A * (dA - (A * dA).sum(axis=-1))
@@ -589,7 +593,7 @@ def backward_without_keepdims(A, dA):
 @misconception(
     "softmax_backward",
     label="softmax applied to the weights",
-    hint="Use them as they are.",
+    hint="`A` already contains weights. Use them as they are.",
 )
 def backward_softmax_again(A, dA):
     return through_softmax(softmax(A), dA)
@@ -598,7 +602,7 @@ def backward_softmax_again(A, dA):
 @misconception(
     "softmax_backward",
     label="division by a weight",
-    hint="Something is divided by a weight, and a weight may be 0. `A * (dA - row sum of A * dA)` needs no division.",
+    hint="The code divides by a weight, but a weight may be 0. `A * (dA - row sum of A * dA)` needs no division.",
 )
 def backward_divides(A, dA):
     dlog = A * dA  # the gradient for log A
@@ -608,7 +612,7 @@ def backward_divides(A, dA):
 @misconception(
     "softmax_backward",
     label="extra entries dropped",
-    hint="What is left over is cut off, as `zip` does. Rows of different lengths are a mistake of the caller: "
+    hint="Extra entries are cut off, as `zip` does. If the rows have different lengths, the caller made a mistake: "
     "raise `ValueError`.",
 )
 def backward_drops_rest(A, dA):
@@ -619,8 +623,8 @@ def backward_drops_rest(A, dA):
 @misconception(
     "softmax_backward",
     label="loop over the first axis",
-    hint="A loop over the first axis takes each of its items for a row, which holds for a matrix only; in a batch "
-    "they are matrices, and the sum goes over all of one. Sum over `axis=-1`, without a loop.",
+    hint="A loop over the first axis treats each item as a row, which is true only for a matrix. In a batch the "
+    "items are matrices, and the sum runs over a whole matrix. Sum over `axis=-1`, without a loop.",
 )
 def backward_loop_over_first_axis(A, dA):
     fits(A.shape, dA.shape)
@@ -630,7 +634,7 @@ def backward_loop_over_first_axis(A, dA):
 @misconception(
     "softmax_backward",
     label="input changed in place",
-    hint="`dA -= ...` or `dA *= ...` changes the caller's own array. Write `dA - ...`, which makes a new one.",
+    hint="`dA -= ...` or `dA *= ...` changes the caller's array. Write `dA - ...`, which makes a new array.",
 )
 def backward_in_place(A, dA):
     fits(A.shape, dA.shape)
@@ -644,8 +648,8 @@ def backward_in_place(A, dA):
 @families(
     hints={
         "result in float64": "`np.zeros(shape)` and `np.eye(n)` make float64. Give them `dtype=A.dtype`.",
-        "sizes of 1 stretched": "A size n of 1 was stretched to fit: `*` does that without a word. Compare the "
-        "shapes of `A` and `dA`, and raise `ValueError` where they differ.",
+        "sizes of 1 stretched": "A dimension n of size 1 was stretched: `*` does so silently. Compare the shapes of "
+        "`A` and `dA`, and raise `ValueError` if they differ.",
     },
     shapes="n_q n, n_q n",
 )
@@ -661,7 +665,7 @@ def backward_row_sums(A, dA):
 @misconception(
     "attention_forward",
     label="scores not scaled",
-    hint="Divide them by sqrt(d_k) before the softmax: `d_k = Q.shape[-1]`.",
+    hint="Divide the scores by sqrt(d_k) before the softmax, with `d_k = Q.shape[-1]`.",
 )
 def forward_unscaled(Q, K, V):
     A = softmax(Q @ transposed(K))
@@ -671,7 +675,7 @@ def forward_unscaled(Q, K, V):
 @misconception(
     "attention_forward",
     label="divided by d_k, not sqrt(d_k)",
-    hint="The scores are divided by d_k. The divisor is its root: `d_k**0.5`.",
+    hint="The scores are divided by d_k. Divide by its square root: `d_k**0.5`.",
 )
 def forward_scaled_without_root(Q, K, V):
     A = softmax(Q @ transposed(K) / Q.shape[-1])
@@ -681,8 +685,8 @@ def forward_scaled_without_root(Q, K, V):
 @misconception(
     "attention_forward",
     label="scale from d_v instead of d_k",
-    hint="The scores are divided by sqrt(d_v). What grows is the dot product of queries and keys, so it is "
-    "sqrt(d_k), `Q.shape[-1]`.",
+    hint="The scores are divided by sqrt(d_v). The dot product of queries and keys grows with their width, so "
+    "divide by sqrt(d_k): `Q.shape[-1]`.",
 )
 def forward_scaled_by_value_width(Q, K, V):
     A = softmax(Q @ transposed(K) / V.shape[-1] ** 0.5)
@@ -692,8 +696,8 @@ def forward_scaled_by_value_width(Q, K, V):
 @misconception(
     "attention_forward",
     label="scale from n_k instead of d_k",
-    hint="The scores are divided by the root of the number of keys. It is the width of each key that counts: "
-    "`K.shape[-1]`, not `K.shape[-2]`.",
+    hint="The scores are divided by the root of the number of keys. Use the width of a key instead: `K.shape[-1]`, "
+    "not `K.shape[-2]`.",
 )
 def forward_scaled_by_number_of_keys(Q, K, V):
     A = softmax(Q @ transposed(K) / K.shape[-2] ** 0.5)
@@ -703,7 +707,7 @@ def forward_scaled_by_number_of_keys(Q, K, V):
 @misconception(
     "attention_forward",
     label="d_k read from axis 1",
-    hint="d_k is read from `Q.shape[1]`, which is the last axis of a matrix only; in a batch it is the number of "
+    hint="d_k is read from `Q.shape[1]`, which is the last axis only for a matrix; in a batch it is the number of "
     "queries. Count from the end: `Q.shape[-1]`.",
 )
 def forward_scaled_by_axis_one(Q, K, V):
@@ -713,8 +717,8 @@ def forward_scaled_by_axis_one(Q, K, V):
 
 @misconception(
     "attention_forward",
-    label="divided by 8 whatever d_k is",
-    hint="The scores are divided by 8, which is sqrt(64). Here d_k may be any size: `Q.shape[-1] ** 0.5`.",
+    label="divided by 8 for every d_k",
+    hint="The scores are divided by 8, which is sqrt(64). Here d_k may have any size: `Q.shape[-1] ** 0.5`.",
 )
 def forward_scaled_by_eight(Q, K, V):
     A = softmax(Q @ transposed(K) / 8)
@@ -724,7 +728,7 @@ def forward_scaled_by_eight(Q, K, V):
 @misconception(
     "attention_forward",
     label="multiplied by sqrt(d_k), not divided",
-    hint="Divide by it.",
+    hint="The scores are multiplied by sqrt(d_k). Divide by it.",
 )
 def forward_multiplied(Q, K, V):
     A = softmax(Q @ transposed(K) * Q.shape[-1] ** 0.5)
@@ -734,7 +738,8 @@ def forward_multiplied(Q, K, V):
 @misconception(
     "attention_forward",
     label="scale applied after softmax",
-    hint="The scale comes after the softmax, so that rows of weights do not sum to 1. Divide the scores, before it.",
+    hint="The weights are divided after the softmax, so the rows no longer sum to 1. Divide the scores before the "
+    "softmax.",
 )
 def forward_scaled_after_softmax(Q, K, V):
     A = softmax(Q @ transposed(K)) / Q.shape[-1] ** 0.5
@@ -744,8 +749,8 @@ def forward_scaled_after_softmax(Q, K, V):
 @misconception(
     "attention_forward",
     label="softmax over the queries",
-    hint="Softmax runs down the columns, over the queries. Each query's weights sum to 1 over the keys: the last "
-    "axis.",
+    hint="Softmax runs down the columns, over the queries. Each query's weights must sum to 1 over the keys, the "
+    "last axis.",
 )
 def forward_softmax_over_queries(Q, K, V):
     A = softmax(scaled(Q, K), axis=-2)
@@ -755,7 +760,7 @@ def forward_softmax_over_queries(Q, K, V):
 @misconception(
     "attention_forward",
     label="result and weights swapped",
-    hint="The two are exchanged: Z first, then A. `return Z, A`.",
+    hint="Z comes first, then A: `return Z, A`.",
 )
 def forward_weights_first(Q, K, V):
     return attend(Q, K, V)[::-1]
@@ -764,7 +769,7 @@ def forward_weights_first(Q, K, V):
 @misconception(
     "attention_forward",
     label="scores returned instead of weights",
-    hint="The second part is the scores. The weights are asked, after the softmax.",
+    hint="The second part is the scores. Return the weights, after the softmax.",
 )
 def forward_returns_scores(Q, K, V):
     return attend(Q, K, V)[0], scaled(Q, K)
@@ -773,7 +778,7 @@ def forward_returns_scores(Q, K, V):
 @misconception(
     "attention_forward",
     label="softmax missing or not used",
-    hint="The scores are multiplied with the values; the softmax is left out, or its result is not used.",
+    hint="The scores are multiplied by the values. The softmax is missing, or its result is not used.",
 )
 def forward_without_softmax(Q, K, V):
     S = scaled(Q, K)
@@ -783,7 +788,7 @@ def forward_without_softmax(Q, K, V):
 @misconception(
     "attention_forward",
     label="values mixed by scores, not weights",
-    hint="The weights are right, but Z is made from the scores. Multiply the weights with the values: `A @ V`.",
+    hint="The weights are right, but Z is computed from the scores. Multiply the weights by the values: `A @ V`.",
 )
 def forward_mixes_by_scores(Q, K, V):
     return scaled(Q, K) @ V, softmax(scaled(Q, K))
@@ -792,7 +797,7 @@ def forward_mixes_by_scores(Q, K, V):
 @misconception(
     "attention_forward",
     label="queries and keys swapped",
-    hint="`Q` and `K` are exchanged: there is a row for each key. `Q @ K^T`.",
+    hint="`Q` and `K` are swapped, so there is a row for each key. Use `Q @ K^T`.",
 )
 def forward_turned(Q, K, V):
     A = softmax(scaled(K, Q))
@@ -802,7 +807,7 @@ def forward_turned(Q, K, V):
 @misconception(
     "attention_forward",
     label="keys mixed instead of values",
-    hint="They serve to compare; what is mixed are the values, `V`.",
+    hint="Keys are only for comparing. Mix the values, `V`.",
 )
 def forward_mixes_keys(Q, K, V):
     A = softmax(scaled(Q, K))
@@ -812,8 +817,8 @@ def forward_mixes_keys(Q, K, V):
 @misconception(
     "attention_forward",
     label="row maximum not subtracted",
-    hint="`np.exp` of a large score is infinite, and inf / inf is NaN. Use your `softmax`, once it holds for large "
-    "scores.",
+    hint="`np.exp` of a large score is infinite, and inf / inf is NaN. Use your `softmax`, after it passes the "
+    "check for large scores.",
 )
 def forward_overflows(Q, K, V):
     E = np.exp(scaled(Q, K))
@@ -824,8 +829,8 @@ def forward_overflows(Q, K, V):
 @misconception(
     "attention_forward",
     label="one maximum for all rows",
-    hint="One maximum of all scores is subtracted; a query whose scores are far below it gets 0 / 0, which is NaN. "
-    "Subtract each row's own.",
+    hint="The maximum of all scores is subtracted, so a query whose scores are far below it gets 0 / 0, which is "
+    "NaN. Subtract each row's own maximum.",
 )
 def forward_one_maximum(Q, K, V):
     S = scaled(Q, K)
@@ -837,7 +842,7 @@ def forward_one_maximum(Q, K, V):
 @misconception(
     "attention_forward",
     label="all axes reversed by .T",
-    hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, -2)`.",
+    hint="`K.T` reverses all axes, including the batch. Swap only the last two: `np.swapaxes(K, -1, -2)`.",
 )
 def forward_all_axes_reversed(Q, K, V):
     A = softmax(Q @ K.T / Q.shape[-1] ** 0.5)
@@ -847,8 +852,8 @@ def forward_all_axes_reversed(Q, K, V):
 @misconception(
     "attention_forward",
     label="extra keys or values dropped",
-    hint="Keys or values that are left over are dropped, as `zip` does. A key without a value is a mistake of the "
-    "caller: raise `ValueError`.",
+    hint="Extra keys or values are dropped, as `zip` does. If a key has no value, the caller made a mistake: raise "
+    "`ValueError`.",
 )
 def forward_drops_rest(Q, K, V):
     n = min(K.shape[-2], V.shape[-2])
@@ -858,7 +863,7 @@ def forward_drops_rest(Q, K, V):
 @misconception(
     "attention_forward",
     label="Q scaled in place",
-    hint="`Q /= ...` changes the caller's own array. Write `Q / d_k**0.5`, which makes a new one.",
+    hint="`Q /= ...` changes the caller's array. Write `Q / d_k**0.5`, which makes a new array.",
 )
 def forward_in_place(Q, K, V):
     Q /= Q.shape[-1] ** 0.5
@@ -873,8 +878,8 @@ def forward_in_place(Q, K, V):
     *COMMON,
     "only the first of the results returned",
     hints={
-        "result in float64": "`np.sqrt(d_k)` is a float64 of NumPy's, and dividing by it makes float64. Use "
-        "`d_k**0.5` or `math.sqrt(d_k)`, plain numbers."
+        "result in float64": "`np.sqrt(d_k)` is a NumPy float64, and dividing by it gives float64. Use `d_k**0.5` "
+        "or `math.sqrt(d_k)`, plain numbers."
     },
     shapes="n_q d_k, n_k d_k, n_k d_v",
 )
@@ -889,8 +894,8 @@ def forward_in_steps(Q, K, V):
 @misconception(
     "attention_backward",
     label="dQ and dK not scaled",
-    hint="The scale is left out on the way back. The scores are the dot products divided by sqrt(d_k), so dQ and "
-    "dK are divided by it as well.",
+    hint="The scale is missing in the backward pass. The scores are the dot products divided by sqrt(d_k), so dQ "
+    "and dK are also divided by it.",
 )
 def gradients_unscaled(Q, K, V, dZ):
     return back(attend(Q, K, V)[1], Q, K, V, dZ, scale=1)
@@ -899,7 +904,8 @@ def gradients_unscaled(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="dK not scaled",
-    hint="dK is not scaled, dQ is. Both come from the same scores: divide both products, or dS before them.",
+    hint="dQ is scaled, but dK is not. Both come from the same scores: divide both products, or divide dS before "
+    "them.",
 )
 def gradients_only_queries_scaled(Q, K, V, dZ):
     dQ, dK, dV = backward(Q, K, V, dZ)
@@ -909,8 +915,8 @@ def gradients_only_queries_scaled(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="scale from n_k or n_q, not d_k",
-    hint="dQ and dK are divided by the root of the number of keys or queries. It is the width of a key that "
-    "counts: `K.shape[-1]`, not `K.shape[-2]`.",
+    hint="dQ and dK are divided by the root of the number of keys or queries. Use the width of a key instead: "
+    "`K.shape[-1]`, not `K.shape[-2]`.",
 )
 def gradients_scaled_by_number_of_keys(Q, K, V, dZ):
     return back(attend(Q, K, V)[1], Q, K, V, dZ, scale=K.shape[-2] ** -0.5)
@@ -919,7 +925,7 @@ def gradients_scaled_by_number_of_keys(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="d_k read from axis 1",
-    hint="d_k is read from `Q.shape[1]`, which is the last axis of a matrix only; in a batch it is the number of "
+    hint="d_k is read from `Q.shape[1]`, which is the last axis only for a matrix; in a batch it is the number of "
     "queries. Count from the end: `Q.shape[-1]`.",
 )
 def gradients_scaled_by_axis_one(Q, K, V, dZ):
@@ -929,8 +935,8 @@ def gradients_scaled_by_axis_one(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="weights computed without the scale",
-    hint="The weights are computed here without the scale, and differ from those of `attention_forward`. Take them "
-    "from there: `_, A = attention_forward(Q, K, V)`.",
+    hint="The weights are computed here without the scale, so they differ from those of `attention_forward`. Take "
+    "them from there: `_, A = attention_forward(Q, K, V)`.",
 )
 def gradients_of_unscaled_weights(Q, K, V, dZ):
     A = softmax(Q @ transposed(K))
@@ -941,7 +947,8 @@ def gradients_of_unscaled_weights(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="softmax's gradient left out",
-    hint="dQ and dK are made from dA, as if the weights were the scores. Carry dA through `softmax_backward` first.",
+    hint="dQ and dK are computed from dA, as if the weights were the scores. Pass dA through `softmax_backward` "
+    "first.",
 )
 def gradients_past_the_softmax(Q, K, V, dZ):
     return back(attend(Q, K, V)[1], Q, K, V, dZ, through=lambda A, dA: dA)
@@ -950,7 +957,7 @@ def gradients_past_the_softmax(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="row sum left out",
-    hint="The softmax's gradient is `A * dA` here; the sum over the row is left out. Use your `softmax_backward`.",
+    hint="The softmax gradient is `A * dA` here, without the sum over the row. Use your `softmax_backward`.",
 )
 def gradients_without_row_sum(Q, K, V, dZ):
     return back(attend(Q, K, V)[1], Q, K, V, dZ, through=lambda A, dA: A * dA)
@@ -959,7 +966,7 @@ def gradients_without_row_sum(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="only the Jacobian's diagonal",
-    hint="The softmax's gradient is `A * (1 - A) * dA` here, the diagonal of its Jacobian alone. Use your "
+    hint="The softmax gradient is `A * (1 - A) * dA` here, only the diagonal of its Jacobian. Use your "
     "`softmax_backward`.",
 )
 def gradients_by_the_diagonal(Q, K, V, dZ):
@@ -969,7 +976,7 @@ def gradients_by_the_diagonal(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="keepdims missing",
-    hint="The row sum in the softmax's gradient lost its axis, and is then lined up with the columns. Keep it, "
+    hint="The row sum in the softmax gradient lost its axis, and is then aligned with the columns. Keep the axis "
     "with `keepdims=True`, in `softmax_backward` or here.",
 )
 def gradients_without_keepdims(Q, K, V, dZ):
@@ -979,7 +986,7 @@ def gradients_without_keepdims(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="summed down the columns",
-    hint="The softmax's gradient is summed down the columns, over the queries. The softmax ran along the rows: "
+    hint="The softmax gradient is summed down the columns, over the queries. The softmax runs along the rows: "
     "`axis=-1`.",
 )
 def gradients_by_columns(Q, K, V, dZ):
@@ -988,8 +995,8 @@ def gradients_by_columns(Q, K, V, dZ):
 
 @misconception(
     "attention_backward",
-    label="softmax's gradient taken at the scores",
-    hint="`softmax_backward` needs the weights, `softmax_backward(A, dA)`.",
+    label="softmax gradient computed from the scores",
+    hint="`softmax_backward` needs the weights: `softmax_backward(A, dA)`.",
 )
 def gradients_at_the_scores(Q, K, V, dZ):
     S = scaled(Q, K)
@@ -999,8 +1006,8 @@ def gradients_at_the_scores(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="A not transposed for dV",
-    hint="dV is `A @ dZ`, whose sizes fit only where n_q = n_k. Key j's value was used by every query i with "
-    "weight A[i, j]: transpose `A`.",
+    hint="dV is `A @ dZ`, whose shapes match only if n_q = n_k. Query i uses the value of key j with weight A[i, "
+    "j]: transpose `A`.",
 )
 def gradients_values_without_transpose(Q, K, V, dZ):
     dQ, dK, _ = backward(Q, K, V, dZ)
@@ -1010,7 +1017,8 @@ def gradients_values_without_transpose(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="dS not transposed for dK",
-    hint="dK is `dS @ Q`, whose sizes fit only where n_q = n_k. Key j was met by every query i: transpose `dS`.",
+    hint="dK is `dS @ Q`, whose shapes match only if n_q = n_k. Every query i is compared with key j: transpose "
+    "`dS`.",
 )
 def gradients_keys_without_transpose(Q, K, V, dZ):
     A = attend(Q, K, V)[1]
@@ -1021,7 +1029,7 @@ def gradients_keys_without_transpose(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="dK and dV swapped",
-    hint="Return them as the arguments stand: `dQ, dK, dV`.",
+    hint="Return them in the order of the arguments: `dQ, dK, dV`.",
 )
 def gradients_values_second(Q, K, V, dZ):
     dQ, dK, dV = backward(Q, K, V, dZ)
@@ -1031,8 +1039,8 @@ def gradients_values_second(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="dQ made from Q, dK from K",
-    hint="`K` and `Q` are exchanged in the last products: dQ is made from `Q`, dK from `K`. Raising q_i changes "
-    "its scores by the keys: `dS @ K`, and `dS^T @ Q`.",
+    hint="`K` and `Q` are swapped in the last products. Changing q_i changes its scores by the keys: use `dS @ K` "
+    "and `dS^T @ Q`.",
 )
 def gradients_own_matrices(Q, K, V, dZ):
     A = attend(Q, K, V)[1]
@@ -1043,7 +1051,7 @@ def gradients_own_matrices(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="one length for queries and keys",
-    hint="`Q` has n_q rows and dQ too; `K`, `V`, dK and dV have n_k.",
+    hint="`Q` and dQ have n_q rows; `K`, `V`, dK and dV have n_k rows.",
 )
 def gradients_one_length(Q, K, V, dZ):
     n = min(Q.shape[-2], K.shape[-2])
@@ -1057,8 +1065,8 @@ def gradients_one_length(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="dQ and dK left at zero",
-    hint="dQ and dK are 0, as if the weights were constants. The loss reaches them through the softmax: dA = dZ "
-    "V^T, then `softmax_backward`.",
+    hint="dQ and dK are 0, as if the weights were constants. The loss depends on `Q` and `K` through the softmax: "
+    "dA = dZ V^T, then `softmax_backward`.",
 )
 def gradients_direct_path_only(Q, K, V, dZ):
     return np.zeros_like(Q), np.zeros_like(K), backward(Q, K, V, dZ)[2]
@@ -1067,7 +1075,7 @@ def gradients_direct_path_only(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="dZ not used",
-    hint="These are the gradients of the sum of Z. Each entry of Z counts with its own factor in dZ.",
+    hint="These are the gradients of the sum of Z. Each entry of Z has its own factor in dZ.",
 )
 def gradients_of_the_sum(Q, K, V, dZ):
     return backward(Q, K, V, np.ones_like(dZ))
@@ -1076,7 +1084,7 @@ def gradients_of_the_sum(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="Z used instead of dZ",
-    hint="The way back starts from Z, not from `dZ`: the result of the forward pass was taken for its gradient.",
+    hint="The backward pass starts from Z, the result of the forward pass, instead of its gradient `dZ`.",
 )
 def gradients_from_the_result(Q, K, V, dZ):
     return backward(Q, K, V, attend(Q, K, V)[0])
@@ -1086,7 +1094,7 @@ def gradients_from_the_result(Q, K, V, dZ):
     "attention_backward",
     label="row maximum not subtracted",
     hint="`np.exp` of a large score is infinite, and inf / inf is NaN. Take the weights from your "
-    "`attention_forward`, once it holds for large scores.",
+    "`attention_forward`, after it passes the check for large scores.",
 )
 def gradients_overflow(Q, K, V, dZ):
     E = np.exp(scaled(Q, K))
@@ -1096,8 +1104,8 @@ def gradients_overflow(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="one maximum for all rows",
-    hint="One maximum of all scores is subtracted; a query whose scores are far below it gets 0 / 0, which is NaN. "
-    "Subtract each row's own, or take the weights from your `attention_forward`.",
+    hint="The maximum of all scores is subtracted, so a query whose scores are far below it gets 0 / 0, which is "
+    "NaN. Subtract each row's own maximum, or take the weights from your `attention_forward`.",
 )
 def gradients_one_maximum(Q, K, V, dZ):
     S = scaled(Q, K)
@@ -1108,7 +1116,7 @@ def gradients_one_maximum(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="all axes reversed by .T",
-    hint="Exchange the last two alone: `np.swapaxes(X, -1, -2)`.",
+    hint="`.T` also reverses the batch axes. Swap only the last two: `np.swapaxes(X, -1, -2)`.",
 )
 def gradients_all_axes_reversed(Q, K, V, dZ):
     A = attend(Q, K, V)[1]
@@ -1119,7 +1127,7 @@ def gradients_all_axes_reversed(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="summed over the batch",
-    hint="Each sequence has its own queries, keys and values, and so its own gradients.",
+    hint="Each sequence has its own queries, keys and values, so it has its own gradients.",
 )
 def gradients_summed_over_batch(Q, K, V, dZ):
     return tuple(own.sum(tuple(range(own.ndim - 2))) for own in backward(Q, K, V, dZ))
@@ -1128,8 +1136,8 @@ def gradients_summed_over_batch(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="dZ stretched to fit",
-    hint="A `dZ` of size 1 was stretched to the shape of Z, as `dZ + np.zeros_like(Z)` or `np.broadcast_to` does. "
-    "It must have that shape: raise `ValueError`.",
+    hint="A dimension of size 1 in `dZ` was stretched to the shape of Z, as `dZ + np.zeros_like(Z)` or "
+    "`np.broadcast_to` does. `dZ` must have that shape: raise `ValueError`.",
 )
 def gradients_stretch_upstream(Q, K, V, dZ):
     return backward(Q, K, V, np.broadcast_to(dZ, attend(Q, K, V)[0].shape))
@@ -1138,9 +1146,9 @@ def gradients_stretch_upstream(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="single value stretched over all keys",
-    hint="A `V` with one row was stretched over all keys: dA then has one column, and `A * dA` takes it without a "
-    "word. Use your `softmax_backward`, once it raises, or take the weights from `attention_forward`, where "
-    "`A @ V` raises.",
+    hint="A `V` with one row was stretched over all keys: dA then has one column, and `A * dA` silently broadcasts "
+    "it. Use your `softmax_backward`, once it raises, or take the weights from `attention_forward`, where `A @ V` "
+    "raises.",
 )
 def gradients_stretch_one_value(Q, K, V, dZ):
     return back(softmax(scaled(Q, K)), Q, K, V, dZ)
@@ -1149,8 +1157,8 @@ def gradients_stretch_one_value(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="input changed in place",
-    hint="An argument is changed in place, by `Q /= ...`, `dZ *= ...` or `out=`. The caller still needs it: make a "
-    "new array.",
+    hint="`Q /= ...`, `dZ *= ...` or `out=` changes an argument in place. The caller still needs it: make a new "
+    "array.",
 )
 def gradients_in_place(Q, K, V, dZ):
     Q /= Q.shape[-1] ** 0.5
@@ -1162,7 +1170,7 @@ def gradients_in_place(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="some results in float64",
-    hint="`np.sqrt(d_k)` is a float64 of NumPy's, and dividing by it makes float64. Use `d_k**0.5`, a plain number.",
+    hint="`np.sqrt(d_k)` is a NumPy float64, and dividing by it gives float64. Use `d_k**0.5`, a plain number.",
 )
 def gradients_to_float64(Q, K, V, dZ):
     return back(attend(Q, K, V)[1], Q, K, V, dZ, scale=1 / np.sqrt(Q.shape[-1]))
@@ -1176,9 +1184,8 @@ def gradients_to_float64(Q, K, V, dZ):
     "only the first of the results returned",
     "a dictionary instead of a tuple",
     hints={
-        "result in float64": "All three are float64 for float32 inputs. Perhaps the weights come as float64 from "
-        "`attention_forward` (mend that first); `astype(float)`, and `np.zeros` without a dtype, make float64 as "
-        "well."
+        "result in float64": "All three results are float64 for float32 inputs. Perhaps `attention_forward` returns "
+        "float64 weights (fix that first). `astype(float)`, and `np.zeros` without a dtype, also make float64."
     },
     shapes="n_q d_k, n_k d_k, n_k d_v, n_q d_v",
 )
@@ -1187,14 +1194,14 @@ def gradients_in_steps(Q, K, V, dZ):
     return backward(Q, K, V, dZ)
 
 
-# Wrong only where sizes agree, beyond some length, or for small numbers
+# Wrong only when sizes are equal, beyond some length, or for small numbers
 
 
 @misconception(
     "softmax",
-    label="softmax over the columns where square",
-    hint="Where there are as many rows as scores in a row, softmax runs over the columns. The axis is the last one, "
-    "whatever the sizes are.",
+    label="softmax over the columns when square",
+    hint="When there are as many rows as scores in a row, softmax runs over the columns. It must always run over "
+    "the last axis.",
 )
 def softmax_axis_by_size(S):
     return softmax(S, axis=-2 if S.ndim > 1 and S.shape[-1] == S.shape[-2] else -1)
@@ -1203,7 +1210,7 @@ def softmax_axis_by_size(S):
 @misconception(
     "softmax",
     label="first 512 scores of a row only",
-    hint="Scores after the 512th get no weight: a length is written into the code. Take n from `S.shape[-1]`.",
+    hint="Scores after the 512th get no weight: the code contains a fixed length. Take n from `S.shape[-1]`.",
 )
 def softmax_512_scores(S):
     A = softmax(S[..., :512])
@@ -1213,7 +1220,7 @@ def softmax_512_scores(S):
 @misconception(
     "softmax",
     label="small weights dropped",
-    hint="Weights below some small number are set to 0. A small weight is a weight: leave it.",
+    hint="Weights below a threshold are set to 0. Keep all weights, however small.",
 )
 def softmax_small_dropped(S):
     A = softmax(S)
@@ -1223,7 +1230,7 @@ def softmax_small_dropped(S):
 @misconception(
     "softmax_jacobian",
     label="only the first 64 weights",
-    hint="Rows after the 64th are 0: a length is written into the code. Take n from `len(a)`.",
+    hint="Rows after the 64th are 0: the code contains a fixed length. Take n from `len(a)`.",
 )
 def softmax_jacobian_64_weights(a):
     J = np.diag(a) - np.outer(a, a)
@@ -1234,7 +1241,7 @@ def softmax_jacobian_64_weights(a):
 @misconception(
     "softmax_jacobian",
     label="small weights dropped",
-    hint="Weights below some small number are taken for 0. A small weight has small slopes, and not none: leave it.",
+    hint="Weights below a threshold are treated as 0. A small weight has small slopes, not zero slopes: keep it.",
 )
 def softmax_jacobian_small_dropped(a):
     a = np.where(a < 1e-6, a.dtype.type(0), a)
@@ -1243,8 +1250,8 @@ def softmax_jacobian_small_dropped(a):
 
 @misconception(
     "softmax_backward",
-    label="gradient transposed where square",
-    hint="Where there are as many rows as weights in a row, `dA` is turned over. Its rows are those of `A`.",
+    label="gradient transposed when square",
+    hint="When there are as many rows as weights in a row, `dA` is transposed. Its rows are those of `A`.",
 )
 def softmax_backward_turned_when_square(A, dA):
     fits(A.shape, dA.shape)
@@ -1254,7 +1261,7 @@ def softmax_backward_turned_when_square(A, dA):
 @misconception(
     "softmax_backward",
     label="first 64 weights of a row only",
-    hint="Weights after the 64th are left out: a length is written into the code. Sum over the whole row.",
+    hint="Weights after the 64th are left out: the code contains a fixed length. Sum over the whole row.",
 )
 def softmax_backward_64_weights(A, dA):
     fits(A.shape, dA.shape)
@@ -1264,7 +1271,7 @@ def softmax_backward_64_weights(A, dA):
 @misconception(
     "softmax_backward",
     label="small weights dropped",
-    hint="Weights below some small number are taken for 0. A small weight with a large gradient counts: leave it.",
+    hint="Weights below a threshold are treated as 0. A small weight with a large gradient counts: keep it.",
 )
 def softmax_backward_small_dropped(A, dA):
     fits(A.shape, dA.shape)
@@ -1273,8 +1280,8 @@ def softmax_backward_small_dropped(A, dA):
 
 @misconception(
     "attention_forward",
-    label="keys mixed where shapes agree",
-    hint="Self-attention often has one shape for all: what is mixed are the values, `V`.",
+    label="keys mixed when shapes agree",
+    hint="In self-attention, `K` and `V` often have the same shape. Always mix the values, `V`.",
 )
 def attention_forward_mixes_keys_when_shapes_agree(Q, K, V):
     return attend(Q, K, K if K.shape == V.shape else V)
@@ -1283,7 +1290,7 @@ def attention_forward_mixes_keys_when_shapes_agree(Q, K, V):
 @misconception(
     "attention_forward",
     label="Z written into V",
-    hint="Where Z has the shape of `V` it is written into `V`, which is the caller's. Return new arrays.",
+    hint="When Z has the shape of `V`, it is written into `V`, which belongs to the caller. Return new arrays.",
 )
 def attention_forward_into_its_input(Q, K, V):
     Z, A = attend(Q, K, V)
@@ -1295,7 +1302,7 @@ def attention_forward_into_its_input(Q, K, V):
 @misconception(
     "attention_forward",
     label="only the first 512 keys",
-    hint="Keys after the 512th get no weight: a length is written into the code. Take n_k from `K.shape[-2]`.",
+    hint="Keys after the 512th get no weight: the code contains a fixed length. Take n_k from `K.shape[-2]`.",
 )
 def attention_forward_512_keys(Q, K, V):
     fits(K.shape[-2], V.shape[-2])
@@ -1306,7 +1313,7 @@ def attention_forward_512_keys(Q, K, V):
 @misconception(
     "attention_forward",
     label="small weights dropped",
-    hint="Weights below some small number are set to 0. A small weight on a large value counts: use all of them.",
+    hint="Weights below a threshold are set to 0. A small weight on a large value counts: use all weights.",
 )
 def attention_forward_small_dropped(Q, K, V):
     A = softmax(scaled(Q, K))
@@ -1316,9 +1323,9 @@ def attention_forward_small_dropped(Q, K, V):
 
 @misconception(
     "attention_backward",
-    label="keys for values where shapes agree",
-    hint="Where `V` has the shape of `K`, the gradient goes back through `K`. Self-attention often has one shape for "
-    "all: Z is made of the values, `V`.",
+    label="keys used as values when shapes agree",
+    hint="When `V` has the shape of `K`, the gradient is computed from `K`. In self-attention this is often so, but "
+    "Z is made from the values, `V`.",
 )
 def attention_backward_keys_for_values(Q, K, V, dZ):
     fits(dZ.shape[-1], V.shape[-1])
@@ -1330,7 +1337,8 @@ def attention_backward_keys_for_values(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="dV written into V",
-    hint="dV is written into `V`, which is the caller's, and the next call finds it changed. Return new arrays.",
+    hint="dV is written into `V`, which belongs to the caller, so the next call gets a changed `V`. Return new "
+    "arrays.",
 )
 def attention_backward_into_its_input(Q, K, V, dZ):
     dQ, dK, dV = backward(Q, K, V, dZ)
@@ -1342,7 +1350,7 @@ def attention_backward_into_its_input(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="only the first 512 queries",
-    hint="Queries after the 512th get no gradient: a length is written into the code. Take n_q from `Q.shape[-2]`.",
+    hint="Queries after the 512th get no gradient: the code contains a fixed length. Take n_q from `Q.shape[-2]`.",
 )
 def attention_backward_512_queries(Q, K, V, dZ):
     dQ, dK, dV = backward(Q, K, V, dZ)
@@ -1353,7 +1361,7 @@ def attention_backward_512_queries(Q, K, V, dZ):
 @misconception(
     "attention_backward",
     label="small weights dropped",
-    hint="Weights below some small number are taken for 0. With a large gradient they count: use all of them.",
+    hint="Weights below a threshold are treated as 0. With a large gradient they count: use all weights.",
 )
 def attention_backward_small_dropped(Q, K, V, dZ):
     fits(dZ.shape[-1], V.shape[-1])

@@ -1,6 +1,6 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+"""Right answers that look different from ours; the tests run the checks on them. Students do not get this file.
 
-Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+Some allow any broadcasting, and so fail only advice: these also earn all points.
 """
 
 import numpy as np
@@ -60,7 +60,7 @@ def softmax_row_by_row(S):
 
 @right("softmax")
 def softmax_of_differences(S):
-    """One exponential for each pair; -inf is kept apart, as -inf minus -inf is NaN."""
+    """One exponential for each pair; -inf is handled separately, because -inf minus -inf is NaN."""
     gone = np.isneginf(S)
     T = np.where(gone, 0, S).astype(np.float64)
     E = np.exp(np.clip(T[..., None, :] - T[..., :, None], None, 700)) * ~gone[..., None, :]
@@ -69,7 +69,7 @@ def softmax_of_differences(S):
 
 @right("softmax")
 def softmax_online(S):
-    """One pass: when a larger score comes, the sum so far is scaled down."""
+    """One pass: when a larger score appears, the sum so far is scaled down."""
     top, total = np.full(S.shape[:-1], -np.inf), np.zeros(S.shape[:-1])
     for j in range(S.shape[-1]):
         new = np.maximum(top, S[..., j])
@@ -112,7 +112,7 @@ def jacobian_in_float32(a):
 
 @right("softmax_jacobian")
 def jacobian_covariance(a):
-    """The covariance of a draw that is the unit vector i with probability a_i."""
+    """The covariance of a random vector that is unit vector i with probability a_i."""
     units = np.eye(len(a)) - a
     return (units.T @ (a[:, None] * units)).astype(a.dtype)
 

@@ -1,6 +1,6 @@
-"""What exercise 3 asks for: its checks compare with it. Released inside the archive only.
+"""The results that exercise 3 asks for, for its checks. Released only inside the archive.
 
-Softmax goes through its logarithm, s_j - log sum_l e^(s_l), and everything else is sums over elements.
+Softmax is computed through its logarithm, s_j - log sum_l e^(s_l), and everything else is sums over elements.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ def entrywise_jacobian(a):
 
 def carried_back(A, dA):
     """Return the gradient with respect to the scores (..., n), for weights A and their gradient dA, both (..., n)."""
-    # A score gains what its weight's gradient is above the average of its row, and a weight's share of it.
+    # A score's gradient is how far its weight's gradient is above the average of its row, times the weight.
     return A * (dA - np.average(dA, axis=-1, weights=A, keepdims=True))
 
 

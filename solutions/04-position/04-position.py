@@ -1,28 +1,27 @@
 # %% title [markdown]
 # # 4. Position
 #
-# Self-attention does not see the order of its words. Three functions let you measure that and mend it:
-# `permutation_gap`, `sinusoidal_encoding` and `rotary`. Each is a few lines of NumPy. Read chapter 4 of the book
-# first; it shows every step on one small example, and here you write the general form.
+# Self-attention does not see the order of its words. With three functions you measure this and fix it:
+# `permutation_gap`, `sinusoidal_encoding` and `rotary`. Each takes a few lines of NumPy. Read chapter 4 of the book
+# first. It shows every step for one small example; here you write the general form.
 #
 # *About 60 minutes · medium ●●○*
 #
-# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your
-# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
-# every time.
+# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` with your code,
+# run that cell, then run the check below it. Run the check as often as you like: it draws new inputs every time.
 #
-# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
-# (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
-# it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
-# `checks.run("rotary", points=9, seed=...)` in a cell of your own. Points are partial, and the checks are
-# readable: open `checks.py` beside this notebook. *Advice* costs no points.
+# **How to read the feedback.** Each check is one sentence about your function: *passed*, *failed*, or *waits* (a check
+# that it builds on has not passed yet). A failed check says what passed, what failed, and where. When it recognizes the
+# mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("rotary", points=9, seed=...)` in a cell of your own. You can earn partial points, and the checks are
+# readable: open `checks.py` next to this notebook. *Advice* costs no points.
 #
-# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
-# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# **Time and difficulty** are below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three kinds of questions are not graded: a question for a pencil, whose numbers are checked, a
 # question to think about, and a stretch task, which is not counted in the time above.
 #
-# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
-# has, `04-position.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under its name,
+# `04-position.ipynb`. Leave the locked cells as they are; add your own cells where you like.
 
 # %% given
 import numpy as np
@@ -65,20 +64,20 @@ def self_attention(X):
 #
 # *About 10 minutes · medium ●●○*
 #
-# A rotary encoding turns the pairs of neighbouring columns of a vector, pair $i = 0, 1, \ldots$ by the angle
-# $p \cdot \text{base}^{-2i/d}$ at position $p$; a positive angle turns $(1, 0)$ towards $(0, 1)$.
+# A rotary encoding rotates each pair of neighboring columns of a vector. At position $p$, pair $i = 0, 1, \ldots$ rotates
+# by the angle $p \cdot \text{base}^{-2i/d}$; a positive angle turns $(1, 0)$ toward $(0, 1)$.
 #
-# **Turn** $x = (1,\ 2,\ 3,\ 1)$, so $d = 4$, at position $p = \pi$ with base 4. Two angles, two turns, no calculator: all four
-# numbers are whole. A position that is no whole number is allowed, and makes the angles easy here.
+# **Rotate** $x = (1,\ 2,\ 3,\ 1)$, so $d = 4$, at position $p = \pi$ with base 4. You need two angles, two rotations and no
+# calculator: all four numbers are integers. A position need not be an integer; this one makes the angles easy.
 
 # %% by_hand
 def by_hand():
-    """Return x, turned at position pi with base 4, worked out with a pencil.
+    """Return x, rotated at position pi with base 4, worked out with a pencil.
 
     Returns
     -------
     list of 4 numbers
-        A tuple or an array will do as well.
+        A tuple or an array also works.
     """
     ### BEGIN SOLUTION
     return [-1, -2, -1, 3]
@@ -93,12 +92,12 @@ checks.run("by_hand", points=0)
 # ## Four rules for all three functions
 #
 # - Places and positions are counted from 0. The words of a sequence are the rows of its array: (n, d) is n words of
-#   d numbers each. `...` in front stands for any number of leading batch axes (none, one, several).
-# - Advice, worth no points: if sizes do not fit (each function names its own under *Raises*), raise `ValueError`, also
-#   where one of the two is 1. (NumPy's broadcasting stretches a 1 without a word, and indexing doesn't check lengths.)
-# - A result that is made from an array `X` has the floating dtype of `X`: float32 in, float32 out, and so
-#   for float16 and float64. Integers in `X` are not asked about.
-# - The inputs are left as they were.
+#   d numbers each. `...` in front stands for any number of leading batch dimensions (none, one or several).
+# - Advice, worth no points: if the sizes that a function names under *Raises* do not fit, raise `ValueError`, even if one
+#   of them is 1. (NumPy silently stretches a dimension of size 1, and indexing doesn't check lengths.)
+# - A result computed from an array `X` has the floating dtype of `X`: float32 input gives a float32 result; the same
+#   holds for float16 and float64. Integers in `X` are not tested.
+# - The functions do not change their inputs.
 
 # %% ask_permutation_gap [markdown]
 # ## 4.1 `permutation_gap`: does the order matter?
@@ -107,8 +106,8 @@ checks.run("by_hand", points=0)
 #
 # A permutation $p$ of n places reorders the rows of `X` (n, d): `X[p]`, whose row i is row $p_i$ of `X`. A function is
 # *permutation equivariant* if reordering its input reorders its output in the same way and does nothing else:
-# `attend(X[p])` equals `attend(X)[p]`, both (n, d_v). The *gap* is the largest difference between the two, taken
-# without its sign,
+# `attend(X[p])` equals `attend(X)[p]`, both (n, d_v). The *gap* is the largest absolute difference between
+# the two:
 #
 # $$
 # \max_{i, j} \left| \texttt{attend}(X[p])_{ij} - \texttt{attend}(X)[p]_{ij} \right| .
@@ -128,20 +127,20 @@ def permutation_gap(attend, X, permutation):
     Parameters
     ----------
     attend : function
-        Takes an array (n, d), which it leaves as it was, and returns an array (n, d_v).
+        Takes an array (n, d), which it does not change, and returns an array (n, d_v).
     X : array, shape (n, d)
     permutation : array of integers, shape (n,)
-        Each of 0 to n - 1, once. That it is so is the caller's promise; only its length has to be looked at.
+        Each of 0 to n - 1, once. The caller guarantees this; you only have to check the length.
 
     Returns
     -------
     float
-        One number, Python's or NumPy's: the largest |attend(X[p]) - attend(X)[p]| of all entries.
+        One Python or NumPy number: the largest |attend(X[p]) - attend(X)[p]| of all entries.
 
     Raises
     ------
     ValueError
-        Advice, worth no points: if the permutation has another length than n.
+        Advice, worth no points: if the length of the permutation is not n.
     """
     ### BEGIN SOLUTION
     if len(permutation) != len(X):
@@ -150,7 +149,7 @@ def permutation_gap(attend, X, permutation):
     ### END SOLUTION
 
 # %%
-# Yours to play with. Write the function, then take the # away.
+# Yours to play with. Write the function, then remove the #.
 # permutation_gap(lambda X: np.cumsum(X, axis=0), np.array([[1.0], [2.0], [4.0]]), np.array([2, 0, 1]))
 
 # %% check_permutation_gap
@@ -163,17 +162,17 @@ checks.run("permutation_gap", points=5)
 #
 # *About 15 minutes · medium ●●○*
 #
-# What attention cannot see can be written into the words: add a row of d_model numbers that depends on the position
-# alone. The columns come in pairs, $i = 0, \dots, d_\text{model}/2 - 1$. Pair i is a hand of a clock that turns by
-# $10000^{-2i/d_\text{model}}$ radians from one position to the next: the first hand fast, the last one hardly at all.
-# The result $E$ has shape (n, d_model), and for position p (row p)
+# Attention cannot see positions, but you can write them into the words: add a row of d_model numbers that depends only
+# on the position. The columns form pairs, $i = 0, \dots, d_\text{model}/2 - 1$. Pair i is a clock hand that turns by
+# $10000^{-2i/d_\text{model}}$ radians from one position to the next: the first hand turns fast, the last one hardly
+# moves. The result $E$ has shape (n, d_model), and for position p (row p)
 #
 # $$
 # E_{p,\,2i} = \sin\frac{p}{10000^{2i/d_\text{model}}}, \qquad
 # E_{p,\,2i+1} = \cos\frac{p}{10000^{2i/d_\text{model}}} .
 # $$
 #
-# By hand, with n = 3 and d_model = 4: the two powers are $10000^0 = 1$ and $10000^{2/4} = 100$, so that
+# By hand, with n = 3 and d_model = 4: the two powers are $10000^0 = 1$ and $10000^{2/4} = 100$, so
 #
 # $$
 # E =
@@ -191,13 +190,14 @@ def sinusoidal_encoding(n, d_model):
     n : int
         The number of positions, at least 1.
     d_model : int
-        The width of a row, even, at least 2.
+        The width of a row: even, and at least 2.
 
     Returns
     -------
     array, shape (n, d_model)
-        float64 or float32, and computed in either: the checks allow for float32 angles, which are off by some 1e-4
-        at positions of 1000. Columns 2i and 2i + 1 of row p are the sine and the cosine of p / 10000^(2i / d_model).
+        In float64 or float32, and computed in either: the checks allow for float32 angles, which are off by about
+        1e-4 at positions near 1000. Columns 2i and 2i + 1 of row p are the sine and the cosine of
+        p / 10000^(2i / d_model).
 
     Raises
     ------
@@ -229,43 +229,43 @@ checks.run("sinusoidal_encoding", points=6)
 #
 # *About 20 minutes · hard ●●●*
 #
-# A rotary encoding adds nothing. It turns queries and keys, each pair of columns 2i and 2i + 1 like a hand of the same
-# clock: the pair $(x, y)$ of a vector at position p turns by the angle $t = p \cdot \text{base}^{-2i/d}$,
+# A rotary encoding adds nothing. It rotates queries and keys: each pair of columns 2i and 2i + 1 turns like a hand of
+# the same clock. The pair $(x, y)$ of a vector at position p rotates by the angle $t = p \cdot \text{base}^{-2i/d}$,
 #
 # $$
 # (x, y) \;\to\; (x \cos t - y \sin t,\;\; x \sin t + y \cos t) .
 # $$
 #
-# When a query at position $p_q$ and a key at position $p_k$ have been turned, their dot product depends on the
-# positions only by the distance $p_q - p_k$: turning both by the same angle changes nothing. `X` has shape (..., n, d)
-# with an even d, and `positions` (n,) holds the position of each row, the same for all leading axes. Positions are any
-# numbers: they need not start at 0 (a model that writes adds one word at a time, at its own position), nor be in order,
-# whole or positive.
+# When a query at position $p_q$ and a key at position $p_k$ have been rotated, their dot product depends on the positions
+# only through the distance $p_q - p_k$: rotating both by the same angle changes nothing. `X` has shape (..., n, d) with an
+# even d, and `positions` (n,) contains the position of each row, the same for all leading dimensions. Positions can be
+# any numbers: they need not start at 0 (a model that generates text adds one word at a time, at its own position), and
+# they need not be ordered, integer or positive.
 #
-# By hand, with n = 1, d = 4 and base = 10000, at position $\pi/2$: the first pair turns by
-# $\frac{\pi}{2} \cdot 10000^0$, a quarter of a circle, the second by
-# $\frac{\pi}{2} \cdot 10000^{-2/4} = \frac{\pi}{200} \approx 0.0157$, of which the sine is about 0.0157 and the cosine
+# By hand, with n = 1, d = 4 and base = 10000, at position $\pi/2$: the first pair rotates by
+# $\frac{\pi}{2} \cdot 10000^0$, a quarter turn, and the second by
+# $\frac{\pi}{2} \cdot 10000^{-2/4} = \frac{\pi}{200} \approx 0.0157$, whose sine is about 0.0157 and whose cosine is
 # 0.9999. So $(3, 1, 2, 0)$ becomes about $(-1, 3, 2.000, 0.031)$.
 
 # %% rotary
 def rotary(X, positions, base=10000.0):
-    """Turn each pair of columns by an angle that grows with the position (RoPE; Su et al., 2024).
+    """Rotate each pair of columns by an angle that grows with the position (RoPE; Su et al., 2024).
 
     Parameters
     ----------
     X : array, shape (..., n, d)
         Queries or keys; d is even.
     positions : array, shape (n,)
-        The position of each row, whole numbers or not, for all leading axes the same. One axis, as it says: (n, 1)
-        is not asked about.
+        The position of each row, an integer or not, the same for all leading dimensions. The shape (n, 1) is not
+        tested.
     base : float
-        Pair i turns by position * base^(-2i / d) radians.
+        Pair i rotates by position * base^(-2i / d) radians.
 
     Returns
     -------
     array, shape (..., n, d)
-        Of the dtype of `X`. Compute the angles in float32 or float64 whatever that is: float16 is too coarse. Either
-        will do, at positions up to 1000.
+        In the dtype of `X`. Compute the angles in float32 or float64, even if `X` is float16, which is too coarse.
+        Either works at positions up to 1000.
 
     Raises
     ------
@@ -299,9 +299,9 @@ checks.run("rotary", points=9)
 # %% cat_and_mouse [markdown]
 # ## Who chases whom
 #
-# *cat chases mouse* and *mouse chases cat* are the same three words in another order. Each word has a vector, drawn at
-# random; the bars show what *cat* becomes in either sentence. Without positions it is the same vector, although one cat
-# hunts and the other flees. With your encoding added to the words, attention can tell.
+# *cat chases mouse* and *mouse chases cat* are the same three words in different orders. Each word has a random vector.
+# The bars show the result for *cat* in both sentences. Without positions it is the same vector, although one cat hunts and
+# the other flees. With your encoding added to the words, attention can distinguish the two sentences.
 
 # %% demo_cat_and_mouse
 import matplotlib.pyplot as plt
@@ -332,9 +332,9 @@ figure.tight_layout()
 # %% clocks [markdown]
 # ## The waves, and what turning does
 #
-# Left: your encoding, one row for each position. The columns on the left turn fast, those on the right hardly move.
-# Right: the dot product of one query and one key, turned to positions that lie a distance apart, at three places in a
-# long text. The three curves lie on each other, because only the distance counts.
+# Left: your encoding, one row for each position. The columns on the left turn fast; those on the right hardly move.
+# Right: the dot product of one query and one key as their distance changes, at three places in a long text. The three
+# curves coincide, because only the distance matters.
 
 # %% demo_clocks
 figure, (waves, dots) = plt.subplots(1, 2, figsize=(10, 3.8))
@@ -357,17 +357,17 @@ figure.tight_layout()
 #
 # *About 5 minutes · medium ●●○*
 #
-# Rotary encodings turn queries and keys, and leave the values alone. Suppose that the values were turned as well, each
-# at its own position. What would the result for a query then depend on that it does not depend on now? Take a sentence,
-# and the same one shifted by 100 positions. Nothing is checked here.
+# Rotary encodings rotate queries and keys, but not values. Suppose that the values were also rotated, each at its own
+# position. What would the result for a query then depend on that it does not depend on now? Compare a sentence with the
+# same sentence shifted by 100 positions. Nothing is checked here.
 #
 # <details><summary>An answer</summary>
 #
-# The weights would be the same for both sentences, since they know positions only by their differences. But the result is a
-# mixture of values, and each of these would have been turned by its own position: shifted by 100 positions, every value is
-# turned further, and the whole result with it. It would depend on where in the text the sentence stands, not only on how its
-# words stand to each other. (Turning the result back by the query's position would mend that: then values, too, count
-# by distance.)
+# The weights would be the same for both sentences, because they depend only on differences of positions. But the result is
+# a mixture of values, and each value would be rotated by its own position. Shifted by 100 positions, every value is rotated
+# further, and so is the whole result. It would depend on where the sentence is in the text, not only on how its words are
+# arranged. (Rotating the result back by the query's position would fix this: then the values would also depend only on
+# distances.)
 #
 # </details>
 
@@ -376,10 +376,10 @@ figure.tight_layout()
 #
 # *About 25 minutes · hard ●●●*
 #
-# Many libraries pair column i with column i + d/2 instead of neighbours. Write `rotary_halves(X, positions, base)` that does
-# so. A model with weights made for one of the two can be moved to the other by reordering the columns of $W_q$ and $W_k$
-# once: find the permutation of columns, and show with `np.abs(...).max()` that the scores of turned queries and keys are
-# the same. What happens to the scores when only $W_q$ is reordered? There are no points for it, and no check.
+# Many libraries pair column i with column i + d/2 instead of pairing neighbors. Write `rotary_halves(X, positions, base)`
+# that does so. A model with weights for one pairing can be converted to the other by reordering the columns of $W_q$ and
+# $W_k$ once. Find the permutation of columns, and show with `np.abs(...).max()` that the scores of rotated queries and keys
+# are the same. What happens to the scores when only $W_q$ is reordered? This task has no points and no check.
 
 # %%
 # Yours: the stretch task, or anything else.

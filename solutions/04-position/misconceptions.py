@@ -1,8 +1,8 @@
-"""Wrong answers that people really give, each with the hint it deserves. Released inside the archive only.
+"""Wrong answers that people really give, each with a hint. Students get this file only inside the archive.
 
-A check that fails is explained by the listed answer that behaves as the student's function does. The tests
-of the course prove that every wrong answer here fails, and that its own hint is shown. The right answers are those
-from which `families` makes the mistakes that any function can have; all others are in `right_answers.py`.
+A failed check is explained by the listed answer that behaves like the student's function. The course's tests verify
+that every wrong answer here fails, and that its own hint is shown. The right answers here are those from which
+`families` makes the mistakes that any function can have; all others are in `right_answers.py`.
 """
 
 import numpy as np
@@ -25,8 +25,8 @@ def differences(attend, X, permutation):
 
 @misconception(
     "by_hand",
-    label="turned the other way",
-    hint="The second pair was turned clockwise. A quarter turn takes (1, 0) to (0, 1).",
+    label="rotated in the wrong direction",
+    hint="The second pair was rotated clockwise. A quarter turn takes (1, 0) to (0, 1).",
 )
 def by_hand_clockwise():
     return [-1, -2, 1, -3]
@@ -35,7 +35,7 @@ def by_hand_clockwise():
 @misconception(
     "by_hand",
     label="one angle for both pairs",
-    hint="The second turns more slowly, by base to the power of -2/d times the position.",
+    hint="The second pair rotates more slowly. Its angle is base to the power of -2/d, times the position.",
 )
 def by_hand_one_angle():
     return [-1, -2, -3, -1]
@@ -44,7 +44,7 @@ def by_hand_one_angle():
 @misconception(
     "by_hand",
     label="column i paired with i + d/2",
-    hint="The halves were paired: columns 0 and 2, 1 and 3. Here neighbours are: columns 0 and 1, 2 and 3.",
+    hint="The halves were paired: columns 0 and 2, 1 and 3. Here neighbors form a pair: columns 0 and 1, 2 and 3.",
 )
 def by_hand_halves():
     return [-1, -1, -3, 2]
@@ -53,7 +53,7 @@ def by_hand_halves():
 @misconception(
     "by_hand",
     label="numbers multiplied, pairs not mixed",
-    hint="Each number was multiplied by a cosine or a sine of its own. A turn mixes the two numbers of a pair.",
+    hint="Each number was multiplied by its own cosine or sine. A rotation mixes the two numbers of a pair.",
 )
 def by_hand_not_mixed():
     return [-1, 0, 0, 1]
@@ -61,8 +61,8 @@ def by_hand_not_mixed():
 
 @misconception(
     "by_hand",
-    label="second pair not turned",
-    hint="The second pair is as it was. It turns more slowly than the first, but it turns.",
+    label="second pair not rotated",
+    hint="The second pair is unchanged. It rotates more slowly than the first pair, but it does rotate.",
 )
 def by_hand_first_pair():
     return [-1, -2, 3, 1]
@@ -70,8 +70,8 @@ def by_hand_first_pair():
 
 @misconception(
     "by_hand",
-    label="the 2 in the exponent forgotten",
-    hint="The second pair was turned by the position times base to the power of -i/d. The exponent is -2i/d, here "
+    label="missing 2 in the exponent",
+    hint="The second pair was rotated by the position times base to the power of -i/d. The exponent is -2i/d, here "
     "-2/4.",
 )
 def by_hand_half_exponent():
@@ -84,7 +84,7 @@ def by_hand_half_exponent():
 @misconception(
     "permutation_gap",
     label="invariance tested instead of equivariance",
-    hint="The results are compared place by place, as if reordering the input should change nothing: that is "
+    hint="The results are compared place by place, as if reordering the input should change nothing. That is "
     "invariance. Equivariance means that the rows move along: compare with `attend(X)[permutation]`.",
 )
 def gap_invariance(attend, X, permutation):
@@ -95,8 +95,8 @@ def gap_invariance(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="inverse permutation on one side",
-    hint="One side was moved by the permutation, the other by its inverse, which `argsort` gives, and so does "
-    "`Y[p] = X`. Use the same one on both sides: `attend(X[p])` and `attend(X)[p]`.",
+    hint="One side is reordered by the permutation, the other by its inverse, which comes from `argsort` or from "
+    "`Y[p] = X`. Use the same permutation on both sides: `attend(X[p])` and `attend(X)[p]`.",
 )
 def gap_inverse_on_input(attend, X, permutation):
     fits(X, permutation)
@@ -116,7 +116,7 @@ def gap_columns(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="compared with the input",
-    hint="The reordered result is compared with the input, `X[p]`, instead of with the reordered result, "
+    hint="`attend(X[p])` is compared with the reordered input, `X[p]`, instead of the reordered result, "
     "`attend(X)[p]`.",
 )
 def gap_to_the_input(attend, X, permutation):
@@ -128,7 +128,7 @@ def gap_to_the_input(attend, X, permutation):
     "permutation_gap",
     label="attend never called with reordered X",
     hint="The result of `attend` is compared with its own reordering, `attend(X)[p]` with `attend(X)`. The question "
-    "is what `attend` does with a reordered input: call it with `X[p]` too.",
+    "is what `attend` does with a reordered input, so also call it with `X[p]`.",
 )
 def gap_one_call(attend, X, permutation):
     fits(X, permutation)
@@ -139,7 +139,7 @@ def gap_one_call(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="attend called word by word",
-    hint="`attend` sees one word at a time, which has nothing to attend to but itself. Give it the whole sequence.",
+    hint="`attend` gets one word at a time, which can only attend to itself. Pass the whole sequence.",
 )
 def gap_word_by_word(attend, X, permutation):
     fits(X, permutation)
@@ -150,8 +150,8 @@ def gap_word_by_word(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="mean difference instead of largest",
-    hint="This is the mean of the differences; a single row that moved wrongly nearly vanishes in it. Take the "
-    "largest: `.max()`.",
+    hint="This is the mean of the differences, in which a single wrong row nearly disappears. Take the largest: "
+    "`.max()`.",
 )
 def gap_mean(attend, X, permutation):
     return np.abs(differences(attend, X, permutation)).mean()
@@ -160,7 +160,7 @@ def gap_mean(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="differences added up",
-    hint="The gap is the largest of them: `.max()`.",
+    hint="The gap is the largest difference, not the sum: `.max()`.",
 )
 def gap_sum(attend, X, permutation):
     return np.abs(differences(attend, X, permutation)).sum()
@@ -169,7 +169,7 @@ def gap_sum(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="norm instead of largest entry",
-    hint="This is the norm of the difference, the root of a sum of squares. The gap is the largest single entry: "
+    hint="This is the norm of the differences, the root of a sum of squares. The gap is the largest single entry: "
     "`np.abs(...).max()`.",
 )
 def gap_norm(attend, X, permutation):
@@ -179,7 +179,7 @@ def gap_norm(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="longest row instead of largest entry",
-    hint="This is the length of the row that differs most. The gap is the largest single entry: `np.abs(...).max()`.",
+    hint="This is the norm of the row that differs most. The gap is the largest single entry: `np.abs(...).max()`.",
 )
 def gap_longest_row(attend, X, permutation):
     return np.linalg.norm(differences(attend, X, permutation), axis=-1).max()
@@ -188,8 +188,8 @@ def gap_longest_row(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="absolute value missing",
-    hint="The largest difference is taken with its sign, so that one far below 0 is missed. Take `np.abs` of all of "
-    "them first, then the largest.",
+    hint="The largest signed difference misses one far below 0. Take `np.abs` of all differences first, then the "
+    "largest.",
 )
 def gap_without_abs(attend, X, permutation):
     return differences(attend, X, permutation).max()
@@ -198,8 +198,7 @@ def gap_without_abs(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="relative difference instead of absolute",
-    hint="The gap is divided by the size of the results. Asked is the difference itself, in the units of the "
-    "results.",
+    hint="The gap is divided by the size of the results. Return the difference itself, in the units of the results.",
 )
 def gap_relative(attend, X, permutation):
     return np.abs(differences(attend, X, permutation)).max() / np.abs(attend(X)).max()
@@ -208,7 +207,7 @@ def gap_relative(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="only the first row compared",
-    hint="Another row may differ more: take all of them.",
+    hint="Another row may differ more. Compare all rows.",
 )
 def gap_first_row(attend, X, permutation):
     return np.abs(differences(attend, X, permutation)[0]).max()
@@ -217,7 +216,7 @@ def gap_first_row(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="first row left out",
-    hint="Take all rows.",
+    hint="Row 0 counts like every other. Compare all rows.",
 )
 def gap_skips_first_row(attend, X, permutation):
     return np.abs(differences(attend, X, permutation)[1:]).max()
@@ -226,7 +225,7 @@ def gap_skips_first_row(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="last row left out",
-    hint="A range that ends at n - 1 stops before it. Take all rows.",
+    hint="A range that ends at n - 1 stops before the last row. Compare all rows.",
 )
 def gap_skips_last_row(attend, X, permutation):
     return np.abs(differences(attend, X, permutation)[:-1]).max()
@@ -235,8 +234,8 @@ def gap_skips_last_row(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="result forced into the shape of X",
-    hint="The result of `attend` is put into an array of the shape of `X`. It may have another width: leave it as "
-    "it comes.",
+    hint="The result of `attend` is put into an array of the shape of `X`, but it may have another width. Use the "
+    "result as it is.",
 )
 def gap_width_of_input(attend, X, permutation):
     fits(X, permutation)
@@ -248,7 +247,7 @@ def gap_width_of_input(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="a truth value instead of a number",
-    hint="Asked is how far apart the two sides are: the largest difference itself.",
+    hint="The gap is a number, the largest difference. It says how far apart the two sides are.",
 )
 def gap_truth_value(attend, X, permutation):
     return bool(np.allclose(differences(attend, X, permutation), 0))
@@ -257,7 +256,7 @@ def gap_truth_value(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="one number for each row",
-    hint="`.max(axis=-1)` looks along the columns alone. Without an axis, `.max()` takes the largest of all.",
+    hint="`.max(axis=-1)` takes the largest in each row. Without an axis, `.max()` takes the largest of all.",
 )
 def gap_per_row(attend, X, permutation):
     return np.abs(differences(attend, X, permutation)).max(axis=-1)
@@ -266,7 +265,7 @@ def gap_per_row(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="axis squeezed away",
-    hint="An axis of size 1 is gone: `squeeze` removes it, and then there are no rows left to move.",
+    hint="`squeeze` removes an axis of size 1, and then there are no rows left to reorder.",
 )
 def gap_squeezed(attend, X, permutation):
     fits(X, permutation)
@@ -276,7 +275,7 @@ def gap_squeezed(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="length of the permutation not checked",
-    hint="A permutation of another length is taken: `X[p]` picks whatever rows `p` names, be they fewer than n. "
+    hint="A permutation of any length is accepted: `X[p]` takes the rows in `p`, even if there are fewer than n. "
     "Compare `len(permutation)` with `len(X)` and raise `ValueError`.",
 )
 def gap_any_length(attend, X, permutation):
@@ -286,8 +285,8 @@ def gap_any_length(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="X reordered in place",
-    hint="`X[:] = X[p]` reorders the caller's own array. `X[p]` alone is a new array: give it a name, or hand it "
-    "straight to `attend`.",
+    hint="`X[:] = X[p]` reorders the caller's array. `X[p]` alone is a new array: give it a name, or pass it "
+    "directly to `attend`.",
 )
 def gap_moves_in_place(attend, X, permutation):
     fits(X, permutation)
@@ -334,8 +333,8 @@ def encoding_by_exponent(n, d_model, exponents, base=10000.0):
 @misconception(
     "sinusoidal_encoding",
     label="sines and cosines in separate halves",
-    hint="All sines stand first and all cosines after them, as `np.concatenate` puts them. Here they take turns: "
-    "sines in the columns `0::2`, cosines in `1::2`.",
+    hint="All sines come first and all cosines after them, as with `np.concatenate`. Here they alternate: sines in "
+    "the columns `0::2`, cosines in `1::2`.",
 )
 def sinusoidal_halves(n, d_model):
     even(d_model)
@@ -346,7 +345,7 @@ def sinusoidal_halves(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="sine and cosine swapped",
-    hint="Sine and cosine changed places: sines belong in the even columns, cosines in the odd ones.",
+    hint="The cosines are in the even columns. Put sines in the even columns and cosines in the odd ones.",
 )
 def sinusoidal_cosine_first(n, d_model):
     even(d_model)
@@ -357,7 +356,7 @@ def sinusoidal_cosine_first(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="sine in every column",
-    hint="The odd columns, 2i + 1, hold the cosine of the same angle.",
+    hint="The odd columns, 2i + 1, contain the cosine of the same angle.",
 )
 def sinusoidal_sines_only(n, d_model):
     even(d_model)
@@ -367,7 +366,7 @@ def sinusoidal_sines_only(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="positions counted from 1",
-    hint="The first one is 0: `np.arange(n)`.",
+    hint="The first position is 0: `np.arange(n)`.",
 )
 def sinusoidal_from_one(n, d_model):
     return encoding(n + 1, d_model)[1:]
@@ -375,8 +374,8 @@ def sinusoidal_from_one(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
-    label="angles taken for degrees",
-    hint="`np.sin` and `np.cos` want radians, and p / 10000^(2i/d_model) is that already.",
+    label="angles treated as degrees",
+    hint="`np.sin` and `np.cos` expect radians, and p / 10000^(2i/d_model) is already in radians.",
 )
 def sinusoidal_degrees(n, d_model):
     even(d_model)
@@ -386,7 +385,7 @@ def sinusoidal_degrees(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="base e instead of 10000",
-    hint="`np.exp(-2i / d_model)` has the base e. For the base 10000 the exponent is multiplied by `np.log(10000)`.",
+    hint="`np.exp(-2i / d_model)` has base e. For base 10000, multiply the exponent by `np.log(10000)`.",
 )
 def sinusoidal_base_e(n, d_model):
     return encoding_by_exponent(n, d_model, np.arange(0, d_model, 2) / d_model, np.e)
@@ -395,7 +394,7 @@ def sinusoidal_base_e(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="factor 2 applied twice",
-    hint="`np.arange(0, d_model, 2)` is 2i already, so the exponent is that over d_model.",
+    hint="`np.arange(0, d_model, 2)` is already 2i, so divide it by d_model without another factor of 2.",
 )
 def sinusoidal_two_twice(n, d_model):
     return encoding_by_exponent(n, d_model, 2 * np.arange(0, d_model, 2) / d_model)
@@ -404,7 +403,7 @@ def sinusoidal_two_twice(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="factor 2 missing",
-    hint="With i = 0, 1, 2, ... for the pairs the exponent is 2i / d_model, which comes close to 1 in the last pair.",
+    hint="With i = 0, 1, 2, ... for the pairs, the exponent is 2i / d_model, which is close to 1 for the last pair.",
 )
 def sinusoidal_without_two(n, d_model):
     return encoding_by_exponent(n, d_model, np.arange(d_model // 2) / d_model)
@@ -413,8 +412,8 @@ def sinusoidal_without_two(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="different angles within a pair",
-    hint="Every column has an angle of its own. The columns 2i and 2i + 1 are a pair and share one: the exponent is "
-    "2i / d_model in both.",
+    hint="Every column has its own angle. Columns 2i and 2i + 1 are a pair and share one angle: the exponent is 2i "
+    "/ d_model in both.",
 )
 def sinusoidal_by_column(n, d_model):
     even(d_model)
@@ -426,8 +425,8 @@ def sinusoidal_by_column(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="column index used as pair index",
-    hint="The exponent of column c is 2c / d_model, which takes the column for the pair. Column c belongs to "
-    "the pair i = c // 2: the exponent is 2 * (c // 2) / d_model.",
+    hint="The exponent of column c is 2c / d_model, as if the column index were the pair index. Column c belongs to "
+    "pair i = c // 2, so its exponent is 2 * (c // 2) / d_model.",
 )
 def sinusoidal_column_for_pair(n, d_model):
     even(d_model)
@@ -439,8 +438,8 @@ def sinusoidal_column_for_pair(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="exponents from 0 to 1 inclusive",
-    hint="The exponents run from 0 to 1, both included (`np.linspace`, or a division by d_model/2 - 1). They are "
-    "2i / d_model, and the last pair does not quite reach 1.",
+    hint="The exponents run from 0 to 1, both included (`np.linspace`, or a division by d_model/2 - 1). They should "
+    "be 2i / d_model, which is below 1 for the last pair.",
 )
 def sinusoidal_linspace(n, d_model):
     return encoding_by_exponent(n, d_model, np.linspace(0, 1, d_model // 2))
@@ -448,9 +447,9 @@ def sinusoidal_linspace(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
-    label="exponent without brackets",
-    hint="Powers bind first: `10000 ** 2 * i / d_model` is 10000^2 times i / d_model. Put the exponent in brackets, "
-    "`10000 ** (2 * i / d_model)`.",
+    label="exponent without parentheses",
+    hint="Powers bind first: `10000 ** 2 * i / d_model` is 10000^2 times i / d_model. Put the exponent in "
+    "parentheses, `10000 ** (2 * i / d_model)`.",
 )
 def sinusoidal_power_first(n, d_model):
     even(d_model)
@@ -462,7 +461,7 @@ def sinusoidal_power_first(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="multiplied by the power, not divided",
-    hint="Positions are multiplied by the power of 10000. Divide by it: later pairs turn more slowly.",
+    hint="Positions are multiplied by the power of 10000. Divide by it: later pairs rotate more slowly.",
 )
 def sinusoidal_multiplied(n, d_model):
     return encoding_by_exponent(n, d_model, -np.arange(0, d_model, 2) / d_model)
@@ -471,7 +470,7 @@ def sinusoidal_multiplied(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="result transposed",
-    hint="Positions make the rows.",
+    hint="Each position is a row, not a column.",
 )
 def sinusoidal_transposed(n, d_model):
     return encoding(n, d_model).T
@@ -480,7 +479,7 @@ def sinusoidal_transposed(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="result in float16",
-    hint="float16 keeps three decimal digits, too few to tell apart the positions in the slow columns. Leave "
+    hint="float16 keeps only three decimal digits, which cannot distinguish the positions in the slow columns. Keep "
     "the result in float32 or float64.",
 )
 def sinusoidal_half_precision(n, d_model):
@@ -490,7 +489,7 @@ def sinusoidal_half_precision(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="table ends at 512 positions",
-    hint="A length is written into the code: the table ends at 512 positions. Make it n rows long.",
+    hint="The table ends at 512 positions: the code contains a fixed length. Make n rows.",
 )
 def sinusoidal_table_of_512(n, d_model):
     return encoding(512, d_model)[:n]
@@ -499,7 +498,7 @@ def sinusoidal_table_of_512(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="odd d_model cut to fit",
-    hint="An odd d_model leaves the last sine without its cosine; here the result is cut to fit. Raise `ValueError` "
+    hint="With an odd d_model, the last sine has no cosine, and the result is cut off to fit. Raise `ValueError` "
     "when `d_model % 2` is not 0.",
 )
 def sinusoidal_odd_cut(n, d_model):
@@ -509,8 +508,8 @@ def sinusoidal_odd_cut(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="d_model = 1 accepted",
-    hint="An odd d_model raises only because NumPy cannot fit the cosines in, and d_model = 1 slips through: a "
-    "size of 1 fits anything. Ask for `d_model % 2` yourself, and raise `ValueError`.",
+    hint="An odd d_model raises only because the cosines do not fit, but d_model = 1 does not raise: NumPy "
+    "broadcasts a size of 1 to any size. Test `d_model % 2` yourself, and raise `ValueError`.",
 )
 def sinusoidal_one_slips_through(n, d_model):
     angles = np.outer(np.arange(n), frequencies(d_model))
@@ -531,9 +530,8 @@ def sinusoidal_one_slips_through(n, d_model):
     "assert instead of ValueError",
     "decimals cut off",
     hints={
-        "batch axis added": "Asked is (n, d_model); it broadcasts over a batch by itself.",
-        "decimals cut off": "The array that takes the result holds whole numbers (`dtype=int`, or an array made "
-        "like `np.arange(n)`).",
+        "batch axis added": "Return shape (n, d_model). It broadcasts over a batch by itself.",
+        "decimals cut off": "The result array holds integers (`dtype=int`, or an array made like `np.arange(n)`).",
     },
 )
 @right("sinusoidal_encoding")
@@ -573,9 +571,9 @@ def rotary(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
-    label="halves paired instead of neighbours",
-    hint="Column i is paired with column i + d/2, as GPT-NeoX and Llama do. Here neighbours are a pair, columns "
-    "2i and 2i + 1: `X[..., 0::2]` and `X[..., 1::2]`.",
+    label="halves paired instead of neighbors",
+    hint="Column i is paired with column i + d/2, as in GPT-NeoX and Llama. Here neighbors form a pair, columns 2i "
+    "and 2i + 1: `X[..., 0::2]` and `X[..., 1::2]`.",
 )
 def rotary_half_split(X, positions, base=10000.0):
     sizes_fit(X, positions)
@@ -589,8 +587,8 @@ def rotary_half_split(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="rotated pairs left in separate halves",
-    hint="The pairs are turned and then taken apart: first all x, then all y. Put them back where they were, "
-    "into the columns `0::2` and `1::2`.",
+    hint="The rotated pairs are separated: first all x, then all y. Put them back into the columns `0::2` and "
+    "`1::2`.",
 )
 def rotary_joined(X, positions, base=10000.0):
     Z = rotary(X, positions, base)
@@ -600,8 +598,8 @@ def rotary_joined(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="rotation in the wrong direction",
-    hint="The pairs turn the other way: the signs of the two sines are exchanged. It is x cos t - y sin t and "
-    "x sin t + y cos t.",
+    hint="The pairs rotate the other way: the signs of the two sines are swapped. The formula is x cos t - y sin t "
+    "and x sin t + y cos t.",
 )
 def rotary_clockwise(X, positions, base=10000.0):
     return rotary(X, -np.asarray(positions), base)
@@ -610,8 +608,8 @@ def rotary_clockwise(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="x overwritten before y is computed",
-    hint="The new x is used for the new y: `X[..., 0::2] = ...` overwrites what the next line reads, as `x` is "
-    "a view. Compute both before writing either.",
+    hint="`X[..., 0::2] = ...` overwrites `x`, which is a view, so the new x is used to compute the new y. Compute "
+    "both before writing either.",
 )
 def rotary_overwritten(X, positions, base=10000.0):
     sizes_fit(X, positions)
@@ -626,9 +624,9 @@ def rotary_overwritten(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
-    label="encoding added instead of rotated",
-    hint="The sines and cosines are added to `X`, as the sinusoidal encoding is. A rotary one multiplies: it turns "
-    "each pair.",
+    label="encoding added, pairs not rotated",
+    hint="The sines and cosines are added to `X`, as in the sinusoidal encoding. A rotary encoding multiplies: it "
+    "rotates each pair.",
 )
 def rotary_added(X, positions, base=10000.0):
     sizes_fit(X, positions)
@@ -637,7 +635,7 @@ def rotary_added(X, positions, base=10000.0):
     return (X + P).astype(X.dtype)
 
 
-@misconception("rotary", label="positions counted from 1", hint="Use those that are given, 0 too.")
+@misconception("rotary", label="positions counted from 1", hint="Use the given positions, including 0.")
 def rotary_from_one(X, positions, base=10000.0):
     return rotary(X, np.asarray(positions) + 1, base)
 
@@ -645,8 +643,8 @@ def rotary_from_one(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="positions counted from the first one",
-    hint="The first position was subtracted from all, so that the first row does not turn. No dot product of these "
-    "rows changes, but those with rows of another call do: take the positions as they are.",
+    hint="The first position is subtracted from all positions, so the first row does not rotate. Dot products among "
+    "these rows do not change, but those with rows of another call do. Use the positions as they are.",
 )
 def rotary_from_the_first(X, positions, base=10000.0):
     return rotary(X, np.asarray(positions) - np.asarray(positions)[0], base)
@@ -655,8 +653,8 @@ def rotary_from_the_first(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="row numbers instead of positions",
-    hint="The vectors are turned by their row numbers, `np.arange(n)`. Turn them by `positions`, which may start "
-    "anywhere and be in any order.",
+    hint="The vectors are rotated by their row numbers, `np.arange(n)`. Use `positions`, which may start anywhere "
+    "and be in any order.",
 )
 def rotary_by_row_number(X, positions, base=10000.0):
     sizes_fit(X, positions)
@@ -665,8 +663,8 @@ def rotary_by_row_number(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
-    label="angles taken for degrees",
-    hint="`np.cos` and `np.sin` want radians, which position * base^(-2i/d) is already.",
+    label="angles treated as degrees",
+    hint="`np.cos` and `np.sin` expect radians, and position * base^(-2i/d) is already in radians.",
 )
 def rotary_degrees(X, positions, base=10000.0):
     return rotary(X, np.deg2rad(positions), base)
@@ -675,7 +673,7 @@ def rotary_degrees(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="factor 2 applied twice",
-    hint="`np.arange(0, d, 2)` is 2i already, so the exponent is minus that over d.",
+    hint="`np.arange(0, d, 2)` is already 2i, so divide it by d without another factor of 2, and negate it.",
 )
 def rotary_two_twice(X, positions, base=10000.0):
     d = X.shape[-1]
@@ -685,7 +683,7 @@ def rotary_two_twice(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="factor 2 missing",
-    hint="With i = 0, 1, 2, ... for the pairs the exponent is -2i / d.",
+    hint="With i = 0, 1, 2, ... for the pairs, the exponent is -2i / d.",
 )
 def rotary_without_two(X, positions, base=10000.0):
     d = X.shape[-1]
@@ -695,7 +693,8 @@ def rotary_without_two(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="minus sign of the exponent missing",
-    hint="Later pairs turn faster and faster. It is base^(-2i/d), or a division by base^(2i/d).",
+    hint="Later pairs rotate faster and faster. The angle is the position times base^(-2i/d), or divided by "
+    "base^(2i/d).",
 )
 def rotary_faster(X, positions, base=10000.0):
     return turned(X, positions, 1 / speeds(X.shape[-1], base))
@@ -704,7 +703,7 @@ def rotary_faster(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="same angle for all pairs",
-    hint="All pairs turn by the same angle, the position itself. Pair i turns by position * base^(-2i/d).",
+    hint="Every pair rotates by the position itself. Pair i must rotate by position * base^(-2i/d).",
 )
 def rotary_one_speed(X, positions, base=10000.0):
     return turned(X, positions, np.ones(len(range(0, X.shape[-1], 2))))
@@ -713,8 +712,8 @@ def rotary_one_speed(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="different angles within a pair",
-    hint="Every column has an angle of its own, base^(-c/d) for column c. The two numbers of a pair turn by the same "
-    "angle: 2i in both.",
+    hint="Every column has its own angle, base^(-c/d) for column c. Both numbers of a pair rotate by the same "
+    "angle, with 2i in the exponent.",
 )
 def rotary_by_column(X, positions, base=10000.0):
     sizes_fit(X, positions)
@@ -728,7 +727,7 @@ def rotary_by_column(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="angles tiled instead of repeated",
-    hint="The cosines are laid out for halves (`np.tile` or `np.concatenate`), while the pairs are neighbours. Both "
+    hint="The cosines are arranged for halves (`np.tile` or `np.concatenate`), but here neighbors form a pair. Both "
     "numbers of a pair need the same angle: `np.repeat(..., 2)`.",
 )
 def rotary_tiled(X, positions, base=10000.0):
@@ -742,7 +741,7 @@ def rotary_tiled(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="base fixed at 10000",
-    hint="The base is written into the code as 10000. Use the argument `base`.",
+    hint="The code always uses 10000. Use the argument `base`.",
 )
 def rotary_fixed_base(X, positions, base=10000.0):
     return rotary(X, positions)
@@ -751,8 +750,8 @@ def rotary_fixed_base(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="positions along the batch axis",
-    hint="The positions count the sequences of the batch, not the vectors within one. The vectors' axis is the "
-    "last but one: angles of shape (n, d/2) line up with it by themselves.",
+    hint="The positions are applied to the sequences of the batch, not to the vectors in each sequence. The vectors "
+    "are on the last axis but one: angles of shape (n, d/2) broadcast to it.",
 )
 def rotary_along_the_batch(X, positions, base=10000.0):
     sizes_fit(X, positions)
@@ -763,8 +762,8 @@ def rotary_along_the_batch(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
-    label="positions cut to whole numbers",
-    hint="Angles between them are as good: leave them as they come.",
+    label="positions truncated to integers",
+    hint="Fractional positions are also valid: use them as they are.",
 )
 def rotary_whole_positions(X, positions, base=10000.0):
     return rotary(X, np.trunc(positions), base)
@@ -773,7 +772,7 @@ def rotary_whole_positions(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="sign of the positions lost",
-    hint="One below 0 turns back: use it as it is.",
+    hint="A negative position rotates backward: use it as it is.",
 )
 def rotary_positions_without_sign(X, positions, base=10000.0):
     return rotary(X, np.abs(positions), base)
@@ -781,9 +780,9 @@ def rotary_positions_without_sign(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
-    label="positions cut off at 512",
-    hint="A length is written into the code: positions are cut off at 512. Compute the angles of the positions that "
-    "are given.",
+    label="positions capped at 512",
+    hint="The code contains a fixed length, and larger positions are replaced by it. Compute the angles of the "
+    "given positions.",
 )
 def rotary_table_of_512(X, positions, base=10000.0):
     return rotary(X, np.minimum(positions, 511), base)
@@ -792,8 +791,8 @@ def rotary_table_of_512(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="positions shrunk beyond 2048",
-    hint="Positions beyond some length are shrunk to fit into it, as models are made to read longer texts than they "
-    "were trained on. Nobody asked for it here: an angle is the position times the pair's speed.",
+    hint="Positions beyond some length are scaled down to fit, a trick that lets models read longer texts than in "
+    "training. Here the angle is simply the position times the pair's speed.",
 )
 def rotary_shrunk(X, positions, base=10000.0):
     return rotary(X, positions * min(1, 2048 / max(np.max(np.abs(positions), initial=0), 1)), base)
@@ -802,8 +801,8 @@ def rotary_shrunk(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="angles in the dtype of X",
-    hint="In float16 that leaves three decimal digits, and an angle of some hundred is off by a tenth: compute "
-    "angles in float32 or float64, and convert the result.",
+    hint="float16 keeps only three decimal digits, so an angle of a few hundred is off by a tenth. Compute the "
+    "angles in float32 or float64, then convert the result.",
 )
 def rotary_angles_in_half(X, positions, base=10000.0):
     sizes_fit(X, positions)
@@ -814,7 +813,7 @@ def rotary_angles_in_half(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="complex numbers returned",
-    hint="The result is complex. Its real and imaginary parts are the new pairs: put them side by side.",
+    hint="The real and imaginary parts of the result are the new pairs. Put them into neighboring columns.",
 )
 def rotary_complex(X, positions, base=10000.0):
     Z = rotary(X, positions, base)
@@ -824,7 +823,7 @@ def rotary_complex(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="odd d accepted",
-    hint="With an odd d the last number has no partner; here it stays as it is. Raise `ValueError` when "
+    hint="With an odd d, the last number has no partner, and the code leaves it unchanged. Raise `ValueError` when "
     "`X.shape[-1] % 2` is not 0.",
 )
 def rotary_odd_stays(X, positions, base=10000.0):
@@ -835,8 +834,8 @@ def rotary_odd_stays(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="one position stretched to all vectors",
-    hint="Writing into an array of the shape of `X` broadcasts it. Compare `len(positions)` with `X.shape[-2]` "
-    "and raise `ValueError`.",
+    hint="Writing into an array of the shape of `X` broadcasts a single position. Compare `len(positions)` with "
+    "`X.shape[-2]` and raise `ValueError`.",
 )
 def rotary_stretches_one_position(X, positions, base=10000.0):
     angles = np.multiply.outer(np.asarray(positions, dtype=float), speeds(X.shape[-1], base))
@@ -849,8 +848,8 @@ def rotary_stretches_one_position(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="X overwritten while still needed",
-    hint="`X` was overwritten in place: the caller's array changes, and the new x is used for the new y. Write into "
-    "`np.empty_like(X)`, from x and y as they were.",
+    hint="Writing into `X` changes the caller's array, and the new x is used to compute the new y. Write into "
+    "`np.empty_like(X)`, from the old x and y.",
 )
 def rotary_overwritten_in_place(X, positions, base=10000.0):
     X[...] = rotary_overwritten(X, positions, base)
@@ -864,11 +863,10 @@ def rotary_overwritten_in_place(X, positions, base=10000.0):
     *COMMON,
     "result written into an argument",
     hints={
-        "result in float64": "The angles are float64, and so is all they meet. End with `.astype(X.dtype)`, or "
+        "result in float64": "The angles are float64, and make the result float64. End with `.astype(X.dtype)`, or "
         "write into `np.empty_like(X)`.",
         "sizes of 1 stretched": "A size of 1 is stretched to fit: one position for all vectors, or one vector for "
-        "all positions. NumPy broadcasts without a word: compare `len(positions)` with `X.shape[-2]` and raise "
-        "`ValueError`.",
+        "all positions. NumPy does so silently. Compare `len(positions)` with `X.shape[-2]` and raise `ValueError`.",
     },
     shapes="n d, n",
 )
@@ -877,14 +875,14 @@ def rotary_turned(X, positions, base=10000.0):
     return rotary(X, positions, base)
 
 
-# Wrong only where sizes agree, beyond some length, or for small numbers
+# Wrong only when sizes are equal, beyond some length, or for small numbers
 
 
 @misconception(
     "permutation_gap",
-    label="columns moved where X is square",
-    hint="Where a word has as many numbers as there are places, the columns are moved. The places are the rows, "
-    "always: `X[permutation]`.",
+    label="columns permuted when X is square",
+    hint="When a word has as many numbers as there are places, the columns are permuted. The places are always the "
+    "rows: `X[permutation]`.",
 )
 def gap_columns_when_square(attend, X, permutation):
     fits(X, permutation)
@@ -895,7 +893,7 @@ def gap_columns_when_square(attend, X, permutation):
 @misconception(
     "permutation_gap",
     label="only the first 512 places",
-    hint="Places after the 512th are not compared: a length is written into the code. Compare all rows.",
+    hint="Places after the 512th are not compared: the code contains a fixed length. Compare all rows.",
 )
 def gap_512_places(attend, X, permutation):
     return np.abs(differences(attend, X, permutation)[:512]).max()
@@ -903,8 +901,8 @@ def gap_512_places(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
-    label="rounded to decimals",
-    hint="The gap is rounded to a few decimals, and a small one becomes 0. Round when you print.",
+    label="rounded to a few decimals",
+    hint="Rounding turns a small gap into 0. Round only when you print.",
 )
 def gap_rounded_to_decimals(attend, X, permutation):
     return round(float(np.abs(differences(attend, X, permutation)).max()), 3)
@@ -912,8 +910,8 @@ def gap_rounded_to_decimals(attend, X, permutation):
 
 @misconception(
     "sinusoidal_encoding",
-    label="transposed where square",
-    hint="Where there are as many positions as columns the table is turned over. A row is a position, always.",
+    label="transposed when square",
+    hint="When there are as many positions as columns, the table is transposed. A row is always a position.",
 )
 def sinusoidal_turned_when_square(n, d_model):
     even(d_model)
@@ -925,7 +923,7 @@ def sinusoidal_turned_when_square(n, d_model):
 @misconception(
     "sinusoidal_encoding",
     label="only the first 512 columns",
-    hint="Columns after the 512th stay 0: a width is written into the code. Fill all of d_model.",
+    hint="Columns after the 512th stay 0: the code contains a fixed width. Fill all d_model columns.",
 )
 def sinusoidal_512_columns(n, d_model):
     even(d_model)
@@ -937,8 +935,8 @@ def sinusoidal_512_columns(n, d_model):
 
 @misconception(
     "sinusoidal_encoding",
-    label="rounded to decimals",
-    hint="The table is rounded to a few decimals, and the slow hands stand still. Round when you print.",
+    label="rounded to a few decimals",
+    hint="Rounding the table stops the slow columns from changing. Round only when you print.",
 )
 def sinusoidal_rounded(n, d_model):
     even(d_model)
@@ -948,8 +946,8 @@ def sinusoidal_rounded(n, d_model):
 
 @misconception(
     "rotary",
-    label="X transposed where square",
-    hint="Where there are as many vectors as numbers in each, `X` is turned over. A row is a vector, always.",
+    label="X transposed when square",
+    hint="When there are as many vectors as numbers in each, `X` is transposed. A row is always a vector.",
 )
 def rotary_turned_when_square(X, positions, base=10000.0):
     square = X.ndim == 2 and X.shape[0] == X.shape[1]
@@ -959,7 +957,7 @@ def rotary_turned_when_square(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="only the first 512 vectors",
-    hint="Vectors after the 512th are not turned: a length is written into the code. Take n from `X.shape[-2]`.",
+    hint="Vectors after the 512th are not rotated: the code contains a fixed length. Take n from `X.shape[-2]`.",
 )
 def rotary_512_vectors(X, positions, base=10000.0):
     result = rotary(X, positions, base)
@@ -970,7 +968,7 @@ def rotary_512_vectors(X, positions, base=10000.0):
 @misconception(
     "rotary",
     label="only the first 64 columns",
-    hint="Columns after the 64th are not turned: a width is written into the code. Take d from `X.shape[-1]`.",
+    hint="Columns after the 64th are not rotated: the code contains a fixed width. Take d from `X.shape[-1]`.",
 )
 def rotary_64_columns(X, positions, base=10000.0):
     result = rotary(X, positions, base)
@@ -980,8 +978,8 @@ def rotary_64_columns(X, positions, base=10000.0):
 
 @misconception(
     "rotary",
-    label="rounded to decimals",
-    hint="The result is rounded to a few decimals, which takes small numbers away. Round when you print.",
+    label="rounded to a few decimals",
+    hint="Rounding the result removes small numbers. Round only when you print.",
 )
 def rotary_rounded(X, positions, base=10000.0):
     return np.round(rotary(X, positions, base), 5)

@@ -1,4 +1,4 @@
-"""What exercise 4 asks for, in another way: its checks compare with it. Released inside the archive only."""
+"""The results that exercise 4 asks for, in another way, for its checks. Released only inside the archive."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def gap_row_by_row(attend, X, permutation):
-    """Return the largest difference between attending to moved rows and moving what was attended to."""
+    """Return the largest difference between attending to permuted rows and permuting the result of attention."""
     moved, still = attend(X[permutation]), attend(X)
     return max(np.abs(moved[i] - still[place]).max() for i, place in enumerate(permutation))
 

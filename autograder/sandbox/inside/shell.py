@@ -93,7 +93,7 @@ class Stream(io.TextIOBase):
             self.outputs.left -= len(piece)
             self.parts.append(piece)
             if self.outputs.left <= 0:
-                self.parts.append("\n[more was printed than is kept]\n")
+                self.parts.append("\n[the rest of the output was cut off]\n")
             if time.monotonic() - self.sent_at > EVERY or len(self.parts) > MOST_PARTS:
                 self.flush()
         return len(text)

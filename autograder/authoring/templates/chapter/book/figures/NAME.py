@@ -7,7 +7,7 @@ everything a reader sees comes from `TEXT`, so that a translation passes another
 import functools
 
 import traitlets
-from figures.chapter_code import of_chapter
+from figures.course import of_chapter
 from figures.widget import Figure, script, style
 
 NUMBERS = [1.0, 5.0, 6.0]
